@@ -1,0 +1,39 @@
+"""One simplex under everything: vertices, Aitchison geometry and the maps between latent and probability space."""
+
+from deepsimplex.geometry.aitchison import (
+    aitchison_distance,
+    aitchison_inner,
+    aitchison_norm,
+    alr,
+    alr_inverse,
+    closure,
+    clr,
+    ilr,
+    ilr_inverse,
+    perturb,
+    power,
+)
+from deepsimplex.geometry.probability_simplex import from_probability_simplex, tau_from, to_probability_simplex
+from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, helmert, nearest_vertex, vertices
+
+__all__ = [
+    "CONSTRUCTIONS",
+    "Construction",
+    "aitchison_distance",
+    "aitchison_inner",
+    "aitchison_norm",
+    "alr",
+    "alr_inverse",
+    "closure",
+    "clr",
+    "from_probability_simplex",
+    "helmert",
+    "ilr",
+    "ilr_inverse",
+    "nearest_vertex",
+    "perturb",
+    "power",
+    "tau_from",
+    "to_probability_simplex",
+    "vertices",
+]

@@ -1,0 +1,182 @@
+"""Aitchison geometry: compositions as a Euclidean vector space, and log-ratio coordinates in it."""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import softmax
+
+from deepsimplex.geometry.vertices import helmert
+
+
+def check_composition(pi: ArrayLike, name: str = "pi") -> NDArray[np.float64]:
+    """Return ``pi`` as float64, or say why it is not made of compositions (at least two positive, finite parts)."""
+    parts = np.asarray(pi, dtype=np.float64)
+    if parts.ndim == 0 or parts.shape[-1] < 2:
+        raise ValueError(f"{name} must have shape [..., n] with n >= 2 parts; found shape {parts.shape}")
+    if not np.all(np.isfinite(parts) & (parts > 0)):
+        raise ValueError(
+            f"{name} must have finite, positive parts, since log-ratios of zero do not exist; found a smallest part of "
+            f"{parts.min()}. Smooth it first, e.g. lambda * {name} + (1 - lambda) / n"
+        )
+    return parts
+
+
+def closure(pi: ArrayLike) -> NDArray[np.float64]:
+    """Scale compositions [..., n] so that their parts sum to one.
+
+    Examples
+    --------
+    >>> closure([1.0, 3.0])
+    array([0.25, 0.75])
+    """
+    parts = check_composition(pi)
+    return parts / parts.sum(axis=-1, keepdims=True)
+
+
+def clr(pi: ArrayLike) -> NDArray[np.float64]:
+    """Centred log-ratio coordinates, log pi - mean(log pi).
+
+    Parameters
+    ----------
+    pi : array_like, shape [..., n]
+        Compositions with positive parts; their sum does not matter.
+
+    Returns
+    -------
+    ndarray, shape [..., n], float64
+        Coordinates that sum to zero.
+
+    Examples
+    --------
+    >>> clr([1.0, 1.0, np.e]).round(3)
+    array([-0.333, -0.333,  0.667])
+    """
+    logarithm = np.log(check_composition(pi))
+    return logarithm - logarithm.mean(axis=-1, keepdims=True)
+
+
+def ilr(pi: ArrayLike) -> NDArray[np.float64]:
+    """Isometric log-ratio coordinates, V log pi with the Helmert basis V [ILR-GP sec. 3.1].
+
+    Parameters
+    ----------
+    pi : array_like, shape [..., n]
+        Compositions with positive parts; their sum does not matter.
+
+    Returns
+    -------
+    ndarray, shape [..., n - 1], float64
+        Coordinates in which Aitchison distances are Euclidean ones.
+
+    Examples
+    --------
+    >>> ilr([0.5, 0.25, 0.25]).round(3)
+    array([0.49 , 0.283])
+    """
+    centred = clr(pi)
+    return centred @ helmert(centred.shape[-1]).T
+
+
+def ilr_inverse(z: ArrayLike) -> NDArray[np.float64]:
+    """Compositions of isometric log-ratio coordinates, softmax(V^T z).
+
+    Parameters
+    ----------
+    z : array_like, shape [..., n - 1]
+
+    Returns
+    -------
+    ndarray, shape [..., n], float64
+        Compositions that sum to one.
+
+    Examples
+    --------
+    >>> ilr_inverse([0.0, 0.0]).round(3)
+    array([0.333, 0.333, 0.333])
+    """
+    coordinates = np.asarray(z, dtype=np.float64)
+    return softmax(coordinates @ helmert(coordinates.shape[-1] + 1), axis=-1)
+
+
+def alr(pi: ArrayLike) -> NDArray[np.float64]:
+    """Additive log-ratio coordinates, log(pi_k / pi_n) for k < n: shape [..., n] to [..., n - 1].
+
+    Examples
+    --------
+    >>> alr([0.5, 0.25, 0.25]).round(3)
+    array([0.693, 0.   ])
+    """
+    logarithm = np.log(check_composition(pi))
+    return logarithm[..., :-1] - logarithm[..., -1:]
+
+
+def alr_inverse(a: ArrayLike) -> NDArray[np.float64]:
+    """Compositions of additive log-ratio coordinates: shape [..., n - 1] to [..., n], summing to one.
+
+    Examples
+    --------
+    >>> alr_inverse([0.0, 0.0]).round(3)
+    array([0.333, 0.333, 0.333])
+    """
+    coordinates = np.asarray(a, dtype=np.float64)
+    return softmax(np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1), axis=-1)
+
+
+def perturb(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    """Sum of the Aitchison vector space: the closed part-wise product of two compositions [..., n].
+
+    Examples
+    --------
+    >>> perturb([0.5, 0.5], [0.2, 0.8])
+    array([0.2, 0.8])
+    """
+    return softmax(np.log(check_composition(x, "x")) + np.log(check_composition(y, "y")), axis=-1)
+
+
+def power(x: ArrayLike, a: ArrayLike) -> NDArray[np.float64]:
+    """Scalar multiple of the Aitchison vector space: the closed part-wise power of compositions [..., n].
+
+    Parameters
+    ----------
+    x : array_like, shape [..., n]
+    a : array_like
+        Exponents, broadcast over the leading axes of ``x``.
+
+    Examples
+    --------
+    >>> power([0.2, 0.8], 0.0)
+    array([0.5, 0.5])
+    """
+    return softmax(np.asarray(a, dtype=np.float64)[..., None] * np.log(check_composition(x, "x")), axis=-1)
+
+
+def aitchison_inner(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    """Aitchison inner product, (1/2n) sum_ij log(x_i/x_j) log(y_i/y_j) = <ilr x, ilr y>: [..., n] to [...].
+
+    Examples
+    --------
+    >>> float(aitchison_inner([1.0, np.e], [1.0, np.e]).round(3))
+    0.5
+    """
+    return np.sum(clr(x) * clr(y), axis=-1)
+
+
+def aitchison_norm(x: ArrayLike) -> NDArray[np.float64]:
+    """Aitchison norm of compositions: [..., n] to [...].
+
+    Examples
+    --------
+    >>> float(aitchison_norm([1.0, 1.0]))
+    0.0
+    """
+    return np.linalg.norm(clr(x), axis=-1)
+
+
+def aitchison_distance(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
+    """Aitchison distance between compositions, ||ilr x - ilr y||: [..., n] to [...].
+
+    Examples
+    --------
+    >>> float(aitchison_distance([0.5, 0.5], [0.2, 0.8]).round(3))
+    0.98
+    """
+    return np.linalg.norm(clr(x) - clr(y), axis=-1)

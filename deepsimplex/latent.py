@@ -1,0 +1,178 @@
+"""The waist of the project: a Gaussian over latent space, on either side of a regressor."""
+
+import sys
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+Covariance = Literal["isotropic", "diagonal", "full"]
+COVARIANCES: tuple[str, ...] = ("isotropic", "diagonal", "full")
+
+
+def is_tensor(value: Any) -> bool:
+    """Whether ``value`` belongs to TensorFlow, without importing it: nothing does if nobody has loaded it."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and (tensorflow.is_tensor(value) or isinstance(value, tensorflow.Variable))
+
+
+def _real(value: Any, name: str) -> Any:
+    """``value`` as it is when a tensor, else as a float array."""
+    if is_tensor(value):
+        return value
+    if hasattr(value, "value") and is_tensor(value.value):  # a Keras variable
+        return value.value
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
+    return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
+
+
+def _shape(value: Any) -> tuple[int | None, ...]:
+    return tuple(value.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class LatentGaussian:
+    """Gaussians N(loc, Sigma) over latent space, one per sample.
+
+    An observation with its noise where a target made it, a prediction with its uncertainty where a regressor did.
+    It knows nothing of classes: those are the readout's.
+
+    Parameters
+    ----------
+    loc : array or tensor, shape [N, L]
+        Means.
+    scale : array or tensor
+        Standard deviations, shape [N, 1] (isotropic, Sigma = s^2 I) or [N, L] (diagonal), or the lower-triangular
+        factor of Sigma, shape [N, L, L] (full). Zero is allowed: an observation without noise.
+
+    Raises
+    ------
+    TypeError
+        When either is not made of real numbers.
+    ValueError
+        When the shapes do not fit together, or when an array holds NaN, infinite or negative standard deviations. The
+        values of tensors are not looked at, so that the type can be used in traced functions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> latent = LatentGaussian(np.zeros((5, 3)), np.ones((5, 1)))
+    >>> latent.covariance, latent.latent_dim, len(latent)
+    ('isotropic', 3, 5)
+    """
+
+    loc: Any
+    scale: Any
+
+    def __post_init__(self) -> None:
+        loc, scale = _real(self.loc, "loc"), _real(self.scale, "scale")
+        object.__setattr__(self, "loc", loc)
+        object.__setattr__(self, "scale", scale)
+        if len(loc.shape) != 2:
+            raise ValueError(f"loc must have shape [N, L]; found {_shape(loc)}")
+        rows, dims = _shape(loc)
+        allowed = ((1,), (dims,)) if len(scale.shape) == 2 else ((dims, dims),)
+        same_rows = scale.shape[0] == rows or rows is None or scale.shape[0] is None
+        if len(scale.shape) not in (2, 3) or _shape(scale)[1:] not in allowed or not same_rows:
+            raise ValueError(
+                "scale must have shape [N, 1], [N, L] or [N, L, L] with the N and L of loc; "
+                f"found {_shape(scale)} for loc of shape {_shape(loc)}"
+            )
+        for name, array in (("loc", loc), ("scale", scale)):
+            if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
+                raise ValueError(f"{name} must be finite; found NaN or infinity")
+        if isinstance(scale, np.ndarray) and np.any(self._standard_deviations_of(scale) < 0):
+            raise ValueError("scale must not be negative: it holds standard deviations, or a factor's diagonal")
+
+    @staticmethod
+    def _standard_deviations_of(scale: np.ndarray) -> np.ndarray:
+        return scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)
+
+    def __len__(self) -> int:
+        return int(self.loc.shape[0])
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of latent dimensions L."""
+        return int(self.loc.shape[1])
+
+    @property
+    def covariance(self) -> Covariance:
+        """Kind of Sigma; with one latent dimension all kinds are the same and this says "isotropic"."""
+        if len(self.scale.shape) == 3:
+            return "full"
+        return "isotropic" if self.scale.shape[1] == 1 else "diagonal"
+
+    @classmethod
+    def of(cls, value: "LatentGaussian | dict[str, Any]") -> "LatentGaussian":
+        """Take a LatentGaussian as it is, or the dict {"loc", "scale"} that Keras layers emit."""
+        if isinstance(value, cls):
+            return value
+        if isinstance(value, dict) and {"loc", "scale"} <= value.keys():
+            return cls(value["loc"], value["scale"])
+        found = sorted(value) if isinstance(value, dict) else type(value).__name__
+        raise TypeError(f"latent must be a LatentGaussian or a dict with keys 'loc' and 'scale'; found {found}")
+
+    def as_dict(self) -> dict[str, Any]:
+        """The dict {"loc", "scale"} that Keras layers emit and losses see."""
+        return {"loc": self.loc, "scale": self.scale}
+
+    def numpy(self) -> "LatentGaussian":
+        """The same Gaussians held in NumPy arrays."""
+        return LatentGaussian(np.asarray(self.loc), np.asarray(self.scale))
+
+    def __getitem__(self, rows: Any) -> "LatentGaussian":
+        """The Gaussians of some samples: a slice, a mask or an array of indices (arrays only)."""
+        return LatentGaussian(np.asarray(self.loc)[rows], np.asarray(self.scale)[rows])
+
+    def with_noise(self, noise: Any) -> "LatentGaussian":
+        """Convolve with independent Gaussian noise: Sigma + diag(noise^2).
+
+        Parameters
+        ----------
+        noise : array or tensor
+            Standard deviations, shape [N, 1], [N, L], [1, 1] or [1, L], broadcast over samples.
+
+        Returns
+        -------
+        LatentGaussian
+            Isotropic if both are, full if this one is, else diagonal.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> LatentGaussian(np.zeros((1, 2)), np.full((1, 1), 3.0)).with_noise(np.full((1, 1), 4.0)).scale
+        array([[5.]])
+        """
+        if not (is_tensor(self.scale) or is_tensor(self.loc) or is_tensor(noise)):
+            noise = np.asarray(noise, dtype=self.scale.dtype)
+            if self.covariance != "full":
+                return LatentGaussian(self.loc, np.hypot(self.scale, noise))
+            total = self.scale @ np.swapaxes(self.scale, -1, -2)
+            total = total + np.eye(self.latent_dim) * np.square(noise)[:, None, :]
+            return LatentGaussian(self.loc, np.linalg.cholesky(total))
+        import tensorflow as tf
+
+        scale = tf.convert_to_tensor(self.scale)
+        noise = tf.cast(noise, scale.dtype)
+        if self.covariance != "full":
+            return LatentGaussian(self.loc, tf.sqrt(tf.square(scale) + tf.square(noise)))
+        total = tf.matmul(scale, scale, transpose_b=True)
+        total = total + tf.eye(self.latent_dim, dtype=scale.dtype) * tf.square(noise)[:, tf.newaxis, :]
+        return LatentGaussian(self.loc, tf.linalg.cholesky(total))
+
+    def distribution(self) -> Any:
+        """The tfp.distributions.Distribution of these Gaussians: batch shape [N], event shape [L].
+
+        Imports TensorFlow Probability, which takes seconds the first time.
+        """
+        import tensorflow as tf
+        import tensorflow_probability as tfp
+
+        loc = tf.convert_to_tensor(self.loc)
+        scale = tf.cast(self.scale, loc.dtype)
+        if self.covariance == "full":
+            return tfp.distributions.MultivariateNormalTriL(loc, scale)
+        return tfp.distributions.MultivariateNormalDiag(loc, tf.broadcast_to(scale, tf.shape(loc)))
