@@ -1,0 +1,46 @@
+"""deepsimplex: classification by regression on the probability simplex, with class probabilities to be trusted.
+
+A classifier here is a target x a regressor x a readout, three axes that meet in a Gaussian over latent space.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+# Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
+# with the package. Everything else waits until it is asked for.
+from deepsimplex import heads, losses, metrics, readout
+from deepsimplex.classifier import SimplexClassifier, load_model
+from deepsimplex.latent import LatentGaussian
+
+if TYPE_CHECKING:
+    from deepsimplex import datasets, distances, evaluation, export, geometry, plots, targets
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "LatentGaussian",
+    "SimplexClassifier",
+    "__version__",
+    "datasets",
+    "distances",
+    "evaluation",
+    "export",
+    "geometry",
+    "heads",
+    "load_model",
+    "losses",
+    "metrics",
+    "plots",
+    "readout",
+    "targets",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        return importlib.import_module(f"deepsimplex.{name}")
+    raise AttributeError(f"module 'deepsimplex' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return __all__

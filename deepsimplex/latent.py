@@ -1,6 +1,7 @@
 """The waist of the project: a Gaussian over latent space, on either side of a regressor."""
 
 import sys
+import warnings
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -14,6 +15,16 @@ def is_tensor(value: Any) -> bool:
     """Whether ``value`` belongs to TensorFlow, without importing it: nothing does if nobody has loaded it."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and (tensorflow.is_tensor(value) or isinstance(value, tensorflow.Variable))
+
+
+def probability_distributions() -> Any:
+    """The module ``tensorflow_probability.distributions``, imported when it is first needed: that takes seconds."""
+    with warnings.catch_warnings():
+        # It asks for TensorFlow's version through distutils, which is its own affair and not our users'.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        import tensorflow_probability as tfp
+
+        return tfp.distributions
 
 
 def _real(value: Any, name: str) -> Any:
@@ -30,6 +41,15 @@ def _real(value: Any, name: str) -> Any:
 
 def _shape(value: Any) -> tuple[int | None, ...]:
     return tuple(value.shape)
+
+
+def _sum_factor(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Lower-triangular factor of scale scale^T + diag(noise^2), which may be singular where Cholesky's may not."""
+    transposed = np.swapaxes(scale, -1, -2)
+    diagonal = np.broadcast_to(np.eye(scale.shape[-1], dtype=scale.dtype) * noise[:, None, :], scale.shape)
+    upper = np.linalg.qr(np.concatenate([transposed, diagonal], axis=-2), mode="r")
+    signs = np.where(np.diagonal(upper, axis1=-2, axis2=-1) < 0, -1, 1).astype(scale.dtype)
+    return np.tril(np.swapaxes(upper * signs[..., None], -1, -2))
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,8 +72,9 @@ class LatentGaussian:
     TypeError
         When either is not made of real numbers.
     ValueError
-        When the shapes do not fit together, or when an array holds NaN, infinite or negative standard deviations. The
-        values of tensors are not looked at, so that the type can be used in traced functions.
+        When the shapes do not fit together, or when an array holds NaN, infinity, negative standard deviations or a
+        factor that is not lower triangular. The values of tensors are not looked at, so that the type can be used
+        in traced functions.
 
     Examples
     --------
@@ -85,6 +106,8 @@ class LatentGaussian:
                 raise ValueError(f"{name} must be finite; found NaN or infinity")
         if isinstance(scale, np.ndarray) and np.any(self._standard_deviations_of(scale) < 0):
             raise ValueError("scale must not be negative: it holds standard deviations, or a factor's diagonal")
+        if isinstance(scale, np.ndarray) and scale.ndim == 3 and np.any(np.triu(scale, k=1)):
+            raise ValueError("scale must be lower triangular; take numpy.linalg.cholesky of the covariances")
 
     @staticmethod
     def _standard_deviations_of(scale: np.ndarray) -> np.ndarray:
@@ -140,19 +163,27 @@ class LatentGaussian:
         LatentGaussian
             Isotropic if both are, full if this one is, else diagonal.
 
+        Raises
+        ------
+        ValueError
+            When ``noise`` has another shape.
+
         Examples
         --------
         >>> import numpy as np
         >>> LatentGaussian(np.zeros((1, 2)), np.full((1, 1), 3.0)).with_noise(np.full((1, 1), 4.0)).scale
         array([[5.]])
         """
+        noise = _real(noise, "noise")
+        rows, dims = _shape(self.loc)
+        same_rows = len(noise.shape) == 2 and (rows is None or noise.shape[0] in (1, rows, None))
+        if not same_rows or noise.shape[1] not in (1, dims):
+            raise ValueError(f"noise must have shape [N, 1], [N, L], [1, 1] or [1, L]; found {_shape(noise)}")
         if not (is_tensor(self.scale) or is_tensor(self.loc) or is_tensor(noise)):
-            noise = np.asarray(noise, dtype=self.scale.dtype)
+            noise = noise.astype(self.scale.dtype)
             if self.covariance != "full":
                 return LatentGaussian(self.loc, np.hypot(self.scale, noise))
-            total = self.scale @ np.swapaxes(self.scale, -1, -2)
-            total = total + np.eye(self.latent_dim) * np.square(noise)[:, None, :]
-            return LatentGaussian(self.loc, np.linalg.cholesky(total))
+            return LatentGaussian(self.loc, _sum_factor(self.scale, noise))
         import tensorflow as tf
 
         scale = tf.convert_to_tensor(self.scale)
@@ -169,10 +200,10 @@ class LatentGaussian:
         Imports TensorFlow Probability, which takes seconds the first time.
         """
         import tensorflow as tf
-        import tensorflow_probability as tfp
 
+        tfd = probability_distributions()
         loc = tf.convert_to_tensor(self.loc)
         scale = tf.cast(self.scale, loc.dtype)
         if self.covariance == "full":
-            return tfp.distributions.MultivariateNormalTriL(loc, scale)
-        return tfp.distributions.MultivariateNormalDiag(loc, tf.broadcast_to(scale, tf.shape(loc)))
+            return tfd.MultivariateNormalTriL(loc, scale)
+        return tfd.MultivariateNormalDiag(loc, tf.broadcast_to(scale, tf.shape(loc)))

@@ -1,0 +1,82 @@
+"""The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``."""
+
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+# TensorFlow's start-up messages drown the progress display; whoever wants them sets the variable.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+application = typer.Typer(
+    help="Classification by regression on the probability simplex, with class probabilities to be trusted.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[Path, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)]
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="overrides, such as training.epochs=3")
+]
+
+
+@application.command()
+def train(
+    config: Config,
+    overrides: Overrides = None,
+    resume: Annotated[bool, typer.Option("--resume", help="go on with the newest unfinished run")] = False,
+) -> None:
+    """Train a classifier, evaluate it on the test samples and export it."""
+    from deepsimplex import runs
+
+    _with_config(config, overrides, lambda *arguments: runs.train(*arguments, resume=resume))
+
+
+@application.command()
+def evaluate(config: Config, overrides: Overrides = None) -> None:
+    """Evaluate the newest trained model of a configuration."""
+    from deepsimplex import runs
+
+    _with_config(config, overrides, runs.evaluate)
+
+
+@application.command()
+def export(config: Config, overrides: Overrides = None) -> None:
+    """Export the newest trained model of a configuration as a SavedModel."""
+    from deepsimplex import runs
+
+    _with_config(config, overrides, runs.export)
+
+
+@application.command()
+def targets(config: Config, overrides: Overrides = None) -> None:
+    """Compute and cache the latent targets alone."""
+    from deepsimplex import runs
+
+    _with_config(config, overrides, runs.make_targets)
+
+
+def _with_config(path: Path, overrides: list[str] | None, work: Callable[..., Any]) -> None:
+    """Do the work under a checked configuration; errors a user can mend are one line, not a traceback."""
+    from rich.console import Console
+
+    from deepsimplex.config import load_config
+
+    try:
+        work(load_config(path, overrides or ()), Console())
+    except (ValueError, OSError) as error:
+        print(f"deepsimplex: {error}", file=sys.stderr)
+        raise typer.Exit(2) from error
+
+
+def main() -> None:
+    """Entry point of the ``deepsimplex`` command."""
+    application()
+
+
+if __name__ == "__main__":
+    main()

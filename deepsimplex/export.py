@@ -1,0 +1,167 @@
+"""SavedModels that TensorFlow alone can serve, and a loader that notices damaged ones."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from deepsimplex.files import replacing
+
+INPUT_DTYPES = ("float32", "uint8")
+CLASS_NAMES = Path("assets.extra") / "class_names.json"
+CHECKSUMS = Path("assets.extra") / "checksums.json"
+
+
+def export_saved_model(
+    resource: Any,
+    filepath: str | os.PathLike[str],
+    *,
+    latent: Callable[[Any], dict[str, Any]],
+    readout: Callable[[dict[str, Any]], Any],
+    sample_shape: Sequence[int | None],
+    class_names: Sequence[str],
+    input_name: str = "image",
+    input_dtype: str = "float32",
+    verbose: bool = False,
+) -> None:
+    """Write a SavedModel with one endpoint, from samples to class probabilities and the latent Gaussian.
+
+    Parameters
+    ----------
+    resource : keras.Model or tf.Module
+        Owns the variables that the two functions use.
+    filepath : path-like
+        Folder to write. It takes the place of an earlier one only when it is whole.
+    latent : callable
+        From a float tensor of samples [N, ...] to the dict {"loc", "scale"}.
+    readout : callable
+        From that dict to class probabilities [N, n].
+    sample_shape : sequence of int or None
+        Shape of one sample. The batch size is left open.
+    class_names : list of str
+        Written beside the model, in label order.
+    input_name : str
+        Name of the input in the serving signature.
+    input_dtype : {"float32", "uint8"}
+        "uint8" takes pixels 0..255 and divides by 255 inside the model.
+    verbose : bool
+        Print Keras' summary of the endpoint.
+
+    Notes
+    -----
+    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, "latent_mean" [N, L], "latent_scale" as in
+    ``LatentGaussian``. ``assets.extra/class_names.json`` holds the names, ``assets.extra/checksums.json`` the SHA-256
+    of every file, which ``load_served`` checks.
+
+    Raises
+    ------
+    ValueError
+        For another input_dtype.
+    OSError
+        When the folder cannot be written; an earlier one survives.
+    """
+    if input_dtype not in INPUT_DTYPES:
+        raise ValueError(f"input_dtype must be one of {', '.join(INPUT_DTYPES)}; found {input_dtype!r}")
+
+    def serve(samples: Any) -> dict[str, Any]:
+        if input_dtype == "uint8":
+            samples = tf.cast(samples, tf.float32) / 255.0
+        gaussian = latent(samples)
+        probabilities = readout(gaussian)
+        return {
+            "class_probabilities": probabilities,
+            "class_id": tf.argmax(probabilities, axis=-1),
+            "latent_mean": gaussian["loc"],
+            "latent_scale": gaussian["scale"],
+        }
+
+    archive = keras.export.ExportArchive()
+    archive.track(resource)
+    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
+    archive.add_endpoint("serve", serve, input_signature=[signature])
+    with replacing(filepath) as fresh:
+        archive.write_out(fresh, verbose=verbose)
+        (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
+        (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
+        (fresh / CHECKSUMS).write_text(json.dumps(_checksums(fresh), indent=1), encoding="utf-8")
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+class ServedModel:
+    """A SavedModel of ``export_saved_model``, called with arrays.
+
+    Any TensorFlow runtime can serve the folder; this class is for those who have the package at hand.
+
+    Parameters
+    ----------
+    filepath : path-like
+        Folder of the SavedModel.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such folder.
+    ValueError
+        When a file of it is missing, cut short or altered.
+
+    Attributes
+    ----------
+    class_names : list of str
+    input_name : str
+    input_dtype : str
+    """
+
+    def __init__(self, filepath: str | os.PathLike[str]) -> None:
+        folder = Path(filepath)
+        _check_whole(folder)
+        self.class_names: list[str] = json.loads((folder / CLASS_NAMES).read_text(encoding="utf-8"))
+        self._model = tf.saved_model.load(os.fspath(folder))
+        self._signature = self._model.signatures["serving_default"]
+        ((self.input_name, spec),) = self._signature.structured_input_signature[1].items()
+        self.input_dtype: str = spec.dtype.name
+
+    def predict(self, samples: Any) -> dict[str, np.ndarray]:
+        """The served outputs, by name, as arrays.
+
+        Parameters
+        ----------
+        samples : array, shape [N, ...]
+            Of ``input_dtype``; floats are taken as float32.
+        """
+        array = np.asarray(samples)
+        if (array.dtype.kind == "f") != (self.input_dtype == "float32"):
+            raise ValueError(f"samples must be of dtype {self.input_dtype}, as exported; found {array.dtype}")
+        outputs = self._signature(**{self.input_name: tf.constant(array, self.input_dtype)})
+        return {name: value.numpy() for name, value in outputs.items()}
+
+
+def load_served(filepath: str | os.PathLike[str]) -> ServedModel:
+    """Load an exported SavedModel after checking that every file of it is whole: see ``ServedModel``."""
+    return ServedModel(filepath)
+
+
+def _check_whole(folder: Path) -> None:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"filepath: there is no SavedModel folder at {str(folder)!r}")
+    try:
+        expected = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"filepath: {str(folder)!r} has no readable {CHECKSUMS.as_posix()} ({error}); export the model again"
+        ) from error
+    found = _checksums(folder)
+    wrong = sorted(name for name, digest in expected.items() if found.get(name) != digest)
+    if wrong:
+        raise ValueError(
+            f"filepath: {str(folder)!r} is damaged: {', '.join(wrong)} missing, cut short or altered; export it again"
+        )

@@ -1,0 +1,125 @@
+"""The Gaussian head: features in, a Gaussian over latent space out."""
+
+import math
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from deepsimplex.latent import COVARIANCES, Covariance
+
+# softplus(UNIT_SCALE) = 1: a new head starts with unit standard deviations.
+UNIT_SCALE = math.log(math.e - 1.0)
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class GaussianHead(keras.layers.Layer):
+    """Map features [N, d] to a Gaussian over latent space, N(mu(x), Sigma(x)).
+
+    Both parameters are affine in the features; standard deviations go through softplus plus a floor, since a scale
+    must be positive (erratum to [CASIMAC] sec. 3.4, whose last layer is linear).
+
+    Parameters
+    ----------
+    latent_dim : int
+        Number of latent dimensions L.
+    covariance : {"isotropic", "diagonal", "full"}
+        Shape of Sigma(x). "isotropic" (default) has one standard deviation per sample: its argmax readout is exact in
+        one dimension. "diagonal" is the paper's. "full" has a lower-triangular factor, of L (L + 1) / 2 parameters.
+    scale_floor : float
+        Smallest standard deviation, in units of the latents. The default 1e-3 is far below the spread of any target
+        here, yet keeps the likelihood bounded when the network fits its training samples exactly.
+    **kwargs
+        Passed to keras.layers.Layer.
+
+    Returns
+    -------
+    dict
+        {"loc": [N, L], "scale": [N, 1], [N, L] or [N, L, L]}, of dtype float32 under mixed precision (half-precision
+        variances underflow), else of the layer's dtype. ``deepsimplex.LatentGaussian.of`` reads it.
+
+    Raises
+    ------
+    ValueError
+        For a latent_dim below 1, an unknown covariance, a floor that is not positive, features not of rank 2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> head = GaussianHead(latent_dim=3, covariance="full")
+    >>> {name: tuple(value.shape) for name, value in head(np.zeros((5, 8))).items()}
+    {'loc': (5, 3), 'scale': (5, 3, 3)}
+    """
+
+    def __init__(
+        self, latent_dim: int, covariance: Covariance = "isotropic", scale_floor: float = 1e-3, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        if int(latent_dim) != latent_dim or latent_dim < 1:
+            raise ValueError(f"latent_dim must be a whole number, at least 1; found {latent_dim!r}")
+        if covariance not in COVARIANCES:
+            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
+        if not scale_floor > 0:
+            raise ValueError(f"scale_floor must be positive; found {scale_floor!r}")
+        self.latent_dim = int(latent_dim)
+        self.covariance: Covariance = covariance
+        self.scale_floor = float(scale_floor)
+        half = self.compute_dtype in ("float16", "bfloat16")
+        self._output_dtype = "float32" if half else self.compute_dtype
+        self._loc = keras.layers.Dense(self.latent_dim, dtype=self._output_dtype, name="loc")
+        self._raw_scale = keras.layers.Dense(
+            self._raw_size(), bias_initializer=self._initial_raw_scale, dtype=self._output_dtype, name="raw_scale"
+        )
+
+    def _raw_size(self) -> int:
+        sizes = {"isotropic": 1, "diagonal": self.latent_dim, "full": self.latent_dim * (self.latent_dim + 1) // 2}
+        return sizes[self.covariance]
+
+    def _initial_raw_scale(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
+        initial = np.full(shape, UNIT_SCALE)
+        if self.covariance == "full":
+            initial[self.latent_dim :] = 0.0  # raw parameters hold the diagonal first, then the rest
+        return ops.convert_to_tensor(initial, dtype=dtype)
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        if len(input_shape) != 2:
+            raise ValueError(
+                f"a Gaussian head needs features of shape [N, d]; found {tuple(input_shape)}. End the backbone in "
+                "keras.layers.Flatten() or GlobalAveragePooling2D()"
+            )
+        self._loc.build(input_shape)
+        self._raw_scale.build(input_shape)
+
+    def call(self, features: Any) -> dict[str, Any]:
+        # features: [N, d]
+        raw = self._raw_scale(features)
+        if self.covariance != "full":
+            return {"loc": self._loc(features), "scale": ops.softplus(raw) + self.scale_floor}
+        diagonal = ops.softplus(raw[:, : self.latent_dim]) + self.scale_floor
+        return {"loc": self._loc(features), "scale": self._triangle(diagonal, raw[:, self.latent_dim :])}
+
+    def _triangle(self, diagonal: Any, below: Any) -> Any:
+        """Lower-triangular factor [N, L, L] from its diagonal [N, L] and what lies below it [N, L (L - 1) / 2]."""
+        L = self.latent_dim
+        rows, columns = np.tril_indices(L, k=-1)
+        place = np.full((L, L), L + len(rows))  # above the diagonal: the zero appended last
+        place[np.arange(L), np.arange(L)] = np.arange(L)
+        place[rows, columns] = L + np.arange(len(rows))
+        entries = ops.concatenate([diagonal, below, ops.zeros_like(diagonal[:, :1])], axis=-1)
+        return ops.reshape(ops.take(entries, place.reshape(-1), axis=-1), (-1, L, L))
+
+    def compute_output_spec(self, features: Any) -> dict[str, keras.KerasTensor]:
+        return {
+            name: keras.KerasTensor(shape, dtype=self._output_dtype)
+            for name, shape in self.compute_output_shape(features.shape).items()
+        }
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
+        rows, L = input_shape[0], self.latent_dim
+        scale = {"isotropic": (rows, 1), "diagonal": (rows, L), "full": (rows, L, L)}[self.covariance]
+        return {"loc": (rows, L), "scale": scale}
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"latent_dim": self.latent_dim, "covariance": self.covariance, "scale_floor": self.scale_floor}
+        return {**super().get_config(), **own}

@@ -1,0 +1,226 @@
+"""The work of a run: targets, training, evaluation, export."""
+
+import shutil
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+from rich.console import Console
+
+from deepsimplex import datasets, evaluation
+from deepsimplex.classifier import SimplexClassifier, load_model
+from deepsimplex.config import ConfigurationError, RunConfig
+from deepsimplex.files import replacing
+from deepsimplex.heads import backbone
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import LatentNLL
+from deepsimplex.metrics import ExpectedCalibrationError
+from deepsimplex.runs.display import EpochDisplay
+from deepsimplex.runs.folder import RunFolder
+from deepsimplex.targets import Target, get_target
+
+
+@dataclass(frozen=True)
+class Split:
+    """The samples of a run: what is learned from, what watches, what judges."""
+
+    x: np.ndarray
+    y: np.ndarray
+    x_validation: np.ndarray
+    y_validation: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    class_names: list[str]
+
+
+def load_split(config: RunConfig) -> Split:
+    """Load a configuration's data, in an order drawn from its seed, and hold the validation samples out."""
+    data = datasets.load(config.data.name, **config.data.options)
+    (x, y), (x_test, y_test) = data
+    order = np.random.default_rng(config.seed).permutation(len(x))[: config.data.limit]
+    held_out = round(config.data.validation_fraction * len(order))
+    validation, training = order[:held_out], order[held_out:]
+    return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
+
+
+def make_target(config: RunConfig) -> Target:
+    """The configuration's target, with its cache."""
+    return get_target(_with_cache(config.target, config.cache_dir))
+
+
+def _with_cache(target: dict[str, Any], cache_dir: str | None) -> dict[str, Any]:
+    if target["name"] == "mean":
+        parts = [{"name": part} if isinstance(part, str) else part for part in target["targets"]]
+        return {**target, "targets": [_with_cache(part, cache_dir) for part in parts]}
+    return {"cache_dir": cache_dir, **target} if target["name"] == "casimac" else target
+
+
+def make_targets(config: RunConfig, console: Console) -> LatentGaussian:
+    """Compute and cache the latents of the training samples, and nothing else."""
+    split = load_split(config)
+    begun = time.monotonic()
+    latent = make_target(config).fit_transform(split.x, split.y, len(split.class_names))
+    seconds = time.monotonic() - begun
+    norms = np.linalg.norm(latent.loc, axis=1)
+    console.print(
+        f"{len(latent)} latents of dimension {latent.latent_dim} in {seconds:.1f} s; "
+        f"norms {norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}"
+    )
+    console.print(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
+    return latent
+
+
+def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
+    """The configuration's classifier, compiled and built for the samples at hand."""
+    model = SimplexClassifier(
+        backbone=backbone(**config.model.backbone),
+        target=make_target(config),
+        num_classes=len(split.class_names),
+        covariance=config.model.covariance,
+        readout=config.model.readout,
+        class_names=split.class_names,
+        seed=config.seed,
+    )
+    model.compile(
+        optimizer=_optimizer(config, steps_per_epoch=-(-len(split.x) // config.training.batch_size)),
+        loss=LatentNLL(beta=config.training.beta),
+        metrics=["accuracy", ExpectedCalibrationError()],
+    )
+    model(split.x[:1])  # BackupAndRestore wants built weights
+    return model
+
+
+def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
+    rate: Any = config.training.learning_rate
+    if config.training.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps_per_epoch * config.training.epochs)
+    return keras.optimizers.get({"class_name": config.training.optimizer, "config": {"learning_rate": rate}})
+
+
+def train(config: RunConfig, console: Console, resume: bool = False) -> RunFolder:
+    """Train, evaluate and export; everything lands in a run folder.
+
+    Parameters
+    ----------
+    config : RunConfig
+    console : rich.console.Console
+        Where progress and results are shown.
+    resume : bool
+        Go on with the newest run of this name if it is unfinished; it ends with the weights of an uninterrupted one.
+
+    Returns
+    -------
+    RunFolder
+    """
+    folder = _open_folder(config, console, resume)
+    if folder.metrics.exists():
+        return folder
+    keras.utils.set_random_seed(config.seed)
+    if config.training.mixed_precision:
+        keras.mixed_precision.set_global_policy("mixed_float16")
+    split = load_split(config)
+    console.print(
+        f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
+        f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
+    )
+    model = build_classifier(config, split)
+    begun = time.monotonic()
+    display = EpochDisplay(console)
+    try:
+        model.fit(
+            split.x,
+            split.y,
+            batch_size=config.training.batch_size,
+            epochs=config.training.epochs,
+            validation_data=(split.x_validation, split.y_validation) if len(split.x_validation) else None,
+            verbose=0,
+            callbacks=[
+                keras.callbacks.BackupAndRestore(str(folder.backup), delete_checkpoint=False),
+                keras.callbacks.CSVLogger(str(folder.history), append=True),
+                keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                display,
+            ],
+        )
+    finally:
+        display.close()
+    seconds = time.monotonic() - begun
+    model.save(folder.model)
+    model.export(folder.served, input_dtype=config.export.input_dtype)
+    _evaluate(model, split, folder, console, training_seconds=round(seconds, 1))
+    shutil.rmtree(folder.backup, ignore_errors=True)
+    return folder
+
+
+def _open_folder(config: RunConfig, console: Console, resume: bool) -> RunFolder:
+    folder = RunFolder.latest(config) if resume else None
+    if folder is None:
+        if resume:
+            console.print(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
+        return RunFolder.create(config)
+    folder.check_same(config)
+    if folder.metrics.exists():
+        console.print(f"{folder.path} is finished already: nothing to resume")
+    else:
+        console.print(f"resuming {folder.path}")
+    return folder
+
+
+def finished_run(config: RunConfig) -> RunFolder:
+    """The newest run of this configuration's name that has a model."""
+    folder = RunFolder.latest(config)
+    if folder is None or not folder.model.exists():
+        raise ConfigurationError(
+            f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
+        )
+    return folder
+
+
+def evaluate(config: RunConfig, console: Console) -> RunFolder:
+    """Evaluate the newest trained model of a configuration on its test samples."""
+    folder = finished_run(config)
+    _evaluate(load_model(folder.model), load_split(config), folder, console)
+    return folder
+
+
+def export(config: RunConfig, console: Console) -> RunFolder:
+    """Export the newest trained model of a configuration as a SavedModel."""
+    folder = finished_run(config)
+    load_model(folder.model).export(folder.served, input_dtype=config.export.input_dtype)
+    console.print(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
+    return folder
+
+
+def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console: Console, **also: Any) -> None:
+    probabilities = model.predict_proba(split.x_test, batch_size=1024)
+    report = evaluation.report(split.y_test, probabilities)
+    _draw(split, probabilities, folder)
+    folder.write_json(folder.metrics, {**report.as_dict(), "test_samples": len(split.x_test), **also})
+    console.print(report)
+    for what, path in {
+        "model": folder.model,
+        "SavedModel": folder.served,
+        "reliability diagram": folder.reliability,
+        "metrics": folder.metrics,
+        "TensorBoard events": folder.events,
+    }.items():
+        if path.exists():
+            console.print(f"{what:>20}  {path}", highlight=False, soft_wrap=True)
+
+
+def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    from deepsimplex import plots  # matplotlib comes in here and not before
+
+    figures = {folder.reliability: plots.reliability(split.y_test, probabilities)}
+    if split.x_test.ndim >= 3:
+        least_certain = np.argsort(probabilities.max(axis=1))[:8]
+        figures[folder.predictions] = plots.predictions(
+            split.x_test[least_certain],
+            probabilities[least_certain],
+            split.y_test[least_certain],
+            class_names=split.class_names,
+        )
+    for path, figure in figures.items():
+        with replacing(path) as fresh:
+            figure.savefig(fresh, dpi=150)

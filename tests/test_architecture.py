@@ -1,0 +1,132 @@
+"""The house keeps its order: no room imports upwards, the package comes in lightly, its face is complete."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import deepsimplex
+
+PACKAGE = Path(deepsimplex.__file__).parent
+SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
+
+# Level of every room; a room imports rooms of lower levels only, never a sibling.
+LEVELS = {
+    "geometry": 0,
+    "latent": 0,
+    "files": 0,
+    "progress": 0,
+    "distances": 1,
+    "targets": 2,
+    "heads": 3,
+    "losses": 3,
+    "gp": 3,
+    "prototypes": 3,
+    "readout": 3,
+    "evaluation": 4,
+    "metrics": 4,
+    "calibration": 4,
+    "plots": 5,
+    "export": 5,
+    # The top level joins everything; among these, imports go down the list.
+    "datasets": 6,
+    "config": 6,
+    "classifier": 6,
+    "estimators": 6,
+    "monitoring": 6,
+    "runs": 7,
+    "report": 7,
+    "cli": 8,
+}
+# Within level 0 the latent Gaussian knows nothing of the simplex, and the tools know nothing at all.
+# evaluation's formulas stand beside the Keras metrics that share them.
+SIBLINGS_ALLOWED = {("metrics", "evaluation")}
+HEAVY_OUTSIDE = {"gpflow": {"gp"}, "matplotlib": {"plots", "monitoring", "report"}}
+
+
+def imported_modules(path: Path) -> set[str]:
+    """Every module that a file imports, anywhere in it."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path} uses a relative import"
+            names |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return names
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(PACKAGE).with_suffix("").parts[0]
+
+
+def breaches(path: Path, modules: set[str]) -> list[str]:
+    """The imports of a file that go upwards, sideways or to a library that belongs to another room."""
+    room, found = room_of(path), []
+    for module in modules:
+        first, *rest = module.split(".")
+        if room not in HEAVY_OUTSIDE.get(first, {room}):
+            found.append(module)
+        if first != "deepsimplex" or not rest or rest[0] == room:
+            continue
+        lower = LEVELS[rest[0]] < LEVELS[room]
+        if not lower and (room, rest[0]) not in SIBLINGS_ALLOWED:
+            found.append(module)
+    return found
+
+
+def test_every_room_has_a_level() -> None:
+    assert {room_of(path) for path in SOURCES} <= LEVELS.keys()
+    assert len(SOURCES) > 30
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_no_room_imports_upwards(path: Path) -> None:
+    assert breaches(path, imported_modules(path)) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "module"),
+    [
+        ("geometry/vertices.py", "deepsimplex.latent.LatentGaussian"),
+        ("latent.py", "deepsimplex.readout"),
+        ("targets/ilr.py", "deepsimplex.heads.mlp"),
+        ("heads/gaussian.py", "deepsimplex.readout.argmax"),
+        ("evaluation/scores.py", "matplotlib.figure"),
+        ("readout/softmax.py", "gpflow"),
+        ("export.py", "deepsimplex.classifier.SimplexClassifier"),
+    ],
+)
+def test_a_breach_is_noticed(file: str, module: str) -> None:
+    assert breaches(PACKAGE / file, {module}) == [module]
+
+
+def test_the_public_face_is_sorted_and_complete() -> None:
+    assert deepsimplex.__all__ == sorted(deepsimplex.__all__)
+    for name in deepsimplex.__all__:
+        assert getattr(deepsimplex, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        deepsimplex.nothing  # noqa: B018
+
+
+@pytest.mark.slow
+def test_the_import_is_light() -> None:
+    """Under 0.5 s over keras itself, and neither GPflow nor matplotlib beyond what keras brings."""
+    script = """
+import json, sys, time
+import keras
+before = set(sys.modules)
+start = time.process_time()
+import deepsimplex
+seconds = time.process_time() - start
+print(json.dumps({"seconds": seconds, "new": sorted({name.split(".")[0] for name in set(sys.modules) - before})}))
+"""
+    runs = [
+        json.loads(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
+        for _ in range(3)
+    ]
+    assert min(run["seconds"] for run in runs) < 0.5
+    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(runs[0]["new"])

@@ -1,0 +1,488 @@
+"""SimplexClassifier as a Keras user meets it: fit, evaluate, predict, save, reload, resume."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import deepsimplex as ds
+
+TARGETS = {
+    "casimac": lambda: ds.targets.CASIMAC("euclidean"),
+    "ilr": lambda: ds.targets.ILR(0.99),
+    "dirichlet": lambda: ds.targets.Dirichlet(0.01),
+    "one_hot": lambda: ds.targets.OneHot(),
+    "mean": lambda: ds.targets.Mean([ds.targets.CASIMAC("euclidean"), ds.targets.CASIMAC("cityblock")]),
+}
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return ds.datasets.load("digits")
+
+
+@pytest.fixture(scope="module")
+def few(digits):
+    """A few hundred digits: (x, y), (x_test, y_test)."""
+    (x, y), (x_test, y_test) = digits
+    return (x[:300], y[:300]), (x_test[:100], y_test[:100])
+
+
+def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), **arguments):
+    keras.utils.set_random_seed(seed)
+    target = TARGETS[target]() if isinstance(target, str) else target
+    model = ds.SimplexClassifier(ds.heads.mlp(list(hidden)), target, num_classes, **arguments)
+    if compiled:
+        model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted(few):
+    """One model fitted on digits, shared by tests that only look at it."""
+    (x, y), _ = few
+    model = make("casimac", covariance="diagonal", class_names=[f"digit {k}" for k in range(10)])
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy", ds.metrics.ExpectedCalibrationError()])
+    model.fit(x, y, epochs=10, verbose=0)
+    return model
+
+
+# Fitting
+
+
+@pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_learns_digits_with_every_covariance(target, covariance, few):
+    (x, y), (x_test, y_test) = few
+    model = make(target, covariance=covariance)
+    history = model.fit(x, y, epochs=12, batch_size=32, verbose=0, validation_data=(x_test, y_test)).history
+    assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
+    assert history["loss"][-1] < history["loss"][0]
+    p = model.predict(x_test, verbose=0)
+    assert p.shape == (100, 10)
+    assert p.dtype == np.float32
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-5)
+    assert p.min() >= 0.0
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.75
+    assert history["val_accuracy"][-1] == pytest.approx(np.mean(p.argmax(axis=1) == y_test), abs=1e-6)
+
+
+def test_calling_predicting_and_reading_out_agree(fitted, few):
+    _, (x_test, _) = few
+    p = fitted.predict_proba(x_test)
+    np.testing.assert_array_equal(p, fitted.predict(x_test, verbose=0))
+    np.testing.assert_allclose(fitted(x_test), p, atol=1e-6)
+    np.testing.assert_allclose(fitted.predict_proba(x_test, batch_size=7), p, atol=1e-6)
+    latent = fitted.predict_latent(x_test)
+    assert latent.covariance == "diagonal"
+    np.testing.assert_allclose(ds.readout.argmax(latent), p, atol=1e-5)
+
+
+def test_the_target_noise_is_read_out_with_the_latents(few):
+    (x, y), (x_test, _) = few
+    model = make("ilr")
+    model.fit(x, y, epochs=2, verbose=0)
+    latent = model.predict_latent(x_test)
+    sigma = ds.targets.ILR(0.99).noise(10)
+    assert latent.scale.min() > sigma.max()
+    scores = ds.geometry.helmert(10).T
+    np.testing.assert_allclose(ds.readout.softmax(latent, scores=scores), model.predict_proba(x_test), atol=1e-5)
+
+
+def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
+    (x, y), _ = few
+
+    def weights(seed):
+        keras.utils.set_random_seed(3)
+        model = ds.SimplexClassifier(ds.heads.mlp([8], dropout=0.3), "ilr", 10, seed=seed)
+        model.compile()
+        model.fit(x, y, epochs=2, verbose=0)
+        return np.concatenate([w.ravel() for w in model.get_weights()])
+
+    first = weights(1)
+    np.testing.assert_array_equal(first, weights(1))
+    assert np.abs(first - weights(2)).max() > 1e-4
+
+
+def test_orders_differ_between_epochs_and_between_calls_of_fit():
+    """The order comes from the training step, which goes on from one call of fit to the next."""
+    from deepsimplex.classifier.epochs import SeededEpochs
+
+    class Clock:
+        variables: tuple = ()
+        weights: tuple = ()
+
+        def __init__(self):
+            self.optimizer = keras.optimizers.SGD()
+
+    epochs, clock = SeededEpochs(seed=5), Clock()
+    epochs.set_model(clock)
+    seen = []
+    for step in (0, 10, 20):
+        clock.optimizer.iterations.assign(step)
+        epochs.on_epoch_begin(0)
+        order = epochs.order(50)
+        np.testing.assert_array_equal(np.sort(order), np.arange(50))
+        np.testing.assert_array_equal(order, epochs.order(50))
+        seen.append(tuple(order))
+    assert len(set(seen)) == 3
+
+
+def test_validation_split_holds_samples_out_of_training_and_of_neighbourhoods(few):
+    (x, y), _ = few
+    model = make("casimac")
+    split = model.fit(x, y, epochs=2, verbose=0, validation_split=0.2).history
+    other = make("casimac")
+    by_hand = other.fit(x[:240], y[:240], epochs=2, verbose=0, validation_data=(x[240:], y[240:])).history
+    assert split == by_hand
+    with pytest.raises(ValueError, match="validation_split must leave samples on both sides"):
+        model.fit(x[:4], y[:4], validation_split=0.999)
+
+
+def test_sample_weight_and_class_weight_say_the_same(few):
+    (x, y), _ = few
+    weights = np.where(y == 3, 5.0, 1.0)
+    by_class, by_sample, plain = make("ilr"), make("ilr"), make("ilr")
+    by_class.fit(x, y, epochs=2, verbose=0, class_weight={3: 5.0})
+    by_sample.fit(x, y, epochs=2, verbose=0, sample_weight=weights)
+    plain.fit(x, y, epochs=2, verbose=0)
+    for one, other in zip(by_class.get_weights(), by_sample.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+    assert np.abs(by_class.get_weights()[0] - plain.get_weights()[0]).max() > 1e-4
+    both = make("ilr")
+    both.fit(x, y, epochs=2, verbose=0, class_weight={3: 5.0}, sample_weight=np.full(len(y), 2.0))
+    doubled = make("ilr")
+    doubled.fit(x, y, epochs=2, verbose=0, sample_weight=2.0 * weights)
+    np.testing.assert_allclose(both.get_weights()[0], doubled.get_weights()[0], atol=1e-7)
+
+
+def test_zero_weight_takes_samples_out_of_the_loss(few):
+    (x, y), (x_test, y_test) = few
+    model = make("ilr")
+    model.fit(x, y, epochs=1, verbose=0)
+    halves = np.repeat([1.0, 0.0], 50)
+    loss = model.evaluate(x_test, y_test, sample_weight=halves, verbose=0, batch_size=100)[0]
+    half = model.evaluate(x_test[:50], y_test[:50], verbose=0, batch_size=50)[0]
+    assert 2 * loss == pytest.approx(half, rel=1e-4) or loss == pytest.approx(half, rel=1e-4)
+
+
+def test_soft_labels_train_label_targets(few):
+    (x, y), _ = few
+    soft = 0.9 * np.eye(10)[y] + 0.01
+    for data in ((x, soft), (tf.data.Dataset.from_tensor_slices((x, soft.astype("float32"))).batch(50),)):
+        model = make("ilr")
+        history = model.fit(*data, epochs=5, verbose=0).history
+        assert history["loss"][-1] < history["loss"][0]
+        assert history["accuracy"][-1] > 0.5
+
+
+def test_latents_can_be_given_in_place_of_labels(few):
+    (x, y), (x_test, y_test) = few
+    target = ds.targets.CASIMAC("euclidean")
+    latent = target.fit_transform(x, y)
+    by_label, by_latent, by_array = make("casimac"), make("casimac"), make("casimac")
+    by_label.fit(x, y, epochs=2, verbose=0)
+    by_latent.fit(x, latent, epochs=2, verbose=0, validation_data=(x_test, target.transform(x_test, y_test)))
+    by_array.fit(x, latent.loc.astype("float32"), epochs=2, verbose=0)
+    for one, other, third in zip(*(m.get_weights() for m in (by_label, by_latent, by_array)), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-7)
+        np.testing.assert_allclose(one, third, atol=1e-7)
+
+
+# Data sets
+
+
+@pytest.mark.parametrize("target", ["casimac", "ilr"])
+def test_a_dataset_of_labels_trains_like_arrays(target, few):
+    (x, y), (x_test, y_test) = few
+    dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(50)
+    validation = tf.data.Dataset.from_tensor_slices((x_test, y_test)).batch(40)
+    model = make(target)
+    streamed = model.fit(dataset, epochs=6, verbose=0, validation_data=validation).history
+    arrays = make(target)
+    arrays.fit(x, y, epochs=6, batch_size=50, shuffle=target == "casimac", verbose=0)
+    for one, other in zip(model.get_weights(), arrays.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=1e-5)
+    as_arrays = model.evaluate(x_test, y_test, batch_size=40, verbose=0)
+    assert as_arrays == pytest.approx([streamed["val_loss"][-1], streamed["val_accuracy"][-1]], rel=1e-4)
+    assert model.evaluate(validation, verbose=0) == pytest.approx(as_arrays, rel=1e-4)
+    assert model.predict(validation, verbose=0).shape == (100, 10)
+
+
+def test_a_dataset_of_latents_streams(few):
+    (x, y), _ = few
+    latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y)
+    loc = latent.loc.astype("float32")
+    dicts = tf.data.Dataset.from_tensor_slices((x, {"loc": loc, "scale": latent.scale.astype("float32")})).batch(50)
+    plain = tf.data.Dataset.from_tensor_slices((x, loc)).batch(50)
+    arrays = make("casimac")
+    arrays.fit(x, y, epochs=3, batch_size=50, shuffle=False, verbose=0)
+    for dataset in (dicts, plain):
+        model = make("casimac")
+        history = model.fit(dataset, epochs=3, verbose=0).history
+        assert "accuracy" in history
+        np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-5)
+
+
+def test_a_dataset_carries_weights_and_takes_class_weights(few):
+    (x, y), _ = few
+    weights = np.where(y == 3, 5.0, 1.0).astype("float32")
+    weighted = make("ilr")
+    weighted.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(50), epochs=2, verbose=0)
+    by_class = make("ilr")
+    by_class.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50), epochs=2, verbose=0, class_weight={3: 5.0})
+    arrays = make("ilr")
+    arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
+    for model in (weighted, by_class):
+        np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
+
+
+def test_distance_targets_refuse_endless_data_sets(few):
+    (x, y), _ = few
+    with pytest.raises(ValueError, match=r"without\s+repeat"):
+        make("casimac").fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50).repeat(), verbose=0)
+
+
+def test_labels_out_of_range_in_a_stream_stop_training(few):
+    (x, y), _ = few
+    with pytest.raises(tf.errors.InvalidArgumentError, match="labels must lie in 0 to 9"):
+        make("ilr").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
+
+
+# What is wrong is said before any work is done
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x, y + 1), "0"),
+        (lambda x, y: (x, y - 1), "0"),
+        (lambda x, y: (x, y[:-1]), "x and y must have the same number of samples; found 300 and 299"),
+        (lambda x, y: (np.where(np.arange(300)[:, None, None] == 7, np.nan, x), y), "the first at index 7"),
+        (lambda x, y: (np.where(np.arange(300)[:, None, None] == 9, np.inf, x), y), "the first at index 9"),
+        (lambda x, y: (x[y != 4], y[y != 4]), "4"),
+        (lambda x, y: (x, None), "y must be given"),
+        (lambda x, y: ([1, 2, 3], y), "x must be an array"),
+    ],
+)
+def test_bad_samples_are_refused(change, message, few):
+    with pytest.raises(ValueError, match=message):
+        make("casimac").fit(*change(*few[0]), verbose=0)
+
+
+def test_a_class_of_one_sample_cannot_attract(few):
+    (x, y), _ = few
+    keep = (y != 4) | (np.arange(len(y)) == np.flatnonzero(y == 4)[0])
+    with pytest.raises(ValueError, match=r"4"):
+        make(ds.targets.CASIMAC(gamma=0.5)).fit(x[keep], y[keep], verbose=0)
+    make(ds.targets.CASIMAC(gamma=1.0)).fit(x[keep], y[keep], verbose=0)
+
+
+def test_integer_images_are_refused_by_a_metric_that_needs_the_unit_interval(few):
+    (x, y), _ = few
+    with pytest.raises(ValueError, match="255"):
+        make(ds.targets.CASIMAC(ds.distances.SSIM(5))).fit((x * 255).astype("uint8"), y, verbose=0)
+
+
+def test_an_absent_class_is_fine_for_label_targets(few):
+    (x, y), (x_test, _) = few
+    model = make("ilr")
+    model.fit(x[y != 4], y[y != 4], epochs=2, verbose=0)
+    assert model.predict(x_test, verbose=0).shape == (100, 10)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"class_names": ["a"]}, "class_names must have 10 entries"),
+        ({"head": ds.heads.GaussianHead(4)}, "head must have latent_dim 9"),
+        ({"head": ds.heads.GaussianHead(9), "covariance": "full"}, "covariance must not be given beside head"),
+        ({"readout": "argmin"}, "argmax"),
+        ({"num_classes": 1}, "2"),
+        ({"target": "casimak"}, "casimac"),
+        ({"backbone": "mlp"}, "backbone must be a keras.Model"),
+    ],
+)
+def test_pieces_that_do_not_fit_are_named(arguments, message):
+    pieces = {"backbone": ds.heads.mlp([4]), "target": "casimac", "num_classes": 10}
+    with pytest.raises(ValueError, match=message):
+        ds.SimplexClassifier(**{**pieces, **arguments})
+
+
+def test_a_backbone_that_ends_in_feature_maps_is_told_how_to_pool():
+    backbone = keras.Sequential([keras.layers.Conv2D(4, 3)])
+    model = ds.SimplexClassifier(backbone, "ilr", 10)
+    with pytest.raises(ValueError, match='pooling="avg"'):
+        model(np.zeros((2, 8, 8, 1), "float32"))
+
+
+def test_a_class_loss_is_refused():
+    with pytest.raises(ValueError, match="trained in latent space"):
+        make(compiled=False).compile(loss="sparse_categorical_crossentropy")
+
+
+# Any Keras model, any precision
+
+
+def test_a_functional_colour_backbone_with_augmentation_and_dropout(few):
+    (x, y), (x_test, _) = few
+    inputs = keras.Input((8, 8, 3))
+    h = keras.layers.RandomTranslation(0.1, 0.1)(inputs)
+    h = keras.layers.Conv2D(8, 3, activation="relu")(h)
+    h = keras.layers.GlobalAveragePooling2D()(h)
+    backbone = keras.Model(inputs, keras.layers.Dropout(0.2)(h))
+    model = ds.SimplexClassifier(backbone, "casimac", 10)
+    model.compile(metrics=["accuracy"])
+    colour = np.repeat(x[..., None], 3, axis=-1)
+    model.fit(colour, y, epochs=1, verbose=0)
+    assert model.predict(np.repeat(x_test[..., None], 3, axis=-1), verbose=0).shape == (100, 10)
+
+
+def test_mixed_precision_trains_and_gives_float32_probabilities(few, tmp_path):
+    (x, y), (x_test, _) = few
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = make("casimac", covariance="diagonal")
+        history = model.fit(x, y, epochs=5, verbose=0).history
+        assert history["loss"][-1] < history["loss"][0]
+        p = model.predict(x_test, verbose=0)
+        assert p.dtype == np.float32
+        assert np.isfinite(p).all()
+        np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-5)
+        model.save(tmp_path / "half.keras")
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    np.testing.assert_allclose(ds.load_model(tmp_path / "half.keras").predict(x_test, verbose=0), p, atol=1e-6)
+
+
+def test_two_classes(few):
+    (x, y), (x_test, y_test) = few
+    model = make("casimac", num_classes=2)
+    model.fit(x, (y > 4).astype(int), epochs=15, verbose=0)
+    p = model.predict(x_test, verbose=0)
+    assert p.shape == (100, 2)
+    assert np.mean(p.argmax(axis=1) == (y_test > 4)) > 0.75
+
+
+def test_it_can_be_a_part_of_another_model(fitted, few):
+    _, (x_test, _) = few
+    inputs = keras.Input((8, 8))
+    ensemble = keras.Model(inputs, keras.layers.Average()([fitted(inputs), fitted(inputs)]))
+    np.testing.assert_allclose(ensemble.predict(x_test, verbose=0), fitted.predict(x_test, verbose=0), atol=1e-6)
+
+
+# Files
+
+
+def test_it_saves_and_reloads_in_a_fresh_process(fitted, few, tmp_path):
+    _, (x_test, _) = few
+    fitted.save(tmp_path / "model.keras")
+    np.save(tmp_path / "x.npy", x_test)
+    script = """
+import sys, numpy as np, keras, deepsimplex
+model = keras.models.load_model(sys.argv[1] + "/model.keras")
+assert model.class_names[3] == "digit 3" and model.target.name == "casimac"
+np.save(sys.argv[1] + "/p.npy", model.predict(np.load(sys.argv[1] + "/x.npy"), verbose=0))
+"""
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True)
+    np.testing.assert_allclose(np.load(tmp_path / "p.npy"), fitted.predict(x_test, verbose=0), atol=1e-5)
+
+
+def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted, few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    fitted.save(tmp_path / "model.keras")
+    model = ds.load_model(tmp_path / "model.keras")
+    expected = fitted.evaluate(x_test, y_test, verbose=0, return_dict=True)
+    with pytest.warns(UserWarning, match="target.fit"):
+        found = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
+    assert np.isnan(found.pop("loss"))
+    assert found == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
+    model.target.fit(x, y, 10)
+    assert model.evaluate(x_test, y_test, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-5)
+
+
+def test_training_goes_on_after_a_reload(fitted, few, tmp_path):
+    (x, y), _ = few
+    fitted.save(tmp_path / "model.keras")
+    model = ds.load_model(tmp_path / "model.keras")
+    before = model.optimizer.iterations.numpy()
+    history = model.fit(x, y, epochs=1, verbose=0).history
+    assert history["accuracy"][0] > 0.9
+    assert model.optimizer.iterations.numpy() == before + 10
+
+
+def test_a_damaged_or_missing_file_is_named(fitted, tmp_path):
+    path = tmp_path / "model.keras"
+    with pytest.raises(FileNotFoundError, match="there is no model"):
+        ds.load_model(path)
+    fitted.save(path)
+    whole = path.read_bytes()
+    for length in (0, 100, len(whole) // 2, len(whole) - 10):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="damaged or cut short"):
+            ds.load_model(path)
+    damaged = bytearray(whole)
+    damaged[len(whole) // 2] ^= 0xFF
+    path.write_bytes(bytes(damaged))
+    with pytest.raises(ValueError, match="damaged"):
+        ds.load_model(path)
+
+
+def test_a_failing_save_leaves_the_earlier_file(fitted, tmp_path, monkeypatch):
+    path = tmp_path / "model.keras"
+    fitted.save(path)
+    whole = path.read_bytes()
+
+    def full_disk(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("keras.src.saving.saving_lib._save_model_to_fileobj", full_disk)
+    with pytest.raises(OSError, match="No space left"):
+        fitted.save(path)
+    assert path.read_bytes() == whole
+    assert [entry.name for entry in tmp_path.iterdir()] == ["model.keras"]
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        fitted.save(path, overwrite=False)
+
+
+# Resuming
+
+
+class Cut(keras.callbacks.Callback):
+    """Break off in the middle of an epoch, as a kill would."""
+
+    def __init__(self, epoch: int):
+        super().__init__()
+        self.epoch = epoch
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.now = epoch
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self.now == self.epoch and batch == 3:
+            raise KeyboardInterrupt
+
+
+def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_path):
+    (x, y), _ = few
+
+    def model():
+        keras.utils.set_random_seed(4)
+        made = ds.SimplexClassifier(ds.heads.mlp([16], dropout=0.4), ds.targets.CASIMAC("euclidean"), 10, seed=11)
+        made.compile()
+        made(x[:1])
+        return made
+
+    whole = model()
+    whole.fit(x, y, epochs=5, verbose=0)
+    backup = str(tmp_path / "backup")
+    cut = model()
+    with pytest.raises(KeyboardInterrupt):
+        cut.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut(2)])
+    resumed = model()
+    resumed.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
+    for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)

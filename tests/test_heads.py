@@ -1,0 +1,136 @@
+"""The Gaussian head, the backbones and LatentModel."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.datasets import load_digits
+
+import deepsimplex as ds
+from tests.layer_contract import assert_layer_contract
+
+COVARIANCES = ["isotropic", "diagonal", "full"]
+FEATURES = np.random.default_rng(0).normal(size=(5, 7)).astype("float32")
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("latent_dim", [1, 4])
+def test_gaussian_head_keeps_the_layer_contract(covariance, latent_dim, tmp_path):
+    assert_layer_contract(lambda: ds.heads.GaussianHead(latent_dim, covariance), FEATURES, tmp_path)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_new_head_has_about_unit_scale(covariance):
+    head = ds.heads.GaussianHead(3, covariance, scale_floor=0.25)
+    scale = np.asarray(head(np.zeros((2, 7), "float32"))["scale"])
+    expected = {"isotropic": np.full((2, 1), 1.25), "diagonal": np.full((2, 3), 1.25)}
+    np.testing.assert_allclose(scale, expected.get(covariance, np.tile(1.25 * np.eye(3), (2, 1, 1))), rtol=1e-6)
+
+
+def test_a_full_scale_is_lower_triangular_with_a_floor_and_uses_every_parameter():
+    head = ds.heads.GaussianHead(4, "full", scale_floor=0.1)
+    head.build((None, 7))
+    head._raw_scale.set_weights([np.zeros((7, 10)), np.arange(1.0, 11.0)])
+    factor = np.asarray(head(FEATURES)["scale"])[0]
+    np.testing.assert_array_equal(factor, np.tril(factor))
+    np.testing.assert_allclose(np.diag(factor), np.log1p(np.exp(np.arange(1.0, 5.0))) + 0.1, rtol=1e-6)
+    np.testing.assert_allclose(factor[np.tril_indices(4, -1)], np.arange(5.0, 11.0))
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_the_floor_holds_under_extreme_features(covariance):
+    head = ds.heads.GaussianHead(3, covariance)
+    scale = np.asarray(head(np.float32(1e4) * FEATURES)["scale"])
+    deviations = scale if scale.ndim == 2 else np.diagonal(scale, axis1=1, axis2=2)
+    assert deviations.min() >= 1e-3 * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16"])
+def test_half_precision_keeps_variances_in_float32(policy):
+    head = ds.heads.GaussianHead(3, "diagonal", dtype=policy)
+    outputs = head(FEATURES.astype("float16"))
+    assert {name: value.dtype for name, value in outputs.items()} == {"loc": tf.float32, "scale": tf.float32}
+    assert {w.dtype for w in head.weights} == {"float32"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"latent_dim": 0}, "latent_dim must be a whole number"),
+        ({"latent_dim": 2.5}, "latent_dim must be a whole number"),
+        ({"latent_dim": 2, "covariance": "round"}, "covariance must be one of isotropic, diagonal, full; found 'round'"),
+        ({"latent_dim": 2, "scale_floor": 0.0}, "scale_floor must be positive"),
+    ],
+)
+def test_a_head_names_a_wrong_argument(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ds.heads.GaussianHead(**arguments)
+
+
+def test_a_head_asks_for_flat_features():
+    with pytest.raises(ValueError, match="GlobalAveragePooling2D"):
+        ds.heads.GaussianHead(3)(np.zeros((2, 4, 4, 8), "float32"))
+
+
+def test_backbones_build_on_grey_and_colour_images(tmp_path):
+    assert ds.heads.cnn([8, 16], units=5)(keras.Input((28, 28))).shape == (None, 5)
+    assert ds.heads.cnn([8], units=5, dropout=0.1)(keras.Input((32, 32, 3))).shape == (None, 5)
+    assert ds.heads.mlp([9, 4], dropout=0.1)(keras.Input((28, 28, 3))).shape == (None, 4)
+    assert_layer_contract(ds.heads.backbones.EnsureChannels, np.zeros((4, 6, 6), "float32"), tmp_path, half="float16")
+
+
+def test_backbones_name_what_is_wrong():
+    with pytest.raises(ValueError, match="did you mean 'mlp'"):
+        ds.heads.backbone("mlpp")
+    with pytest.raises(ValueError, match="hidden must be a list of positive whole numbers"):
+        ds.heads.mlp([0])
+    with pytest.raises(ValueError, match="images must have shape"):
+        ds.heads.cnn()(keras.Input((5,)))
+
+
+def digits_model(covariance="diagonal"):
+    inputs = keras.Input((8, 8))
+    features = ds.heads.mlp([32])(inputs)
+    return ds.heads.LatentModel(inputs, ds.heads.GaussianHead(3, covariance)(features))
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Digits with latents that a network can learn: three projections of the image."""
+    x = (load_digits().images[:300] / 16.0).astype("float32")
+    projection = np.random.default_rng(1).normal(size=(64, 3)) / 8.0
+    return x, (x.reshape(300, 64) @ projection).astype("float32")
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_latent_model_learns_saves_and_reloads(covariance, digits, tmp_path):
+    x, latents = digits
+    keras.utils.set_random_seed(0)
+    model = digits_model(covariance)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=ds.losses.LatentNLL())
+    observation = ds.LatentGaussian(latents, np.full((300, 1), 0.05, "float32"))
+    history = model.fit(x, observation, epochs=8, verbose=0, validation_data=(x[:50], observation[:50])).history
+    assert history["loss"][-1] < history["loss"][0] - 0.5
+    assert history["val_loss"][-1] < history["val_loss"][0]
+    as_dict = model.evaluate(x, observation.as_dict(), verbose=0)
+    assert as_dict == pytest.approx(model.evaluate(x, observation, verbose=0))
+    stream = tf.data.Dataset.from_tensor_slices((x, observation.as_dict())).batch(60)
+    assert as_dict == pytest.approx(model.evaluate(stream, verbose=0), rel=1e-5)
+    weighted = model.evaluate(x, observation, sample_weight=np.full(300, 2.0), verbose=0)
+    assert weighted == pytest.approx(2 * as_dict, rel=1e-5)
+
+    model.save(tmp_path / "latent.keras")
+    reloaded = keras.models.load_model(tmp_path / "latent.keras")
+    np.testing.assert_allclose(reloaded.predict(x, verbose=0)["scale"], model.predict(x, verbose=0)["scale"], rtol=1e-5)
+    assert reloaded.evaluate(x, observation, verbose=0) == pytest.approx(as_dict, rel=1e-5)
+
+
+def test_latent_model_takes_plain_latents_and_asks_for_a_loss(digits):
+    x, latents = digits
+    model = digits_model()
+    model.compile(loss=ds.losses.LatentNLL())
+    plain = model.evaluate(x, latents, verbose=0)
+    assert plain == pytest.approx(model.evaluate(x, ds.LatentGaussian(latents, np.zeros((300, 1))), verbose=0))
+    model.compile(loss="mse")
+    with pytest.raises(ValueError, match="LatentNLL"):
+        model.fit(x, latents, verbose=0)

@@ -1,0 +1,104 @@
+"""Losses of (observation, latent) against scipy's densities."""
+
+import keras
+import numpy as np
+import pytest
+import scipy.stats
+import tensorflow as tf
+
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import LatentFunctionLoss, LatentNLL, as_latent_loss
+
+N, L = 6, 4
+RNG = np.random.default_rng(2)
+OBSERVED = RNG.normal(size=(N, L)).astype("float32")
+LOC = RNG.normal(size=(N, L)).astype("float32")
+SCALES = {
+    "isotropic": RNG.uniform(0.2, 2.0, size=(N, 1)).astype("float32"),
+    "diagonal": RNG.uniform(0.2, 2.0, size=(N, L)).astype("float32"),
+    "full": (np.tril(RNG.normal(size=(N, L, L)), -1) + 0.7 * np.eye(L)).astype("float32"),
+}
+NOISES = {
+    "none": np.zeros((N, 1), "float32"),
+    "isotropic": np.full((N, 1), 0.3, "float32"),
+    "diagonal": RNG.uniform(0.1, 1.0, size=(N, L)).astype("float32"),
+}
+
+
+def covariance(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    full = scale.astype(float) if scale.ndim == 3 else np.eye(L) * np.broadcast_to(scale, (N, L))[:, None, :]
+    return full @ np.swapaxes(full, 1, 2) + np.eye(L) * np.square(np.broadcast_to(noise, (N, L)))[:, None, :]
+
+
+@pytest.mark.parametrize("noise", NOISES)
+@pytest.mark.parametrize("scale", SCALES)
+def test_latent_nll_is_the_negative_log_density(scale, noise):
+    loss = LatentNLL(reduction=None)(
+        {"loc": OBSERVED, "scale": NOISES[noise]}, {"loc": LOC, "scale": SCALES[scale]}
+    )
+    expected = [
+        -scipy.stats.multivariate_normal.logpdf(*arguments)
+        for arguments in zip(OBSERVED, LOC, covariance(SCALES[scale], NOISES[noise]), strict=True)
+    ]
+    np.testing.assert_allclose(loss, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("scale", ["isotropic", "diagonal"])
+def test_beta_weighs_gradients_of_the_mean_by_the_variance_to_that_power(scale):
+    loc = tf.Variable(LOC)
+
+    def gradient(beta):
+        with tf.GradientTape() as tape:
+            loss = LatentNLL(beta)({"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": loc, "scale": SCALES[scale]})
+        return tape.gradient(loss, loc).numpy()
+
+    np.testing.assert_allclose(gradient(0.5), gradient(0.0) * SCALES[scale], rtol=1e-4)
+    # beta = 1: the gradient of half the squared error, whatever the variance.
+    np.testing.assert_allclose(gradient(1.0), (LOC - OBSERVED) / N, rtol=1e-4)
+
+
+def test_beta_does_not_differentiate_its_weight():
+    scale = tf.Variable(SCALES["diagonal"])
+    with tf.GradientTape() as tape:
+        loss = LatentNLL(1.0)({"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": scale})
+    found = tape.gradient(loss, scale).numpy()
+    s = SCALES["diagonal"]
+    np.testing.assert_allclose(found, s**2 * (1 / s - (OBSERVED - LOC) ** 2 / s**3) / N, rtol=1e-3, atol=1e-5)
+
+
+def test_beta_is_checked():
+    with pytest.raises(ValueError, match="beta must lie between 0 and 1; found 2"):
+        LatentNLL(beta=2)
+    observation, latent = {"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": SCALES["full"]}
+    with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):
+        LatentNLL(beta=0.5)(observation, latent)
+
+
+def test_losses_round_trip_through_their_config():
+    loss = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(LatentNLL(beta=0.25)))
+    assert isinstance(loss, LatentNLL)
+    assert loss.beta == 0.25
+
+
+@keras.saving.register_keras_serializable(package="tests")
+def squared_error(observation, latent):
+    return tf.reduce_sum(tf.square(observation["loc"] - latent["loc"]), axis=-1)
+
+
+def test_a_plain_function_becomes_a_loss():
+    loss = as_latent_loss(squared_error)
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert isinstance(twin, LatentFunctionLoss)
+    observation = LatentGaussian(OBSERVED, NOISES["none"]).as_dict()
+    latent = LatentGaussian(LOC, SCALES["diagonal"]).as_dict()
+    expected = np.mean(np.sum((OBSERVED - LOC) ** 2, axis=1))
+    np.testing.assert_allclose([loss(observation, latent), twin(observation, latent)], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss",
+    ["sparse_categorical_crossentropy", keras.losses.MeanSquaredError(), keras.losses.mean_squared_error, ["mse"], 3],
+)
+def test_class_losses_are_refused(loss):
+    with pytest.raises(ValueError, match=r"loss must be None or a loss of \(observation, latent\)"):
+        as_latent_loss(loss)
