@@ -26,8 +26,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
     Examples
     --------
-    >>> with replacing(folder / "numbers.txt") as fresh:
-    ...     fresh.write_text("1 2 3")
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with replacing(Path(folder) / "numbers.txt") as fresh:
+    ...         written = fresh.write_text("1 2 3")
+    ...     (Path(folder) / "numbers.txt").read_text()
+    '1 2 3'
     """
     final = Path(path)
     final.parent.mkdir(parents=True, exist_ok=True)

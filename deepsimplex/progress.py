@@ -75,4 +75,5 @@ def progress(description: str, total: float, show: bool | None = None) -> Iterat
     try:
         yield advance
     finally:
-        bar.stop()
+        if bar.live.is_started:  # stopping one that was never shown prints an empty line
+            bar.stop()

@@ -16,6 +16,7 @@ from deepsimplex.classifier.observations import Samples
 from deepsimplex.export import export_saved_model
 from deepsimplex.files import check_writable, replacing
 from deepsimplex.heads import GaussianHead
+from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.losses import as_latent_loss
 from deepsimplex.readout.registry import readout_layer
@@ -26,7 +27,7 @@ class _LatentView(keras.Model):
     """The classifier seen as a model from samples to latents, to reuse Keras' own predict loop."""
 
     def __init__(self, classifier: "SimplexClassifier") -> None:
-        super().__init__(dtype=classifier.dtype_policy)
+        super().__init__(name="latent_view", dtype=classifier.dtype_policy)
         self.classifier = classifier
 
     def call(self, inputs: Any) -> dict[str, Any]:
@@ -197,6 +198,12 @@ class SimplexClassifier(keras.Model):
         """
         super().compile(optimizer=optimizer, loss=as_latent_loss(loss), metrics=metrics, **kwargs)
 
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as a saved model was, its optimizer's state included."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
@@ -213,7 +220,7 @@ class SimplexClassifier(keras.Model):
         return super().compute_metrics(x, y["label"], y_pred, sample_weight)
 
     def train_step(self, data: Any) -> dict[str, Any]:
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        x, y, sample_weight = _unpack(data)
         with tf.GradientTape() as tape:
             latent = self.latent(x, training=True)
             loss = self.compute_loss(x, y, latent, sample_weight, training=True)
@@ -223,7 +230,7 @@ class SimplexClassifier(keras.Model):
         return self._report_step(x, y, latent, loss, sample_weight)
 
     def test_step(self, data: Any) -> dict[str, Any]:
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        x, y, sample_weight = _unpack(data)
         latent = self.latent(x, training=False)
         loss = self.compute_loss(x, y, latent, sample_weight, training=False)
         return self._report_step(x, y, latent, loss, sample_weight)
@@ -328,7 +335,7 @@ class SimplexClassifier(keras.Model):
         """
         if isinstance(x, tf.data.Dataset):
             _refuse(y=y, sample_weight=sample_weight)
-            x = self._validation(x)
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(self._validation(x))
         elif not observations.is_packed(y):
             _require_arrays(x, y)
             x, y, sample_weight = self._validation((x, y, sample_weight))
@@ -360,7 +367,7 @@ class SimplexClassifier(keras.Model):
             *data, _ = observations.read_dataset(data)
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tuple(data))
         latents_given = observations.as_latents(y, self.num_classes, latent_dim) is not None
-        if self.target.needs_samples and not latents_given and not hasattr(self.target, "num_classes_"):
+        if self.target.needs_samples and not latents_given and not self.target.is_fitted:
             warnings.warn(
                 "the latent loss needs the target's training samples, which a loaded model does not carry: it is given "
                 "as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need it",
@@ -453,6 +460,11 @@ class SimplexClassifier(keras.Model):
         for part in ("dtype", "backbone", "head", "readout"):
             config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
         return cls(**config)
+
+
+def _unpack(data: Any) -> tuple[Any, Any, Any]:
+    x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+    return x, y, single_sample_weight(sample_weight)
 
 
 def _check_class_names(class_names: Sequence[str] | None, num_classes: int) -> list[str]:

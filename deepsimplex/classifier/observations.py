@@ -144,7 +144,7 @@ def stream(target: Target, num_classes: int, dataset: tf.data.Dataset, class_wei
             tf.reduce_all((label >= 0) & (label < num_classes)), ["labels out of range", label]
         )
         with tf.control_dependencies([inside]):
-            label = tf.cast(label, tf.int64)
+            label = tf.identity(tf.cast(label, tf.int64))  # a cast to its own type would not wait for the check
         loc, scale = (tf.constant(part, floatx) for part in (table.loc, table.scale))
         return {"label": label, "loc": tf.gather(loc, label), "scale": tf.gather(scale, label)}
 

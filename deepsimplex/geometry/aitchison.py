@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
-from deepsimplex.geometry.vertices import helmert
+from deepsimplex.geometry.vertices import check_coordinates, helmert
 
 
 def check_composition(pi: ArrayLike, name: str = "pi") -> NDArray[np.float64]:
@@ -12,9 +12,11 @@ def check_composition(pi: ArrayLike, name: str = "pi") -> NDArray[np.float64]:
     parts = np.asarray(pi, dtype=np.float64)
     if parts.ndim == 0 or parts.shape[-1] < 2:
         raise ValueError(f"{name} must have shape [..., n] with n >= 2 parts; found shape {parts.shape}")
-    if not np.all(np.isfinite(parts) & (parts > 0)):
+    if not np.all(np.isfinite(parts)):
+        raise ValueError(f"{name} must have finite parts; found NaN or infinity")
+    if not np.all(parts > 0):
         raise ValueError(
-            f"{name} must have finite, positive parts, since log-ratios of zero do not exist; found a smallest part of "
+            f"{name} must have positive parts, since log-ratios of zero do not exist; found a smallest part of "
             f"{parts.min()}. Smooth it first, e.g. lambda * {name} + (1 - lambda) / n"
         )
     return parts
@@ -93,7 +95,7 @@ def ilr_inverse(z: ArrayLike) -> NDArray[np.float64]:
     >>> ilr_inverse([0.0, 0.0]).round(3)
     array([0.333, 0.333, 0.333])
     """
-    coordinates = np.asarray(z, dtype=np.float64)
+    coordinates = check_coordinates(z, "z")
     return softmax(coordinates @ helmert(coordinates.shape[-1] + 1), axis=-1)
 
 
@@ -117,7 +119,7 @@ def alr_inverse(a: ArrayLike) -> NDArray[np.float64]:
     >>> alr_inverse([0.0, 0.0]).round(3)
     array([0.333, 0.333, 0.333])
     """
-    coordinates = np.asarray(a, dtype=np.float64)
+    coordinates = check_coordinates(a, "a")
     return softmax(np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1), axis=-1)
 
 

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
 from deepsimplex.geometry.aitchison import check_composition
-from deepsimplex.geometry.vertices import Construction, vertices
+from deepsimplex.geometry.vertices import Construction, check_coordinates, vertices
 
 
 def check_tau(tau: float) -> float:
@@ -39,7 +39,7 @@ def to_probability_simplex(
     >>> to_probability_simplex([[0.0, 0.0]]).round(3)
     array([[0.333, 0.333, 0.333]])
     """
-    latents = np.asarray(f, dtype=np.float64)
+    latents = check_coordinates(f, "f")
     return softmax(check_tau(tau) * (latents @ vertices(latents.shape[-1] + 1, construction).T), axis=-1)
 
 
@@ -90,7 +90,9 @@ def tau_from(latents: ArrayLike) -> float:
     points = np.asarray(latents, dtype=np.float64)
     if points.ndim != 2:
         raise ValueError(f"latents must have shape [N, n - 1]; found shape {points.shape}")
-    smallest = float(points.std(axis=0).min())
-    if not smallest > 0:
-        raise ValueError("latents must vary in every dimension; found one with standard deviation 0")
-    return 1.0 / smallest
+    if points.size == 0 or not np.all(np.isfinite(points)):
+        raise ValueError(f"latents must be finite and at least one; found shape {points.shape}, or NaN or infinity")
+    # The range, not the standard deviation: that of equal numbers is round-off rather than 0.
+    if np.ptp(points, axis=0).min() == 0:
+        raise ValueError("latents must vary in every dimension; found one in which all are equal")
+    return 1.0 / float(points.std(axis=0).min())

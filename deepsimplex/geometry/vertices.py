@@ -1,5 +1,6 @@
 """Vertices of the regular simplex, and the Helmert basis they come from."""
 
+import numbers
 from typing import Literal, get_args
 
 import numpy as np
@@ -12,9 +13,19 @@ CONSTRUCTIONS: tuple[str, ...] = get_args(Construction)
 
 def check_num_classes(n: int) -> int:
     """Return ``n`` as an int, or say why it cannot be a number of classes."""
-    if isinstance(n, bool) or int(n) != n or n < 2:
+    if not isinstance(n, numbers.Real) or isinstance(n, bool) or n % 1 != 0 or n < 2:
         raise ValueError(f"n must be a whole number of classes, at least 2; found {n!r}")
     return int(n)
+
+
+def check_coordinates(z: ArrayLike, name: str) -> NDArray[np.float64]:
+    """Return latent coordinates ``z`` [..., n - 1] as float64, or say why they are none."""
+    coordinates = np.asarray(z, dtype=np.float64)
+    if coordinates.ndim == 0 or coordinates.shape[-1] < 1:
+        raise ValueError(f"{name} must have shape [..., n - 1] with n >= 2; found shape {coordinates.shape}")
+    if not np.all(np.isfinite(coordinates)):
+        raise ValueError(f"{name} must be finite; found NaN or infinity")
+    return coordinates
 
 
 def helmert(n: int) -> NDArray[np.float64]:
@@ -103,7 +114,5 @@ def nearest_vertex(f: ArrayLike, construction: Construction = "iterative") -> ND
     >>> nearest_vertex([[0.2, -0.9], [3.0, 0.1]])
     array([2, 0])
     """
-    latents = np.asarray(f, dtype=np.float64)
-    if latents.ndim == 0 or latents.shape[-1] < 1:
-        raise ValueError(f"f must have shape [..., n - 1]; found shape {latents.shape}")
+    latents = check_coordinates(f, "f")
     return np.argmax(latents @ vertices(latents.shape[-1] + 1, construction).T, axis=-1)

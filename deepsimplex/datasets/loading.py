@@ -1,0 +1,107 @@
+"""``load``: one call for every kind of labelled data."""
+
+import difflib
+import os
+from pathlib import Path
+
+from deepsimplex.datasets.archive import read_npz
+from deepsimplex.datasets.folder import read_folder
+from deepsimplex.datasets.labelled import LabelledData
+from deepsimplex.datasets.named import NAMES, read_digits, read_mnist_like
+from deepsimplex.datasets.source import DTYPES, Source, finish
+from deepsimplex.datasets.table import read_csv
+
+
+def load(
+    name: str | os.PathLike[str],
+    *,
+    dtype: str = "float32",
+    test_fraction: float | None = None,
+    seed: int = 0,
+    image_size: tuple[int, int] | None = None,
+    colour: str | None = None,
+    target_column: str | None = None,
+) -> LabelledData:
+    """Load labelled data, split into a training and a test part.
+
+    Parameters
+    ----------
+    name : str or path-like
+        - "digits": scikit-learn's 1797 handwritten digits [N, 8, 8], no download;
+        - "mnist", "fashion_mnist" [N, 28, 28]: from the Keras cache, the folder named by the environment variable
+          DEEPSIMPLEX_DATA (NAME.npz, or NAME/ with the four idx .gz files), Debian's package dataset-fashion-mnist,
+          or downloaded through ``keras.datasets``, whichever comes first;
+        - a path to a .npz file with x_train, y_train, x_test, y_test, or x and y, and perhaps class_names;
+        - a path to a folder with one subfolder of images per class, or with train/ and test/ of such;
+        - a path to a .csv file with a header.
+    dtype : {"float32", "uint8"}
+        Images as float32 in [0, 1] (default), or as the integers 0..255 that the source holds. Tables are float32, as
+        they are.
+    test_fraction : float, optional
+        Share held out for testing, the same of every class; 0.2 by default. Only where the source has no test part.
+    seed : int
+        Of that split, which is the same in every call; 0 by default.
+    image_size : (height, width), optional
+        Folders only: the size to scale images to. By default all must have the same.
+    colour : {"rgb", "grayscale"}, optional
+        Folders only; "rgb" by default. Grey images are [N, H, W].
+    target_column : str, optional
+        CSV only, and needed there: the column of labels. String labels are numbered in sorted order.
+
+    Returns
+    -------
+    LabelledData
+        Unpacks as ``(x, y), (x_test, y_test)``; also has ``class_names`` and ``name``.
+
+    Raises
+    ------
+    ValueError
+        When ``name`` is unknown, an option does not apply, a file is damaged or its content fails the checks.
+    FileNotFoundError
+        When a path does not exist.
+    OSError
+        When a data set is found nowhere and cannot be downloaded.
+
+    Examples
+    --------
+    >>> (x, y), (x_test, y_test) = load("digits")
+    >>> x.shape, x_test.shape, float(x.max())
+    ((1437, 8, 8), (360, 8, 8), 1.0)
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; found {dtype!r}")
+    label, kind = os.fspath(name), _kind(name)
+    for option, value, home in (
+        ("image_size", image_size, "folder"),
+        ("colour", colour, "folder"),
+        ("target_column", target_column, "csv"),
+    ):
+        if value is not None and kind != home:
+            raise ValueError(f"{option} applies to a {home} only; {label} is a {kind}")
+    if kind == "name":
+        source: Source = read_digits() if label == "digits" else read_mnist_like(label)
+    elif kind == "folder":
+        source = read_folder(name, image_size, colour)
+    else:
+        source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
+    return finish(source, label, dtype, test_fraction, seed)
+
+
+def _kind(name: str | os.PathLike[str]) -> str:
+    """One of "name", "folder", "npz" and "csv"."""
+    label, path = os.fspath(name), Path(name)
+    if label in NAMES:
+        return "name"
+    if path.is_dir():
+        return "folder"
+    kind = path.suffix.lower().removeprefix(".")
+    if kind in ("npz", "csv"):
+        if not path.is_file():
+            raise FileNotFoundError(f"name must be a file that exists; found no {label}")
+        return kind
+    near = difflib.get_close_matches(label, NAMES, n=1, cutoff=0.5)
+    hint = f"; did you mean {near[0]!r}?" if near else "."
+    raise ValueError(
+        f"name {label!r} is unknown{hint} Known are {', '.join(NAMES)}, and paths to a .npz file, to a .csv file and "
+        "to a folder with one subfolder of images per class"
+    )

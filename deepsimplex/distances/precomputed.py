@@ -1,0 +1,114 @@
+"""Distances that were computed elsewhere."""
+
+import hashlib
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.distances.base import Distance
+from deepsimplex.distances.search import BlockFunction
+
+
+class Precomputed(Distance):
+    """d(i, j) looked up in matrices.
+
+    Parameters
+    ----------
+    matrix : array_like, shape [N, N]
+        Distances between the training samples, in their order: finite, not negative. It need not be symmetric; row i
+        is used for the neighbours of sample i.
+    others : array_like, shape [M, N], optional
+        Distances of M other samples (rows, in their order) to the training samples, for ``queries`` of
+        ``class_neighbours`` and ``transform`` of targets.
+
+    Raises
+    ------
+    ValueError
+        When a matrix has the wrong shape or holds negative, NaN or infinite numbers; in use, when the number of
+        samples is not the matrix's.
+
+    Notes
+    -----
+    The samples themselves are only counted. They may be any arrays of N (or M) rows.
+
+    Examples
+    --------
+    >>> from deepsimplex.distances import class_neighbours
+    >>> distance = Precomputed([[0.0, 2.0], [2.0, 0.0]])
+    >>> class_neighbours([[0.0], [0.0]], [0, 1], distance).distances[0, :, 0]
+    array([inf,  2.])
+    """
+
+    name: ClassVar[str] = "precomputed"
+
+    def __init__(self, matrix: ArrayLike, others: ArrayLike | None = None) -> None:
+        self.matrix = _check_matrix(matrix, "matrix")
+        if self.matrix.shape[0] != self.matrix.shape[1]:
+            raise ValueError(
+                f"matrix must be square, [N, N] for the N training samples; found shape {list(self.matrix.shape)}"
+            )
+        self.others = None if others is None else _check_matrix(others, "others")
+        if self.others is not None and self.others.shape[1] != len(self.matrix):
+            raise ValueError(
+                f"others must have shape [M, {len(self.matrix)}], a column per training sample; "
+                f"found {list(self.others.shape)}"
+            )
+
+    def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
+        samples = np.asarray(x)
+        if samples.ndim == 0:
+            raise ValueError(f"{name} must have shape [N, ...], a row per sample; found a single number")
+        return samples
+
+    def blocks(self, x: NDArray[Any], queries: NDArray[Any] | None, order: NDArray[np.int64]) -> BlockFunction:
+        if len(x) != len(self.matrix):
+            raise ValueError(
+                f"matrix must have a row per training sample; found {list(self.matrix.shape)} for {len(x)} samples"
+            )
+        table = self.matrix
+        if queries is not None:
+            if self.others is None:
+                raise ValueError(
+                    "distances of other samples to the training samples are not known; give "
+                    "Precomputed(matrix, others) with others of shape [M, N]"
+                )
+            if len(queries) != len(self.others):
+                raise ValueError(
+                    f"others must have a row per query; found {list(self.others.shape)} for {len(queries)} queries"
+                )
+            table = self.others
+        return lambda rows, columns: table[rows][:, order[columns]].astype(np.float64, copy=False)
+
+    def pairwise(self, X: ArrayLike, Y: ArrayLike) -> NDArray[np.float64]:
+        """A copy of ``matrix`` when X is Y, the training samples; else of ``others``, with X the other samples."""
+        training = self.check(Y, "Y")
+        queries = None if X is Y else self.check(X, "X")
+        count = len(training) if queries is None else len(queries)
+        block = self.blocks(training, queries, np.arange(len(training)))
+        return block(slice(0, count), slice(0, len(training)))
+
+    def get_config(self) -> dict[str, Any]:
+        return {"name": self.name, "samples": len(self.matrix)}
+
+    def cache_key(self) -> str:
+        digest = hashlib.sha256()
+        for table in (self.matrix, self.others):
+            if table is not None:
+                digest.update(f"{table.dtype} {table.shape} ".encode())
+                digest.update(np.ascontiguousarray(table).data)
+        return f"{self.name} {digest.hexdigest()}"
+
+
+def _check_matrix(matrix: ArrayLike, name: str) -> NDArray[Any]:
+    table = np.asarray(matrix)
+    if table.dtype.kind not in "fiu":
+        raise TypeError(f"{name} must hold real numbers; found dtype {table.dtype}")
+    if table.ndim != 2:
+        raise ValueError(f"{name} must have two axes; found shape {list(table.shape)}")
+    if table.size and not (np.isfinite(table.min()) and np.isfinite(table.max()) and table.min() >= 0):
+        row, column = np.argwhere(~(np.isfinite(table) & (table >= 0)))[0]
+        raise ValueError(
+            f"{name} must hold finite distances, none negative; found {table[row, column]} at [{row}, {column}]"
+        )
+    return table

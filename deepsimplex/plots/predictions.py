@@ -1,0 +1,123 @@
+"""Images beside the probabilities of their classes."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.evaluation import check_labels_and_probabilities
+from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex.plots.style import BLUE, GREY, VERMILLION
+
+
+def check_images(images: ArrayLike, samples: int) -> NDArray:
+    """Return ``images`` as [N, H, W] or [N, H, W, 3] in [0, 1], or say why they cannot be drawn."""
+    pixels = np.asarray(images)
+    if pixels.ndim == 4 and pixels.shape[-1] == 1:
+        pixels = pixels[..., 0]
+    if len(pixels) != samples or not (pixels.ndim == 3 or (pixels.ndim == 4 and pixels.shape[-1] == 3)):
+        raise ValueError(
+            f"images must have shape [N, H, W], [N, H, W, 1] or [N, H, W, 3] with the {samples} samples of p; "
+            f"found shape {pixels.shape}"
+        )
+    if pixels.dtype == np.uint8:
+        return pixels / np.float32(255)
+    if not (np.all(np.isfinite(pixels)) and pixels.min() >= 0 and pixels.max() <= 1):
+        raise ValueError(
+            f"images must be uint8 or lie in [0, 1]; found {pixels.dtype} from {pixels.min()} to {pixels.max()}"
+        )
+    return pixels
+
+
+def _draw_bars(ax: Axes, row: NDArray, shown: int, names: Sequence[str], label: int | None) -> None:
+    """Bars of the ``shown`` most probable classes; blue marks the true one, vermillion a wrong assignment."""
+    order = np.argsort(-row, kind="stable")[:shown]
+    colours = [BLUE if k == label else GREY for k in order]
+    if label is not None and order[0] != label:
+        colours[0] = VERMILLION
+    position = np.arange(len(order))
+    ax.barh(position, row[order], color=colours)
+    ax.set(xlim=(0, 1), xticks=(), ylim=(len(order) - 0.5, -0.5))
+    ax.set_yticks(position, [names[k] for k in order], fontsize=8)
+    ax.tick_params(axis="y", length=0)
+    for k, value in zip(position, row[order], strict=True):
+        # The number stands inside a long bar and beside a short one.
+        ax.text(
+            min(value, 0.98) if value > 0.6 else value + 0.03,
+            k,
+            f"{value:.2f}",
+            va="center",
+            ha="right" if value > 0.6 else "left",
+            color="white" if value > 0.6 else "black",
+            fontsize=7,
+        )
+    for side in ("top", "right", "bottom"):
+        ax.spines[side].set_visible(False)
+
+
+def predictions(
+    images: ArrayLike,
+    p: ArrayLike,
+    y: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    columns: int = 4,
+    top: int = 3,
+) -> Figure:
+    """Grid of images, each with bars of its most probable classes.
+
+    Parameters
+    ----------
+    images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3]
+        Grey or colour images, uint8 or in [0, 1]. All are drawn, so give the few that matter.
+    p : array_like, shape [N, n]
+        Class probabilities.
+    y : array_like, shape [N] or [N, 1], optional
+        Class numbers 0..n-1. The true class then stands above each image, its bar is blue, and the bar of a wrong
+        assignment is vermillion. None (default) leaves all bars grey.
+    class_names : sequence of str, length n, optional
+        Names of the classes; their numbers by default.
+    columns : int
+        Images per row of the grid, 4 by default.
+    top : int
+        Number of bars, 3 by default; all n classes where n is smaller.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+
+    Examples
+    --------
+    >>> figure = predictions(np.zeros((2, 8, 8)), [[0.9, 0.1], [0.3, 0.7]], y=[0, 0], class_names=["cat", "dog"])
+    >>> [ax.get_title() for ax in figure.axes if ax.get_title()]
+    ['✓ cat', '✗ cat']
+    """
+    if y is None:
+        labels, probabilities = None, check_probabilities(p)
+    else:
+        labels, probabilities = check_labels_and_probabilities(y, p)
+    samples, n = probabilities.shape
+    pixels = check_images(images, samples)
+    names = [str(k) for k in range(n)] if class_names is None else [str(name) for name in class_names]
+    if len(names) != n:
+        raise ValueError(f"class_names must hold one name for each of the {n} columns of p; found {len(names)}")
+    for argument, value in (("columns", columns), ("top", top)):
+        if value != int(value) or value < 1:
+            raise ValueError(f"{argument} must be a whole number, at least 1; found {value!r}")
+
+    columns, shown = min(columns, samples), min(top, n)
+    rows = -(-samples // columns)
+    figure = Figure(figsize=(2.2 * columns, rows * (2.0 + 0.22 * shown)), dpi=120, layout="constrained")
+    grid = figure.add_gridspec(2 * rows, columns, height_ratios=[1.5, 0.22 * shown] * rows)
+    for i in range(samples):
+        row, column = divmod(i, columns)
+        picture = figure.add_subplot(grid[2 * row, column])
+        picture.imshow(pixels[i], cmap="gray", vmin=0, vmax=1)
+        picture.set_axis_off()
+        if labels is not None:
+            mark = "✓" if probabilities[i].argmax() == labels[i] else "✗"
+            picture.set_title(f"{mark} {names[labels[i]]}", fontsize=9)
+        bars = figure.add_subplot(grid[2 * row + 1, column])
+        _draw_bars(bars, probabilities[i], shown, names, None if labels is None else int(labels[i]))
+    return figure

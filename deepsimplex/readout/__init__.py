@@ -1,0 +1,19 @@
+"""Readouts: a latent Gaussian becomes class probabilities (math.md section 4)."""
+
+from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, method_for
+from deepsimplex.readout.decision import decision_function
+from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
+from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
+from deepsimplex.readout.softmax_probabilities import softmax
+
+__all__ = [
+    "METHODS",
+    "ArgmaxReadout",
+    "Method",
+    "SoftmaxReadout",
+    "argmax",
+    "decision_function",
+    "method_for",
+    "monte_carlo_standard_error",
+    "softmax",
+]

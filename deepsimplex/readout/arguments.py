@@ -1,0 +1,39 @@
+"""What the readouts share: checks of their arguments, and NumPy in, NumPy out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+from deepsimplex.latent import Covariance, LatentGaussian, is_tensor
+
+
+def whole_number(value: Any, name: str, least: int) -> int:
+    """Return ``value`` as an int, or say why it is no whole number of at least ``least``."""
+    if isinstance(value, bool) or int(value) != value or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+    return int(value)
+
+
+def check_seed(seed: Any) -> int:
+    """Return ``seed`` as an int, or say why it is none."""
+    return whole_number(seed, "seed", least=0)
+
+
+def latent_is_tensor(latent: LatentGaussian) -> bool:
+    """Whether a readout of this latent is a tensor: one of its two parts is."""
+    return is_tensor(latent.loc) or is_tensor(latent.scale)
+
+
+def tensors(latent: LatentGaussian) -> tuple[Any, Any]:
+    """``loc`` and ``scale`` as tensors of one dtype, float32 or float64; half precision is computed in float32."""
+    loc = tf.convert_to_tensor(latent.loc)
+    dtype = loc.dtype if loc.dtype in (tf.float32, tf.float64) else tf.float32
+    return tf.cast(loc, dtype), tf.cast(tf.convert_to_tensor(latent.scale), dtype)
+
+
+def compiled(rule: Callable[[Any, Any], Any], dims: int, covariance: Covariance, dtype: str) -> Any:
+    """``rule(loc, scale)`` as a graph for any number of rows: traced once per setting, not once per batch size."""
+    trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[covariance]
+    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
+    return tf.function(rule, input_signature=signature, autograph=False)

@@ -1,0 +1,49 @@
+"""Rows in pieces, inside the graph: memory grows with the piece, not with the batch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import tensorflow as tf
+
+
+def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size: int, budget: int) -> Any:
+    """Apply ``compute(loc, scale) -> [rows, n]`` to pieces of the rows and join the answers.
+
+    Parameters
+    ----------
+    compute : callable
+        Works on each row by itself.
+    loc, scale : tensor, shapes [N, L] and [N, ...]
+    row_size : int
+        Numbers in the largest intermediate tensor of one row.
+    budget : int
+        Numbers that this tensor may hold for a piece.
+
+    Returns
+    -------
+    tensor, shape [N, n]
+    """
+    most = max(1, budget // row_size)
+    static = loc.shape[0]
+    if static is not None and static <= most:
+        return compute(loc, scale)
+    # Python numbers where the batch size is known: XLA wants the shapes of a loop to be constants.
+    rows = tf.shape(loc)[0] if static is None else static
+    pieces = -(-rows // most) if static is not None else tf.maximum(1, -(-rows // most))
+    size = -(-rows // pieces)
+    padding = pieces * size - rows
+
+    def split(tensor: Any) -> Any:
+        trailing = list(tensor.shape[1:])
+        # Ones: a padded row must be an ordinary Gaussian, since its gradient is computed too.
+        padded = tf.pad(tensor, [[0, padding]] + [[0, 0]] * len(trailing), constant_values=1.0)
+        return tf.reshape(padded, [pieces, size, *trailing])
+
+    answer = tf.map_fn(
+        lambda piece: compute(*piece),
+        (split(loc), split(scale)),
+        fn_output_signature=loc.dtype,
+        parallel_iterations=1,
+    )
+    joined = tf.reshape(answer, [pieces * size, answer.shape[-1]])[:rows]
+    return tf.ensure_shape(joined, [static, None])

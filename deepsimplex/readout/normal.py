@@ -1,0 +1,67 @@
+"""The standard normal distribution function and its relatives as TensorFlow ops, right in both tails."""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
+# Below these the distribution function leaves the dtype's normal numbers (Phi(-12.9) = 2e-38, Phi(-37.5) = 5e-308).
+_TAIL = {"float32": -10.0, "float64": -25.0}
+
+
+def tail_of(dtype: tf.DType) -> float:
+    """Argument below which log Phi is taken from its asymptotic series; Phi is still a normal number there."""
+    return _TAIL[dtype.name]
+
+
+def tiny_of(dtype: tf.DType) -> float:
+    """Smallest normal number of a float dtype."""
+    return float(np.finfo(dtype.as_numpy_dtype).tiny)
+
+
+def ndtr(z: Any) -> Any:
+    """Distribution function Phi(z), with its relative accuracy in the lower tail."""
+    return 0.5 * tf.math.erfc(-math.sqrt(0.5) * z)
+
+
+def log_density(z: Any) -> Any:
+    """Logarithm of the standard normal density."""
+    return -0.5 * tf.square(z) - LOG_SQRT_TWO_PI
+
+
+def _log_ndtr_tail(z: Any) -> Any:
+    """log Phi(z) for z far below zero: the asymptotic series with its odd double factorials."""
+    inverse = 1.0 / tf.square(z)
+    series = -inverse * (1.0 - inverse * (3.0 - inverse * (15.0 - inverse * (105.0 - inverse * 945.0))))
+    return log_density(z) - tf.math.log(-z) + tf.math.log1p(series)
+
+
+@tf.custom_gradient
+def log_ndtr(z: Any) -> Any:
+    """log Phi(z) for any z, of either float dtype, with a gradient that neither overflows nor turns NaN.
+
+    Parameters
+    ----------
+    z : tensor
+
+    Returns
+    -------
+    tensor
+        Of the shape and dtype of ``z``; the gradient is phi(z) / Phi(z).
+    """
+    tail = tail_of(z.dtype)
+    outside = ndtr(-tf.abs(tf.maximum(z, tail)))
+    value = tf.where(z > 0, tf.math.log1p(-outside), tf.math.log(tf.maximum(outside, tiny_of(z.dtype))))
+    value = tf.where(z < tail, _log_ndtr_tail(tf.minimum(z, tail)), value)
+
+    def gradient(upstream: Any) -> Any:
+        return upstream * tf.exp(log_density(z) - value)
+
+    return value, gradient
+
+
+def smallest_mass(dtype: tf.DType) -> float:
+    """Least probability that may still be multiplied by a quantile without leaving the dtype's normal numbers."""
+    return tiny_of(dtype) * 2.0**32

@@ -1,0 +1,94 @@
+"""What a readout reads: the scores S f of a latent point, their moments, and what their Gram matrix allows."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.geometry import vertices
+from deepsimplex.readout.normal import tiny_of
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The score matrix S: class y scores ``S[y] . f`` at a latent point f.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape [n, L]
+        P, tau P, V^T or I (math.md section 4), or any other real matrix.
+    """
+
+    matrix: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, scores: ArrayLike | None, latent_dim: int) -> "Scores":
+        """Check ``scores`` against the latent dimension; None stands for the vertices of the simplex."""
+        if scores is None:
+            return cls(vertices(latent_dim + 1))
+        matrix = np.asarray(scores, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] != latent_dim:
+            raise ValueError(
+                f"scores must have shape [n, L] with n >= 2 classes and the L = {latent_dim} of the latent; "
+                f"found {matrix.shape}"
+            )
+        if not np.all(np.isfinite(matrix)):
+            raise ValueError("scores must be finite; found NaN or infinity")
+        return cls(matrix)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes n."""
+        return int(self.matrix.shape[0])
+
+    @cached_property
+    def centred(self) -> NDArray[np.float64]:
+        """S less its mean row, shape [n, L]: neither argmax nor softmax sees a shift common to all classes."""
+        return self.matrix - self.matrix.mean(axis=0)
+
+    @cached_property
+    def independent_variance(self) -> float | None:
+        """The alpha of S S^T = alpha I + beta 11^T, or None when the Gram matrix is no such matrix.
+
+        Under isotropic noise of variance s^2 the scores then equal, up to a shift common to all of them, independent
+        Gaussians of variance alpha s^2: the vertices have alpha = n/(n-1), V^T and I have alpha = 1.
+        """
+        gram = self.centred @ self.centred.T
+        n = self.num_classes
+        alpha = float(np.trace(gram)) / (n - 1)
+        simplex = alpha * (np.eye(n) - 1.0 / n)
+        return alpha if alpha > 0 and np.allclose(gram, simplex, rtol=0.0, atol=1e-6 * alpha) else None
+
+    @cached_property
+    def identity_factor(self) -> float | None:
+        """The c of S = c I, c > 0, or None: then independent latent components are independent scores."""
+        n, dims = self.matrix.shape
+        if n != dims or self.matrix[0, 0] <= 0:
+            return None
+        factor = float(self.matrix[0, 0])
+        return factor if np.allclose(self.matrix, factor * np.eye(n), rtol=0.0, atol=1e-6 * factor) else None
+
+    def mean(self, loc: Any) -> Any:
+        """Mean scores less their mean over classes, shape [N, n]."""
+        return tf.matmul(loc, tf.constant(self.centred.T, loc.dtype))
+
+    def factor(self, scale: Any) -> Any:
+        """Factor G of the covariance G G^T of the centred scores, shape [N, n, L], of any kind of scale."""
+        S = tf.constant(self.centred, scale.dtype)
+        if len(scale.shape) == 2:
+            return S * scale[:, tf.newaxis, :]
+        return tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))
+
+
+def noise_floor(mean: Any) -> Any:
+    """Smallest standard deviation of a score that means anything, shape [N, 1].
+
+    Scores carry round-off: those closer to one another than this (6e-6 of the largest in float32, 2e-12 in float64)
+    are as good as tied. It lets the scale reach zero with finite values and gradients.
+    """
+    resolution = float(np.finfo(mean.dtype.as_numpy_dtype).eps) ** 0.75
+    largest = tf.reduce_max(tf.abs(mean), axis=-1, keepdims=True)
+    return tf.stop_gradient(resolution * largest + tiny_of(mean.dtype) ** 0.25)

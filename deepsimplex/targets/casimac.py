@@ -1,0 +1,364 @@
+"""CASIMAC targets: latents made of distances to the classes' nearest samples."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.distances import Distance, class_neighbours
+from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
+from deepsimplex.geometry.vertices import check_num_classes
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.targets.base import Readout, Target, number
+from deepsimplex.targets.cache import cached, fingerprint
+from deepsimplex.targets.labels import check_class_sizes, check_lengths, class_labels
+from deepsimplex.targets.marks import Unwritten, read_distance, read_function, write_distance, write_function
+from deepsimplex.targets.reductions import Reduction, checked, inverse_mean, mean, per_count
+
+
+class CASIMAC(Target):
+    """Distances to the nearest samples of every class as a point of the simplex's space, L = n - 1 [CASIMAC Eq. 4-8].
+
+    f(x, y) = - sum_{y' != y} f_C(alpha A + beta R_{y'}) p_{y'}, with the attraction A = 1 / (mean distance to the
+    k_alpha nearest samples of the own class at positive distance) and the repulsion R_{y'} = mean distance to the
+    k_beta nearest samples of class y'. Training samples are left out of their own neighbourhood (Eq. 13), and the
+    nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
+    that lies in two classes at once and has no attraction. The targets carry no noise.
+
+    Parameters
+    ----------
+    distance : str, callable, ndarray, mapping or Distance
+        The metric, as ``deepsimplex.distances.get_distance`` takes it. The default is "euclidean".
+    repulsion_strength : float
+        beta >= 0. The default is 1.
+    repulsion_number : int
+        k_beta, how many samples of each other class count. Where a class has fewer, all of them do. The default is 1.
+    attraction_strength : float
+        alpha >= 0. The default 0 leaves the attraction out.
+    attraction_number : int
+        k_alpha, how many samples of the own class count. The default is 1.
+    gamma : float, optional
+        Sets beta = gamma and alpha = 1 - gamma, gamma in [0, 1] (Eq. 19), instead of the two strengths.
+    attraction_function, repulsion_function : callable, optional
+        f_A and f_R of Eq. 33: ascending distances [M, k] to finite, non-negative values [M]. They are called with as
+        many neighbours as there are, so that k may be smaller than asked for, and may be called several times.
+        Defaults: 1 / mean, and mean.
+    combination_function : callable, optional
+        f_C of Eq. 32: values [M] to finite, non-negative values [M]. The default leaves them as they are.
+    construction : {"iterative", "helmert"}
+        How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
+    cache_dir : path-like, optional
+        A folder in which neighbour distances are kept, under a key of samples, labels, metric and numbers. It is no
+        part of ``get_config``: it says where, not what.
+    show_progress : bool, optional
+        None (default) shows a progress bar on terminals and in notebooks, when the work takes long.
+
+    Raises
+    ------
+    ValueError
+        When a parameter is out of its range, ``gamma`` comes with a strength, or both strengths are zero.
+
+    Notes
+    -----
+    After ``fit`` the target refers to the training samples themselves, not to a copy: leave them unchanged. Copies of
+    the target and pickles of it do not carry them, and ask for ``fit`` before they ``transform``.
+
+    Examples
+    --------
+    >>> x, y = [[0.0], [1.0], [3.0]], [0, 0, 1]
+    >>> CASIMAC().fit_transform(x, y).loc.T
+    array([[ 3.,  2., -2.]])
+    """
+
+    name: ClassVar[str] = "casimac"
+    default_readout: Readout = "argmax"
+    needs_samples: bool = True
+
+    def __init__(
+        self,
+        distance: Any = "euclidean",
+        repulsion_strength: float = 1.0,
+        repulsion_number: int = 1,
+        attraction_strength: float = 0.0,
+        attraction_number: int = 1,
+        *,
+        gamma: float | None = None,
+        attraction_function: Reduction | None = None,
+        repulsion_function: Reduction | None = None,
+        combination_function: Reduction | None = None,
+        construction: Construction = "iterative",
+        cache_dir: Any = None,
+        show_progress: bool | None = None,
+    ) -> None:
+        self.repulsion_strength, self.attraction_strength = _strengths(repulsion_strength, attraction_strength, gamma)
+        self.repulsion_number = _whole(repulsion_number, "repulsion_number")
+        self.attraction_number = _whole(attraction_number, "attraction_number")
+        self.attraction_function = read_function(attraction_function, "attraction_function")
+        self.repulsion_function = read_function(repulsion_function, "repulsion_function")
+        self.combination_function = read_function(combination_function, "combination_function")
+        if construction not in CONSTRUCTIONS:
+            raise ValueError(f"construction must be one of {', '.join(CONSTRUCTIONS)}; found {construction!r}")
+        self.construction = construction
+        self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
+        self.show_progress = show_progress
+        self.distance = read_distance(distance)
+        self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
+        self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the target has training samples."""
+        return self._samples is not None
+
+    def latent_dim(self, n: int) -> int:
+        """Number of latent dimensions, L = n - 1."""
+        return check_num_classes(n) - 1
+
+    def scores(self, n: int) -> NDArray[np.float64]:
+        """The vertices P, shape [n, n - 1]."""
+        return vertices(n, self.construction)
+
+    def noise(self, n: int) -> None:
+        """None: the targets carry no noise."""
+        check_num_classes(n)
+
+    def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
+        """Check and take the training samples; their distances are computed when latents are asked for.
+
+        Parameters
+        ----------
+        x : array_like, shape [N, ...]
+            Samples, as the metric wants them.
+        y : array_like, shape [N]
+            One class per sample, whole numbers from 0.
+        num_classes : int, optional
+            Number of classes n. None (default) takes the largest label plus one.
+
+        Returns
+        -------
+        CASIMAC
+
+        Raises
+        ------
+        TypeError, ValueError
+            When x does not suit the metric; when labels are out of range, soft, or not as many as samples; when a
+            class has no sample, or a single one where there is attraction; when ``cache_dir`` is set and the metric
+            cannot be named in a key; when the target was rebuilt from a configuration that could not hold a callable
+            or a matrix.
+        """
+        metric = self._metric()
+        samples = np.asarray(x)
+        labels, n = class_labels(y, num_classes)
+        check_lengths(samples, labels)
+        check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
+        metric.check(samples)
+        self._samples, self.num_classes_ = (samples, labels), n
+        return self
+
+    def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
+        """Fit, and give the latents of the training samples, each left out of its own neighbourhood (Eq. 13).
+
+        Fitting on the same samples and labels again does not compute the distances again.
+
+        Returns
+        -------
+        LatentGaussian
+            loc [N, n - 1] float64, scale [N, 1] zero.
+
+        Raises
+        ------
+        TypeError, ValueError, OSError
+            As ``fit``; when a sample's own class has no sample at positive distance where there is attraction; when
+            a function returns what it must not; when ``cache_dir`` cannot be written.
+
+        Warns
+        -----
+        TargetCacheWarning
+            When a cache file is damaged or cannot be written; the result is right all the same.
+        """
+        return self.fit(x, y, num_classes)._latents("training", None, None)
+
+    def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
+        """Give the latents of other labelled samples, with neighbours among the training samples.
+
+        Parameters
+        ----------
+        x : array_like, shape [M, ...]
+        y : array_like, shape [M]
+
+        Returns
+        -------
+        LatentGaussian
+            loc [M, n - 1] float64, scale [M, 1] zero.
+
+        Raises
+        ------
+        TypeError, ValueError, OSError
+            As ``fit_transform``, and when there are no training samples.
+        """
+        if self._samples is None:
+            raise ValueError(
+                "CASIMAC latents are made of distances to training samples, and this target has none: "
+                "call fit(x, y) with them first. Copies and reloaded targets do not carry them"
+            )
+        queries = np.asarray(x)
+        labels, _ = class_labels(y, self.num_classes_)
+        check_lengths(queries, labels)
+        self._metric().check(queries)
+        return self._latents("other", queries, labels)
+
+    def _latents(
+        self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
+    ) -> LatentGaussian:
+        """Latents of the queries, or of the training samples (None); the latest of each kind are remembered."""
+        assert self._samples is not None
+        samples, training_labels = self._samples
+        labels = training_labels if query_labels is None else query_labels
+        metric = self._metric()
+        name = metric.cache_key() or f"object {id(metric)}"  # only the memory below holds what has no key
+        key = fingerprint(
+            samples, training_labels, queries, query_labels, self.num_classes_, *self._neighbourhood(), name
+        )
+        if key != self._latest.get(which, ("",))[0]:
+            self._latest.pop(which, None)
+            distances = self._distances(key, queries, query_labels)
+            coefficients = self._coefficients(distances, labels)
+            self._latest[which] = key, -coefficients @ vertices(self.num_classes_, self.construction)
+        loc = self._latest[which][1].copy()  # the caller's own, to change as they like
+        return LatentGaussian(loc, np.zeros((len(loc), 1)))
+
+    def _neighbourhood(self) -> tuple[int, bool]:
+        """How many neighbours are needed, and whether those of the own class must lie at positive distance (Eq. 7a)."""
+        numbers = []
+        if self.repulsion_strength > 0:
+            numbers.append(self.repulsion_number)
+        if self.attraction_strength > 0:
+            numbers.append(self.attraction_number)
+        return max(numbers), self.attraction_strength > 0
+
+    def _distances(
+        self, key: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
+    ) -> NDArray[np.float64]:
+        """Distances [N, n, k] to the nearest samples of every class, ascending, inf where a class has fewer."""
+        assert self._samples is not None
+        samples, labels = self._samples
+        k, own_positive = self._neighbourhood()
+
+        def compute() -> NDArray[np.float64]:
+            return class_neighbours(
+                samples,
+                labels,
+                self._metric(),
+                k,
+                queries=queries,
+                query_labels=query_labels,
+                num_classes=self.num_classes_,
+                own_positive=own_positive,
+                show_progress=self.show_progress,
+            ).distances
+
+        if self.cache_dir is None:
+            return compute()
+        rows = len(samples if queries is None else queries)
+        return cached(self.cache_dir, key, (rows, self.num_classes_, k), compute)
+
+    def _coefficients(self, distances: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """f_C(alpha A + beta R_{y'}) of Eq. 32-33, shape [N, n], zero at the own class."""
+        N, n, _ = distances.shape
+        combined = np.zeros((N, n))
+        if self.attraction_strength > 0:
+            own = distances[np.arange(N), labels, : self.attraction_number]
+            self._check_attraction(own, labels)
+            attraction = per_count(self.attraction_function or inverse_mean, own, "attraction_function")
+            combined += self.attraction_strength * attraction[:, None]
+        if self.repulsion_strength > 0:
+            for c in range(n):
+                rows = np.flatnonzero(labels != c)
+                others = distances[rows, c, : self.repulsion_number]
+                repulsion = per_count(self.repulsion_function or mean, others, "repulsion_function")
+                combined[rows, c] += self.repulsion_strength * repulsion
+        combined[np.arange(N), labels] = 0.0
+        if self.combination_function is not None:
+            other = np.arange(n) != labels[:, None]
+            combined[other] = checked(self.combination_function, combined[other], "combination_function")
+        return combined
+
+    @staticmethod
+    def _check_attraction(own: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+        missing = np.flatnonzero(np.isinf(own[:, 0]))
+        if len(missing):
+            raise ValueError(
+                "attraction needs a sample of the own class at positive distance (Eq. 7a); found none for "
+                f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
+                "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
+            )
+
+    def _metric(self) -> Distance:
+        """The metric, once it is sure that nothing needed for latents stayed behind in a configuration."""
+        missing = [name for name, value in self._callables().items() if isinstance(value, Unwritten)]
+        metric = self.distance
+        if missing or isinstance(metric, Unwritten):
+            parts = ["distance", *missing] if isinstance(metric, Unwritten) else missing
+            raise ValueError(
+                f"this CASIMAC target was rebuilt from a configuration, which cannot hold its {', '.join(parts)}: "
+                "it knows its geometry and cannot make latents. Make a new CASIMAC with the same objects"
+            )
+        if self.cache_dir is not None and metric.cache_key() is None:
+            raise ValueError(
+                f"cache_dir needs a metric that a key can name; found {metric!r}, which may change without notice. "
+                "Set cache_dir=None, or pass a precomputed matrix"
+            )
+        return metric
+
+    def _callables(self) -> dict[str, Any]:
+        return {
+            "attraction_function": self.attraction_function,
+            "repulsion_function": self.repulsion_function,
+            "combination_function": self.combination_function,
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        """The target as plain JSON.
+
+        Callables and matrices cannot be written: their place is taken by a mark, from which a target is rebuilt that
+        knows its geometry (all that a saved model needs to predict) and refuses to fit.
+        """
+        return {
+            "name": self.name,
+            "distance": write_distance(self.distance),
+            "repulsion_strength": self.repulsion_strength,
+            "repulsion_number": self.repulsion_number,
+            "attraction_strength": self.attraction_strength,
+            "attraction_number": self.attraction_number,
+            **{name: write_function(value) for name, value in self._callables().items()},
+            "construction": self.construction,
+        }
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What copies and pickles carry: everything but the training samples and what was made of them."""
+        return {**self.__dict__, "_samples": None, "_latest": {}}
+
+
+def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:
+    beta = number(repulsion, "repulsion_strength", least=0)
+    alpha = number(attraction, "attraction_strength", least=0)
+    if gamma is not None:
+        if (beta, alpha) != (1.0, 0.0):
+            raise ValueError(
+                "gamma sets repulsion_strength=gamma and attraction_strength=1-gamma: give gamma or the strengths, "
+                f"not both; found gamma={gamma!r}, repulsion_strength={repulsion!r}, attraction_strength={attraction!r}"
+            )
+        beta = number(gamma, "gamma", least=0)
+        if beta > 1:
+            raise ValueError(f"gamma must lie in [0, 1]; found {gamma!r}")
+        alpha = 1 - beta
+    if alpha == 0 and beta == 0:
+        raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
+    return beta, alpha
+
+
+def _whole(value: int, name: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} must be a whole number, at least 1; found {value!r}")
+    return int(value)

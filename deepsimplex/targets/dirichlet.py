@@ -1,0 +1,64 @@
+"""Dirichlet targets: labels as log-normal approximations of Gamma variables."""
+
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex.geometry.vertices import check_num_classes
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.targets.base import LabelTarget, Readout, number
+
+
+class Dirichlet(LabelTarget):
+    """Labels as Dirichlet variables in log space, L = n, with noise of their own per sample and class [GPD sec. 4].
+
+    With alpha_c = 1{y = c} + concentration, the observation of class c is m_c = log alpha_c - s2_c / 2 with variance
+    s2_c = log(1 + 1 / alpha_c). Soft labels put their memberships in the place of 1{y = c}.
+
+    Parameters
+    ----------
+    concentration : float
+        alpha_eps > 0, the count that every class has before any sample is seen. The default is 0.01; the paper
+        chooses it by the training likelihood.
+
+    Examples
+    --------
+    >>> latent = Dirichlet(0.01).fit_transform(None, [0], num_classes=2)
+    >>> latent.loc.round(3), latent.scale.round(3)
+    (array([[-0.334, -6.913]]), array([[0.83 , 2.148]]))
+    """
+
+    name: ClassVar[str] = "dirichlet"
+    default_readout: Readout = "softmax"
+
+    def __init__(self, concentration: float = 0.01) -> None:
+        self.concentration = number(concentration, "concentration", above=0)
+
+    def latent_dim(self, n: int) -> int:
+        """Number of latent dimensions, L = n."""
+        return check_num_classes(n)
+
+    def scores(self, n: int) -> NDArray[np.float64]:
+        """The identity, shape [n, n]: the latents are logarithms of class weights."""
+        return np.eye(check_num_classes(n))
+
+    def noise(self, n: int) -> NDArray[np.float64]:
+        """Root mean variance over classes of equal frequency, shape [1, 1].
+
+        The observation noise of a sample depends on its class, which is unknown at prediction. Every latent dimension
+        is its own class's for one class in n, and another's otherwise: sqrt((s2_own + (n - 1) s2_other) / n), the
+        same in every dimension. Gaussian processes know the noise of each observation and need none at the readout.
+        """
+        variances = np.square(self.table(n).scale)
+        return np.sqrt(np.mean(variances, keepdims=True))
+
+    def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
+        """Observations [N, n] with diagonal scale [N, n] of soft labels [N, n]."""
+        alpha = memberships + self.concentration
+        variance = np.log1p(1 / alpha)
+        return LatentGaussian(np.log(alpha) - variance / 2, np.sqrt(variance))
+
+    def get_config(self) -> dict[str, Any]:
+        """The target as plain JSON."""
+        return {"name": self.name, "concentration": self.concentration}

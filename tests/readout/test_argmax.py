@@ -1,0 +1,287 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import ndtr
+
+from deepsimplex.geometry import helmert, vertices
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import argmax, method_for, monte_carlo_standard_error
+from tests.reference.readout import argmax_by_counting, argmax_independent, argmax_isotropic
+
+
+def latents(rows, dims, kind, seed=0, dtype="float64"):
+    """Random latents of one kind of covariance, wide enough that every class has a chance."""
+    rng = np.random.default_rng(seed)
+    loc = rng.normal(size=(rows, dims)) * 0.7
+    scale = np.exp(rng.uniform(np.log(0.2), 0.0, (rows, 1 if kind == "isotropic" else dims)))
+    if kind == "full":
+        scale = np.tril(rng.normal(size=(rows, dims, dims)) * 0.3, -1) + np.eye(dims) * scale[:, None, :]
+    return LatentGaussian(loc.astype(dtype), scale.astype(dtype))
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+def test_two_classes_are_the_normal_distribution_function(kind):
+    latent = latents(20, 1, kind)
+    expected = ndtr(latent.loc[:, 0] / latent.scale.reshape(-1))
+    np.testing.assert_allclose(argmax(latent), np.stack([expected, 1 - expected], 1), atol=1e-15)
+
+
+def test_two_classes_of_many_dimensions_project_on_the_difference_of_scores():
+    latent, S = latents(5, 3, "full"), np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 1.0]])
+    d = S[0] - S[1]
+    z = latent.loc @ d / np.linalg.norm(np.einsum("l,nlm->nm", d, latent.scale), axis=1)
+    np.testing.assert_allclose(argmax(latent, S)[:, 0], ndtr(z), atol=1e-14)
+
+
+@pytest.mark.parametrize(("n", "s"), [(3, 0.02), (3, 1.0), (10, 0.1), (10, 1.0), (10, 8.0), (40, 0.5)])
+def test_isotropic_scale_agrees_with_adaptive_quadrature(n, s):
+    loc = np.random.default_rng(n).normal(size=(1, n - 1)).astype("float32")
+    expected = argmax_isotropic(loc[0].astype(float), float(np.float32(s)), vertices(n))
+    p = argmax({"loc": loc.astype(float), "scale": np.full((1, 1), np.float32(s), float)})
+    np.testing.assert_allclose(p[0], expected, atol=1e-12)
+    seen = expected > 1e-100
+    np.testing.assert_allclose(p[0][seen], expected[seen], rtol=1e-8)
+    p32 = argmax({"loc": loc, "scale": np.full((1, 1), s, "float32")})
+    # The scores themselves carry round-off of 1e-7, which a small scale magnifies.
+    np.testing.assert_allclose(p32[0], expected, atol=1e-6 * max(1.0, 0.1 / s))
+
+
+@pytest.mark.parametrize(("n", "smallest", "largest"), [(3, 0.5, 2.0), (10, 0.01, 3.0), (10, 0.5, 1.0)])
+def test_independent_components_agree_with_adaptive_quadrature(n, smallest, largest):
+    rng = np.random.default_rng(n)
+    loc = rng.normal(size=(1, n))
+    scale = np.exp(rng.uniform(np.log(smallest), np.log(largest), (1, n)))
+    expected = argmax_independent(loc[0], scale[0])
+    latent = LatentGaussian(loc, scale)
+    assert method_for(latent, np.eye(n)) == "exact"
+    np.testing.assert_allclose(argmax(latent, np.eye(n))[0], expected, atol=1e-11)
+    np.testing.assert_allclose(argmax(latent, 3.0 * np.eye(n))[0], expected, atol=1e-11)
+    single = argmax({"loc": loc.astype("float32"), "scale": scale.astype("float32")}, np.eye(n))
+    np.testing.assert_allclose(single[0], expected, atol=1e-5)
+
+
+def test_equal_and_unequal_variances_agree_where_they_meet():
+    latent = latents(10, 6, "isotropic")
+    spread = LatentGaussian(latent.loc, np.repeat(latent.scale, 6, axis=1))
+    np.testing.assert_allclose(argmax(latent, np.eye(6)), argmax(spread, np.eye(6)), atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [3, 10, 100])
+def test_symmetric_input_gives_one_over_n(n):
+    scale = np.array([[0.1], [1.0], [50.0]])
+    np.testing.assert_allclose(argmax({"loc": np.zeros((3, n - 1)), "scale": scale}), 1 / n, rtol=0, atol=1e-12)
+    spread = np.broadcast_to(scale, (3, n))
+    np.testing.assert_allclose(argmax({"loc": np.zeros((3, n)), "scale": spread}, np.eye(n)), 1 / n, atol=1e-12)
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(3, 12), log_s=st.floats(-3, 2))
+@settings(max_examples=15, deadline=None)
+def test_permuting_classes_permutes_probabilities(seed, n, log_s):
+    rng = np.random.default_rng(seed)
+    loc, scale, order = rng.normal(size=(4, n - 1)), np.full((4, 1), 10.0**log_s), rng.permutation(n)
+    p = argmax({"loc": loc, "scale": scale})
+    permuted = argmax(tf_latent(loc, scale), vertices(n)[order]).numpy()
+    np.testing.assert_allclose(permuted, p[:, order], atol=1e-13)
+    np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-12)
+    assert (p > 0).all()
+
+
+def tf_latent(loc, scale):
+    return {"loc": tf.constant(loc), "scale": tf.constant(scale)}
+
+
+def test_constructions_and_factors_of_the_scores_do_not_matter():
+    scores = np.random.default_rng(3).normal(size=(6, 5))
+    for S in (vertices(5), 7.0 * vertices(5), vertices(5, "helmert"), helmert(5).T):
+        # The latent of given scores: S has orthogonal columns, so that S^T S = alpha I.
+        alpha = (S**2).sum() / 4
+        loc = scores @ S / alpha
+        p = argmax({"loc": loc, "scale": np.full((6, 1), 0.4 / np.sqrt(alpha))}, S)
+        expected = argmax({"loc": scores - scores.mean(1, keepdims=True), "scale": np.full((6, 1), 0.4)}, np.eye(5))
+        np.testing.assert_allclose(p, expected, atol=1e-12)
+
+
+@pytest.mark.parametrize(("num_points", "tolerance"), [(128, 3e-3), (4096, 2e-4)])
+def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tolerance):
+    latent = latents(30, 9, "isotropic")
+    exact = argmax(latent)
+    found = argmax(latent, method="quasi_monte_carlo", num_points=num_points)
+    np.testing.assert_allclose(found, exact, atol=tolerance)
+    np.testing.assert_allclose(found.sum(1), 1.0, atol=1e-12)
+    assert (found > 0).all()
+
+
+def test_the_default_number_of_points_errs_by_less_than_two_in_a_thousand():
+    latent = latents(50, 9, "diagonal", seed=2)
+    reference = argmax(latent, num_points=2**13)
+    assert method_for(latent) == "quasi_monte_carlo"
+    assert np.abs(argmax(latent) - reference).max() < 2e-3
+    single = argmax({"loc": latent.loc.astype("float32"), "scale": latent.scale.astype("float32")})
+    assert np.abs(single - reference).max() < 2e-3
+
+
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+def test_quasi_monte_carlo_agrees_with_counting(kind):
+    latent, S = latents(3, 4, kind, seed=5), np.random.default_rng(1).normal(size=(6, 4))
+    p = argmax(latent, S, num_points=2048)
+    for row in range(3):
+        factor = np.diag(latent.scale[row]) if kind == "diagonal" else latent.scale[row]
+        counted = argmax_by_counting(latent.loc[row], factor, S, 200_000, seed=row)
+        error = monte_carlo_standard_error(np.clip(counted, 1e-5, 1), 200_000)
+        assert (np.abs(p[row] - counted) < 5 * error + 3e-4).all()
+
+
+def test_full_scale_agrees_with_diagonal_where_the_factor_is_diagonal():
+    latent = latents(20, 5, "diagonal")
+    full = LatentGaussian(latent.loc, latent.scale[:, :, None] * np.eye(5))
+    np.testing.assert_allclose(argmax(full), argmax(latent), atol=1e-12)
+
+
+def test_quasi_monte_carlo_of_two_classes_is_the_closed_form():
+    latent = latents(7, 1, "isotropic")
+    np.testing.assert_allclose(argmax(latent, method="quasi_monte_carlo"), argmax(latent), atol=1e-12)
+
+
+def test_monte_carlo_errs_as_its_standard_error_says():
+    latent = latents(40, 9, "isotropic")
+    exact = argmax(latent)
+    found = argmax(latent, method="monte_carlo", num_points=2000, seed=4)
+    deviations = (found - exact) / monte_carlo_standard_error(exact, 2000)
+    assert 0.7 < deviations.std() < 1.3
+    # Eq. 38-39 is the unbiased variance of n Bernoulli draws, p (1 - p) / (n - 1).
+    np.testing.assert_allclose(monte_carlo_standard_error([0.3], 11), np.sqrt(0.3 * 0.7 / 10))
+
+
+@pytest.mark.parametrize("method", ["auto", "quasi_monte_carlo", "monte_carlo"])
+def test_the_same_call_gives_the_same_answer_row_by_row(method):
+    latent = latents(9, 4, "diagonal")
+    first = argmax(latent, method=method)
+    np.testing.assert_array_equal(first, argmax(latent, method=method))
+    np.testing.assert_allclose(first[3:5], argmax(latent[3:5], method=method), atol=1e-13)
+
+
+def test_the_seed_matters_to_sampling():
+    latent = latents(5, 4, "diagonal")
+    assert np.abs(argmax(latent, seed=0) - argmax(latent, seed=1)).max() > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(("dims", "kind", "scores"), [
+    (1, "isotropic", None), (3, "isotropic", None), (3, "diagonal", None), (3, "full", None), (4, "diagonal", np.eye(4)),
+])  # fmt: skip
+def test_scale_zero_is_the_nearest_vertex_and_ties_split(dims, kind, scores, dtype):
+    S = vertices(dims + 1) if scores is None else scores
+    # A vertex itself, the midpoint between two, and the origin where all tie.
+    loc = np.stack([S[0], (S[0] + S[1]) / 2, 0 * S[0]]).astype(dtype)
+    expected = np.zeros((3, len(S)))
+    expected[0, 0], expected[1, :2], expected[2] = 1.0, 0.5, 1 / len(S)
+    shape = {"isotropic": (3, 1), "diagonal": (3, dims), "full": (3, dims, dims)}[kind]
+    latent = {"loc": tf.constant(loc), "scale": tf.zeros(shape, dtype)}
+    with tf.GradientTape() as tape:
+        tape.watch(list(latent.values()))
+        p = argmax(latent, scores)
+        loss = tf.reduce_sum(p * tf.range(len(S), dtype=dtype))
+    np.testing.assert_allclose(p, expected, atol=0.02)  # two scores that tie may differ by their round-off
+    for gradient in tape.gradient(loss, list(latent.values())):
+        assert np.isfinite(gradient).all()
+
+
+def test_singular_covariances_have_an_answer():
+    latent = latents(4, 3, "diagonal", dtype="float32")
+    latent.scale[:, 1:] = 0
+    narrow = LatentGaussian(latent.loc.astype("float64"), latent.scale + 1e-3 * (latent.scale == 0))
+    np.testing.assert_allclose(argmax(latent), argmax(narrow, num_points=4096), atol=5e-3)
+
+
+@pytest.mark.parametrize(("dims", "kind", "scores"), [
+    (1, "isotropic", None), (3, "isotropic", None), (3, "diagonal", None), (3, "full", None), (4, "diagonal", np.eye(4)),
+])  # fmt: skip
+def test_gradients_agree_with_finite_differences(dims, kind, scores):
+    latent = latents(2, dims, kind, seed=7)
+    weights = np.random.default_rng(0).normal(size=dims + 1 if scores is None else len(scores))
+
+    def loss(loc, scale):
+        return tf.reduce_sum(tf.math.log(argmax({"loc": loc, "scale": scale}, scores)) * weights)
+
+    loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
+    with tf.GradientTape() as tape:
+        tape.watch([loc, scale])
+        value = loss(loc, scale)
+    analytic = tape.gradient(value, [loc, scale])
+    rng = np.random.default_rng(1)
+    for direction in range(3):
+        a, b = rng.normal(size=loc.shape), rng.normal(size=scale.shape)
+        if kind == "full":
+            b = np.tril(b)
+        h = 1e-5
+        numeric = (loss(loc + h * a, scale + h * b) - loss(loc - h * a, scale - h * b)) / (2 * h)
+        expected = tf.reduce_sum(analytic[0] * a) + tf.reduce_sum(analytic[1] * b)
+        np.testing.assert_allclose(numeric, expected, rtol=1e-5, err_msg=str(direction))
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("jit_compile", [False, True])
+def test_graphs_and_xla_give_the_eager_answer_and_gradient(kind, jit_compile):
+    latent = latents(6, 3, kind)
+    loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
+
+    def both(loc, scale):
+        with tf.GradientTape() as tape:
+            tape.watch(scale)
+            p = argmax({"loc": loc, "scale": scale}, num_points=32)
+            top = tf.reduce_sum(p[:, 0])
+        return p, tape.gradient(top, scale)
+
+    for eager, compiled in zip(both(loc, scale), tf.function(both, jit_compile=jit_compile)(loc, scale), strict=True):
+        np.testing.assert_allclose(compiled, eager, atol=1e-12)
+
+
+@pytest.mark.parametrize("known_rows", [True, False])
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal"])
+def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, kind, known_rows):
+    latent = latents(11, 3, kind)
+    loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
+
+    def gradient(loc, scale):
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            p = argmax({"loc": loc, "scale": scale}, num_points=32)
+            top = tf.reduce_sum(tf.math.log(p[:, 1]))
+        return [p, *tape.gradient(top, [loc, scale])]
+
+    whole = gradient(loc, scale)
+    monkeypatch.setattr(
+        "deepsimplex.readout.argmax_probabilities._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3)
+    )
+    rows = 11 if known_rows else None
+    signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
+    for a, b in zip(tf.function(gradient, input_signature=signature)(loc, scale), whole, strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-12)
+
+
+def test_no_rows_give_no_rows():
+    assert argmax({"loc": np.zeros((0, 3)), "scale": np.zeros((0, 1))}).shape == (0, 4)
+
+
+def test_dtypes_and_kinds_of_input_are_kept():
+    loc, scale = np.zeros((2, 3), "float32"), np.ones((2, 1), "float32")
+    assert isinstance(argmax({"loc": loc, "scale": scale}), np.ndarray)
+    assert argmax({"loc": loc, "scale": scale}).dtype == np.float32
+    assert argmax(LatentGaussian(loc.astype(float), scale)).dtype == np.float64
+    assert argmax({"loc": tf.cast(loc, tf.bfloat16), "scale": tf.cast(scale, tf.bfloat16)}).dtype == tf.float32
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"method": "exact"}, "method='exact' needs two classes"),
+    ({"method": "guess"}, "method must be one of"),
+    ({"scores": np.ones((4, 5))}, r"scores must have shape \[n, L\]"),
+    ({"scores": np.full((4, 3), np.nan)}, "scores must be finite"),
+    ({"num_points": 100}, "num_points must be a power of two"),
+    ({"num_points": 0}, "num_points must be a whole number"),
+    ({"seed": -1}, "seed must be a whole number"),
+])  # fmt: skip
+def test_wrong_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        argmax(latents(2, 3, "diagonal"), **arguments)

@@ -1,0 +1,101 @@
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from deepsimplex.geometry import helmert
+from deepsimplex.readout import ArgmaxReadout, SoftmaxReadout, argmax, softmax
+
+SCALES = {"isotropic": (1,), "diagonal": (3,), "full": (3, 3)}
+LAYERS = [
+    (ArgmaxReadout, {"num_points": 32}, argmax),
+    (ArgmaxReadout, {"num_points": 32, "scores": helmert(4).T, "method": "quasi_monte_carlo", "seed": 3}, argmax),
+    (SoftmaxReadout, {"num_points": 64, "scores": helmert(4).T, "seed": 2}, softmax),
+]
+each_layer = pytest.mark.parametrize(("layer", "arguments", "function"), LAYERS)
+
+
+def latent_of(kind, rows=5, dtype="float32"):
+    rng = np.random.default_rng(0)
+    scale = rng.uniform(0.3, 1.0, (rows, *SCALES[kind]))
+    scale = np.tril(scale) if kind == "full" else scale
+    return {"loc": rng.normal(size=(rows, 3)).astype(dtype), "scale": scale.astype(dtype)}
+
+
+def model_with(layer, kind):
+    inputs = {"loc": keras.Input((3,), name="loc"), "scale": keras.Input(SCALES[kind], name="scale")}
+    return keras.Model(inputs, layer(inputs))
+
+
+@each_layer
+@pytest.mark.parametrize("kind", list(SCALES))
+def test_eager_and_symbolic_calls_give_what_the_function_gives(layer, arguments, function, kind):
+    latent = latent_of(kind)
+    expected = function(latent, **arguments)
+    np.testing.assert_allclose(layer(**arguments)(latent), expected, atol=1e-6)
+    model = model_with(layer(**arguments), kind)
+    assert model.output.shape == (None, 4)
+    np.testing.assert_allclose(model.predict(latent, verbose=0), expected, atol=1e-6)
+
+
+@each_layer
+def test_the_configuration_makes_the_same_layer(layer, arguments, function):
+    first = layer(**arguments, name="readout")
+    config = keras.saving.serialize_keras_object(first)
+    second = keras.saving.deserialize_keras_object(config)
+    assert second.get_config() == first.get_config()
+    np.testing.assert_array_equal(second(latent_of("diagonal")), first(latent_of("diagonal")))
+
+
+@each_layer
+def test_shapes_and_dtypes_are_known_beforehand(layer, arguments, function):
+    readout = layer(**arguments)
+    assert readout.compute_output_shape({"loc": (None, 3), "scale": (None, 1)}) == (None, 4)
+    spec = readout.compute_output_spec({"loc": keras.KerasTensor((None, 3)), "scale": keras.KerasTensor((None, 3))})
+    assert (spec.shape, spec.dtype) == ((None, 4), "float32")
+
+
+@each_layer
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision_is_computed_and_returned_in_float32(layer, arguments, function, dtype):
+    half = {key: tf.cast(value, dtype) for key, value in latent_of("diagonal").items()}
+    readout = layer(**arguments, dtype="mixed_" + dtype)
+    found = readout(half)
+    assert found.dtype == tf.float32
+    exact = function({key: tf.cast(value, tf.float32) for key, value in half.items()}, **arguments)
+    np.testing.assert_allclose(found, exact, atol=1e-6)
+    full_precision = readout(latent_of("diagonal"))  # float32 inputs are not cast down either
+    np.testing.assert_allclose(full_precision, function(latent_of("diagonal"), **arguments), atol=1e-6)
+    model = model_with(readout, "diagonal")
+    assert model.output.dtype == "float32"
+
+
+@each_layer
+def test_a_model_that_ends_in_the_layer_trains_reloads_and_exports(layer, arguments, function, tmp_path):
+    inputs = keras.Input((6,))
+    loc = keras.layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(1))(inputs)
+    scale = keras.layers.Dense(3, "softplus", kernel_initializer=keras.initializers.GlorotUniform(2))(inputs)
+    model = keras.Model(inputs, layer(**arguments)({"loc": loc, "scale": scale}))
+    model.compile(keras.optimizers.SGD(0.5), "sparse_categorical_crossentropy")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(32, 6)).astype("float32")
+    y = rng.integers(0, 4, 32)
+    before = model.evaluate(x, y, verbose=0)
+    model.fit(x, y, epochs=3, batch_size=32, verbose=0)
+    assert model.evaluate(x, y, verbose=0) < before
+    expected = model.predict(x, verbose=0)
+    model.save(tmp_path / "model.keras")
+    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(x, verbose=0), expected)
+    model.export(tmp_path / "served", verbose=False)
+    served = tf.saved_model.load(tmp_path / "served")
+    np.testing.assert_allclose(served.serve(x), expected, atol=1e-6)
+    np.testing.assert_allclose(served.serve(x[:3]), expected[:3], atol=1e-6)
+
+
+def test_scores_and_methods_that_do_not_fit_are_refused_when_the_model_is_built():
+    with pytest.raises(ValueError, match="scores must have shape"):
+        model_with(ArgmaxReadout(scores=np.eye(4)), "diagonal")
+    with pytest.raises(ValueError, match="method='exact' needs"):
+        model_with(ArgmaxReadout(method="exact"), "diagonal")
+    with pytest.raises(ValueError, match="method must be one of"):
+        ArgmaxReadout(method="guess")

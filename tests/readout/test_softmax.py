@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import softmax as softmax_of
+
+from deepsimplex.geometry import helmert, vertices
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import decision_function, softmax
+from tests.reference.readout import softmax_by_averaging, softmax_two
+
+
+@pytest.mark.parametrize("s", [0.0, 0.01, 1.0, 1.99, 2.01, 10.0, 300.0])
+@pytest.mark.parametrize("m", [-6.0, 0.0, 0.7, 40.0])
+def test_two_classes_agree_with_adaptive_quadrature(m, s):
+    p = softmax({"loc": np.array([[m]]), "scale": np.array([[s]])}, [[0.5], [-0.5]])
+    expected = softmax_two(m, s) if s > 0 else 1 / (1 + np.exp(-m))
+    np.testing.assert_allclose(p, [[expected, 1 - expected]], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_symmetric_input_gives_one_over_n(n):
+    p = softmax({"loc": np.zeros((2, n - 1)), "scale": np.array([[0.3], [2.0]])})
+    np.testing.assert_allclose(p, 1 / n, atol=1e-12 if n == 2 else 2e-3)
+
+
+def test_scale_zero_is_the_softmax_of_the_mean():
+    loc = np.random.default_rng(0).normal(size=(4, 5))
+    for scale in (np.zeros((4, 1)), np.zeros((4, 5)), np.zeros((4, 5, 5))):
+        np.testing.assert_allclose(
+            softmax({"loc": loc, "scale": scale}), softmax_of(loc @ vertices(6).T, axis=1), atol=1e-14
+        )
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+def test_many_classes_agree_with_averaging(kind):
+    rng = np.random.default_rng(2)
+    loc = rng.normal(size=(3, 4))
+    shape = {"isotropic": (3, 1), "diagonal": (3, 4), "full": (3, 4, 4)}[kind]
+    scale = np.tril(rng.uniform(0.2, 1.5, shape)) if kind == "full" else rng.uniform(0.2, 1.5, shape)
+    S = 2.0 * helmert(5).T
+    p = softmax(LatentGaussian(loc, scale), S)
+    for row in range(3):
+        factor = scale[row] if kind == "full" else np.diag(np.broadcast_to(scale[row], 4))
+        mean, error = softmax_by_averaging(loc[row], factor, S, 200_000, seed=row)
+        assert (np.abs(p[row] - mean) < 5 * error + 2e-3).all()
+    np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-12)
+
+
+def test_more_points_converge():
+    rng = np.random.default_rng(3)
+    latent = LatentGaussian(rng.normal(size=(20, 9)), rng.uniform(0.2, 1.5, (20, 9)))
+    reference = softmax(latent, helmert(10).T, num_points=2**14)
+    coarse, fine = (np.abs(softmax(latent, helmert(10).T, num_points=q) - reference).max() for q in (64, 1024))
+    assert fine < 1e-3
+    assert fine < 0.5 * coarse
+
+
+@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("dims", [1, 3])
+def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, jit_compile):
+    rng = np.random.default_rng(4)
+    loc, scale = tf.constant(rng.normal(size=(3, dims))), tf.constant(rng.uniform(0.5, 1.5, (3, dims)))
+
+    @tf.function(jit_compile=jit_compile)
+    def both(loc, scale):
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            value = tf.reduce_sum(tf.math.log(softmax({"loc": loc, "scale": scale})[:, 0]))
+        return value, tape.gradient(value, [loc, scale])
+
+    _, gradients = both(loc, scale)
+    a, b, h = rng.normal(size=loc.shape), rng.normal(size=scale.shape), 1e-5
+    numeric = (both(loc + h * a, scale + h * b)[0] - both(loc - h * a, scale - h * b)[0]) / (2 * h)
+    expected = tf.reduce_sum(gradients[0] * a) + tf.reduce_sum(gradients[1] * b)
+    np.testing.assert_allclose(numeric, expected, rtol=1e-6)
+
+
+def test_the_gradient_is_finite_at_scale_zero():
+    for dims in (1, 3):
+        loc, scale = tf.ones((2, dims)), tf.zeros((2, dims))
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            value = tf.reduce_sum(softmax({"loc": loc, "scale": scale})[:, 0])
+        for gradient in tape.gradient(value, [loc, scale]):
+            assert np.isfinite(gradient).all()
+
+
+def test_the_same_call_gives_the_same_answer():
+    latent = {"loc": np.ones((3, 4), "float32"), "scale": np.ones((3, 4), "float32")}
+    first = softmax(latent)
+    assert first.dtype == np.float32
+    np.testing.assert_array_equal(first, softmax(latent))
+    assert np.abs(first - softmax(latent, seed=1)).max() > 0
+
+
+def test_points_must_be_a_power_of_two():
+    with pytest.raises(ValueError, match="num_points must be a power of two"):
+        softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, num_points=100)
+
+
+@pytest.mark.parametrize("construction", ["iterative", "helmert"])
+def test_decision_function_is_the_signed_distance_from_the_boundary(construction):
+    P = vertices(4, construction)
+    # On the edge between two vertices, the boundary is its midpoint and the distance that to the midpoint.
+    edge = P[2] - P[1]
+    loc = (P[1] + P[2]) / 2 + np.array([[-0.3], [0.0], [0.25]]) * edge / np.linalg.norm(edge)
+    latent = {"loc": loc, "scale": np.ones((3, 1))}
+    np.testing.assert_allclose(decision_function(latent, 2, 1, P), [-0.3, 0.0, 0.25], atol=1e-15)
+    tensors = {key: tf.constant(value) for key, value in latent.items()}
+    np.testing.assert_allclose(decision_function(tensors, 1, 2, P), [0.3, 0.0, -0.25], atol=1e-15)
+
+
+@pytest.mark.parametrize(("j", "k", "message"), [(0, 3, "k must be a class"), (1, 1, "classes of different scores")])
+def test_decision_function_names_wrong_classes(j, k, message):
+    with pytest.raises(ValueError, match=message):
+        decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)

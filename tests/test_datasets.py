@@ -1,0 +1,429 @@
+"""Data by name, from archives, folders and tables; and every way in which they can be wrong."""
+
+import gzip
+import os
+import struct
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+from PIL import Image
+
+from deepsimplex import datasets
+from deepsimplex.datasets import named
+from deepsimplex.datasets.idx import FILES, read_idx
+
+SHARED = Path(os.environ.get("DEEPSIMPLEX_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
+
+
+def write_idx(path: Path, array: np.ndarray) -> None:
+    header = bytes([0, 0, 8, array.ndim]) + struct.pack(f">{array.ndim}I", *array.shape)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(gzip.compress(header + array.tobytes(), compresslevel=1))
+
+
+def make_images(samples: int, size: tuple[int, ...] = (4, 3), seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 256, (samples, *size), dtype=np.uint8)
+
+
+def mnist_arrays(seed: int) -> dict[str, np.ndarray]:
+    labels = np.arange(20, dtype=np.uint8) % 10
+    return {
+        "x_train": make_images(20, seed=seed),
+        "y_train": labels,
+        "x_test": make_images(10, seed=seed + 1),
+        "y_test": labels[:10],
+    }
+
+
+def write_mnist_like(place: Path, seed: int) -> np.ndarray:
+    """A small copy, as .npz or as a folder of idx files; returns its training images."""
+    arrays = mnist_arrays(seed)
+    if place.suffix == ".npz":
+        place.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(place, **arrays)
+    else:
+        for file, array in zip(FILES, arrays.values(), strict=True):
+            write_idx(place / file, array)
+    return arrays["x_train"]
+
+
+@pytest.fixture
+def no_copies(tmp_path, monkeypatch):
+    """An empty Keras cache, no folder of copies, no Debian package, no network."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
+    monkeypatch.delenv("DEEPSIMPLEX_DATA", raising=False)
+    monkeypatch.setattr(named, "DEBIAN_FASHION_MNIST", tmp_path / "debian")
+
+    def unreachable():
+        raise Exception("URL fetch failure")  # as bare as Keras's own
+
+    for module in (keras.datasets.mnist, keras.datasets.fashion_mnist):
+        monkeypatch.setattr(module, "load_data", unreachable)
+    return tmp_path
+
+
+def test_digits_are_scaled_stratified_and_the_same_in_every_call():
+    data = datasets.load("digits")
+    (x, y), (x_test, y_test) = data
+    assert (x.shape, x_test.shape, x.dtype, y.dtype) == ((1437, 8, 8), (360, 8, 8), np.float32, np.int64)
+    assert (float(x.min()), float(x.max())) == (0.0, 1.0)
+    assert data.name == "digits"
+    assert data.class_names == tuple("0123456789")
+    shares = np.bincount(y_test) / np.bincount(np.concatenate([y, y_test]))
+    np.testing.assert_allclose(shares, 0.2, atol=0.005)
+    again = datasets.load("digits")
+    np.testing.assert_array_equal(again.x_test, x_test)
+    np.testing.assert_array_equal(again.y, y)
+
+
+def test_digits_are_those_of_scikit_learn_each_once():
+    from sklearn.datasets import load_digits
+
+    (x, y), (x_test, y_test) = datasets.load("digits", test_fraction=0.5, seed=3)
+    ours = np.column_stack([np.concatenate([x, x_test]).reshape(-1, 64) * 16, np.concatenate([y, y_test])])
+    theirs = np.column_stack([load_digits().data, load_digits().target])
+    np.testing.assert_array_equal(ours[np.lexsort(ours.T)], theirs[np.lexsort(theirs.T)])
+    assert len(x_test) == 899
+    assert not np.array_equal(datasets.load("digits", test_fraction=0.5, seed=4).x_test, x_test)
+
+
+def test_copies_are_taken_in_the_order_promised(no_copies, monkeypatch):
+    copies = no_copies / "copies"
+    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(copies))
+    # From the last place to the first: each new copy is preferred to the earlier ones.
+    in_order = {
+        "fashion_mnist": ["debian", "copies/fashion_mnist.npz", "copies/fashion-mnist", "keras/datasets/fashion-mnist"],
+        "mnist": ["copies/mnist.npz", "copies/mnist", "keras/datasets/mnist.npz"],
+    }
+    for name, places in in_order.items():
+        for seed, place in enumerate(places):
+            x = write_mnist_like(no_copies / place, 10 * seed)
+            np.testing.assert_array_equal(datasets.load(name, dtype="uint8").x, x, err_msg=place)
+
+
+def test_a_folder_of_copies_may_be_the_set_itself_only_under_its_name(no_copies, monkeypatch):
+    x = write_mnist_like(no_copies / "fashion-mnist", seed=5)
+    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(no_copies / "fashion-mnist"))
+    np.testing.assert_array_equal(datasets.load("fashion_mnist", dtype="uint8").x, x)
+    with pytest.raises(OSError, match="mnist could not be downloaded"):
+        datasets.load("mnist")
+
+
+def test_without_a_copy_keras_downloads(no_copies, monkeypatch):
+    arrays = mnist_arrays(0)
+    parts = (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])
+    monkeypatch.setattr(keras.datasets.mnist, "load_data", lambda: parts)
+    data = datasets.load("mnist")
+    np.testing.assert_array_equal(data.x, arrays["x_train"].astype(np.float32) / 255)
+    assert data.class_names == tuple("0123456789")
+
+
+def test_a_failed_download_says_where_copies_are_looked_for(no_copies, monkeypatch):
+    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(no_copies / "copies"))
+    with pytest.raises(OSError, match="URL fetch failure") as raised:
+        datasets.load("fashion_mnist")
+    for place in ("keras/datasets/fashion-mnist", "copies/fashion_mnist", "copies/fashion_mnist.npz", "debian"):
+        assert str(no_copies / place) in str(raised.value)
+
+
+def test_a_damaged_copy_is_an_error_and_not_passed_over(no_copies):
+    write_mnist_like(no_copies / "debian", seed=0)
+    write_mnist_like(no_copies / "keras/datasets/fashion-mnist", seed=1)
+    damaged = no_copies / "keras/datasets/fashion-mnist" / FILES[0]
+    damaged.write_bytes(damaged.read_bytes()[:-30])
+    with pytest.raises(ValueError, match=f"{FILES[0]} is damaged or cut short"):
+        datasets.load("fashion_mnist")
+
+
+@pytest.mark.skipif(not named.DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+def test_real_fashion_mnist(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("DEEPSIMPLEX_DATA", raising=False)
+    data = datasets.load("fashion_mnist", dtype="uint8")
+    assert (data.x.shape, data.x_test.shape, data.x.dtype) == ((60000, 28, 28), (10000, 28, 28), np.uint8)
+    np.testing.assert_array_equal(np.bincount(data.y), 6000)
+    np.testing.assert_array_equal(np.bincount(data.y_test), 1000)
+    assert data.class_names[data.y[0]] == "Ankle boot"
+    assert data.x.mean() == pytest.approx(72.94, abs=0.01)  # 0.2860, the published mean
+
+
+@pytest.mark.skipif(not (SHARED / "images" / "mnist.npz").is_file(), reason="needs images/mnist.npz of the test data")
+def test_real_mnist(monkeypatch, tmp_path):
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(SHARED / "images"))
+    data = datasets.load("mnist")
+    assert (data.x.shape, data.x.dtype) == ((60000, 28, 28), np.float32)
+    assert data.x.mean() == pytest.approx(0.1307, abs=1e-4)  # the published mean
+    np.testing.assert_array_equal(data.y[:5], [5, 0, 4, 1, 9])
+
+
+def test_idx_files_of_any_number_of_dimensions(tmp_path):
+    for size in [(), (3,), (3, 2, 2)]:
+        array = make_images(5, size)
+        write_idx(tmp_path / "a.gz", array)
+        np.testing.assert_array_equal(read_idx(tmp_path / "a.gz"), array)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "be an idx file of unsigned bytes, starting with 00 00 08"),
+        (b"\0\0\x0d\1\0\0\0\1\0\0\0\0", "be an idx file.*found 00 00 0d 01"),
+        (b"\0\0\x08\1\0\0\0\5abc", r"hold 13 bytes for its shape \(5,\); found 11"),
+        (b"\0\0\x08\1\0\0\0\2abc", "hold 10 bytes"),
+        (b"\0\0\x08\3\0\0", r"hold 16 bytes for its shape \(0, 0, 0\); found 6"),
+    ],
+)
+def test_wrong_idx_files_are_named(tmp_path, content, message):
+    path = tmp_path / "wrong.gz"
+    path.write_bytes(gzip.compress(content))
+    with pytest.raises(ValueError, match=rf"wrong\.gz must {message}"):
+        read_idx(path)
+    path.write_bytes(b"plain text")
+    with pytest.raises(ValueError, match=r"wrong\.gz is damaged"):
+        read_idx(path)
+
+
+@pytest.mark.parametrize("prefix", ["x", "X"])
+def test_an_archive_with_a_test_part(tmp_path, prefix):
+    arrays = {key.replace("x", prefix): value for key, value in mnist_arrays(0).items()}
+    np.savez(tmp_path / "images.npz", **arrays, class_names=[f"class {k}" for k in range(10)])
+    data = datasets.load(tmp_path / "images.npz")
+    np.testing.assert_array_equal(data.x, arrays[f"{prefix}_train"].astype(np.float32) / 255)
+    np.testing.assert_array_equal(data.y_test, arrays["y_test"])
+    assert data.class_names[9] == "class 9"
+    with pytest.raises(ValueError, match=r"test_fraction must be left out: .*has a test set of its own"):
+        datasets.load(tmp_path / "images.npz", test_fraction=0.3)
+
+
+def test_an_archive_of_a_table_is_split_and_left_as_it_is(tmp_path):
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(100, 50, (60, 4)), np.repeat([0, 1, 2], [30, 20, 10])
+    np.savez(tmp_path / "table.npz", X=X, y=y[:, None])
+    data = datasets.load(str(tmp_path / "table.npz"), test_fraction=0.5, seed=1)
+    assert (data.x.dtype, len(data.x), len(data.x_test)) == (np.float32, 30, 30)
+    np.testing.assert_array_equal(np.bincount(data.y_test), [15, 10, 5])
+    everything = np.concatenate([data.x, data.x_test])
+    np.testing.assert_allclose(np.sort(everything, axis=0), np.sort(X, axis=0), rtol=1e-6)
+    for row, label in zip(data.x_test, data.y_test, strict=True):
+        assert y[np.abs(X - row).sum(axis=1).argmin()] == label
+
+
+def test_labels_that_are_strings_are_numbered_in_sorted_order(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((6, 2)), y=["dog", "cat", "dog", "cat", "eel", "eel"])
+    data = datasets.load(tmp_path / "a.npz", test_fraction=0.5)
+    assert data.class_names == ("cat", "dog", "eel")
+    np.testing.assert_array_equal(np.sort(data.y), [0, 1, 2])
+
+
+def test_integers_of_any_width_and_floats_become_the_same_images(tmp_path):
+    arrays = mnist_arrays(0)
+    expected = arrays["x_train"].astype(np.float32) / 255
+    forms = {"int64": arrays["x_train"].astype(np.int64), "float64": arrays["x_train"] / 255}
+    for form, x in forms.items():
+        np.savez(tmp_path / "a.npz", **{**arrays, "x_train": x})
+        data = datasets.load(tmp_path / "a.npz")
+        assert data.x.dtype == np.float32
+        np.testing.assert_allclose(data.x, expected, rtol=1e-6, err_msg=form)
+    with pytest.raises(ValueError, match='dtype="uint8" needs a source of integer images'):
+        datasets.load(tmp_path / "a.npz", dtype="uint8")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"x_train": np.full((20, 4, 3), np.nan)}, "training samples of .* must be finite; .* in sample 0"),
+        ({"x_test": np.where(np.arange(120).reshape(10, 4, 3) == 40, np.inf, 0)}, "test samples of.* in sample 3"),
+        ({"x_train": np.full((20, 4, 3), 7.0)}, r"must lie in \[0, 1\], as they are float64; found 7.0 to 7.0"),
+        ({"x_train": np.full((20, 4, 3), -1)}, r"must lie in \[0, 255\]"),
+        ({"y_train": np.arange(19) % 10}, "one label per sample; found 20 samples and labels"),
+        ({"y_train": np.arange(20) % 10 * 2}, r"labels of .* must be 0\.\.n-1.*found \[0, 1, 2"),
+        ({"y_train": np.arange(20) % 9}, r"classes \[9\] of .* no training sample"),
+        ({"y_train": np.arange(20) % 9 + 0.5}, "must be class numbers"),
+        ({"class_names": ["a", "b"]}, r"training labels of .* must be class numbers 0\.\.1; found 0 to 9"),
+        ({"y_train": np.zeros(20, int), "y_test": np.zeros(10, int)}, "at least two classes"),
+        ({"x_test": np.zeros((10, 5, 5))}, "must have the same shape"),
+        ({"x_train": np.zeros((20, 2, 2, 2, 2))}, "must be numbers of shape"),
+        ({"x_train": np.zeros((20, 4, 3), object)}, "cannot be read as a .npz archive without pickled objects"),
+    ],
+)
+def test_wrong_arrays_are_named(tmp_path, change, message):
+    np.savez(tmp_path / "a.npz", **{**mnist_arrays(0), **change})
+    with pytest.raises(ValueError, match=message):
+        datasets.load(tmp_path / "a.npz")
+
+
+def test_archives_that_are_damaged_or_hold_something_else_are_named(tmp_path):
+    path = tmp_path / "a.npz"
+    np.savez(path, first=np.zeros(3))
+    with pytest.raises(ValueError, match=r"must hold x_train, y_train.*found \['first'\]"):
+        datasets.load(path)
+    with open(path, "wb") as file:
+        np.save(file, np.zeros(3))
+    with pytest.raises(ValueError, match="single array"):
+        datasets.load(path)
+    np.savez_compressed(path, **mnist_arrays(0))
+    whole = path.read_bytes()
+    for content in (b"", b"text", whole[:50], whole[: len(whole) // 2], whole[:-10]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"a\.npz cannot be read"):
+            datasets.load(path)
+    # A byte changed inside the data: the archive's own check sums notice.
+    middle = whole.index(b"x_train") + 200
+    path.write_bytes(whole[:middle] + bytes([whole[middle] ^ 0xFF]) + whole[middle + 1 :])
+    with pytest.raises(ValueError, match=r"a\.npz cannot be read"):
+        datasets.load(path)
+
+
+@pytest.mark.parametrize(
+    ("y", "options", "message"),
+    [
+        ([0, 0, 0, 1], {}, "at least two samples of every class to be split; found one of class '1'"),
+        ([0, 0, 1, 1], {"test_fraction": 0.2}, "leaves 3 for training and 1 for testing"),
+        ([0, 0, 1, 1], {"test_fraction": 0.9}, "leaves 0 for training"),
+        ([0, 0, 1, 1], {"test_fraction": 1.0}, "test_fraction must lie between 0 and 1"),
+    ],
+)
+def test_splits_that_cannot_be_made_are_refused(tmp_path, y, options, message):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=y)
+    with pytest.raises(ValueError, match=message):
+        datasets.load(tmp_path / "a.npz", **options)
+
+
+def write_images(folder: Path, samples: int, size: tuple[int, int] = (6, 5), seed: int = 0) -> np.ndarray:
+    """Colour images as .png files; returns their pixels."""
+    folder.mkdir(parents=True)
+    images = make_images(samples, (*size, 3), seed)
+    for i, image in enumerate(images):
+        Image.fromarray(image).save(folder / f"{i}.png")
+    return images
+
+
+def test_a_folder_with_train_and_test(tmp_path):
+    cats, dogs = write_images(tmp_path / "train/cat", 3), write_images(tmp_path / "train/dog", 2, seed=1)
+    write_images(tmp_path / "test/cat", 1, seed=2)
+    write_images(tmp_path / "test/dog", 1, seed=3)
+    data = datasets.load(tmp_path, dtype="uint8")
+    assert data.class_names == ("cat", "dog")
+    np.testing.assert_array_equal(data.x, np.concatenate([cats, dogs]))
+    np.testing.assert_array_equal(data.y, [0, 0, 0, 1, 1])
+    np.testing.assert_array_equal(data.y_test, [0, 1])
+    np.testing.assert_allclose(datasets.load(tmp_path).x, data.x / 255, rtol=1e-6)
+
+
+def test_a_folder_of_classes_is_split_and_may_be_grey_and_scaled(tmp_path):
+    write_images(tmp_path / "cat", 10)
+    write_images(tmp_path / "dog", 5, size=(9, 9))
+    data = datasets.load(tmp_path, image_size=(4, 7), colour="grayscale", test_fraction=0.4)
+    assert data.x.shape == (9, 4, 7)
+    np.testing.assert_array_equal(np.bincount(data.y_test), [4, 2])
+    assert 0 < data.x.min() < data.x.max() < 1
+
+
+def test_wrong_folders_are_named(tmp_path):
+    with pytest.raises(ValueError, match="one folder of images for each of at least two classes"):
+        datasets.load(tmp_path)
+    write_images(tmp_path / "cat", 3)
+    (tmp_path / "dog").mkdir()
+    with pytest.raises(ValueError, match=r"class folder .*dog must hold images"):
+        datasets.load(tmp_path)
+    (tmp_path / "dog").rmdir()
+    write_images(tmp_path / "dog", 3, size=(9, 9))
+    with pytest.raises(ValueError, match=r"image_size=.* must be given, as sizes differ: .*\(6, 5\).*\(9, 9\)"):
+        datasets.load(tmp_path)
+    with pytest.raises(ValueError, match="colour must be one of rgb, grayscale; found 'grey'"):
+        datasets.load(tmp_path, colour="grey")
+    with pytest.raises(ValueError, match="image_size must be"):
+        datasets.load(tmp_path, image_size=(0, 3))
+    damaged = tmp_path / "cat" / "1.png"
+    damaged.write_bytes(damaged.read_bytes()[:60])
+    with pytest.raises(ValueError, match=r"1\.png cannot be read as an image"):
+        datasets.load(tmp_path, image_size=(4, 4))
+    damaged.write_bytes(b"text")
+    with pytest.raises(ValueError, match=r"1\.png cannot be read as an image"):
+        datasets.load(tmp_path)
+
+
+def test_train_and_test_folders_must_have_the_same_classes(tmp_path):
+    for place in ("train/cat", "train/dog", "test/cat", "test/eel"):
+        write_images(tmp_path / place, 1)
+    with pytest.raises(ValueError, match=r"same classes; found \['cat', 'dog'\] and \['cat', 'eel'\]"):
+        datasets.load(tmp_path)
+
+
+def test_a_table_with_named_labels(tmp_path):
+    rows = [f"{i}.5,{'dog' if i % 2 else 'cat'},{-i}e-1" for i in range(10)]
+    (tmp_path / "a.csv").write_text("\ufefflength, kind ,mass\n" + "\n".join(rows) + "\n", encoding="utf-8")
+    data = datasets.load(tmp_path / "a.csv", target_column="kind")
+    assert data.class_names == ("cat", "dog")
+    x, y = np.concatenate([data.x, data.x_test]), np.concatenate([data.y, data.y_test])
+    order = np.argsort(x[:, 0])
+    np.testing.assert_allclose(x[order], [[i + 0.5, -0.1 * i] for i in range(10)], rtol=1e-6)
+    np.testing.assert_array_equal(y[order], np.arange(10) % 2)
+    assert len(data.x_test) == 2
+
+
+def test_a_table_with_numbered_labels(tmp_path):
+    (tmp_path / "a.csv").write_text("a,y\n" + "".join(f"{i},{i % 3}\n" for i in range(30)))
+    data = datasets.load(tmp_path / "a.csv", target_column="y")
+    assert data.class_names == ("0", "1", "2")
+    np.testing.assert_array_equal(data.x[:, 0] % 3, data.y)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b,y\n1,2,0\n1,red,1\n", "column 'b' of .* must hold finite numbers; found 'red' in line 3"),
+        ("a,b,y\n1,nan,0\n", "column 'b' of .*found 'nan' in line 2"),
+        ("a,b,y\n1,,0\n", "column 'b' of .*found '' in line 2"),
+        ("a,b,y\n\n1,2\n", "line 3 of .* must have 3 values, as the header; found 2"),
+        ("a,b,c\n1,2,3\n", r"target_column must name .* one of \['a', 'b', 'c'\]; found 'y'"),
+        ("a,a,y\n1,2,3\n", "header of at least two different columns"),
+        ("", "header of at least two different columns"),
+        ("a,b,y\n", "must hold rows under its header"),
+        ("a,y\n1,1\n2,2\n", r"must be 0\.\.n-1"),
+    ],
+)
+def test_wrong_tables_are_named(tmp_path, content, message):
+    (tmp_path / "a.csv").write_text(content)
+    with pytest.raises(ValueError, match=message):
+        datasets.load(tmp_path / "a.csv", target_column="y")
+
+
+def test_a_table_in_another_encoding_is_named(tmp_path):
+    (tmp_path / "a.csv").write_bytes("a,y\n1,café\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"a\.csv must be a comma-separated table in UTF-8"):
+        datasets.load(tmp_path / "a.csv", target_column="y")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [("fashon-mnist", "did you mean 'fashion_mnist'"), ("digit", "did you mean 'digits'"), ("imagenet", "is unknown")],
+)
+def test_an_unknown_name_gets_its_nearest_neighbour_and_the_kinds(name, hint):
+    with pytest.raises(ValueError, match=hint) as raised:
+        datasets.load(name)
+    for part in (*datasets.NAMES, ".npz", ".csv", "folder"):
+        assert part in str(raised.value)
+
+
+def test_a_file_that_does_not_exist_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"found no .*none\.npz"):
+        datasets.load(tmp_path / "none.npz")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"image_size": (8, 8)}, "image_size applies to a folder only; digits is a name"),
+        ({"colour": "rgb"}, "colour applies to a folder only"),
+        ({"target_column": "y"}, "target_column applies to a csv only"),
+        ({"dtype": "float64"}, "dtype must be one of float32, uint8; found 'float64'"),
+        ({"dtype": "uint8"}, 'dtype="uint8" needs a source of integer images; digits holds float32'),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        datasets.load("digits", **options)

@@ -1,0 +1,163 @@
+"""The SavedModel as its users meet it: TensorFlow alone, any batch size, damaged files."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+import deepsimplex as ds
+
+
+@pytest.fixture(scope="module")
+def digits():
+    (x, y), (x_test, _) = ds.datasets.load("digits")
+    return x[:300], y[:300], x_test[:23]
+
+
+@pytest.fixture(scope="module", params=[("casimac", "isotropic"), ("casimac", "diagonal"), ("ilr", "isotropic")])
+def classifier(request, digits):
+    x, y, _ = digits
+    keras.utils.set_random_seed(0)
+    target, covariance = request.param
+    names = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+    model = ds.SimplexClassifier(ds.heads.mlp([16]), target, 10, covariance=covariance, class_names=names)
+    model.compile()
+    model.fit(x, y, epochs=3, batch_size=50, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def served(classifier, tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("served") / "model"
+    classifier.export(path)
+    return path
+
+
+SERVE_WITH_TENSORFLOW_ALONE = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("deepsimplex", "tensorflow_probability", "gpflow"):
+            raise ImportError(name + " is blocked")
+sys.meta_path.insert(0, Blocked())
+import numpy as np, tensorflow as tf
+model = tf.saved_model.load(sys.argv[1])
+signature = model.signatures["serving_default"]
+assert list(signature.structured_input_signature[1]) == ["image"]
+outputs = signature(image=tf.constant(np.load(sys.argv[2])))
+again = signature(image=tf.constant(np.load(sys.argv[2])))
+for name in outputs:
+    assert (outputs[name].numpy() == again[name].numpy()).all(), name
+np.savez(sys.argv[3], **{name: value.numpy() for name, value in outputs.items()})
+"""
+
+
+def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifier, served, digits, tmp_path):
+    x = digits[2]
+    np.save(tmp_path / "x.npy", x)
+    script = tmp_path / "serve.py"
+    script.write_text(SERVE_WITH_TENSORFLOW_ALONE)
+    # Run elsewhere: an editable install or a source tree in the working folder must not help.
+    subprocess.run(
+        [sys.executable, str(script), str(served), "x.npy", "out.npz"], check=True, cwd=tmp_path, capture_output=True
+    )
+    outputs = np.load(tmp_path / "out.npz")
+    assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]
+    p = classifier.predict_proba(x)
+    np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
+    np.testing.assert_array_equal(outputs["class_id"], outputs["class_probabilities"].argmax(axis=1))
+    latent = classifier.predict_latent(x)
+    np.testing.assert_allclose(outputs["latent_mean"], latent.loc, atol=1e-5)
+    np.testing.assert_allclose(outputs["latent_scale"], latent.scale, atol=1e-5)
+
+
+def test_the_loader_gives_names_and_outputs(classifier, served, digits):
+    model = ds.export.load_served(served)
+    assert model.class_names == classifier.class_names
+    assert (model.input_name, model.input_dtype) == ("image", "float32")
+    outputs = model.predict(digits[2].astype("float64"))
+    np.testing.assert_allclose(outputs["class_probabilities"], classifier.predict_proba(digits[2]), atol=1e-5)
+    with pytest.raises(ValueError, match="samples must be of dtype float32"):
+        model.predict((255 * digits[2]).astype("uint8"))
+
+
+def test_uint8_images_are_scaled_inside(classifier, digits, tmp_path):
+    pixels = np.round(255 * digits[2]).astype("uint8")
+    classifier.export(tmp_path / "bytes", input_dtype="uint8")
+    outputs = ds.export.load_served(tmp_path / "bytes").predict(pixels)
+    expected = classifier.predict_proba(pixels.astype("float32") / 255)
+    np.testing.assert_allclose(outputs["class_probabilities"], expected, atol=1e-5)
+    with pytest.raises(ValueError, match="input_dtype must be one of float32, uint8; found 'int64'"):
+        classifier.export(tmp_path / "bytes", input_dtype="int64")
+
+
+@pytest.mark.slow
+def test_saved_model_cli_answers(served, digits, tmp_path):
+    np.save(tmp_path / "x.npy", digits[2])
+    command = [
+        *(str(Path(sys.executable).with_name("saved_model_cli")), "run", "--dir", str(served)),
+        *("--tag_set", "serve", "--signature_def", "serving_default"),
+        *("--inputs", f"image={tmp_path / 'x.npy'}", "--outdir", str(tmp_path)),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": "ignore"})
+    assert done.returncode == 0, done.stderr
+    assert np.load(tmp_path / "class_probabilities.npy").shape == (23, 10)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: cut_short(folder / "saved_model.pb"),
+        lambda folder: cut_short(next((folder / "variables").glob("*.data*"))),
+        lambda folder: (folder / "fingerprint.pb").unlink(),
+        lambda folder: cut_short(folder / "assets.extra" / "class_names.json"),
+        lambda folder: cut_short(folder / "assets.extra" / "checksums.json"),
+    ],
+)
+def test_a_damaged_saved_model_is_named(damage, served, tmp_path):
+    folder = tmp_path / "damaged"
+    shutil.copytree(served, folder)
+    ds.export.load_served(folder)
+    damage(folder)
+    with pytest.raises(ValueError, match="export"):
+        ds.export.load_served(folder)
+
+
+def cut_short(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def test_a_missing_saved_model_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match="there is no SavedModel folder"):
+        ds.export.load_served(tmp_path / "nothing")
+
+
+def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypatch):
+    path = tmp_path / "served"
+    classifier.export(path)
+    before = json.loads((path / ds.export.CHECKSUMS).read_text())
+
+    def full_disk(*arguments, **options):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("deepsimplex.export._checksums", full_disk)
+        with pytest.raises(OSError, match="No space left"):
+            classifier.export(path)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["served"]
+    assert json.loads((path / ds.export.CHECKSUMS).read_text()) == before
+    ds.export.load_served(path)
+    classifier.export(path)  # and replaces it where it can
+    ds.export.load_served(path)
+
+
+def test_a_model_that_has_seen_nothing_cannot_be_exported(tmp_path):
+    model = ds.SimplexClassifier(ds.heads.mlp([4]), "ilr", 3)
+    with pytest.raises(ValueError, match="fit it or call it on one first"):
+        model.export(tmp_path / "served")

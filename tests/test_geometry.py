@@ -1,0 +1,182 @@
+"""The identities of math.md section 1, for any number of classes."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepsimplex import geometry
+from tests.reference import geometry as oracle
+
+constructions = pytest.mark.parametrize("construction", geometry.CONSTRUCTIONS)
+class_counts = st.integers(2, 1000)
+seeds = st.integers(0, 2**32 - 1)
+few = settings(max_examples=25, deadline=None)
+
+
+def compositions(n: int, samples: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).dirichlet(np.full(n, 3.0), samples) + 1e-6
+
+
+@constructions
+@given(n=class_counts)
+@few
+def test_vertices_form_the_regular_simplex_around_the_origin(construction, n):
+    P = geometry.vertices(n, construction)
+    assert P.shape == (n, n - 1)
+    assert P.dtype == np.float64
+    gram = np.full((n, n), -1 / (n - 1))
+    np.fill_diagonal(gram, 1.0)
+    np.testing.assert_allclose(P @ P.T, gram, atol=1e-12)
+    np.testing.assert_allclose(P.sum(axis=0), 0, atol=1e-11)
+    np.testing.assert_allclose(P.T @ P, n / (n - 1) * np.eye(n - 1), atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 7, 30, 200])
+def test_iterative_vertices_are_the_papers_recursion(n):
+    np.testing.assert_allclose(geometry.vertices(n), oracle.vertices_iterative(n), atol=1e-9)
+    assert geometry.vertices(n)[0, 0] == pytest.approx(1.0)
+
+
+@given(n=class_counts)
+@few
+def test_helmert_is_an_orthonormal_basis_of_the_zero_sum_hyperplane(n):
+    V = geometry.helmert(n)
+    np.testing.assert_allclose(V @ V.T, np.eye(n - 1), atol=1e-12)
+    np.testing.assert_allclose(V.sum(axis=1), 0, atol=1e-12)
+    np.testing.assert_allclose(V.T @ V, np.eye(n) - 1 / n, atol=1e-12)
+
+
+@given(n=st.integers(2, 300))
+@few
+def test_both_constructions_differ_by_an_orthogonal_map(n):
+    iterative, helmert = geometry.vertices(n), geometry.vertices(n, "helmert")
+    R = (n - 1) / n * helmert.T @ iterative
+    np.testing.assert_allclose(R @ R.T, np.eye(n - 1), atol=1e-11)
+    np.testing.assert_allclose(helmert @ R, iterative, atol=1e-11)
+
+
+@pytest.mark.parametrize("n", [1, 0, -3, 2.5, True, np.nan, np.inf, "three", None])
+def test_a_number_of_classes_below_two_or_not_whole_is_refused(n):
+    with pytest.raises(ValueError, match="n must be a whole number of classes, at least 2"):
+        geometry.vertices(n)
+
+
+def test_an_unknown_construction_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="iterative, helmert; found 'cube'"):
+        geometry.vertices(3, "cube")
+
+
+@constructions
+@given(n=class_counts, seed=seeds)
+@few
+def test_nearest_vertex_has_the_smallest_distance(construction, n, seed):
+    f = np.random.default_rng(seed).normal(size=(4, n - 1))
+    distances = np.linalg.norm(f[:, None] - geometry.vertices(n, construction), axis=-1)
+    np.testing.assert_array_equal(geometry.nearest_vertex(f, construction), distances.argmin(axis=1))
+    np.testing.assert_array_equal(
+        geometry.nearest_vertex(geometry.vertices(n, construction), construction), np.arange(n)
+    )
+
+
+@given(n=class_counts, seed=seeds)
+@few
+def test_log_ratios_invert_and_keep_inner_products(n, seed):
+    x, y = compositions(n, 3, seed), compositions(n, 3, seed + 1)
+    closed = geometry.closure(x)
+    np.testing.assert_allclose(geometry.ilr_inverse(geometry.ilr(x)), closed, rtol=1e-9)
+    np.testing.assert_allclose(geometry.alr_inverse(geometry.alr(x)), closed, rtol=1e-9)
+    np.testing.assert_allclose(geometry.clr(x).sum(axis=1), 0, atol=1e-9)
+    inner = np.sum(geometry.ilr(x) * geometry.ilr(y), axis=1)
+    np.testing.assert_allclose(geometry.aitchison_inner(x, y), inner, rtol=1e-8, atol=1e-8)
+    distance = np.linalg.norm(geometry.ilr(x) - geometry.ilr(y), axis=1)
+    np.testing.assert_allclose(geometry.aitchison_distance(x, y), distance, rtol=1e-9)
+    np.testing.assert_allclose(geometry.aitchison_norm(x) ** 2, geometry.aitchison_inner(x, x), rtol=1e-9)
+    np.testing.assert_allclose(geometry.ilr(7.0 * x), geometry.ilr(x), atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 3, 9])
+def test_aitchison_inner_is_the_double_sum_over_log_ratios(n):
+    x, y = compositions(n, 2, seed=n)
+    assert geometry.aitchison_inner(x, y) == pytest.approx(oracle.aitchison_inner(x, y), abs=1e-12)
+
+
+def test_alr_divides_by_the_last_part():
+    np.testing.assert_allclose(geometry.alr([2.0, 3.0, 4.0]), np.log([2 / 4, 3 / 4]))
+
+
+@given(n=st.integers(2, 100), seed=seeds, a=st.floats(-3, 3))
+@few
+def test_perturbation_and_powering_are_addition_and_scaling_in_ilr(n, seed, a):
+    x, y = compositions(n, 2, seed), compositions(n, 2, seed + 1)
+    np.testing.assert_allclose(geometry.ilr(geometry.perturb(x, y)), geometry.ilr(x) + geometry.ilr(y), atol=1e-9)
+    np.testing.assert_allclose(geometry.ilr(geometry.power(x, a)), a * geometry.ilr(x), atol=1e-9)
+    per_sample = np.array([a, 1.0])
+    expected = per_sample[:, None] * geometry.ilr(x)
+    np.testing.assert_allclose(geometry.ilr(geometry.power(x, per_sample)), expected, atol=1e-9)
+
+
+@constructions
+@given(n=class_counts, seed=seeds, tau=st.floats(0.05, 20))
+@few
+def test_the_simplex_map_inverts_and_keeps_the_class(construction, n, seed, tau):
+    f = np.random.default_rng(seed).normal(size=(3, n - 1)) / tau
+    s = geometry.to_probability_simplex(f, tau, construction)
+    np.testing.assert_allclose(s.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(geometry.from_probability_simplex(s, tau, construction), f, atol=1e-8 / tau)
+    np.testing.assert_array_equal(s.argmax(axis=1), geometry.nearest_vertex(f, construction))
+
+
+def test_the_simplex_map_is_the_logistic_function_for_two_classes():
+    f = np.linspace(-4, 4, 9)[:, None]
+    # P = (1, -1), so the logits differ by 2 tau f.
+    np.testing.assert_allclose(geometry.to_probability_simplex(f, 1.5)[:, 0], 1 / (1 + np.exp(-3 * f[:, 0])))
+
+
+def test_helmert_vertices_make_the_simplex_map_the_inverse_of_ilr():
+    z = np.random.default_rng(0).normal(size=(5, 3))
+    ours = geometry.to_probability_simplex(z, np.sqrt(3 / 4), "helmert")
+    np.testing.assert_allclose(ours, geometry.ilr_inverse(z), rtol=1e-12)
+
+
+def test_tau_is_one_over_the_smallest_spread():
+    latents = np.random.default_rng(0).normal(size=(500, 3)) * [3.0, 0.5, 1.0]
+    assert geometry.tau_from(latents) == pytest.approx(1 / latents[:, 1].std())
+
+
+@pytest.mark.parametrize("constant", [0.0, 0.1, 1e9 + 0.1])
+def test_tau_refuses_a_dimension_that_does_not_vary(constant):
+    # The standard deviation of ten times 0.1 is 1e-17, not 0.
+    latents = np.column_stack([np.arange(10.0), np.full(10, constant)])
+    with pytest.raises(ValueError, match="latents must vary in every dimension"):
+        geometry.tau_from(latents)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: geometry.clr([0.5, 0.0, 0.5]), "pi must have positive parts.*Smooth"),
+        (lambda: geometry.ilr([0.5, np.nan]), "pi must have finite parts"),
+        (lambda: geometry.alr([0.5, np.inf]), "pi must have finite parts"),
+        (lambda: geometry.clr([1.0]), r"pi must have shape \[..., n\]"),
+        (lambda: geometry.perturb([0.5, 0.5], [1.0, -1.0]), "y must have positive parts"),
+        (lambda: geometry.nearest_vertex([[np.nan, 0.0]]), "f must be finite"),
+        (lambda: geometry.nearest_vertex(1.0), r"f must have shape \[..., n - 1\]"),
+        (lambda: geometry.to_probability_simplex([[np.inf, 0.0]]), "f must be finite"),
+        (lambda: geometry.to_probability_simplex([[1.0]], tau=0.0), "tau must be finite and positive"),
+        (lambda: geometry.from_probability_simplex([[0.0, 1.0]]), "s must have positive parts"),
+        (lambda: geometry.ilr_inverse(0.0), r"z must have shape \[..., n - 1\]"),
+        (lambda: geometry.alr_inverse(np.zeros((2, 0))), r"a must have shape \[..., n - 1\]"),
+        (lambda: geometry.tau_from(np.zeros(3)), r"latents must have shape \[N, n - 1\]"),
+        (lambda: geometry.tau_from(np.zeros((0, 3))), "latents must be finite and at least one"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_extreme_latents_stay_on_the_simplex():
+    s = geometry.to_probability_simplex([[1e6, -1e6]])
+    np.testing.assert_allclose(s.sum(), 1)
+    assert np.all(np.isfinite(s))

@@ -1,0 +1,176 @@
+"""The Keras metrics: streaming, and equal to the evaluation room."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepsimplex import evaluation, metrics
+from tests.reference import evaluation as oracle
+
+few = settings(max_examples=20, deadline=None)
+both = pytest.mark.parametrize("metric_class", [metrics.ExpectedCalibrationError, metrics.NegativeLogLikelihood])
+EXACT = {
+    metrics.ExpectedCalibrationError: evaluation.expected_calibration_error,
+    metrics.NegativeLogLikelihood: evaluation.negative_log_likelihood,
+}
+
+
+def make_case(n: int, samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    return rng.integers(0, n, samples), rng.dirichlet(np.ones(n), samples).astype(np.float32)
+
+
+def stream(metric: keras.metrics.Metric, y: np.ndarray, p: np.ndarray, cuts: list[int], weights=None) -> float:
+    for rows in np.split(np.arange(len(p)), cuts):
+        metric.update_state(y[rows], p[rows], sample_weight=None if weights is None else weights[rows])
+    return float(metric.result())
+
+
+@both
+@given(n=st.integers(2, 30), seed=st.integers(0, 2**32 - 1), cut=st.integers(1, 99))
+@few
+def test_batches_add_up_to_the_evaluation_of_the_whole(metric_class, n, seed, cut):
+    y, p = make_case(n, 100, seed)
+    assert stream(metric_class(), y, p, [cut]) == pytest.approx(EXACT[metric_class](y, p), abs=2e-6, rel=2e-6)
+
+
+@pytest.mark.parametrize("bins", [1, 5, 10, 15])
+def test_edges_close_the_bin_below_as_in_evaluation(bins):
+    q = (np.arange(bins + 1) / bins).astype(np.float32)
+    p = np.column_stack([1 - q, q])
+    y = np.random.default_rng(0).integers(0, 2, len(q))
+    metric = metrics.ExpectedCalibrationError(bins)
+    metric.update_state(y, p)
+    np.testing.assert_array_equal(metric.counts, evaluation.reliability_curve(y, p, bins).counts)
+    assert float(metric.result()) == pytest.approx(evaluation.expected_calibration_error(y, p, bins), abs=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 6])
+def test_weights_count_samples_as_often_as_they_say(n):
+    y, p = make_case(n, 80, seed=3)
+    repeats = np.random.default_rng(4).integers(0, 4, 80)
+    y_repeated, p_repeated = np.repeat(y, repeats), np.repeat(p, repeats, axis=0)
+    for metric_class, exact in EXACT.items():
+        weighted = stream(metric_class(), y, p, [30], weights=repeats)
+        assert weighted == pytest.approx(exact(y_repeated, p_repeated), rel=1e-5)
+    fractions = np.random.default_rng(5).uniform(size=80)
+    ours = stream(metrics.ExpectedCalibrationError(), y, p, [10, 50], weights=fractions[:, None])
+    expected = oracle.expected_calibration_error(y, p.astype(np.float64), 15, fractions)
+    assert ours == pytest.approx(expected, rel=1e-5)
+
+
+@both
+@pytest.mark.parametrize("n", [2, 5])
+def test_labels_come_as_numbers_columns_one_hot_or_soft(metric_class, n):
+    y, p = make_case(n, 40, seed=6)
+    one_hot = np.eye(n, dtype=np.float32)[y]
+    soft = 0.6 * one_hot + 0.4 / n
+    results = [stream(metric_class(), form, p, []) for form in (y, y[:, None], y.astype(np.float32), one_hot, soft)]
+    assert results == [pytest.approx(EXACT[metric_class](y, p), rel=1e-5)] * 5
+
+
+@both
+def test_a_sigmoid_output_is_the_probability_of_class_one(metric_class):
+    y, p = make_case(2, 40, seed=7)
+    for q in (p[:, 1], p[:, 1:]):
+        assert stream(metric_class(), y, q, []) == pytest.approx(EXACT[metric_class](y, p), rel=1e-5)
+
+
+def test_a_true_class_of_probability_zero_is_infinite_unless_it_weighs_nothing():
+    p = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
+    metric = metrics.NegativeLogLikelihood()
+    metric.update_state([1, 1], p)
+    assert float(metric.result()) == np.inf
+    metric.reset_state()
+    metric.update_state([1, 1], p, sample_weight=[0.0, 1.0])
+    assert float(metric.result()) == pytest.approx(np.log(2))
+
+
+@both
+def test_before_any_sample_the_result_is_zero_and_reset_returns_there(metric_class):
+    metric = metric_class()
+    assert float(metric.result()) == 0.0
+    metric.update_state(*make_case(3, 10, seed=0))
+    assert float(metric.result()) > 0
+    metric.reset_state()
+    assert float(metric.result()) == 0.0
+
+
+@both
+def test_it_compiles_with_xla_at_any_batch_size(metric_class):
+    metric = metric_class()
+
+    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 4])])
+    def update(y, p):
+        metric.update_state(y, p)
+        return metric.result()
+
+    y, p = make_case(4, 60, seed=8)
+    update(y[:20], p[:20])
+    assert float(update(y[20:], p[20:])) == pytest.approx(EXACT[metric_class](y, p), rel=1e-5)
+
+
+def make_classifier(**options) -> keras.Model:
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    model.compile(
+        "sgd",
+        "sparse_categorical_crossentropy",
+        metrics=[metrics.ExpectedCalibrationError(bins=7), metrics.NegativeLogLikelihood()],
+        weighted_metrics=[metrics.ExpectedCalibrationError(bins=7, name="weighted")],
+        **options,
+    )
+    return model
+
+
+def make_data() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    return rng.normal(size=(96, 4)).astype(np.float32), rng.integers(0, 3, 96)
+
+
+def test_it_serves_a_classifier_that_xla_compiles():
+    x, y = make_data()
+    model = make_classifier(jit_compile=True)
+    found = model.evaluate(x, y, batch_size=96, verbose=0, return_dict=True)
+    p = model(x).numpy()
+    assert found["expected_calibration_error"] == pytest.approx(
+        evaluation.expected_calibration_error(y, p, 7), rel=1e-4
+    )
+    assert found["negative_log_likelihood"] == pytest.approx(evaluation.negative_log_likelihood(y, p), rel=1e-4)
+
+
+def test_it_serves_any_keras_classifier_and_travels_in_its_file(tmp_path):
+    x, y = make_data()
+    model = make_classifier(jit_compile=False)
+    model.fit(x, y, epochs=1, batch_size=40, verbose=0)
+    weights = np.repeat([0.0, 1.0], 48)
+    found = model.evaluate(x, y, batch_size=40, sample_weight=weights, verbose=0, return_dict=True)
+    p = model.predict(x, verbose=0)
+    assert found["expected_calibration_error"] == pytest.approx(
+        evaluation.expected_calibration_error(y, p, 7), rel=1e-4
+    )
+    assert found["negative_log_likelihood"] == pytest.approx(evaluation.negative_log_likelihood(y, p), rel=1e-4)
+    assert found["weighted"] == pytest.approx(evaluation.expected_calibration_error(y[48:], p[48:], 7), rel=1e-4)
+
+    model.save(tmp_path / "model.keras")
+    again = keras.saving.load_model(tmp_path / "model.keras")
+    reloaded = again.evaluate(x, y, batch_size=40, sample_weight=weights, verbose=0, return_dict=True)
+    assert reloaded == pytest.approx(found)
+
+
+def test_the_configuration_makes_an_equal_metric():
+    metric = metrics.ExpectedCalibrationError(bins=9, name="ece", dtype="float64")
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
+    assert isinstance(again, metrics.ExpectedCalibrationError)
+    assert (again.bins, again.name, again.dtype) == (9, "ece", "float64")
+    assert keras.saving.get_registered_name(metrics.ExpectedCalibrationError) == "deepsimplex>ExpectedCalibrationError"
+    assert keras.saving.get_registered_name(metrics.NegativeLogLikelihood) == "deepsimplex>NegativeLogLikelihood"
+
+
+def test_bad_input_is_named():
+    with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
+        metrics.ExpectedCalibrationError(bins=0)
+    with pytest.raises(ValueError, match=r"y_true must have shape.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
+        metrics.NegativeLogLikelihood().update_state(np.zeros((5, 4)), np.full((5, 3), 1 / 3))

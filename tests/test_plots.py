@@ -1,0 +1,108 @@
+"""What the figures show, read from their artists; never pixels."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from deepsimplex import evaluation, plots
+from deepsimplex.plots import style
+
+
+def make_case(n: int, samples: int = 200) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    return rng.integers(0, n, samples), rng.dirichlet(np.ones(n), samples)
+
+
+@pytest.mark.parametrize(("n", "frequency"), [(2, "frequency of class 1"), (5, "accuracy")])
+def test_the_reliability_diagram_shows_the_curve_and_the_error(n, frequency, tmp_path):
+    y, p = make_case(n)
+    figure = plots.reliability(y, p, bins=8)
+    curve = evaluation.reliability_curve(y, p, 8)
+    filled = curve.counts > 0
+    ax = figure.axes[0]
+    (histogram,) = ax.child_axes
+    heights = [bar.get_height() for bar in ax.patches]
+    np.testing.assert_allclose(heights, curve.frequency[filled])
+    np.testing.assert_allclose([bar.get_x() for bar in ax.patches], curve.edges[:-1][filled])
+    gaps = np.array([segment[:, 1] for segment in ax.collections[0].get_segments()])
+    np.testing.assert_allclose(gaps, np.column_stack([curve.confidence, curve.frequency])[filled])
+    np.testing.assert_allclose([bar.get_height() for bar in histogram.patches], curve.counts / len(y))
+    assert ax.get_ylabel() == frequency
+    assert ax.get_legend().get_title().get_text() == f"ECE = {curve.expected_calibration_error:.4f}"
+    figure.savefig(tmp_path / "reliability.png")
+    assert 5_000 < (tmp_path / "reliability.png").stat().st_size < 150_000
+
+
+def test_nothing_of_the_reliability_diagram_is_cut_off():
+    figure = plots.reliability(*make_case(4))
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches() * figure.dpi
+    box = figure.axes[0].get_tightbbox()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= width
+    assert box.y1 <= height
+
+
+def test_reliability_draws_where_it_is_told():
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plots.reliability(*make_case(3), ax=right) is figure
+    assert right.patches
+    assert not left.patches
+
+
+def test_predictions_name_mark_and_rank_the_classes(tmp_path):
+    images = np.random.default_rng(0).uniform(size=(3, 8, 8, 1))
+    p = np.array([[0.1, 0.2, 0.7], [0.1, 0.3, 0.6], [0.5, 0.3, 0.2]])
+    figure = plots.predictions(images, p, y=[2, 1, 0], class_names=["ant", "bee", "cow"], columns=2)
+    pictures, bars = figure.axes[::2], figure.axes[1::2]
+    assert [ax.get_title() for ax in pictures] == ["✓ cow", "✗ bee", "✓ ant"]
+    np.testing.assert_allclose([ax.images[0].get_array() for ax in pictures], images[..., 0])
+    shown = [[label.get_text() for label in ax.get_yticklabels()] for ax in bars]
+    assert shown == [["cow", "bee", "ant"], ["cow", "bee", "ant"], ["ant", "bee", "cow"]]
+    np.testing.assert_allclose([bar.get_width() for bar in bars[1].patches], [0.6, 0.3, 0.1])
+    colours = [[to_hex(bar.get_facecolor()).upper() for bar in ax.patches] for ax in bars]
+    assert colours[0] == [style.BLUE, style.GREY, style.GREY]
+    assert colours[1] == [style.VERMILLION, style.BLUE, style.GREY]
+    figure.savefig(tmp_path / "predictions.png")
+    assert (tmp_path / "predictions.png").stat().st_size > 5_000
+
+
+def test_predictions_take_colour_and_bytes_and_need_no_labels():
+    images = np.random.default_rng(0).integers(0, 256, (2, 6, 5, 3), np.uint8)
+    _, p = make_case(12, samples=2)
+    figure = plots.predictions(images, p, top=4)
+    assert [ax.get_title() for ax in figure.axes[::2]] == ["", ""]
+    np.testing.assert_allclose(figure.axes[0].images[0].get_array(), images[0] / 255, atol=1e-6)
+    ranked = figure.axes[1]
+    assert [label.get_text() for label in ranked.get_yticklabels()] == [str(k) for k in np.argsort(-p[0])[:4]]
+    assert {to_hex(bar.get_facecolor()).upper() for bar in ranked.patches} == {style.GREY}
+
+
+@pytest.mark.parametrize(
+    ("images", "options", "message"),
+    [
+        (np.zeros((3, 4, 4)), {}, r"images must have shape.*2 samples of p; found shape \(3, 4, 4\)"),
+        (np.zeros((2, 16)), {}, "images must have shape"),
+        (np.zeros((2, 4, 4, 2)), {}, "images must have shape"),
+        (np.full((2, 4, 4), 200.0), {}, r"images must be uint8 or lie in \[0, 1\]"),
+        (np.full((2, 4, 4), np.nan), {}, "images must be uint8 or lie in"),
+        (np.zeros((2, 4, 4)), {"class_names": ["a"]}, "one name for each of the 3 columns of p; found 1"),
+        (np.zeros((2, 4, 4)), {"columns": 0}, "columns must be a whole number, at least 1"),
+        (np.zeros((2, 4, 4)), {"top": 1.5}, "top must be a whole number, at least 1"),
+        (np.zeros((2, 4, 4)), {"y": [0, 3]}, "y must hold class numbers"),
+    ],
+)
+def test_bad_input_to_predictions_is_named(images, options, message):
+    with pytest.raises(ValueError, match=message):
+        plots.predictions(images, np.full((2, 3), 1 / 3), **options)
+
+
+def test_plots_leave_no_figure_open_in_pyplot():
+    from matplotlib import pyplot
+
+    plots.reliability(*make_case(3))
+    plots.predictions(np.zeros((2, 4, 4)), np.full((2, 3), 1 / 3))
+    assert pyplot.get_fignums() == []

@@ -1,0 +1,64 @@
+"""What the README says runs."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_example_has_at_most_twenty_lines():
+    lines = [line for line in EXAMPLES[0].splitlines() if line.strip()]
+    assert 10 <= len(lines) <= 20
+
+
+@pytest.mark.slow
+def test_the_example_runs(tmp_path):
+    script = tmp_path / "example.py"
+    script.write_text(EXAMPLES[0])
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    accuracy = float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1])
+    assert accuracy > 0.95
+    assert (tmp_path / "digits.keras").is_file()
+    assert (tmp_path / "served" / "saved_model.pb").is_file()
+
+
+@pytest.mark.slow
+def test_the_example_of_ones_own_images_runs(tmp_path):
+    """On a folder of real images by class, as the README describes it, shortened to one epoch."""
+    from PIL import Image
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    for index in range(120):
+        folder = tmp_path / "photos" / f"digit_{digits.target[index] % 3}"
+        folder.mkdir(parents=True, exist_ok=True)
+        image = Image.fromarray((digits.images[index] * 15.9).astype("uint8"))
+        image.resize((32, 32)).save(folder / f"{index:04d}.png")
+    (example,) = (text for text in EXAMPLES if "photos" in text)
+    script = tmp_path / "own.py"
+    script.write_text(re.sub(r"epochs=\d+", "epochs=1", example))
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
+def test_every_file_and_picture_that_is_named_exists():
+    for target in re.findall(r"\]\(([^)#]+)\)", README):
+        if "://" not in target:
+            assert (ROOT / target).exists(), target
+    for config in re.findall(r"configs/\w+\.yaml", README):
+        assert (ROOT / config).exists(), config
+    for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
+        assert (ROOT / picture).stat().st_size < 150_000
+
+
+def test_the_commands_exist():
+    makefile = (ROOT / "Makefile").read_text()
+    for command in re.findall(r"^make (\w+)", README, flags=re.MULTILINE):
+        assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
