@@ -1,15 +1,11 @@
 """The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``."""
 
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-
-# TensorFlow's start-up messages drown the progress display; whoever wants them sets the variable.
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 application = typer.Typer(
     help="Classification by regression on the probability simplex, with class probabilities to be trusted.",
@@ -33,7 +29,7 @@ def train(
     """Train a classifier, evaluate it on the test samples and export it."""
     from deepsimplex import runs
 
-    _with_config(config, overrides, lambda *arguments: runs.train(*arguments, resume=resume))
+    _with_config(config, overrides, lambda checked, console: runs.train(checked, console, resume))
 
 
 @application.command()

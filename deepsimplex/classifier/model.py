@@ -19,8 +19,11 @@ from deepsimplex.heads import GaussianHead
 from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.losses import as_latent_loss
-from deepsimplex.readout.registry import readout_layer
+from deepsimplex.readout import readout_layer
 from deepsimplex.targets import Target, get_target
+
+# Sampling points of the running metrics of training batches: with the default 128 they would take most of a step.
+RUNNING_POINTS = 16
 
 
 class _LatentView(keras.Model):
@@ -75,9 +78,12 @@ class SimplexClassifier(keras.Model):
 
     Notes
     -----
-    Targets with observation noise of their own (ILR, Dirichlet) explain their residuals by it, and the head's scale
-    collapses; probabilities are therefore read out from N(mu, Sigma + noise^2) (math: the noise is part of the
-    predictive). Targets without (CASIMAC) leave all of it to the head.
+    A target with a fixed noise of its own (ILR) explains the residuals by it, and the head's scale collapses; class
+    probabilities are therefore read out from N(mu, Sigma + noise^2). Targets without (CASIMAC) leave all of it to the
+    head; Dirichlet latents are read out as they are.
+
+    While ``fit`` runs, the metrics of training batches use a readout of few points where the readout samples
+    (argmax of a diagonal or full covariance, softmax); validation, ``evaluate`` and ``predict`` never do.
 
     Sources: [CASIMAC] sec. 3.4 (the network), [ILR-GP] sec. 3.1 and [GPD] sec. 4 (their targets).
 
@@ -116,6 +122,7 @@ class SimplexClassifier(keras.Model):
         self.backbone = backbone
         self.head = self._head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores=scores)
+        self._running_readout = self.readout
         self._noise = self.target.noise(self.num_classes)
         self._sample_shape: tuple[int | None, ...] | None = None
 
@@ -145,6 +152,9 @@ class SimplexClassifier(keras.Model):
             )
         if not self.head.built:
             self.head.build(features)
+        # The running metrics of training batches are a glance: where the readout samples, few points do.
+        if hasattr(self.readout, "coarser"):
+            self._running_readout = self.readout.coarser(RUNNING_POINTS, self.head.compute_output_shape(features))
         self._sample_shape = tuple(input_shape[1:]) if _is_shape(input_shape) else None
         self.built = True
 
@@ -227,19 +237,19 @@ class SimplexClassifier(keras.Model):
             scaled_loss = self.optimizer.scale_loss(loss)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
-        return self._report_step(x, y, latent, loss, sample_weight)
+        return self._report_step(x, y, latent, loss, sample_weight, self._running_readout)
 
     def test_step(self, data: Any) -> dict[str, Any]:
         x, y, sample_weight = _unpack(data)
         latent = self.latent(x, training=False)
         loss = self.compute_loss(x, y, latent, sample_weight, training=False)
-        return self._report_step(x, y, latent, loss, sample_weight)
+        return self._report_step(x, y, latent, loss, sample_weight, self.readout)
 
-    def _report_step(self, x: Any, y: Any, latent: Any, loss: Any, sample_weight: Any) -> dict[str, Any]:
+    def _report_step(self, x: Any, y: Any, latent: Any, loss: Any, sample_weight: Any, readout: Any) -> dict[str, Any]:
         self._loss_tracker.update_state(loss, sample_weight=tf.shape(keras.tree.flatten(x)[0])[0])
         if self._compile_metrics is None:
             return self.get_metrics_result()  # no metric asks for probabilities
-        return self.compute_metrics(x, y, self.readout(self.predictive(latent)), sample_weight)
+        return self.compute_metrics(x, y, readout(self.predictive(latent)), sample_weight)
 
     def fit(
         self,
@@ -308,6 +318,7 @@ class SimplexClassifier(keras.Model):
                 training = shuffled_batches(samples, batch_size, epoch_order)
             else:
                 training = tf.data.Dataset.from_tensor_slices(_drop_none(samples)).batch(batch_size)
+        self._ensure_built(training)
         return super().fit(
             training,
             epochs=epochs,
@@ -340,6 +351,12 @@ class SimplexClassifier(keras.Model):
             _require_arrays(x, y)
             x, y, sample_weight = self._validation((x, y, sample_weight))
         return super().evaluate(x, y, batch_size=batch_size, verbose=verbose, sample_weight=sample_weight, **kwargs)
+
+    def _ensure_built(self, dataset: tf.data.Dataset) -> None:
+        """Make the weights before training begins: Keras would do so in the first step, too late for a backup."""
+        if not self.built:
+            samples = dataset.element_spec[0]
+            self.build(keras.tree.map_structure(lambda spec: (None, *spec.shape[1:]), samples))
 
     def _pack(self, x: Any, y: Any, sample_weight: Any, class_weight: Any, fit: bool) -> Samples:
         """Check arrays and give them their latents: by fitting the target to them, or among its training samples."""

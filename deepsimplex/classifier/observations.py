@@ -141,7 +141,7 @@ def stream(target: Target, num_classes: int, dataset: tf.data.Dataset, class_wei
     def looked_up(label: Any) -> dict[str, Any]:
         table = target.fit_transform(None, np.arange(num_classes), num_classes)
         inside = tf.debugging.Assert(
-            tf.reduce_all((label >= 0) & (label < num_classes)), ["labels out of range", label]
+            tf.reduce_all((label >= 0) & (label < num_classes)), [f"labels must lie in 0 to {num_classes - 1}:", label]
         )
         with tf.control_dependencies([inside]):
             label = tf.identity(tf.cast(label, tf.int64))  # a cast to its own type would not wait for the check

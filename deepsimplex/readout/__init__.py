@@ -4,10 +4,12 @@ from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, me
 from deepsimplex.readout.decision import decision_function
 from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
 from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
+from deepsimplex.readout.registry import READOUTS, readout_layer
 from deepsimplex.readout.softmax_probabilities import softmax
 
 __all__ = [
     "METHODS",
+    "READOUTS",
     "ArgmaxReadout",
     "Method",
     "SoftmaxReadout",
@@ -15,5 +17,6 @@ __all__ = [
     "decision_function",
     "method_for",
     "monte_carlo_standard_error",
+    "readout_layer",
     "softmax",
 ]

@@ -19,7 +19,7 @@ from deepsimplex.readout.scores import Scores, noise_floor
 Method = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
 METHODS: tuple[str, ...] = get_args(Method)
 
-# Points of the sampling methods: [CASIMAC] draws 1000; 128 Sobol points err by less than 1e-3 at ten classes.
+# Points of the sampling methods: [CASIMAC] draws 1000, which err by 0.04 where 128 Sobol points err by 0.001.
 _SAMPLES = {"quasi_monte_carlo": 128, "monte_carlo": 1000}
 # Numbers in the largest tensor of a piece of rows. Small pieces stay in the processor's cache.
 _BUDGET = 2**20
@@ -123,6 +123,11 @@ class ArgmaxRule:
         settled = choose_method(checked, covariance, method)
         return cls(checked, covariance, settled, check_num_points(settled, num_points), check_seed(seed))
 
+    @property
+    def samples(self) -> bool:
+        """Whether the integral is sampled, so that fewer points are cheaper and less exact."""
+        return self.method != "exact"
+
     def __call__(self, loc: Any, scale: Any) -> Any:
         """Class probabilities [N, n]."""
         compute, row_size = self._probabilities(loc.dtype)
@@ -199,8 +204,8 @@ def argmax(
         loc and scale. "monte_carlo" counts draws, as [CASIMAC] does, and has no useful gradient. "auto" is exact
         where that is possible, else quasi-Monte Carlo; ``method_for`` tells which.
     num_points : int, optional
-        Quadrature nodes (of all for equal variances, of a panel for unequal ones), Sobol points (a power of two;
-        default 128) or draws (default 1000).
+        Quadrature nodes (of all for equal variances, of a panel for unequal ones; the closed form for n = 2 has none),
+        Sobol points (a power of two; default 128) or draws (default 1000).
     seed : int
         Seed of the Sobol scrambling or of the draws. The same call gives the same answer, row by row.
 
@@ -217,15 +222,16 @@ def argmax(
 
     Notes
     -----
-    [CASIMAC Eq. 15] and math.md section 4. The exact ways err by 1e-12 in float64 and 1e-6 in float32; quasi-Monte
-    Carlo with 128 points by less than 1e-3 at ten classes, and its gradient jumps by as little where the order of
-    two constraints changes.
+    [CASIMAC Eq. 15] and math.md section 4. The exact ways err by 1e-12 in float64 and 1e-6 in float32. Over 50 rows
+    of ten classes quasi-Monte Carlo errs by at most 1.3e-3 with 128 points and 4e-4 with 512; it is smooth but where
+    the order of two constraints changes, where it jumps by as little. Its covariance of scores is known to a relative
+    2e-3 of the widest score's deviation in float32 (1e-7 in float64): narrower directions are widened to that.
 
     Examples
     --------
     >>> import numpy as np
     >>> argmax({"loc": np.array([[0.5, 0.0]]), "scale": np.array([[0.5]])}).round(3)
-    array([[0.798, 0.101, 0.101]])
+    array([[0.696, 0.152, 0.152]])
     """
     latent = LatentGaussian.of(latent)
     rule = ArgmaxRule.of(latent.latent_dim, latent.covariance, scores, method, num_points, seed)

@@ -28,12 +28,21 @@ class _Readout(keras.layers.Layer):
     def _num_classes(self, loc_shape: Any) -> int:
         return loc_shape[-1] + 1 if self.scores is None else len(self.scores)
 
-    def build(self, input_shape: dict[str, Any]) -> None:
-        """Check that these scores and this method fit the latents."""
+    def _rule_for(self, input_shape: dict[str, Any]) -> Any:
         loc, scale = input_shape["loc"], input_shape["scale"]
         kind: Covariance = "full" if len(scale) == 3 else "isotropic" if scale[-1] == 1 else "diagonal"
-        self._rule(loc[-1], kind)
+        return self._rule(loc[-1], kind)
+
+    def build(self, input_shape: dict[str, Any]) -> None:
+        """Check that these scores and this method fit the latents."""
+        self._rule_for(input_shape)
         self.built = True
+
+    def coarser(self, num_points: int, input_shape: dict[str, Any]) -> "_Readout":
+        """This layer where it is exact for such latents; where it samples, one that takes ``num_points`` points."""
+        if not self._rule_for(input_shape).samples:
+            return self
+        return type(self).from_config({**self.get_config(), "num_points": num_points, "name": f"{self.name}_coarser"})
 
     def call(self, latent: dict[str, Any]) -> Any:
         """Class probabilities [N, n] of latents {"loc": [N, L], "scale": [N, 1], [N, L] or [N, L, L]}."""

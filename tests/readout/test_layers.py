@@ -98,4 +98,4 @@ def test_scores_and_methods_that_do_not_fit_are_refused_when_the_model_is_built(
     with pytest.raises(ValueError, match="method='exact' needs"):
         model_with(ArgmaxReadout(method="exact"), "diagonal")
     with pytest.raises(ValueError, match="method must be one of"):
-        ArgmaxReadout(method="guess")
+        ArgmaxReadout(method="guess")  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ def test_log_of_the_distribution_function_is_right_in_both_tails(dtype, toleranc
         value = log_ndtr(x)
     gradient = tape.gradient(value, x).numpy()
     expected = special.log_ndtr(z.astype("float64"))
-    np.testing.assert_allclose(value, expected, rtol=tolerance, atol=0.01 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(value, expected, rtol=tolerance, atol=0.01 * float(np.finfo(dtype).eps))
     hazard = np.exp(-0.5 * z.astype("float64") ** 2 - 0.5 * np.log(2 * np.pi) - expected)
     # The exponent is a difference of squares: its round-off is relative to them.
     near = np.abs(z) < 15

@@ -20,7 +20,7 @@ def test_two_classes_agree_with_adaptive_quadrature(m, s):
 @pytest.mark.parametrize("n", [2, 3, 10])
 def test_symmetric_input_gives_one_over_n(n):
     p = softmax({"loc": np.zeros((2, n - 1)), "scale": np.array([[0.3], [2.0]])})
-    np.testing.assert_allclose(p, 1 / n, atol=1e-12 if n == 2 else 2e-3)
+    np.testing.assert_allclose(p, 1 / n, atol=1e-12 if n == 2 else 4e-3)
 
 
 def test_scale_zero_is_the_softmax_of_the_mean():

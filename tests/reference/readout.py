@@ -25,7 +25,7 @@ def argmax_independent(mean: NDArray[np.float64], deviation: NDArray[np.float64]
         top = log_integrand(peak)
         breaks = np.sort(np.concatenate([[peak], steps, steps - 4 * widths, steps + 4 * widths]))
         area, _ = quad(
-            lambda x: math.exp(log_integrand(x) - top),
+            lambda x, top=top: math.exp(log_integrand(x) - top),
             peak - 9,
             peak + 9,
             points=breaks[(breaks > peak - 9) & (breaks < peak + 9)],
