@@ -63,7 +63,7 @@ def _with_config(path: Path, overrides: list[str] | None, work: Callable[..., An
     from deepsimplex.config import load_config
 
     try:
-        work(load_config(path, overrides or ()), Console())
+        work(load_config(path, overrides or ()), Console(soft_wrap=True))
     except (ValueError, OSError) as error:
         print(f"deepsimplex: {error}", file=sys.stderr)
         raise typer.Exit(2) from error

@@ -13,6 +13,8 @@ import tensorflow as tf
 
 from deepsimplex.files import replacing
 
+__all__ = ["ServedModel", "export_saved_model", "load_served"]
+
 INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
 CHECKSUMS = Path("assets.extra") / "checksums.json"
@@ -65,6 +67,22 @@ def export_saved_model(
         For another input_dtype.
     OSError
         When the folder cannot be written; an earlier one survives.
+
+    Examples
+    --------
+    ``SimplexClassifier.export`` calls it; for other models:
+
+    >>> head = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> export_saved_model(
+    ...     head,
+    ...     folder / "served",
+    ...     latent=lambda x: {"loc": head(x), "scale": tf.ones_like(x[:, :1])},
+    ...     readout=lambda latent: tf.nn.softmax(latent["loc"]),
+    ...     sample_shape=(4,),
+    ...     class_names=["cat", "dog"],
+    ... )
+    >>> sorted(load_served(folder / "served").predict(np.zeros((3, 4))))
+    ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
     """
     if input_dtype not in INPUT_DTYPES:
         raise ValueError(f"input_dtype must be one of {', '.join(INPUT_DTYPES)}; found {input_dtype!r}")
@@ -119,6 +137,11 @@ class ServedModel:
     class_names : list of str
     input_name : str
     input_dtype : str
+
+    Examples
+    --------
+    >>> served = ServedModel("served")  # doctest: +SKIP
+    >>> served.predict(images)["class_probabilities"]  # doctest: +SKIP
     """
 
     def __init__(self, filepath: str | os.PathLike[str]) -> None:
@@ -146,7 +169,13 @@ class ServedModel:
 
 
 def load_served(filepath: str | os.PathLike[str]) -> ServedModel:
-    """Load an exported SavedModel after checking that every file of it is whole: see ``ServedModel``."""
+    """Load an exported SavedModel after checking that every file of it is whole: see ``ServedModel``.
+
+    Examples
+    --------
+    >>> load_served("served").class_names  # doctest: +SKIP
+    ['cat', 'dog']
+    """
     return ServedModel(filepath)
 
 

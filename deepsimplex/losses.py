@@ -7,12 +7,23 @@ import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian, probability_distributions
 
+__all__ = ["LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
+
 
 class LatentLoss(keras.losses.Loss):
     """Base of losses that compare a target's observation with a predicted Gaussian.
 
     Subclasses write ``call(observation, latent)``: both are dicts {"loc", "scale"} of tensors (see
     ``deepsimplex.LatentGaussian``), the result has shape [N]. Keras' reduction and sample weights apply as ever.
+
+    Examples
+    --------
+    >>> class SquaredError(LatentLoss):
+    ...     def call(self, observation, latent):
+    ...         return keras.ops.sum((observation["loc"] - latent["loc"]) ** 2, axis=-1)
+    >>> ones, zeros = ({"loc": keras.ops.full((3, 2), v), "scale": keras.ops.ones((3, 1))} for v in (1.0, 0.0))
+    >>> float(SquaredError()(ones, zeros))
+    2.0
     """
 
 

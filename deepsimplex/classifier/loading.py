@@ -29,6 +29,13 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
         When there is no such file.
     ValueError
         When the file is damaged or cut short.
+
+    Examples
+    --------
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.save(folder / "model.keras")
+    >>> load_model(folder / "model.keras").output_shape
+    (None, 1)
     """
     path = Path(filepath)
     if not path.exists():

@@ -21,6 +21,13 @@ class Neighbours(NamedTuple):
         Ascending in the last axis; inf where a class has fewer than k samples to offer.
     indices : ndarray, shape [N, n, k], int64
         Rows of the samples searched; -1 where there is none.
+
+    Examples
+    --------
+    >>> from deepsimplex.distances import class_neighbours
+    >>> found = class_neighbours(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]))
+    >>> found.distances[..., 0].tolist(), found.indices[..., 0].tolist()
+    ([[1.0, 3.0], [1.0, 2.0], [2.0, inf]], [[1, 2], [0, 2], [1, -1]])
     """
 
     distances: NDArray[np.float64]

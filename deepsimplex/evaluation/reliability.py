@@ -24,6 +24,12 @@ class ReliabilityCurve:
         Share of samples in each bin where the event happened that the confidence is about; NaN in an empty one.
     event : {"top label", "class 1"}
         That event: the most probable class is the true one, or the true class is 1.
+
+    Examples
+    --------
+    >>> curve = reliability_curve([0, 1, 0], [[0.9, 0.1], [0.2, 0.8], [0.2, 0.8]], bins=2)
+    >>> curve.counts.tolist(), curve.frequency.tolist(), curve.event
+    ([1, 2], [0.0, 0.5], 'class 1')
     """
 
     edges: NDArray[np.float64]

@@ -22,6 +22,11 @@ class Report:
         As the functions of the same names.
     bins : int
         Bins of the expected calibration error.
+
+    Examples
+    --------
+    >>> report([0, 1], [[0.9, 0.1], [0.2, 0.8]]).as_dict()["accuracy"]
+    1.0
     """
 
     samples: int

@@ -205,7 +205,7 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
         "TensorBoard events": folder.events,
     }.items():
         if path.exists():
-            console.print(f"{what:>20}  {path}", highlight=False, soft_wrap=True)
+            console.print(f"{what:>20}  {path}", highlight=False)
 
 
 def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:

@@ -54,6 +54,11 @@ def get_target(spec: Target | str | Mapping[str, Any]) -> Target:
 def target_from_config(config: Mapping[str, Any]) -> Target:
     """Make the target that ``Target.get_config`` wrote: {"name": ..., and its arguments}.
 
+    Examples
+    --------
+    >>> target_from_config({"name": "dirichlet", "concentration": 0.1})
+    Dirichlet(concentration=0.1)
+
     Raises
     ------
     ValueError

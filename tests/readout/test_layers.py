@@ -99,3 +99,18 @@ def test_scores_and_methods_that_do_not_fit_are_refused_when_the_model_is_built(
         model_with(ArgmaxReadout(method="exact"), "diagonal")
     with pytest.raises(ValueError, match="method must be one of"):
         ArgmaxReadout(method="guess")  # type: ignore[arg-type]
+
+
+def test_a_coarser_layer_samples_less_and_leaves_exact_ones_alone():
+    shapes = {"loc": (None, 4), "scale": (None, 1)}
+    exact = ArgmaxReadout()
+    assert exact.coarser(16, shapes) is exact
+    sampled = ArgmaxReadout(seed=3).coarser(16, {"loc": (None, 4), "scale": (None, 4)})
+    assert (sampled.num_points, sampled.seed) == (16, 3)
+    latent = {"loc": np.zeros((2, 4), "float32"), "scale": np.ones((2, 4), "float32")}
+    fine, coarse = ArgmaxReadout(seed=3)(latent).numpy(), sampled(latent).numpy()
+    np.testing.assert_allclose(coarse, fine, atol=0.03)
+    assert np.abs(coarse - fine).max() > 1e-5
+    two_classes = SoftmaxReadout()
+    assert two_classes.coarser(16, {"loc": (None, 1), "scale": (None, 1)}) is two_classes
+    assert SoftmaxReadout().coarser(16, shapes).num_points == 16
