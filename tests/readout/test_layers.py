@@ -107,7 +107,7 @@ def test_a_coarser_layer_samples_less_and_leaves_exact_ones_alone():
     assert exact.coarser(16, shapes) is exact
     sampled = ArgmaxReadout(seed=3).coarser(16, {"loc": (None, 4), "scale": (None, 4)})
     assert (sampled.num_points, sampled.seed) == (16, 3)
-    latent = {"loc": np.zeros((2, 4), "float32"), "scale": np.ones((2, 4), "float32")}
+    latent = {"loc": np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4), "scale": np.ones((2, 4), "float32")}
     fine, coarse = ArgmaxReadout(seed=3)(latent).numpy(), sampled(latent).numpy()
     np.testing.assert_allclose(coarse, fine, atol=0.03)
     assert np.abs(coarse - fine).max() > 1e-5
