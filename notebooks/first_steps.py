@@ -19,6 +19,7 @@
 # `jupytext --to notebook notebooks/first_steps.py`.
 
 # %%
+# %matplotlib inline
 import keras
 import numpy as np
 
