@@ -30,6 +30,7 @@ def export_saved_model(
     class_names: Sequence[str],
     input_name: str = "image",
     input_dtype: str = "float32",
+    pixel_scale: float = 255.0,
     verbose: bool = False,
 ) -> None:
     """Write a SavedModel with one endpoint, from samples to class probabilities and the latent Gaussian.
@@ -51,7 +52,9 @@ def export_saved_model(
     input_name : str
         Name of the input in the serving signature.
     input_dtype : {"float32", "uint8"}
-        "uint8" takes pixels 0..255 and divides by 255 inside the model.
+        "uint8" takes pixels 0..255, which the model sees divided by ``pixel_scale``.
+    pixel_scale : float
+        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255.
     verbose : bool
         Print Keras' summary of the endpoint.
 
@@ -65,6 +68,8 @@ def export_saved_model(
     ------
     ValueError
         For another input_dtype.
+    FileExistsError
+        When something other than a SavedModel is in the way.
     OSError
         When the folder cannot be written; an earlier one survives.
 
@@ -89,7 +94,7 @@ def export_saved_model(
 
     def serve(samples: Any) -> dict[str, Any]:
         if input_dtype == "uint8":
-            samples = tf.cast(samples, tf.float32) / 255.0
+            samples = tf.cast(samples, tf.float32) / pixel_scale
         gaussian = latent(samples)
         probabilities = readout(gaussian)
         return {
@@ -99,6 +104,7 @@ def export_saved_model(
             "latent_scale": gaussian["scale"],
         }
 
+    _check_replaceable(Path(filepath))
     archive = keras.export.ExportArchive()
     archive.track(resource)
     signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
@@ -108,6 +114,15 @@ def export_saved_model(
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
         (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
         (fresh / CHECKSUMS).write_text(json.dumps(_checksums(fresh), indent=1), encoding="utf-8")
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Refuse to put a SavedModel in the place of anything but an earlier one or an empty folder."""
+    replaceable = folder.is_dir() and (not any(folder.iterdir()) or (folder / "saved_model.pb").exists())
+    if folder.exists() and not replaceable:
+        raise FileExistsError(
+            f"filepath: {str(folder)!r} exists and is no SavedModel; name a new folder, for what is there would be lost"
+        )
 
 
 def _checksums(folder: Path) -> dict[str, str]:
@@ -162,6 +177,8 @@ class ServedModel:
             Of ``input_dtype``; floats are taken as float32.
         """
         array = np.asarray(samples)
+        if self.input_dtype == "uint8" and array.size and not 0 <= array.min() <= array.max() <= 255:
+            raise ValueError(f"samples must be pixels 0 to 255; found {array.min()} to {array.max()}")
         if (array.dtype.kind == "f") != (self.input_dtype == "float32"):
             raise ValueError(f"samples must be of dtype {self.input_dtype}, as exported; found {array.dtype}")
         outputs = self._signature(**{self.input_name: tf.constant(array, self.input_dtype)})

@@ -44,7 +44,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
             os.replace(final, aside)
             try:
                 os.replace(fresh, final)
-            except OSError:
+            except BaseException:  # an interrupt must not lose both
                 os.replace(aside, final)
                 raise
         else:

@@ -52,6 +52,18 @@ def _sum_factor(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
     return np.tril(np.swapaxes(upper * signs[..., None], -1, -2))
 
 
+def _sum_factor_tensor(scale: Any, noise: Any) -> Any:
+    """``_sum_factor`` of tensors: a QR, since a product scale scale^T squares the condition and fails in float32."""
+    import tensorflow as tf
+
+    diagonal = tf.eye(scale.shape[-1], dtype=scale.dtype) * noise[:, tf.newaxis, :]
+    diagonal = tf.broadcast_to(diagonal, tf.shape(scale))
+    _, upper = tf.linalg.qr(tf.concat([tf.linalg.matrix_transpose(scale), diagonal], axis=-2))
+    factor = tf.linalg.matrix_transpose(upper)
+    signs = tf.where(tf.linalg.diag_part(factor) < 0, -tf.ones_like(factor[:, 0]), tf.ones_like(factor[:, 0]))
+    return factor * signs[:, tf.newaxis, :]
+
+
 @dataclass(frozen=True, eq=False)
 class LatentGaussian:
     """Gaussians N(loc, Sigma) over latent space, one per sample.
@@ -190,9 +202,7 @@ class LatentGaussian:
         noise = tf.cast(noise, scale.dtype)
         if self.covariance != "full":
             return LatentGaussian(self.loc, tf.sqrt(tf.square(scale) + tf.square(noise)))
-        total = tf.matmul(scale, scale, transpose_b=True)
-        total = total + tf.eye(self.latent_dim, dtype=scale.dtype) * tf.square(noise)[:, tf.newaxis, :]
-        return LatentGaussian(self.loc, tf.linalg.cholesky(total))
+        return LatentGaussian(self.loc, _sum_factor_tensor(scale, noise))
 
     def distribution(self) -> Any:
         """The tfp.distributions.Distribution of these Gaussians: batch shape [N], event shape [L].

@@ -109,7 +109,10 @@ class LatentFunctionLoss(LatentLoss):
     def __init__(
         self, function: Any, reduction: str = "sum_over_batch_size", name: str | None = None, dtype: Any = None
     ) -> None:
-        super().__init__(name=name or getattr(function, "__name__", "latent_loss"), reduction=reduction, dtype=dtype)
+        own_name = getattr(function, "__name__", "")
+        # Keras makes a name scope of it, which "<lambda>" cannot be.
+        own_name = own_name if own_name.isidentifier() else "latent_loss"
+        super().__init__(name=name or own_name, reduction=reduction, dtype=dtype)
         self.function = function
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
@@ -120,7 +123,8 @@ class LatentFunctionLoss(LatentLoss):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "LatentFunctionLoss":
-        return cls(keras.saving.deserialize_keras_object(config.pop("function")), **config)
+        options = {key: value for key, value in config.items() if key != "function"}
+        return cls(keras.saving.deserialize_keras_object(config["function"]), **options)
 
 
 def as_latent_loss(loss: Any) -> keras.losses.Loss:

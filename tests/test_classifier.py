@@ -166,7 +166,7 @@ def test_zero_weight_takes_samples_out_of_the_loss(few):
     halves = np.repeat([1.0, 0.0], 50)
     loss = model.evaluate(x_test, y_test, sample_weight=halves, verbose=0, batch_size=100)[0]
     half = model.evaluate(x_test[:50], y_test[:50], verbose=0, batch_size=50)[0]
-    assert 2 * loss == pytest.approx(half, rel=1e-4) or loss == pytest.approx(half, rel=1e-4)
+    assert 2 * loss == pytest.approx(half, rel=1e-4)  # Keras divides by the number of samples, not by their weight
 
 
 def test_soft_labels_train_label_targets(few):
@@ -248,7 +248,7 @@ def test_distance_targets_refuse_endless_data_sets(few):
 
 def test_labels_out_of_range_in_a_stream_stop_training(few):
     (x, y), _ = few
-    with pytest.raises(tf.errors.InvalidArgumentError, match="labels must lie in 0 to 9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be whole numbers from 0 to 9"):
         make("ilr").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
 
 
@@ -258,12 +258,13 @@ def test_labels_out_of_range_in_a_stream_stop_training(few):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x, y + 1), "0"),
-        (lambda x, y: (x, y - 1), "0"),
+        (lambda x, y: (x, y + 1), r"y must lie in 0\.\.9"),
+        (lambda x, y: (x, y - 1), "y must not be negative"),
+        (lambda x, y: (x, y + 0.5), "whole numbers"),
         (lambda x, y: (x, y[:-1]), "x and y must have the same number of samples; found 300 and 299"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 7, np.nan, x), y), "the first at index 7"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 9, np.inf, x), y), "the first at index 9"),
-        (lambda x, y: (x[y != 4], y[y != 4]), "4"),
+        (lambda x, y: (x[y != 4], y[y != 4]), "class 4"),
         (lambda x, y: (x, None), "y must be given"),
         (lambda x, y: ([1, 2, 3], y), "x must be an array"),
     ],
@@ -276,14 +277,14 @@ def test_bad_samples_are_refused(change, message, few):
 def test_a_class_of_one_sample_cannot_attract(few):
     (x, y), _ = few
     keep = (y != 4) | (np.arange(len(y)) == np.flatnonzero(y == 4)[0])
-    with pytest.raises(ValueError, match=r"4"):
+    with pytest.raises(ValueError, match="class 4"):
         make(ds.targets.CASIMAC(gamma=0.5)).fit(x[keep], y[keep], verbose=0)
     make(ds.targets.CASIMAC(gamma=1.0)).fit(x[keep], y[keep], verbose=0)
 
 
 def test_integer_images_are_refused_by_a_metric_that_needs_the_unit_interval(few):
     (x, y), _ = few
-    with pytest.raises(ValueError, match="255"):
+    with pytest.raises(ValueError, match=r"x / 255"):
         make(ds.targets.CASIMAC(ds.distances.SSIM(5))).fit((x * 255).astype("uint8"), y, verbose=0)
 
 
@@ -374,6 +375,143 @@ def test_it_can_be_a_part_of_another_model(fitted, few):
     np.testing.assert_allclose(ensemble.predict(x_test, verbose=0), fitted.predict(x_test, verbose=0), atol=1e-6)
 
 
+class PlainBackbone(keras.Model):
+    """A subclassed model as users write them: layers and call, nothing else."""
+
+    def __init__(self):
+        super().__init__()
+        self.flatten, self.dense = keras.layers.Flatten(), keras.layers.Dense(16, activation="relu")
+
+    def call(self, images):
+        return self.dense(self.flatten(images))
+
+
+def test_a_subclassed_backbone(few):
+    (x, y), (x_test, _) = few
+    model = ds.SimplexClassifier(PlainBackbone(), "ilr", 10)
+    assert model.predict(x_test, verbose=0).shape == (100, 10)  # before any training too
+    model.compile()
+    assert model.fit(x, y, epochs=1, verbose=0).history["loss"][0] > 0
+
+
+@pytest.mark.parametrize("shuffle", [True, False])
+@pytest.mark.parametrize("kind", [list, dict])
+def test_several_inputs_train_label_targets(kind, shuffle, few):
+    (x, y), (x_test, _) = few
+    names = ("left", "right")
+    inputs = [keras.Input((8, 4), name=name) for name in names]
+    halves = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
+    wires = dict(zip(names, inputs, strict=True)) if kind is dict else inputs
+    model = ds.SimplexClassifier(keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "ilr", 10)
+    model.compile(metrics=["accuracy"])
+
+    def parts(images):
+        both = [images[..., :4], images[..., 4:]]
+        return dict(zip(names, both, strict=True)) if kind is dict else both
+
+    history = model.fit(parts(x), y, epochs=3, verbose=0, shuffle=shuffle, validation_split=0.1).history
+    assert history["loss"][-1] < history["loss"][0]
+    assert model.predict(parts(x_test), verbose=0).shape == (100, 10)
+    with pytest.raises(ValueError, match="x must be a single array for a target of distances"):
+        make_compiled(model.backbone, "casimac").fit(parts(x), y, verbose=0)
+
+
+def make_compiled(backbone, target, num_classes=10, **arguments):
+    model = ds.SimplexClassifier(backbone, target, num_classes, **arguments)
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
+    return model
+
+
+@pytest.mark.parametrize("form", [np.ndarray.tolist, lambda y: y[:, None].astype("float32"), lambda y: y.astype(bool)])
+def test_binary_labels_in_every_usual_form(form, few):
+    (x, y), _ = few
+    expected, found = make("casimac", num_classes=2), make("casimac", num_classes=2)
+    binary = (y > 4).astype(int)
+    class_weight = {1: 2.0}
+    expected.fit(x, binary, epochs=2, verbose=0, class_weight=class_weight)
+    found.fit(x, form(binary), epochs=2, verbose=0, class_weight=class_weight, sample_weight=[1.0] * len(y))
+    np.testing.assert_allclose(found.get_weights()[0], expected.get_weights()[0], atol=1e-6)
+    column = tf.data.Dataset.from_tensor_slices((x, binary[:, None].astype("float32"))).batch(50)
+    streamed, arrays = make("ilr", num_classes=2), make("ilr", num_classes=2)
+    streamed.fit(column, epochs=2, verbose=0)
+    arrays.fit(x, binary, epochs=2, batch_size=50, shuffle=False, verbose=0)
+    np.testing.assert_allclose(streamed.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("target", "layer"),
+    [
+        (ds.targets.ILR(0.99), lambda: ds.readout.SoftmaxReadout(num_points=512)),
+        (ds.targets.CASIMAC(construction="helmert"), lambda: ds.readout.ArgmaxReadout(num_points=64)),
+        (ds.targets.Dirichlet(), lambda: ds.readout.SoftmaxReadout(num_points=512)),
+    ],
+)
+def test_a_readout_layer_without_scores_takes_the_targets(target, layer, few):
+    (x, y), (x_test, _) = few
+    model = make_compiled(ds.heads.mlp([16]), target, readout=layer())
+    assert model.fit(x, y, epochs=12, verbose=0).history["accuracy"][-1] > 0.4
+    default = ds.SimplexClassifier(model.backbone, target, 10, head=model.head)
+    np.testing.assert_allclose(model.predict(x_test, verbose=0), default.predict(x_test, verbose=0), atol=0.01)
+
+
+def test_a_readout_for_another_number_of_classes_is_refused(few):
+    (x, _), _ = few
+    model = ds.SimplexClassifier(ds.heads.mlp([4]), "dirichlet", 10, readout=ds.readout.ArgmaxReadout(np.eye(10)[:9]))
+    with pytest.raises(ValueError, match=r"readout must give probabilities of shape \[N, 10\]"):
+        model(x)
+
+
+def test_single_steps(few):
+    (x, y), _ = few
+    model = make("ilr")
+    before = model.test_on_batch(x, y, return_dict=True)["loss"]
+    for _ in range(20):
+        model.train_on_batch(x, y)
+    assert model.test_on_batch(x, y, return_dict=True)["loss"] < before
+    distances = make("casimac")
+    with pytest.raises(ValueError, match="y must hold latents in train_on_batch"):
+        distances.train_on_batch(x, y)
+    assert np.isfinite(distances.train_on_batch(x, distances.target.fit_transform(x, y))[0])
+
+
+def test_nan_in_a_stream_stops_training(few):
+    (x, y), _ = few
+    broken = np.where(np.arange(300)[:, None, None] == 70, np.nan, x).astype("float32")
+    with pytest.raises(tf.errors.InvalidArgumentError, match="x must be finite"):
+        make("ilr").fit(tf.data.Dataset.from_tensor_slices((broken, y)).batch(50), verbose=0)
+
+
+def test_pieces_that_do_not_fit_are_found_before_the_target_works(few, monkeypatch):
+    (x, y), _ = few
+    model = make_compiled(keras.Sequential([keras.layers.Conv1D(4, 3)]), "casimac")
+    monkeypatch.setattr(ds.targets.CASIMAC, "fit_transform", lambda *arguments: pytest.fail("worked in vain"))
+    with pytest.raises(ValueError, match="backbone must give features"):
+        model.fit(x, y, verbose=0)
+    with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):
+        make("casimac", covariance="full").compile(loss=ds.losses.LatentNLL(beta=0.5))
+
+
+def test_usual_callbacks_work(few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    model = make("casimac")
+    best = tmp_path / "best.keras"
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(best, monitor="val_accuracy", save_best_only=True),
+        keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True),
+        keras.callbacks.ReduceLROnPlateau(),
+    ]
+    history = model.fit(x, y, epochs=5, verbose=0, callbacks=callbacks, validation_data=(x_test, y_test)).history
+    p = ds.load_model(best).predict(x_test, verbose=0)
+    assert np.mean(p.argmax(axis=1) == y_test) == pytest.approx(max(history["val_accuracy"]))
+
+
+def test_the_summary_shows_the_pieces_alone(fitted):
+    lines = []
+    fitted.summary(print_fn=lines.append)
+    assert "coarser" not in "".join(lines)
+    assert "unbuilt" not in "".join(lines)
+
+
 # Files
 
 
@@ -399,6 +537,8 @@ def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted,
     with pytest.warns(UserWarning, match="target.fit"):
         found = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
     assert np.isnan(found.pop("loss"))
+    with pytest.warns(UserWarning, match="target.fit"), pytest.raises(ValueError, match=r"y must lie in 0\.\.9"):
+        model.evaluate(x_test, y_test + 5, verbose=0)
     assert found == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
     model.target.fit(x, y, 10)
     assert model.evaluate(x_test, y_test, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-5)
@@ -446,6 +586,8 @@ def test_a_failing_save_leaves_the_earlier_file(fitted, tmp_path, monkeypatch):
     assert [entry.name for entry in tmp_path.iterdir()] == ["model.keras"]
     with pytest.raises(FileExistsError, match="overwrite=True"):
         fitted.save(path, overwrite=False)
+    with pytest.raises(ValueError, match=r"filepath must end in \.keras; found .*h5"):
+        fitted.save(tmp_path / "model.h5")
 
 
 # Resuming

@@ -157,6 +157,64 @@ def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypat
     ds.export.load_served(path)
 
 
+def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):
+    precious = tmp_path / "folder" / "data" / "precious.txt"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("precious")
+    with pytest.raises(FileExistsError, match="is no SavedModel"):
+        classifier.export(tmp_path / "folder")
+    with pytest.raises(FileExistsError, match="is no SavedModel"):
+        classifier.export(precious)
+    assert precious.read_text() == "precious"
+    (tmp_path / "empty").mkdir()
+    classifier.export(tmp_path / "empty")
+    ds.export.load_served(tmp_path / "empty")
+
+
+def test_predictions_reloaded_and_served_agree(classifier, digits, tmp_path):
+    """predict_proba, the reloaded .keras and the SavedModel: one model, three ways, 1e-5."""
+    p = classifier.predict_proba(digits[2])
+    classifier.save(tmp_path / "model.keras")
+    reloaded = ds.load_model(tmp_path / "model.keras")
+    np.testing.assert_allclose(reloaded.predict_proba(digits[2]), p, atol=1e-5)
+    for model, name in ((classifier, "one"), (reloaded, "two")):
+        model.export(tmp_path / name)
+        served = ds.export.load_served(tmp_path / name).predict(digits[2])
+        np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
+
+
+def test_a_model_of_integer_pixels_is_served_integer_pixels(digits, tmp_path):
+    x, y, x_test = digits
+    x, x_test = (np.round(255 * images).astype("uint8") for images in (x, x_test))
+    inputs = keras.Input((8, 8))
+    scaled = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(inputs))
+    model = ds.SimplexClassifier(keras.Model(inputs, keras.layers.Dense(16, activation="relu")(scaled)), "ilr", 10)
+    model.compile()
+    model.fit(x, y, epochs=2, verbose=0)
+    model.save(tmp_path / "model.keras")
+    ds.load_model(tmp_path / "model.keras").export(tmp_path / "served", input_dtype="uint8")
+    served = ds.export.load_served(tmp_path / "served")
+    np.testing.assert_allclose(served.predict(x_test)["class_probabilities"], model.predict_proba(x_test), atol=1e-5)
+    with pytest.raises(ValueError, match="samples must be pixels 0 to 255; found -1"):
+        served.predict(x_test.astype(int) - 1 - x_test.min())
+
+
+def test_mixed_precision_models_are_served(digits, tmp_path):
+    x, y, x_test = digits
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = ds.SimplexClassifier(ds.heads.mlp([8]), "casimac", 10)
+        model.compile()
+        model.fit(x, y, epochs=1, verbose=0)
+        p = model.predict_proba(x_test)
+        model.export(tmp_path / "served")
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    outputs = ds.export.load_served(tmp_path / "served").predict(x_test)
+    assert outputs["class_probabilities"].dtype == np.float32
+    np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
+
+
 def test_a_model_that_has_seen_nothing_cannot_be_exported(tmp_path):
     model = ds.SimplexClassifier(ds.heads.mlp([4]), "ilr", 3)
     with pytest.raises(ValueError, match="fit it or call it on one first"):

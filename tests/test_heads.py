@@ -134,6 +134,19 @@ def test_latent_model_takes_plain_latents_and_asks_for_a_loss(digits):
     model.compile(loss=ds.losses.LatentNLL())
     plain = model.evaluate(x, latents, verbose=0)
     assert plain == pytest.approx(model.evaluate(x, ds.LatentGaussian(latents, np.zeros((300, 1))), verbose=0))
-    model.compile(loss="mse")
+    model.compile()
+    assert isinstance(model.loss, ds.losses.LatentNLL)
+    model.compile(
+        loss=lambda observed, latent: keras.ops.sum((observed["loc"] - latent["loc"]) ** 2 + latent["scale"], -1)
+    )
+    assert model.fit(x, latents, verbose=0).history["loss"][0] > 0
     with pytest.raises(ValueError, match="LatentNLL"):
-        model.fit(x, latents, verbose=0)
+        model.compile(loss="mse")
+
+
+def test_a_frozen_head_stays_frozen():
+    head = ds.heads.GaussianHead(3, trainable=False)
+    head.build((None, 7))
+    assert head.trainable_weights == []
+    assert len(ds.heads.GaussianHead.from_config(ds.heads.GaussianHead(3).get_config()).weights) == 0
+    assert ds.heads.GaussianHead.from_config(head.get_config())._loc.trainable is False

@@ -41,6 +41,21 @@ def test_latent_nll_is_the_negative_log_density(scale, noise):
     np.testing.assert_allclose(loss, expected, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-3])
+def test_a_narrow_full_covariance_keeps_its_density_in_single_precision(noise):
+    """L L^T would square the condition: its Cholesky factor in float32 is wrong by far, or NaN."""
+    factor = np.array([[5, 0, 0], [5, 1e-3, 0], [3, 2, 1e-3]])
+    total = factor @ factor.T + noise**2 * np.eye(3)
+    whitened = np.linalg.solve(np.linalg.cholesky(total) if noise else factor, np.full(3, 0.002))
+    expected = 0.5 * (whitened @ whitened + np.linalg.slogdet(total)[1] + 3 * np.log(2 * np.pi))
+    observation = {"loc": np.full((1, 3), 0.002, "float32"), "scale": np.full((1, 1), noise, "float32")}
+    scale = tf.Variable(factor[None].astype("float32"))
+    with tf.GradientTape() as tape:
+        loss = LatentNLL()(observation, {"loc": np.zeros((1, 3), "float32"), "scale": scale})
+    np.testing.assert_allclose(loss, expected, rtol=5e-3)
+    assert np.isfinite(tape.gradient(loss, scale)).all()
+
+
 @pytest.mark.parametrize("scale", ["isotropic", "diagonal"])
 def test_beta_weighs_gradients_of_the_mean_by_the_variance_to_that_power(scale):
     loc = tf.Variable(LOC)
@@ -91,6 +106,11 @@ def test_a_plain_function_becomes_a_loss():
     latent = LatentGaussian(LOC, SCALES["diagonal"]).as_dict()
     expected = np.mean(np.sum((OBSERVED - LOC) ** 2, axis=1))
     np.testing.assert_allclose([loss(observation, latent), twin(observation, latent)], expected, rtol=1e-5)
+
+
+def test_an_unnamed_function_gets_a_name_that_keras_can_use():
+    assert as_latent_loss(lambda observation, latent: 0.0).name == "latent_loss"
+    assert as_latent_loss(squared_error).name == "squared_error"
 
 
 @pytest.mark.parametrize(

@@ -39,20 +39,25 @@ class SeededEpochs(keras.callbacks.Callback):
         return np.random.default_rng([self.seed, self._step]).permutation(rows)
 
 
-def shuffled_batches(samples: Samples, batch_size: int, epochs: SeededEpochs) -> tf.data.Dataset:
-    """Batches of arrays in the order that ``epochs`` draws; the arrays are copied once, batches are gathered."""
+def batches(samples: Samples, batch_size: int, epochs: SeededEpochs | None) -> tf.data.Dataset:
+    """Batches of arrays in the order that ``epochs`` draws, or as they are without it.
+
+    The arrays are copied once, into tensors; batches are gathered from them.
+    """
     rows = num_rows(samples.x)
     parts = (samples.x, samples.y) if samples.sample_weight is None else tuple(samples)
     tensors = keras.tree.map_structure(_as_tensor, parts)
 
     def this_epoch(_: Any) -> tf.data.Dataset:
+        if epochs is None:
+            return tf.data.Dataset.range(rows)
         order = tf.numpy_function(lambda: epochs.order(rows), [], tf.int64)
         return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [rows]))
 
-    batches = tf.data.Dataset.from_tensors(0).flat_map(this_epoch).batch(batch_size)
-    batches = batches.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
-    gathered = batches.map(
-        lambda indices: keras.tree.map_structure(lambda tensor: tf.gather(tensor, indices), tensors),
+    indices = tf.data.Dataset.from_tensors(0).flat_map(this_epoch).batch(batch_size)
+    indices = indices.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
+    gathered = indices.map(
+        lambda index: keras.tree.map_structure(lambda tensor: tf.gather(tensor, index), tensors),
         num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )

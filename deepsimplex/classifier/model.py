@@ -2,7 +2,6 @@
 
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,8 +10,8 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.classifier import observations
-from deepsimplex.classifier.epochs import SeededEpochs, shuffled_batches
-from deepsimplex.classifier.observations import Samples
+from deepsimplex.classifier.epochs import SeededEpochs, batches
+from deepsimplex.classifier.preparation import Preparation, split
 from deepsimplex.export import export_saved_model
 from deepsimplex.files import check_writable, replacing
 from deepsimplex.heads import GaussianHead
@@ -122,9 +121,11 @@ class SimplexClassifier(keras.Model):
         self.backbone = backbone
         self.head = self._head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores=scores)
-        self._running_readout = self.readout
+        self._set_untracked("_running_readout", self.readout)
+        self._set_untracked("_latent_view", None)
         self._noise = self.target.noise(self.num_classes)
         self._sample_shape: tuple[int | None, ...] | None = None
+        self._trained_on_integers = False
 
     def _head(self, head: keras.layers.Layer | None, covariance: Covariance | None) -> keras.layers.Layer:
         latent_dim = self.target.latent_dim(self.num_classes)
@@ -142,21 +143,29 @@ class SimplexClassifier(keras.Model):
     # From samples to probabilities
 
     def build(self, input_shape: Any) -> None:
-        if not self.backbone.built:
-            self.backbone.build(input_shape)
-        features = tuple(self.backbone.compute_output_shape(input_shape))
-        if len(features) != 2:
+        samples = keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape), input_shape)
+        features = self.backbone(samples)
+        if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
             raise ValueError(
                 f"backbone must give features of shape [N, d]; found {features}. End it in keras.layers.Flatten() or "
                 'GlobalAveragePooling2D(), or build it with pooling="avg"'
             )
-        if not self.head.built:
-            self.head.build(features)
-        # The running metrics of training batches are a glance: where the readout samples, few points do.
+        latent = self.head(features)
+        shapes = {name: tuple(part.shape) for name, part in latent.items()}
+        probabilities = self.readout(latent)
+        if tuple(probabilities.shape[1:]) != (self.num_classes,):
+            raise ValueError(
+                f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
+                f"{tuple(probabilities.shape)}"
+            )
         if hasattr(self.readout, "coarser"):
-            self._running_readout = self.readout.coarser(RUNNING_POINTS, self.head.compute_output_shape(features))
+            self._set_untracked("_running_readout", self.readout.coarser(RUNNING_POINTS, shapes))
         self._sample_shape = tuple(input_shape[1:]) if _is_shape(input_shape) else None
         self.built = True
+
+    def _set_untracked(self, name: str, value: Any) -> None:
+        """Keep a helper out of Keras' sight: it is no part of the model and is made anew when needed."""
+        object.__setattr__(self, name, value)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """The head's Gaussian over latents as the dict {"loc", "scale"} of tensors, without the target's noise."""
@@ -188,7 +197,9 @@ class SimplexClassifier(keras.Model):
         LatentGaussian
             Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``.
         """
-        return LatentGaussian.of(_LatentView(self).predict(x, batch_size=batch_size, verbose=verbose))
+        if self._latent_view is None:
+            self._set_untracked("_latent_view", _LatentView(self))
+        return LatentGaussian.of(self._latent_view.predict(x, batch_size=batch_size, verbose=verbose))
 
     # Training in latent space
 
@@ -206,7 +217,10 @@ class SimplexClassifier(keras.Model):
         **kwargs
             As in keras.Model.compile.
         """
-        super().compile(optimizer=optimizer, loss=as_latent_loss(loss), metrics=metrics, **kwargs)
+        latent_loss = as_latent_loss(loss)
+        if getattr(latent_loss, "beta", 0.0) > 0 and getattr(self.head, "covariance", None) == "full":
+            raise ValueError("beta must be 0 with a full covariance: its likelihood is no sum over latent dimensions")
+        super().compile(optimizer=optimizer, loss=latent_loss, metrics=metrics, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile as a saved model was, its optimizer's state included."""
@@ -297,34 +311,31 @@ class SimplexClassifier(keras.Model):
             the target cannot use (see its documentation).
         """
         self._assert_compile_called("fit")
+        prepare = Preparation(self.target, self.num_classes)
         epoch_order = SeededEpochs(self.seed)
         if isinstance(x, tf.data.Dataset):
-            _refuse(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
-            labelled = observations.yields_labels(x, self.num_classes, self.target.latent_dim(self.num_classes))
-            if labelled and self.target.needs_samples:
+            _refuse_beside_dataset(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
+            self._ensure_built(x.element_spec[0] if isinstance(x.element_spec, tuple) else x.element_spec)
+            if prepare.needs_reading(x):
                 x, y, sample_weight, batch_size = observations.read_dataset(x)
         if isinstance(x, tf.data.Dataset):
-            training: Any = self._stream(x, class_weight)
-            validation_data = self._validation(validation_data)
+            training: Any = prepare.stream(x, class_weight)
         else:
-            _require_arrays(x, y)
+            x, y, sample_weight = observations.as_arrays(x, y, sample_weight)
+            self._ensure_built(x)
             if validation_split and validation_data is None:
-                (x, y, sample_weight), validation_data = _split(x, y, sample_weight, validation_split)
-            samples = self._pack(x, y, sample_weight, class_weight, fit=True)
-            validation_data = self._validation(validation_data)
+                (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
+            samples = prepare.training_arrays(x, y, sample_weight, class_weight)
             batch_size = batch_size or 32
             kwargs.setdefault("validation_batch_size", batch_size)
-            if shuffle:
-                training = shuffled_batches(samples, batch_size, epoch_order)
-            else:
-                training = tf.data.Dataset.from_tensor_slices(_drop_none(samples)).batch(batch_size)
-        self._ensure_built(training)
+            training = batches(samples, batch_size, epoch_order if shuffle else None)
+        validation = None if validation_data is None else prepare.others(validation_data)
         return super().fit(
             training,
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callback(callbacks, epoch_order),
-            validation_data=validation_data,
+            validation_data=validation,
             shuffle=False,
             **kwargs,
         )
@@ -345,55 +356,48 @@ class SimplexClassifier(keras.Model):
         y_train)`` first to have the loss too.
         """
         if isinstance(x, tf.data.Dataset):
-            _refuse(y=y, sample_weight=sample_weight)
-            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(self._validation(x))
+            _refuse_beside_dataset(y=y, sample_weight=sample_weight)
+            x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(self._others(x))
         elif not observations.is_packed(y):
-            _require_arrays(x, y)
-            x, y, sample_weight = self._validation((x, y, sample_weight))
+            x, y, sample_weight = self._others((x, y, sample_weight))
         return super().evaluate(x, y, batch_size=batch_size, verbose=verbose, sample_weight=sample_weight, **kwargs)
 
-    def _ensure_built(self, dataset: tf.data.Dataset) -> None:
-        """Make the weights before training begins: Keras would do so in the first step, too late for a backup."""
-        if not self.built:
-            samples = dataset.element_spec[0]
-            self.build(keras.tree.map_structure(lambda spec: (None, *spec.shape[1:]), samples))
+    def _others(self, data: Any) -> Any:
+        return Preparation(self.target, self.num_classes).others(data)
 
-    def _pack(self, x: Any, y: Any, sample_weight: Any, class_weight: Any, fit: bool) -> Samples:
-        """Check arrays and give them their latents: by fitting the target to them, or among its training samples."""
-        observations.check_lengths(x, y, sample_weight)
-        observations.check_finite(x)
-        packed = observations.observe(self.target, self.num_classes, x, y, fit=fit)
-        if class_weight is not None:
-            sample_weight = observations.class_weights(packed["label"], class_weight, sample_weight, self.num_classes)
-        if sample_weight is not None:
-            sample_weight = np.asarray(sample_weight, keras.config.floatx())
-        return Samples(x, packed, sample_weight)
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
+    ) -> Any:
+        """One training step, as in keras.Model; a distance target finds the batch's latents in ``fit`` alone.
 
-    def _stream(self, dataset: tf.data.Dataset, class_weight: Any = None) -> tf.data.Dataset:
-        return observations.stream(self.target, self.num_classes, dataset, class_weight)
-
-    def _validation(self, data: Any) -> Any:
-        """Validation samples with their latents, found among the training samples."""
-        if data is None:
-            return None
-        latent_dim = self.target.latent_dim(self.num_classes)
-        if isinstance(data, tf.data.Dataset):
-            labelled = observations.yields_labels(data, self.num_classes, latent_dim)
-            if not (labelled and self.target.needs_samples):
-                return self._stream(data)
-            *data, _ = observations.read_dataset(data)
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(tuple(data))
-        latents_given = observations.as_latents(y, self.num_classes, latent_dim) is not None
-        if self.target.needs_samples and not latents_given and not self.target.is_fitted:
-            warnings.warn(
-                "the latent loss needs the target's training samples, which a loaded model does not carry: it is given "
-                "as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need it",
-                stacklevel=3,
+        Pass latents as ``y`` to step by hand with such a target.
+        """
+        prepare = Preparation(self.target, self.num_classes)
+        x, y, sample_weight = observations.as_arrays(x, y, sample_weight)
+        if self.target.needs_samples and not observations.holds_latents(
+            y, self.num_classes, self.target.latent_dim(self.num_classes)
+        ):
+            raise ValueError(
+                "y must hold latents in train_on_batch with a target of distances: a batch's neighbours lie among all "
+                "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
-            observations.check_lengths(x, y, sample_weight)
-            observations.check_finite(x)
-            return Samples(x, {"label": observations.as_labels(y)}, sample_weight)
-        return self._pack(x, y, sample_weight, None, fit=False)
+        samples = prepare.training_arrays(x, y, sample_weight, class_weight)
+        self._ensure_built(x)
+        return super().train_on_batch(*samples, return_dict=return_dict)
+
+    def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
+        """Loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
+        return super().test_on_batch(*self._others((x, y, sample_weight)), return_dict=return_dict)
+
+    def _ensure_built(self, samples: Any) -> None:
+        """Make the weights before training begins: Keras would do so in the first step, too late for a backup.
+
+        Pieces that do not fit are found here too, before the target's work.
+        """
+        leaves = keras.tree.flatten(samples)
+        self._trained_on_integers = all(tf.as_dtype(leaf.dtype).is_integer for leaf in leaves)
+        if not self.built:
+            self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), samples))
 
     # Files
 
@@ -407,6 +411,8 @@ class SimplexClassifier(keras.Model):
         overwrite : bool
             False raises FileExistsError where a file is in the way.
         """
+        if not os.fspath(filepath).endswith(".keras"):
+            raise ValueError(f"filepath must end in .keras; found {os.fspath(filepath)!r}. export writes a SavedModel")
         if not overwrite and os.path.exists(filepath):
             raise FileExistsError(f"filepath {os.fspath(filepath)!r} exists; pass overwrite=True to replace it")
         with replacing(filepath) as fresh:
@@ -430,7 +436,7 @@ class SimplexClassifier(keras.Model):
             "tf_saved_model" (default); any other goes to keras.Model.export, which serves class probabilities alone.
         input_dtype : {"float32", "uint8"}
             What the named input "image" takes: floats as in training (default), or uint8 pixels 0..255, which the
-            served model divides by 255.
+            served model divides by 255 unless it was trained on integers itself.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
 
@@ -455,6 +461,7 @@ class SimplexClassifier(keras.Model):
             sample_shape=self._sample_shape,
             class_names=self.class_names,
             input_dtype=input_dtype,
+            pixel_scale=1.0 if self._trained_on_integers else 255.0,
             verbose=verbose,
         )
 
@@ -469,6 +476,7 @@ class SimplexClassifier(keras.Model):
             "readout": keras.saving.serialize_keras_object(self.readout),
             "class_names": self.class_names,
             "seed": self.seed,
+            "trained_on_integers": self._trained_on_integers,
         }
 
     @classmethod
@@ -476,7 +484,10 @@ class SimplexClassifier(keras.Model):
         config = dict(config)
         for part in ("dtype", "backbone", "head", "readout"):
             config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
-        return cls(**config)
+        trained_on_integers = config.pop("trained_on_integers")
+        model = cls(**config)
+        model._trained_on_integers = trained_on_integers
+        return model
 
 
 def _unpack(data: Any) -> tuple[Any, Any, Any]:
@@ -495,44 +506,10 @@ def _is_shape(value: Any) -> bool:
     return isinstance(value, list | tuple) and all(entry is None or isinstance(entry, int) for entry in value)
 
 
-def _refuse(**arguments: Any) -> None:
+def _refuse_beside_dataset(**arguments: Any) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if given:
-        raise ValueError(
-            f"{', '.join(given)} must not be given here: with a tf.data.Dataset or this format it has no use"
-        )
-
-
-def _require_arrays(x: Any, y: Any) -> None:
-    leaves = keras.tree.flatten(x)
-    if x is None or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
-        kind = type(x).__name__
-        raise ValueError(f"x must be an array, a structure of arrays, or a batched tf.data.Dataset; found {kind}")
-    if y is None:
-        raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-
-
-def _split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
-    """Cut a share of the samples off the end, as Keras does."""
-    rows = observations.num_rows(x)
-    cut = math.floor(rows * (1.0 - share))
-    if not 0 < cut < rows:
-        raise ValueError(f"validation_split must leave samples on both sides; {share!r} of {rows} does not")
-
-    def part(value: Any, rows_of: slice) -> Any:
-        if value is None or isinstance(value, LatentGaussian):
-            return None if value is None else value[rows_of]
-        return keras.tree.map_structure(lambda leaf: leaf[rows_of], value)
-
-    first, last = slice(None, cut), slice(cut, None)
-    return (
-        (part(x, first), part(y, first), part(sample_weight, first)),
-        (part(x, last), part(y, last), part(sample_weight, last)),
-    )
-
-
-def _drop_none(samples: Samples) -> tuple[Any, ...]:
-    return tuple(part for part in samples if part is not None)
+        raise ValueError(f"{', '.join(given)} must not be given beside a tf.data.Dataset, which yields its own")
 
 
 def _with_callback(callbacks: Any, own: keras.callbacks.Callback) -> Any:

@@ -1,5 +1,6 @@
 """From (image, label) or (image, latent) to what the classifier trains on: (image, {label, loc, scale})."""
 
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import keras
@@ -8,6 +9,7 @@ import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets import Target
+from deepsimplex.targets.labels import any_labels
 
 
 class Samples(NamedTuple):
@@ -19,8 +21,36 @@ class Samples(NamedTuple):
 
 
 def is_packed(y: Any) -> bool:
-    """Whether ``y`` went through this module already (Keras calls evaluate from fit)."""
+    """Whether ``y``, or the specification of it, went through this module already (Keras calls evaluate from fit)."""
     return isinstance(y, dict) and "label" in y
+
+
+def as_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Samples and labels as arrays: lists of inputs become tuples, lists of numbers arrays.
+
+    Raises
+    ------
+    ValueError
+        When x holds no arrays, y is missing, or lengths differ; the message names them.
+    """
+    x = keras.tree.lists_to_tuples(x)
+    leaves = keras.tree.flatten(x)
+    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
+        kind = type(x).__name__
+        raise ValueError(f"x must be an array, a structure of arrays, or a batched tf.data.Dataset; found {kind}")
+    if y is None:
+        raise ValueError("y must be given beside arrays: labels, soft labels or latents")
+    y = y if isinstance(y, LatentGaussian | dict) else np.asarray(y)
+    sample_weight = None if sample_weight is None else np.asarray(sample_weight, keras.config.floatx())
+    rows = num_rows(x)
+    others = {"x": leaves, "y": keras.tree.flatten(y.as_dict() if isinstance(y, LatentGaussian) else y)}
+    others["sample_weight"] = [] if sample_weight is None else [sample_weight]
+    for name, arrays in others.items():
+        for array in arrays:
+            if np.ndim(array) == 0 or len(array) != rows:
+                found = len(array) if np.ndim(array) else "a single number"
+                raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {found}")
+    return x, y, sample_weight
 
 
 def check_finite(x: Any) -> None:
@@ -41,40 +71,27 @@ def num_rows(x: Any) -> int:
     return len(keras.tree.flatten(x)[0])
 
 
-def check_lengths(x: Any, y: Any, sample_weight: Any) -> None:
-    """Refuse arrays of different lengths, naming them."""
-    rows = num_rows(x)
-    others = {"y": y.loc if isinstance(y, LatentGaussian) else y, "sample_weight": sample_weight}
-    for name, value in others.items():
-        for leaf in keras.tree.flatten(value) if value is not None else []:
-            if len(leaf) != rows:
-                raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {len(leaf)}")
-    if any(len(leaf) != rows for leaf in keras.tree.flatten(x)):
-        raise ValueError("all arrays in x must have the same number of samples")
+def holds_latents(y: Any, num_classes: int, latent_dim: int) -> bool:
+    """Whether ``y``, an array, a tensor or the specification of one, holds latents rather than labels.
 
-
-def as_labels(y: Any) -> np.ndarray:
-    """Integer labels [N] or soft labels [N, n] as an array; a trailing axis of one, as Keras users give it, goes."""
-    labels = np.asarray(y)
-    return labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
-
-
-def as_latents(y: Any, num_classes: int, latent_dim: int) -> LatentGaussian | None:
-    """The latents that ``y`` holds, or None where it holds labels.
-
-    A ``LatentGaussian`` or a dict {"loc", "scale"} is latents; so is a float array [N, L] where L is not the number of
-    classes (else its rows are soft labels).
+    A ``LatentGaussian`` or a dict {"loc", "scale"} does; so do floats [N, L], unless L is the number of classes (their
+    rows are soft labels) or one (a column of labels).
     """
     if isinstance(y, LatentGaussian | dict):
-        return LatentGaussian.of(y)
-    shape = np.shape(y)
-    if len(shape) == 2 and latent_dim != num_classes and shape[1] == latent_dim and np.asarray(y).dtype.kind == "f":
-        return LatentGaussian(y, np.zeros((shape[0], 1), np.asarray(y).dtype))
-    return None
+        return True
+    floats = tf.as_dtype(y.dtype).is_floating
+    return floats and len(y.shape) == 2 and y.shape[1] == latent_dim and 1 < latent_dim != num_classes
+
+
+def as_latents(y: Any) -> LatentGaussian:
+    """Latents as a LatentGaussian; floats [N, L] are observed without noise."""
+    if isinstance(y, LatentGaussian | dict):
+        return LatentGaussian.of(y).numpy()
+    return LatentGaussian(y, np.zeros((len(y), 1), y.dtype))
 
 
 def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool) -> dict[str, Any]:
-    """Latents of labels, or labels of latents, as the dict {label, loc, scale} of float32 arrays.
+    """Latents of labels, or labels of latents, as the dict {label, loc, scale} of arrays.
 
     Parameters
     ----------
@@ -85,43 +102,47 @@ def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool) -> dict
     fit : bool
         Whether these are the training samples, which the target is fitted to.
     """
-    latent = as_latents(y, num_classes, target.latent_dim(num_classes))
-    if latent is not None:
-        label = np.argmax(np.asarray(latent.loc) @ target.scores(num_classes).T, axis=-1)
+    if holds_latents(y, num_classes, target.latent_dim(num_classes)):
+        latent = as_latents(y)
+        label = np.argmax(latent.loc @ target.scores(num_classes).T, axis=-1)
     else:
-        label = as_labels(y)
-        latent = (
-            target.fit_transform(x, label, num_classes)
-            if fit or not target.needs_samples
-            else target.transform(x, label)
-        )
-    latent = latent.numpy()
+        if target.needs_samples and not hasattr(x, "shape"):
+            raise ValueError(
+                "x must be a single array for a target of distances between samples; found several inputs. Compute the "
+                "latents with target.fit_transform(one_of_them, y) and pass them as y"
+            )
+        label = labels(y, num_classes)
+        own_samples = fit or not target.needs_samples
+        latent = target.fit_transform(x, label, num_classes) if own_samples else target.transform(x, label)
     floatx = keras.config.floatx()
     if label.ndim == 2:
         label = label.astype(floatx)
     return {"label": label, "loc": latent.loc.astype(floatx), "scale": latent.scale.astype(floatx)}
 
 
-def class_weights(label: Any, class_weight: dict[int, float], sample_weight: Any, num_classes: int) -> np.ndarray:
-    """Sample weights [N] with the weight of each sample's class (for soft labels: its mean) multiplied in."""
+def labels(y: Any, num_classes: int) -> np.ndarray:
+    """Checked labels: hard [N] int64, or soft [N, n]."""
+    return any_labels(y, num_classes)[0]
+
+
+def weights_by_class(class_weight: dict[int, float], num_classes: int) -> np.ndarray:
+    """The weights of all classes [n]; 1 where the dict has none."""
     unknown = [key for key in class_weight if key not in range(num_classes)]
     if unknown:
         raise ValueError(f"class_weight must have keys 0 to {num_classes - 1}; found {unknown[0]!r}")
-    per_class = np.array([class_weight.get(k, 1.0) for k in range(num_classes)], dtype=keras.config.floatx())
-    weight = label @ per_class if label.ndim == 2 else per_class[label]
-    return weight if sample_weight is None else weight * np.asarray(sample_weight, dtype=weight.dtype)
+    return np.array([class_weight.get(k, 1.0) for k in range(num_classes)], dtype=keras.config.floatx())
 
 
 def read_dataset(dataset: tf.data.Dataset) -> tuple[Any, Any, Any, int]:
     """Read a batched data set once, in order: x, y, sample weights or None, and its batch size."""
     if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise ValueError(
-            "x must be a finite tf.data.Dataset: distance targets read it once to find neighbours. Pass it without "
-            "repeat(); fit repeats it every epoch"
+            "a tf.data.Dataset of labels must be finite for distance targets, which read it once to find neighbours. "
+            "Pass it without repeat(); epochs repeat it anyway"
         )
     batches = [keras.utils.unpack_x_y_sample_weight(batch) for batch in dataset.as_numpy_iterator()]
     if not batches:
-        raise ValueError("x must hold samples; found an empty tf.data.Dataset")
+        raise ValueError("a tf.data.Dataset must hold samples; found an empty one")
     columns = [
         None if part[0] is None else keras.tree.map_structure(lambda *leaves: np.concatenate(leaves), *part)
         for part in zip(*batches, strict=True)
@@ -129,72 +150,103 @@ def read_dataset(dataset: tf.data.Dataset) -> tuple[Any, Any, Any, int]:
     return columns[0], columns[1], columns[2], num_rows(batches[0][0])
 
 
-def stream(target: Target, num_classes: int, dataset: tf.data.Dataset, class_weight: Any = None) -> tf.data.Dataset:
-    """Map a batched data set of (image, label) or (image, latent) to (image, {label, loc, scale}[, weight]).
-
-    Nothing is read ahead: a label target is a table of its classes' latents, and given latents need no target.
-    """
-    scores = tf.constant(target.scores(num_classes), keras.config.floatx())
-    floatx = scores.dtype
-    latent_dim = target.latent_dim(num_classes)
-
-    def looked_up(label: Any) -> dict[str, Any]:
-        table = target.fit_transform(None, np.arange(num_classes), num_classes)
-        inside = tf.debugging.Assert(
-            tf.reduce_all((label >= 0) & (label < num_classes)), [f"labels must lie in 0 to {num_classes - 1}:", label]
-        )
-        with tf.control_dependencies([inside]):
-            label = tf.identity(tf.cast(label, tf.int64))  # a cast to its own type would not wait for the check
-        loc, scale = (tf.constant(part, floatx) for part in (table.loc, table.scale))
-        return {"label": label, "loc": tf.gather(loc, label), "scale": tf.gather(scale, label)}
-
-    def softly(label: Any) -> dict[str, Any]:
-        def transform(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            latent = target.fit_transform(None, labels, num_classes)
-            return latent.loc.astype(floatx.as_numpy_dtype), latent.scale.astype(floatx.as_numpy_dtype)
-
-        loc, scale = tf.numpy_function(transform, [label], (floatx, floatx), stateful=False)
-        width = target.fit_transform(None, np.eye(num_classes), num_classes).scale.shape[1]
-        loc, scale = tf.ensure_shape(loc, [None, latent_dim]), tf.ensure_shape(scale, [None, width])
-        return {"label": tf.cast(label, floatx), "loc": loc, "scale": scale}
-
-    def given(latent: dict[str, Any]) -> dict[str, Any]:
-        loc, scale = tf.cast(latent["loc"], floatx), tf.cast(latent["scale"], floatx)
-        label = tf.argmax(tf.matmul(loc, scores, transpose_b=True), axis=-1)
-        return {"label": label, "loc": loc, "scale": scale}
-
-    def pack(y: Any) -> dict[str, Any]:
-        if isinstance(y, dict):
-            return given(y)
-        if len(y.shape) == 2 and y.shape[1] == latent_dim != num_classes and y.dtype.is_floating:
-            return given({"loc": y, "scale": tf.zeros_like(y[:, :1])})
-        if len(y.shape) == 2 and y.shape[1] == num_classes:
-            return softly(y)
-        if y.dtype.is_integer and (len(y.shape) == 1 or y.shape[1:] == [1]):
-            return looked_up(tf.reshape(y, [-1]))
-        raise ValueError(
-            f"data sets must yield integer labels [N], soft labels [N, {num_classes}], latents [N, {latent_dim}] or "
-            f"dicts {{'loc', 'scale'}} beside their images, batched; found {y}"
-        )
-
-    def element(x: Any, y: Any, weight: Any = None) -> tuple[Any, ...]:
-        packed = pack(y)
-        if class_weight is not None:
-            per_class = tf.constant(class_weights(np.arange(num_classes), class_weight, None, num_classes), floatx)
-            label = packed["label"]
-            own = tf.linalg.matvec(label, per_class) if len(label.shape) == 2 else tf.gather(per_class, label)
-            weight = own if weight is None else own * tf.cast(weight, floatx)
-        return (x, packed) if weight is None else (x, packed, weight)
-
-    return dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-
-
-def yields_labels(dataset: tf.data.Dataset, num_classes: int, latent_dim: int) -> bool:
-    """Whether a data set yields labels (hard or soft) beside its samples, rather than latents."""
+def check_dataset(dataset: tf.data.Dataset) -> None:
+    """Refuse data sets that are not batches of (image, label or latent) with or without weights."""
     spec = dataset.element_spec
     if not isinstance(spec, tuple) or len(spec) not in (2, 3):
-        raise ValueError("x must be a tf.data.Dataset of (image, label) or (image, latent), with or without weights")
-    y = spec[1]
-    if isinstance(y, dict):
-        return False
-    return not (len(y.shape) == 2 and y.shape[1] == latent_dim != num_classes and y.dtype.is_floating)
+        raise ValueError("a tf.data.Dataset must yield (image, label) or (image, latent), with or without weights")
+    if any(leaf.shape.rank in (None, 0) for leaf in keras.tree.flatten(spec)):
+        raise ValueError(f"a tf.data.Dataset must be batched and have tensors of known rank; found {spec}")
+
+
+@dataclass(frozen=True)
+class LatentStream:
+    """Maps batches of (image, label) or (image, latent) to (image, {label, loc, scale}[, weight]).
+
+    Nothing is read ahead: the latents of a label target are a table of its classes, and given latents need no target.
+
+    Parameters
+    ----------
+    target : Target
+    num_classes : int
+    class_weight : dict, optional
+    """
+
+    target: Target
+    num_classes: int
+    class_weight: dict[int, float] | None = None
+
+    def of(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """The mapped data set; one that went through here already is left as it is."""
+        if is_packed(dataset.element_spec[1]):
+            return dataset
+        return dataset.map(self._element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def _element(self, x: Any, y: Any, weight: Any = None) -> tuple[Any, ...]:
+        x = keras.tree.map_structure(_checked_finite, x)
+        packed = self._pack(y)
+        if self.class_weight is not None:
+            own = self._class_weight_of(packed["label"])
+            weight = own if weight is None else own * tf.cast(weight, own.dtype)
+        return (x, packed) if weight is None else (x, packed, weight)
+
+    def _pack(self, y: Any) -> dict[str, Any]:
+        n, latent_dim = self.num_classes, self.target.latent_dim(self.num_classes)
+        if isinstance(y, dict):
+            return self._given(y["loc"], y["scale"])
+        if holds_latents(y, n, latent_dim):
+            return self._given(y, tf.zeros_like(y[:, :1]))
+        if len(y.shape) == 1 or y.shape[1:] == [1]:
+            return self._looked_up(tf.reshape(y, [-1]))
+        if len(y.shape) == 2 and y.shape[1] == n:
+            return self._softly(y)
+        raise ValueError(
+            f"a tf.data.Dataset must yield labels [N], soft labels [N, {n}], latents [N, {latent_dim}] or dicts "
+            f"{{'loc', 'scale'}} beside its images; found {y}"
+        )
+
+    def _looked_up(self, y: Any) -> dict[str, Any]:
+        """Hard labels: rows of the target's table."""
+        label = tf.cast(y, tf.int64)
+        fits = (label >= 0) & (label < self.num_classes) & (tf.cast(label, y.dtype) == y)
+        check = tf.debugging.Assert(
+            tf.reduce_all(fits), [f"labels must be whole numbers from 0 to {self.num_classes - 1}:", y]
+        )
+        with tf.control_dependencies([check]):
+            label = tf.identity(label)
+        table = self.target.fit_transform(None, np.arange(self.num_classes), self.num_classes)
+        floatx = keras.config.floatx()
+        loc, scale = (tf.gather(tf.constant(part, floatx), label) for part in (table.loc, table.scale))
+        return {"label": label, "loc": loc, "scale": scale}
+
+    def _softly(self, y: Any) -> dict[str, Any]:
+        """Soft labels: the target's own formula, in NumPy."""
+        floatx = keras.config.floatx()
+
+        def latents(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            latent = self.target.fit_transform(None, labels, self.num_classes)
+            scale = np.broadcast_to(latent.scale, latent.loc.shape)  # one shape, whatever the target
+            return latent.loc.astype(floatx), scale.astype(floatx)
+
+        loc, scale = tf.numpy_function(latents, [y], (floatx, floatx), stateful=False)
+        shape = [None, self.target.latent_dim(self.num_classes)]
+        loc, scale = tf.ensure_shape(loc, shape), tf.ensure_shape(scale, shape)
+        return {"label": tf.cast(y, floatx), "loc": loc, "scale": scale}
+
+    def _given(self, loc: Any, scale: Any) -> dict[str, Any]:
+        """Latents: their class is where they lie."""
+        floatx = keras.config.floatx()
+        loc, scale = tf.cast(loc, floatx), tf.cast(scale, floatx)
+        scores = tf.constant(self.target.scores(self.num_classes), floatx)
+        return {"label": tf.argmax(tf.matmul(loc, scores, transpose_b=True), axis=-1), "loc": loc, "scale": scale}
+
+    def _class_weight_of(self, label: Any) -> Any:
+        assert self.class_weight is not None
+        per_class = tf.constant(weights_by_class(self.class_weight, self.num_classes))
+        return tf.linalg.matvec(label, per_class) if len(label.shape) == 2 else tf.gather(per_class, label)
+
+
+def _checked_finite(tensor: Any) -> Any:
+    if not tensor.dtype.is_floating:
+        return tensor
+    return tf.debugging.assert_all_finite(tensor, "x must be finite; found NaN or infinity in a batch")

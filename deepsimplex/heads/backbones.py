@@ -1,10 +1,11 @@
 """Small backbones to begin with. Any keras.Model whose output has shape [N, d] is one too."""
 
-import difflib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import keras
+
+from deepsimplex.names import did_you_mean
 
 
 def _check_sizes(sizes: Sequence[int], name: str) -> list[int]:
@@ -122,7 +123,7 @@ def backbone(name: str, **options: Any) -> keras.Model:
     'mlp'
     """
     if name not in BACKBONES:
-        near = difflib.get_close_matches(name, BACKBONES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"backbone must be one of {', '.join(BACKBONES)}; found {name!r}{hint}")
+        raise ValueError(
+            f"backbone must be one of {', '.join(BACKBONES)}; found {name!r}{did_you_mean(name, BACKBONES)}"
+        )
     return BACKBONES[name](**options)

@@ -67,9 +67,11 @@ class GaussianHead(keras.layers.Layer):
         self.scale_floor = float(scale_floor)
         half = self.compute_dtype in ("float16", "bfloat16")
         self._output_dtype = "float32" if half else self.compute_dtype
-        self._loc = keras.layers.Dense(self.latent_dim, dtype=self._output_dtype, name="loc")
+        # Parts made after a layer was frozen do not know of it.
+        shared = {"dtype": self._output_dtype, "trainable": self.trainable}
+        self._loc = keras.layers.Dense(self.latent_dim, name="loc", **shared)
         self._raw_scale = keras.layers.Dense(
-            self._raw_size(), bias_initializer=self._initial_raw_scale, dtype=self._output_dtype, name="raw_scale"
+            self._raw_size(), bias_initializer=self._initial_raw_scale, name="raw_scale", **shared
         )
 
     def _raw_size(self) -> int:

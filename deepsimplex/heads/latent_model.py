@@ -6,6 +6,7 @@ import keras
 import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import as_latent_loss
 
 
 def as_observation(y: Any) -> Any:
@@ -52,6 +53,16 @@ class LatentModel(keras.Model):
     ['loc', 'scale']
     """
 
+    def compile(self, optimizer: Any = "adam", loss: Any = None, **kwargs: Any) -> None:
+        """Configure training: ``loss`` is None (``losses.LatentNLL()``) or a loss of (observation, latent)."""
+        super().compile(optimizer=optimizer, loss=as_latent_loss(loss), **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as a saved model was, its optimizer's state included."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
     def fit(self, x: Any = None, y: Any = None, **kwargs: Any) -> keras.callbacks.History:
         if isinstance(kwargs.get("validation_data"), tuple):
             x_validation, y_validation, *weights = kwargs["validation_data"]
@@ -64,7 +75,5 @@ class LatentModel(keras.Model):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        if self.loss is None or isinstance(self.loss, str):
-            raise ValueError("a LatentModel needs compile(loss=deepsimplex.losses.LatentNLL()) before it can be fitted")
         values = self.loss(as_observation(y), y_pred, sample_weight=single_sample_weight(sample_weight))
         return tf.add_n([values, *[tf.cast(extra, values.dtype) for extra in self.losses]])
