@@ -65,7 +65,7 @@ def _with_config(path: Path, overrides: list[str] | None, work: Callable[..., An
     try:
         work(load_config(path, overrides or ()), Console(soft_wrap=True))
     except (ValueError, OSError) as error:
-        print(f"deepsimplex: {error}", file=sys.stderr)
+        print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from error
 
 

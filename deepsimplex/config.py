@@ -1,13 +1,17 @@
 """Configuration of a run: a YAML file, checked against a schema that rejects unknown keys."""
 
-import difflib
+import inspect
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic.fields import FieldInfo
+
+from deepsimplex.names import did_you_mean
 
 
 class ConfigurationError(ValueError):
@@ -16,6 +20,30 @@ class ConfigurationError(ValueError):
 
 class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _empty_is_default(cls, content: Any) -> Any:
+        """Drop keys with nothing under them ("training:" alone) where nothing is not a value of its own."""
+        if not isinstance(content, dict):
+            return content
+        fields = cls.model_fields
+        empty = [key for key, value in content.items() if value is None and key in fields and _holds_keys(fields[key])]
+        return {key: value for key, value in content.items() if key not in empty}
+
+
+def _holds_keys(field: FieldInfo) -> bool:
+    kind = get_origin(field.annotation) or field.annotation
+    return isinstance(kind, type) and issubclass(kind, BaseModel | dict)
+
+
+@contextmanager
+def _type_errors_as_value_errors() -> Iterator[None]:
+    """Where user input is tried out, a value of the wrong type is as much the user's to mend as a wrong value."""
+    try:
+        yield
+    except TypeError as error:
+        raise ValueError(str(error)) from error
 
 
 class DataConfig(_Section):
@@ -26,6 +54,19 @@ class DataConfig(_Section):
     limit: int | None = Field(default=None, ge=2, description="learn from that many training samples only")
     validation_fraction: float = Field(default=0.0, ge=0.0, lt=1.0, description="share held out of training")
 
+    @field_validator("options")
+    @classmethod
+    def _known_options(cls, value: dict[str, Any]) -> dict[str, Any]:
+        from deepsimplex import datasets
+
+        known = [key for key in inspect.signature(datasets.load).parameters if key != "name"]
+        for key in value:
+            if key not in known:
+                raise ValueError(
+                    f"datasets.load has no option {key!r}{did_you_mean(key, known)}; it takes {', '.join(known)}"
+                )
+        return value
+
 
 class ModelConfig(_Section):
     """The network: arguments of ``SimplexClassifier``."""
@@ -33,6 +74,27 @@ class ModelConfig(_Section):
     backbone: dict[str, Any] = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
     covariance: Literal["isotropic", "diagonal", "full"] = "isotropic"
     readout: Literal["argmax", "softmax"] | None = Field(default=None, description="default: the target's own")
+
+    @field_validator("backbone")
+    @classmethod
+    def _known_backbone(cls, value: dict[str, Any]) -> dict[str, Any]:
+        from deepsimplex.heads import backbone
+        from deepsimplex.heads.backbones import BACKBONES
+
+        name = value.get("name")
+        if not isinstance(name, str):
+            raise ValueError(f"backbone needs a name, one of {', '.join(BACKBONES)}")
+        if name in BACKBONES:
+            known = list(inspect.signature(BACKBONES[name]).parameters)
+            for key in value:
+                if key not in ("name", *known):
+                    raise ValueError(
+                        f"backbone {name!r} has no argument {key!r}{did_you_mean(key, known)}; "
+                        f"it takes {', '.join(known)}"
+                    )
+        with _type_errors_as_value_errors():
+            backbone(**value)
+        return value
 
 
 class TrainingConfig(_Section):
@@ -45,6 +107,26 @@ class TrainingConfig(_Section):
     schedule: Literal["constant", "cosine"] = "constant"
     beta: float = Field(default=0.0, ge=0, le=1, description="of losses.LatentNLL")
     mixed_precision: bool = False
+
+    @field_validator("optimizer")
+    @classmethod
+    def _known_optimizer(cls, value: str) -> str:
+        import keras
+
+        try:
+            keras.optimizers.get(value)
+        except (ValueError, TypeError, KeyError) as error:  # not known, or a wrapper that needs more than its name
+            classes = [thing for thing in vars(keras.optimizers).values() if inspect.isclass(thing)]
+            rates = [inspect.signature(maker).parameters.get("learning_rate") for maker in classes]
+            known = [
+                maker.__name__.lower()
+                for maker, rate in zip(classes, rates, strict=True)
+                if rate is not None and rate.default is not rate.empty  # made from a name and a rate
+            ]
+            raise ValueError(
+                f"optimizer must be one of {', '.join(sorted(known))}{did_you_mean(value, known)}"
+            ) from error
+        return value
 
 
 class ExportConfig(_Section):
@@ -59,12 +141,22 @@ class RunConfig(_Section):
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     seed: int = Field(default=0, ge=0)
     output: str = Field(default="runs", description="folder that holds the folders of runs")
-    cache_dir: str | None = Field(default="~/.cache/deepsimplex", description="folder of cached targets; null for none")
+    cache_dir: str | None = Field(
+        default="~/.cache/deepsimplex", validate_default=True, description="folder of cached targets; null for none"
+    )
     data: DataConfig
     target: dict[str, Any] = Field(description="name of a target and its arguments")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     export: ExportConfig = ExportConfig()
+
+    @field_validator("output", "cache_dir")
+    @classmethod
+    def _without_tilde(cls, value: str | None) -> str | None:
+        try:
+            return None if value is None else str(Path(value).expanduser())
+        except RuntimeError as error:  # no such user
+            raise ValueError(str(error)) from error
 
     @field_validator("target", mode="before")
     @classmethod
@@ -76,19 +168,18 @@ class RunConfig(_Section):
     def _known_target(cls, value: dict[str, Any]) -> dict[str, Any]:
         from deepsimplex.targets import get_target
 
-        get_target(value)
+        with _type_errors_as_value_errors():
+            get_target(value)
         return value
 
-    @field_validator("model")
-    @classmethod
-    def _known_backbone(cls, value: ModelConfig) -> ModelConfig:
-        from deepsimplex.heads import backbone
-
-        try:
-            backbone(**value.backbone)
-        except TypeError as error:  # an argument that this backbone does not have
-            raise ValueError(f"backbone: {error}") from error
-        return value
+    @model_validator(mode="after")
+    def _likelihood_is_a_sum(self) -> Self:
+        if self.training.beta > 0 and self.model.covariance == "full":
+            raise ValueError(
+                "training.beta must be 0 with model.covariance full, whose likelihood is no sum over latent "
+                f"dimensions; found {self.training.beta}"
+            )
+        return self
 
     def as_yaml(self) -> str:
         """The resolved configuration as YAML text."""
@@ -129,7 +220,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} is not readable as YAML: {error}") from error
+        raise ConfigurationError(f"{file} is not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigurationError(f"{file} must hold keys and values; found {type(content).__name__}")
     for override in overrides:
@@ -149,7 +240,9 @@ def _apply(content: dict[str, Any], override: str) -> None:
     for step in path:
         if isinstance(place.get(step), str) and step == "target":
             place[step] = {"name": place[step]}
-        place = place.setdefault(step, {})
+        if place.get(step) is None:  # not there, or a section with nothing under it
+            place[step] = {}
+        place = place[step]
         if not isinstance(place, dict):
             raise ConfigurationError(f"override {override!r}: {step!r} holds a value, not further keys")
     try:
@@ -163,12 +256,13 @@ def _explain(problem: Any) -> str:
     path = [str(step) for step in problem["loc"]]
     where = ".".join(path)
     if problem["type"] != "extra_forbidden":
-        found = f"; found {problem['input']!r}" if problem["type"] != "missing" else ""
-        return f"{where}: {problem['msg']}{found}"
+        message = " ".join(problem["msg"].removeprefix("Value error, ").split())
+        if not path:  # about several sections
+            return message
+        told = problem["type"] == "missing" or "; found " in message
+        return f"{where}: {message}" + ("" if told else f"; found {problem['input']!r}")
     section: Any = RunConfig
     for step in path[:-1]:
         section = section.model_fields[step].annotation
     known = list(section.model_fields)
-    near = difflib.get_close_matches(path[-1], known, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"known keys are {', '.join(known)}"
-    return f"unknown key {where!r}; {hint}"
+    return f"unknown key {where!r}" + (did_you_mean(path[-1], known) or f"; known keys are {', '.join(known)}")

@@ -55,11 +55,58 @@ def test_overrides_reach_nested_keys(digits):
         ("training.epochs", "an override must read key=value"),
         ("name.first=3", "'name' holds a value"),
         ("training.epochs={", "not readable as YAML"),
+        ("training.optimizer=adm", r"training.optimizer: .*adadelta, .*sgd; did you mean 'adam'\?; found 'adm'"),
+        ("training.optimizer=lossscaleoptimizer", "training.optimizer: optimizer must be one of adadelta"),
+        ("model.covariance=full", "training.beta must be 0 with model.covariance full, .*; found 0.5$"),
+        ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
+        ("data.options.name=mnist", "data.options: datasets.load has no option 'name'"),
+        ("target.distance=3", "target: distance must be a name, .*; found int$"),
+        ("target.attraction_function=foo", "target: attraction_function must be a callable or None; found 'foo'"),
+        ("target={name: mean, targets: 3}", "target: targets must be a sequence .*; found 3$"),
+        ("target={name: mean, targets: [3]}", "target: target must be a Target, a name or a mapping"),
+        ("target={name: [1]}", r"target: target name must be one of .*; found \[1\]"),
+        (
+            "model.backbone={name: mlp, depth: 3}",
+            "model.backbone: backbone 'mlp' has no argument 'depth'.*it takes hidden",
+        ),
+        ("model.backbone={name: mlp, dropout: much}", "model.backbone: .*'dropout': 'much'"),
+        ("model.backbone={hidden: [3]}", "model.backbone: backbone needs a name, one of mlp, cnn"),
+        ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
     ],
 )
 def test_wrong_overrides_are_named(override, message, digits):
-    with pytest.raises(ConfigurationError, match=message):
+    with pytest.raises(ConfigurationError, match=message) as raised:
         load_config(digits, [override])
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["training", "model", "export", "data.options", "model.backbone"])
+def test_an_empty_section_means_its_defaults(key, digits):
+    config = load_config(digits, [f"{key}=null"])
+    section, _, inner = key.partition(".")
+    found = getattr(config, section)
+    default = RunConfig.model_validate({"name": "a", "data": {"name": "digits"}, "target": "ilr"})
+    expected = getattr(default, section)
+    if inner:
+        found, expected = getattr(found, inner), getattr(expected, inner)
+    assert found == expected
+
+
+def test_an_empty_section_can_be_filled_by_overrides(digits):
+    content = yaml.safe_load(digits.read_text())
+    digits.write_text(yaml.safe_dump({**content, "training": None}))
+    assert load_config(digits, ["training.epochs=3"]).training.epochs == 3
+    assert load_config(digits, ["data.limit=null"]).data.limit is None
+    with pytest.raises(ConfigurationError, match="data: Field required"):
+        load_config(digits, ["data=null"])
+
+
+def test_the_home_folder_is_expanded_once(digits, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = load_config(digits, ["output=~/runs"])
+    assert (config.output, config.cache_dir) == (f"{tmp_path}/runs", f"{tmp_path}/.cache/deepsimplex")
+    assert load_config(digits, ["cache_dir=~/targets"]).cache_dir == f"{tmp_path}/targets"
+    assert load_config(digits, ["cache_dir=null"]).cache_dir is None
 
 
 def test_missing_and_unreadable_files_are_named(tmp_path, digits):

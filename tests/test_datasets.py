@@ -318,6 +318,8 @@ def test_a_folder_of_classes_is_split_and_may_be_grey_and_scaled(tmp_path):
     write_images(tmp_path / "dog", 5, size=(9, 9))
     data = datasets.load(tmp_path, image_size=(4, 7), colour="grayscale", test_fraction=0.4)
     assert data.x.shape == (9, 4, 7)
+    as_in_yaml = datasets.load(tmp_path, image_size=[4, 7], colour="grayscale", test_fraction=0.4)
+    np.testing.assert_array_equal(as_in_yaml.x, data.x)
     np.testing.assert_array_equal(np.bincount(data.y_test), [4, 2])
     assert 0 < data.x.min() < data.x.max() < 1
 
@@ -335,8 +337,9 @@ def test_wrong_folders_are_named(tmp_path):
         datasets.load(tmp_path)
     with pytest.raises(ValueError, match="colour must be one of rgb, grayscale; found 'grey'"):
         datasets.load(tmp_path, colour="grey")
-    with pytest.raises(ValueError, match="image_size must be"):
-        datasets.load(tmp_path, image_size=(0, 3))
+    for size in ((0, 3), (4,), 4, "4x4", [4.0, 4.0]):
+        with pytest.raises(ValueError, match="image_size must be"):
+            datasets.load(tmp_path, image_size=size)
     damaged = tmp_path / "cat" / "1.png"
     damaged.write_bytes(damaged.read_bytes()[:60])
     with pytest.raises(ValueError, match=r"1\.png cannot be read as an image"):

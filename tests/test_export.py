@@ -157,6 +157,35 @@ def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypat
     ds.export.load_served(path)
 
 
+FILL_THE_DISK = """
+import resource, signal, sys
+import deepsimplex as ds
+model = ds.load_model(sys.argv[1] + "/model.keras")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+for write in (lambda: model.save(sys.argv[1] + "/model.keras"), lambda: model.export(sys.argv[1] + "/served")):
+    try:
+        write()
+    except Exception as error:
+        print(type(error).__name__, error)
+    else:
+        sys.exit("written in spite of a limit of 2000 bytes a file")
+"""
+
+
+@pytest.mark.slow
+def test_files_that_cannot_be_written_whole_leave_the_earlier_ones(classifier, tmp_path):
+    """A real limit on the size of files, as a full disk sets one."""
+    classifier.save(tmp_path / "model.keras")
+    classifier.export(tmp_path / "served")
+    before = (tmp_path / "model.keras").read_bytes()
+    done = subprocess.run([sys.executable, "-c", FILL_THE_DISK, str(tmp_path)], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "model.keras").read_bytes() == before
+    ds.export.load_served(tmp_path / "served")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "served"]
+
+
 def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):
     precious = tmp_path / "folder" / "data" / "precious.txt"
     precious.parent.mkdir(parents=True)

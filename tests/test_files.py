@@ -69,7 +69,8 @@ def test_a_folder_replaces_a_folder(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(tmp_path, monkeypatch):
+@pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt])
+def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(failure, tmp_path, monkeypatch):
     target = tmp_path / "served"
     target.mkdir()
     (target / "old").touch()
@@ -77,11 +78,11 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(tmp_pa
 
     def failing(source, destination):
         if os.fspath(destination) == os.fspath(target) and os.path.basename(source) == "served":
-            raise OSError("no")
+            raise failure("no")
         real(source, destination)
 
     monkeypatch.setattr(os, "replace", failing)
-    with pytest.raises(OSError, match="no"), replacing(target) as fresh:
+    with pytest.raises(failure, match="no"), replacing(target) as fresh:
         fresh.mkdir()
     assert [path.name for path in target.iterdir()] == ["old"]
 

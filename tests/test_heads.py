@@ -22,7 +22,7 @@ def test_gaussian_head_keeps_the_layer_contract(covariance, latent_dim, tmp_path
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_a_new_head_has_about_unit_scale(covariance):
     head = ds.heads.GaussianHead(3, covariance, scale_floor=0.25)
-    scale = np.asarray(head(np.zeros((2, 7), "float32"))["scale"])
+    scale = np.asarray(head(100 * FEATURES[:2])["scale"])
     expected = {"isotropic": np.full((2, 1), 1.25), "diagonal": np.full((2, 3), 1.25)}
     np.testing.assert_allclose(scale, expected.get(covariance, np.tile(1.25 * np.eye(3), (2, 1, 1))), rtol=1e-6)
 
@@ -40,6 +40,9 @@ def test_a_full_scale_is_lower_triangular_with_a_floor_and_uses_every_parameter(
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_the_floor_holds_under_extreme_features(covariance):
     head = ds.heads.GaussianHead(3, covariance)
+    head.build((None, 7))
+    kernel, bias = head._raw_scale.get_weights()
+    head._raw_scale.set_weights([np.random.default_rng(0).normal(size=kernel.shape), bias])
     scale = np.asarray(head(np.float32(1e4) * FEATURES)["scale"])
     deviations = scale if scale.ndim == 2 else np.diagonal(scale, axis1=1, axis2=2)
     assert deviations.min() >= 1e-3 * (1 - 1e-6)

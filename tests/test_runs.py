@@ -3,18 +3,24 @@
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 import yaml
+from PIL import Image
+from rich.console import Console
 
 import deepsimplex as ds
-from deepsimplex.runs import RunFolder
+from deepsimplex import runs
+from deepsimplex.config import ConfigurationError, RunConfig, load_config
+from deepsimplex.runs import RunFolder, work
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 COMMAND = [sys.executable, "-m", "deepsimplex.cli"]
@@ -33,6 +39,15 @@ def deepsimplex(*arguments: str, check: bool = True) -> subprocess.CompletedProc
 def options(tmp_path: Path, *overrides: str) -> list[str]:
     folders = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
     return ["--config", str(CONFIGS / "digits.yaml"), *SMALL, *folders, *overrides]
+
+
+def checked(tmp_path: Path, *overrides: str) -> RunConfig:
+    """The same configuration, for calls without the command line."""
+    _, file, *given = options(tmp_path, *overrides)
+    return load_config(file, given)
+
+
+QUIET = Console(quiet=True)
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +98,101 @@ def test_evaluate_and_export_take_the_newest_run(finished):
     assert again["accuracy"] == metrics["accuracy"]
     assert again["negative_log_likelihood"] == pytest.approx(metrics["negative_log_likelihood"], rel=1e-5)
     assert "accuracy" in printed
+    folder.write_json(folder.metrics, {**metrics, "accuracy": 0.0})
+    runs.evaluate(load_config(arguments[1], arguments[2:]), QUIET)
+    again = json.loads(folder.metrics.read_text())
+    assert again["accuracy"] == metrics["accuracy"]
+    assert again["training_seconds"] == metrics["training_seconds"]
     deepsimplex("export", *arguments, "export.input_dtype=float32")
     assert ds.export.load_served(folder.served).input_dtype == "float32"
+    assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}
+
+
+def test_evaluate_refuses_what_may_hold_training_samples(finished):
+    folder, arguments, _ = finished
+    before = folder.metrics.read_bytes()
+    for override, section in (("data.options.seed=1", "data"), ("target=ilr", "target")):
+        config = load_config(arguments[1], [*arguments[2:], override])
+        with pytest.raises(ConfigurationError, match=f"begun with another configuration: {section} changed"):
+            runs.evaluate(config, QUIET)
+    assert folder.metrics.read_bytes() == before
+    # What does not touch the test samples may differ.
+    assert runs.evaluate(load_config(arguments[1], [*arguments[2:], "training.epochs=3"]), QUIET) == folder
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.name=nothing", "'nothing' is unknown"),
+        ("data.options.dtype=float16", "dtype must be one of"),
+        ("data.validation_fraction=0.9999", "leaves 0 for training"),
+        ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),
+    ],
+)
+def test_a_failed_start_leaves_the_earlier_run_the_newest(finished, override, message, monkeypatch):
+    folder, arguments, _ = finished
+
+    def fail(*_, **__):
+        raise ValueError("this network does not fit")
+
+    if override.startswith("model"):
+        monkeypatch.setattr(work.SimplexClassifier, "build", fail)
+    with pytest.raises(ValueError, match=message):
+        runs.train(load_config(arguments[1], [*arguments[2:], override]), QUIET)
+    assert [path.name for path in folder.path.parent.iterdir()] == ["001"]
+
+
+def test_the_newest_run_with_a_model_is_found_behind_unfinished_ones(finished):
+    folder, arguments, _ = finished
+    config = load_config(arguments[1], arguments[2:])
+    cut_short = RunFolder.create(config)
+    try:
+        assert cut_short.path.name == "002"
+        assert work.finished_run(config) == folder
+    finally:
+        shutil.rmtree(cut_short.path)
+
+
+def test_runs_below_the_home_folder_are_found_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = load_config(CONFIGS / "digits.yaml", ["output=~/runs"])
+    folder = RunFolder.create(config)
+    assert folder.path == tmp_path / "runs" / "digits" / "001"
+    assert RunFolder.all(config) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "limit", "message"),
+    [
+        (0.9, 2, "0.9 of 2 samples leaves 0 for training and 2 for validation"),
+        (0.1, 3, "0.1 of 3 samples leaves 3 for training and 0 for validation"),
+    ],
+)
+def test_both_sides_of_the_validation_split_hold_samples(fraction, limit, message, tmp_path):
+    with pytest.raises(ConfigurationError, match=f"data.validation_fraction {message}"):
+        work.load_split(checked(tmp_path, f"data.validation_fraction={fraction}", f"data.limit={limit}"))
+
+
+def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
+    for index, name in enumerate(("cat", "dog")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (6 + i, 5), (40 * i, 100 * index, 0)).save(tmp_path / "photos" / name / f"{i}.png")
+    config = checked(tmp_path, f"data={{name: {tmp_path}/photos, options: {{image_size: [4, 7]}}}}")
+    split = work.load_split(config)
+    assert split.x.shape == (8, 4, 7, 3)
+    assert split.class_names == ["cat", "dog"]
+
+
+def test_mixed_precision_ends_with_the_run(tmp_path):
+    overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
+    policy = keras.config.dtype_policy()
+    folder = runs.train(checked(tmp_path, *overrides), QUIET)
+    assert keras.config.dtype_policy() == policy
+    assert ds.load_model(folder.model).dtype_policy.name == "mixed_float16"
+    with pytest.raises(ConfigurationError):
+        runs.train(checked(tmp_path, *overrides, "data.validation_fraction=0.001"), QUIET)
+    assert keras.config.dtype_policy() == policy
 
 
 def test_targets_are_computed_alone_and_cached(tmp_path):
@@ -133,6 +241,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
         (["--config", "configs/digit.yaml"], "there is no file"),
         (["--config", str(CONFIGS / "digits.yaml"), "training.epoch=3"], "did you mean 'epochs'"),
         (["--config", str(CONFIGS / "digits.yaml"), "data.name=digts", "cache_dir=null"], "digits"),
+        (["--config", str(CONFIGS / "digits.yaml"), "target.distance=3"], "target: distance must be a name"),
         (["--config", str(CONFIGS / "digits.yaml"), "output=/proc/runs"], "output is not a folder that can be written"),
     ],
 )
@@ -143,6 +252,8 @@ def test_errors_are_one_line_without_traceback(arguments, message, tmp_path):
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr
+    assert sum(line.startswith("deepsimplex: ") for line in done.stderr.splitlines()) == 1
+    assert done.stderr.splitlines()[-1].startswith("deepsimplex: ")
     assert not list(tmp_path.rglob("model.keras"))
 
 

@@ -1,7 +1,9 @@
 """Folders of images, one subfolder per class."""
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +15,7 @@ SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 BATCH = 64
 
 
-def read_folder(folder: str | os.PathLike[str], image_size: tuple[int, int] | None, colour: str | None) -> Source:
+def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None, colour: str | None) -> Source:
     """Read FOLDER/CLASS/image files, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/, through Keras.
 
     Parameters
@@ -42,11 +44,17 @@ def read_folder(folder: str | os.PathLike[str], image_size: tuple[int, int] | No
     names = [_class_names(part) for part in parts]
     if names[0] != names[-1]:
         raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
-    size = _common_size(parts) if image_size is None else image_size
-    if len(size) != 2 or min(size) < 1:
-        raise ValueError(f"image_size must be (height, width) in pixels; found {image_size!r}")
+    size = _common_size(parts) if image_size is None else _checked_size(image_size)
     (x, y), *test = (_read(part, names[0], size, colour) for part in parts)
     return Source(x, y, test[0] if test else None, names[0])
+
+
+def _checked_size(image_size: Any) -> tuple[int, int]:
+    """(height, width) of a tuple, or of a list as YAML files hold it."""
+    given = tuple(image_size) if isinstance(image_size, list | tuple) else ()
+    if len(given) != 2 or not all(isinstance(side, int | np.integer) and side >= 1 for side in given):
+        raise ValueError(f"image_size must be (height, width) in pixels; found {image_size!r}")
+    return given[0], given[1]
 
 
 def _image_files(folder: Path) -> list[Path]:

@@ -1,7 +1,7 @@
 """``load``: one call for every kind of labelled data."""
 
-import difflib
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from deepsimplex.datasets.archive import read_npz
@@ -10,6 +10,7 @@ from deepsimplex.datasets.labelled import LabelledData
 from deepsimplex.datasets.named import NAMES, read_digits, read_mnist_like
 from deepsimplex.datasets.source import DTYPES, Source, finish
 from deepsimplex.datasets.table import read_csv
+from deepsimplex.names import did_you_mean
 
 
 def load(
@@ -18,7 +19,7 @@ def load(
     dtype: str = "float32",
     test_fraction: float | None = None,
     seed: int = 0,
-    image_size: tuple[int, int] | None = None,
+    image_size: Sequence[int] | None = None,
     colour: str | None = None,
     target_column: str | None = None,
 ) -> LabelledData:
@@ -99,8 +100,7 @@ def _kind(name: str | os.PathLike[str]) -> str:
         if not path.is_file():
             raise FileNotFoundError(f"name must be a file that exists; found no {label}")
         return kind
-    near = difflib.get_close_matches(label, NAMES, n=1, cutoff=0.5)
-    hint = f"; did you mean {near[0]!r}?" if near else "."
+    hint = did_you_mean(label, NAMES) or "."
     raise ValueError(
         f"name {label!r} is unknown{hint} Known are {', '.join(NAMES)}, and paths to a .npz file, to a .csv file and "
         "to a folder with one subfolder of images per class"

@@ -74,7 +74,7 @@ def stratified_split(
     """Shuffled indices of the training and the test samples, every class in the same proportion in both."""
     from sklearn.model_selection import train_test_split
 
-    if not 0 < test_fraction < 1:
+    if not isinstance(test_fraction, int | float) or not 0 < test_fraction < 1:
         raise ValueError(f"test_fraction must lie between 0 and 1; found {test_fraction!r}")
     present, counts = np.unique(y, return_counts=True)
     if len(y) and counts.min() < 2:

@@ -1,6 +1,5 @@
 """Distances by name."""
 
-import difflib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +12,7 @@ from deepsimplex.distances.euclidean import Euclidean
 from deepsimplex.distances.function import CallableDistance
 from deepsimplex.distances.precomputed import Precomputed
 from deepsimplex.distances.ssim import SSIM
+from deepsimplex.names import did_you_mean
 
 # Distances that a configuration can name.
 DISTANCES: dict[str, type[Distance]] = {distance.name: distance for distance in (Cityblock, Euclidean, SSIM)}
@@ -73,9 +73,9 @@ def _named(name: str, arguments: dict[str, Any]) -> Distance:
             f"distance {name!r} cannot be made from its name alone; give the object, {OBJECTS[name].__name__}(...)"
         )
     if name not in DISTANCES:
-        near = difflib.get_close_matches(name, DISTANCES, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"distance must be one of {', '.join(DISTANCES)}; found {name!r}{hint}")
+        raise ValueError(
+            f"distance must be one of {', '.join(DISTANCES)}; found {name!r}{did_you_mean(name, DISTANCES)}"
+        )
     try:
         return DISTANCES[name](**arguments)
     except TypeError as error:

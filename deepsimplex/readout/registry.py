@@ -1,11 +1,12 @@
 """Readouts by name: the one table to which a new readout adds a row."""
 
-import difflib
 from typing import Any
 
 import keras
+import numpy as np
 from numpy.typing import ArrayLike
 
+from deepsimplex.names import did_you_mean
 from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
 
 READOUTS: dict[str, type[keras.layers.Layer]] = {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout}
@@ -17,9 +18,9 @@ def readout_layer(spec: str | keras.layers.Layer, scores: ArrayLike | None = Non
     Parameters
     ----------
     spec : str or keras.layers.Layer
-        "argmax", "softmax", or a layer from a dict {"loc", "scale"} to class probabilities, which has its own scores.
+        "argmax", "softmax", or a layer from a dict {"loc", "scale"} to class probabilities.
     scores : array_like, shape [n, L], optional
-        Scores S of a readout made by name.
+        Scores S. A layer of this package that was made without takes them too; one that has its own keeps them.
     **options
         Further arguments of the layer.
 
@@ -33,10 +34,11 @@ def readout_layer(spec: str | keras.layers.Layer, scores: ArrayLike | None = Non
     >>> readout_layer("softmax").name.startswith("softmax")
     True
     """
+    if isinstance(spec, ArgmaxReadout | SoftmaxReadout) and spec.scores is None and scores is not None:
+        return type(spec).from_config({**spec.get_config(), "scores": np.asarray(scores).tolist()})
     if isinstance(spec, keras.layers.Layer):
         return spec
     if spec not in READOUTS:
-        near = difflib.get_close_matches(str(spec), READOUTS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(spec, READOUTS)
         raise ValueError(f"readout must be one of {', '.join(READOUTS)} or a layer; found {spec!r}{hint}")
     return READOUTS[spec](scores=scores, **options)

@@ -2,14 +2,13 @@
 
 import json
 import platform
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from deepsimplex.config import ConfigurationError, RunConfig
+from deepsimplex.config import ConfigurationError, RunConfig, load_config
 from deepsimplex.files import check_writable, replacing
 
 PACKAGES = ("deepsimplex", "tensorflow", "keras", "tensorflow-probability", "numpy", "scipy", "scikit-learn")
@@ -87,21 +86,56 @@ class RunFolder:
         return folder
 
     @classmethod
-    def latest(cls, config: RunConfig) -> "RunFolder | None":
-        """The newest run of this configuration's name, or None."""
-        numbered = _numbered(Path(config.output) / config.name)
-        return cls(numbered[-1]) if numbered else None
+    def all(cls, config: RunConfig) -> "list[RunFolder]":
+        """The runs of this configuration's name, the oldest first."""
+        return [cls(path) for path in _numbered(Path(config.output) / config.name)]
 
-    def check_same(self, config: RunConfig) -> None:
-        """Refuse to go on with a run under another configuration than it was begun with."""
-        begun = yaml.safe_load(self.config.read_text(encoding="utf-8"))
-        wanted = yaml.safe_load(config.as_yaml())
-        changed = sorted(key for key in begun.keys() | wanted.keys() if begun.get(key) != wanted.get(key))
+    def check_same(self, config: RunConfig, sections: Sequence[str], what_to_do: str) -> None:
+        """Refuse to go on with a run under another configuration than it was begun with.
+
+        Parameters
+        ----------
+        config : RunConfig
+        sections : sequence of str
+            Keys of the configuration that must be the same.
+        what_to_do : str
+            End of the message, after the name of the run's own configuration.
+
+        Raises
+        ------
+        ConfigurationError
+            Naming the sections that differ.
+        """
+        begun = load_config(self.config)
+        changed = [key for key in sections if getattr(begun, key) != getattr(config, key)]
         if changed:
             raise ConfigurationError(
-                f"{self.path} was begun with another configuration: {', '.join(changed)} changed. Resume it with the "
-                f"one in {self.config}, or leave --resume out to begin anew"
+                f"{self.path} was begun with another configuration: {', '.join(changed)} changed. Use the one in "
+                f"{self.config}, or {what_to_do}"
             )
+
+    def change_config(self, **sections: Any) -> None:
+        """Write other values of some sections to the run's configuration."""
+        self.write_text(self.config, load_config(self.config).model_copy(update=sections).as_yaml())
+
+    def read_metrics(self) -> dict[str, Any]:
+        """What the metrics file holds; nothing where there is none, or none that can be read."""
+        try:
+            content = json.loads(self.metrics.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def drop_history(self, epochs: int) -> None:
+        """Keep the history of the first ``epochs`` epochs alone: training goes on after them, and writes the rest."""
+        if not self.history.exists():
+            return
+        header, *rows = self.history.read_text(encoding="utf-8").splitlines(keepends=True) or [""]
+        kept = [row for row in rows if row.split(",")[0].isdecimal() and int(row.split(",")[0]) < epochs]
+        if kept:
+            self.write_text(self.history, "".join([header, *kept]))
+        else:
+            self.history.unlink()
 
     def write_text(self, path: Path, text: str) -> None:
         """Write a text file of this run, whole or not at all."""

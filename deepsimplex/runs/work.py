@@ -2,6 +2,8 @@
 
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +19,7 @@ from deepsimplex.heads import backbone
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
+from deepsimplex.runs.backup import mend_backup
 from deepsimplex.runs.display import EpochDisplay
 from deepsimplex.runs.folder import RunFolder
 from deepsimplex.targets import Target, get_target
@@ -40,7 +43,13 @@ def load_split(config: RunConfig) -> Split:
     data = datasets.load(config.data.name, **config.data.options)
     (x, y), (x_test, y_test) = data
     order = np.random.default_rng(config.seed).permutation(len(x))[: config.data.limit]
-    held_out = round(config.data.validation_fraction * len(order))
+    fraction = config.data.validation_fraction
+    held_out = round(fraction * len(order))
+    if held_out == len(order) or (fraction > 0 and held_out == 0):
+        raise ConfigurationError(
+            f"data.validation_fraction {fraction} of {len(order)} samples leaves {len(order) - held_out} for training "
+            f"and {held_out} for validation; both need at least one (0 holds none out)"
+        )
     validation, training = order[:held_out], order[held_out:]
     return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
 
@@ -73,7 +82,7 @@ def make_targets(config: RunConfig, console: Console) -> LatentGaussian:
 
 
 def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
-    """The configuration's classifier, compiled for the samples at hand."""
+    """The configuration's classifier, built and compiled for the samples at hand."""
     model = SimplexClassifier(
         backbone=backbone(**config.model.backbone),
         target=make_target(config),
@@ -83,12 +92,17 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         class_names=split.class_names,
         seed=config.seed,
     )
+    model.build((None, *split.x.shape[1:]))
     model.compile(
-        optimizer=_optimizer(config, steps_per_epoch=-(-len(split.x) // config.training.batch_size)),
+        optimizer=_optimizer(config, _steps_per_epoch(config, split)),
         loss=LatentNLL(beta=config.training.beta),
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
+
+
+def _steps_per_epoch(config: RunConfig, split: Split) -> int:
+    return -(-len(split.x) // config.training.batch_size)
 
 
 def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
@@ -112,21 +126,37 @@ def train(config: RunConfig, console: Console, resume: bool = False) -> RunFolde
     Returns
     -------
     RunFolder
+
+    Raises
+    ------
+    ConfigurationError
+        When the run to resume was begun with another configuration, or its backup is damaged.
+    ValueError, OSError
+        When data cannot be loaded, the target cannot use them or the folder cannot be written. A run that fails before
+        training begins leaves no folder.
     """
-    folder = _open_folder(config, console, resume)
-    if folder.metrics.exists():
+    folder = _run_to_resume(config, console) if resume else None
+    if folder is not None and folder.metrics.exists():
         return folder
+    with _precision(config.training.mixed_precision):
+        return _train(config, console, folder)
+
+
+def _train(config: RunConfig, console: Console, folder: RunFolder | None) -> RunFolder:
+    """Train from the start (no folder), or go on in the folder of an unfinished run."""
     keras.utils.set_random_seed(config.seed)
-    if config.training.mixed_precision:
-        keras.mixed_precision.set_global_policy("mixed_float16")
     split = load_split(config)
     console.print(
         f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
         f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
     )
     model = build_classifier(config, split)
+    if folder is None:
+        folder = RunFolder.create(config)
+    folder.drop_history(mend_backup(folder.backup, _steps_per_epoch(config, split)))
     begun = time.monotonic()
     display = EpochDisplay(console)
+    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
     try:
         model.fit(
             split.x,
@@ -136,14 +166,17 @@ def train(config: RunConfig, console: Console, resume: bool = False) -> RunFolde
             validation_data=(split.x_validation, split.y_validation) if len(split.x_validation) else None,
             verbose=0,
             callbacks=[
-                keras.callbacks.BackupAndRestore(str(folder.backup), delete_checkpoint=False),
-                keras.callbacks.CSVLogger(str(folder.history), append=True),
+                # The logs before the backup: an epoch that counts as trained is in them.
+                history,
                 keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
                 display,
             ],
         )
     finally:
         display.close()
+        if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
+            history.csv_file.close()
     seconds = time.monotonic() - begun
     model.save(folder.model)
     model.export(folder.served, input_dtype=config.export.input_dtype)
@@ -152,13 +185,26 @@ def train(config: RunConfig, console: Console, resume: bool = False) -> RunFolde
     return folder
 
 
-def _open_folder(config: RunConfig, console: Console, resume: bool) -> RunFolder:
-    folder = RunFolder.latest(config) if resume else None
-    if folder is None:
-        if resume:
-            console.print(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
-        return RunFolder.create(config)
-    folder.check_same(config)
+@contextmanager
+def _precision(mixed: bool) -> Iterator[None]:
+    """Work under Keras' mixed precision if asked to; the global policy is then what it was."""
+    found = keras.config.dtype_policy()
+    try:
+        if mixed:
+            keras.config.set_dtype_policy("mixed_float16")
+        yield
+    finally:
+        keras.config.set_dtype_policy(found)
+
+
+def _run_to_resume(config: RunConfig, console: Console) -> RunFolder | None:
+    """The newest run of this name, or None where there is none."""
+    runs = RunFolder.all(config)
+    if not runs:
+        console.print(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
+        return None
+    folder = runs[-1]
+    folder.check_same(config, list(RunConfig.model_fields), "leave --resume out to begin anew")
     if folder.metrics.exists():
         console.print(f"{folder.path} is finished already: nothing to resume")
     else:
@@ -167,26 +213,35 @@ def _open_folder(config: RunConfig, console: Console, resume: bool) -> RunFolder
 
 
 def finished_run(config: RunConfig) -> RunFolder:
-    """The newest run of this configuration's name that has a model."""
-    folder = RunFolder.latest(config)
-    if folder is None or not folder.model.exists():
-        raise ConfigurationError(
-            f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
-        )
-    return folder
+    """The newest run of this configuration's name that has a model; runs that were cut short are passed over."""
+    for folder in reversed(RunFolder.all(config)):
+        if folder.model.exists():
+            return folder
+    raise ConfigurationError(
+        f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
+    )
 
 
 def evaluate(config: RunConfig, console: Console) -> RunFolder:
-    """Evaluate the newest trained model of a configuration on its test samples."""
+    """Evaluate the newest trained model of a configuration on its test samples.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is no model, or it was trained with other data or another target: test samples of the one may be
+        training samples of the other.
+    """
     folder = finished_run(config)
+    folder.check_same(config, ["data", "target"], "train a model with this one first")
     _evaluate(load_model(folder.model), load_split(config), folder, console)
     return folder
 
 
 def export(config: RunConfig, console: Console) -> RunFolder:
-    """Export the newest trained model of a configuration as a SavedModel."""
+    """Export the newest trained model of a configuration as a SavedModel; the run's configuration tells its input."""
     folder = finished_run(config)
     load_model(folder.model).export(folder.served, input_dtype=config.export.input_dtype)
+    folder.change_config(export=config.export)
     console.print(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
     return folder
 
@@ -195,7 +250,9 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
     probabilities = model.predict_proba(split.x_test, batch_size=1024)
     report = evaluation.report(split.y_test, probabilities)
     _draw(split, probabilities, folder)
-    folder.write_json(folder.metrics, {**report.as_dict(), "test_samples": len(split.x_test), **also})
+    # What an earlier evaluation cannot know again, such as the training time, stays.
+    figures = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **also}
+    folder.write_json(folder.metrics, figures)
     console.print(str(report), highlight=False)
     for what, path in {
         "model": folder.model,

@@ -37,7 +37,7 @@ class Mean(Target):
     name: ClassVar[str] = "mean"
 
     def __init__(self, targets: Sequence[Target | str | Mapping[str, Any]]) -> None:
-        if isinstance(targets, str | Mapping | Target) or len(targets) == 0:
+        if isinstance(targets, str) or not isinstance(targets, Sequence) or len(targets) == 0:
             raise ValueError(f"targets must be a sequence of at least one target; found {targets!r}")
         self.targets = [get_target(target) for target in targets]
         readouts = {target.default_readout for target in self.targets}

@@ -1,11 +1,11 @@
 """Targets by name: the one table to which a new target adds a row."""
 
-import difflib
 import importlib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from deepsimplex.names import did_you_mean
 from deepsimplex.targets.base import Target, without_name
 
 TARGETS: dict[str, tuple[str, str]] = {
@@ -65,8 +65,10 @@ def target_from_config(config: Mapping[str, Any]) -> Target:
         When the name or an argument is unknown, or one is missing; the nearest known is named.
     """
     name = config.get("name")
-    if name not in TARGETS:
-        raise ValueError(f"target name must be one of {', '.join(TARGETS)}; found {name!r}{_nearest(name, TARGETS)}")
+    if not isinstance(name, str) or name not in TARGETS:
+        raise ValueError(
+            f"target name must be one of {', '.join(TARGETS)}; found {name!r}{did_you_mean(name, TARGETS)}"
+        )
     module, attribute = TARGETS[name]
     target_class = getattr(importlib.import_module(module), attribute)
     arguments = without_name(config)
@@ -74,15 +76,10 @@ def target_from_config(config: Mapping[str, Any]) -> Target:
     for key in arguments:
         if key not in parameters:
             raise ValueError(
-                f"target {name!r} has no argument {key!r}{_nearest(key, parameters)}; "
+                f"target {name!r} has no argument {key!r}{did_you_mean(key, parameters)}; "
                 f"it takes {', '.join(parameters) or 'none'}"
             )
     for key, parameter in parameters.items():
         if parameter.default is parameter.empty and key not in arguments:
             raise ValueError(f"target {name!r} needs the argument {key!r}; found {sorted(arguments)}")
     return target_class(**arguments)
-
-
-def _nearest(word: Any, known: Iterable[str]) -> str:
-    matches = difflib.get_close_matches(str(word).lower(), known, n=1, cutoff=0.5)
-    return f"; did you mean {matches[0]!r}?" if matches else ""

@@ -1,0 +1,29 @@
+"""Hints for names that are not known: one helper, used everywhere."""
+
+from pathlib import Path
+
+import pytest
+
+import deepsimplex
+from deepsimplex.names import did_you_mean
+
+PACKAGE = Path(deepsimplex.__file__).parent
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("mpl", "; did you mean 'mlp'?"),
+        ("ADAMX", "; did you mean 'Adamax'?"),
+        ("transformer", ""),
+        (3, ""),
+        (None, ""),
+    ],
+)
+def test_the_nearest_known_name_is_named_in_its_own_spelling(name, hint):
+    assert did_you_mean(name, ["mlp", "Adamax"]) == hint
+
+
+def test_hints_are_written_nowhere_else():
+    users = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "difflib" in path.read_text()}
+    assert users == {"names.py"}
