@@ -430,3 +430,13 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
 def test_options_that_do_not_apply_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         datasets.load("digits", **options)
+
+
+def test_images_of_sixteen_bits_are_refused_rather_than_cut_to_eight(tmp_path):
+    for name in ("cat", "dog"):
+        (tmp_path / name).mkdir()
+        for index in range(3):
+            pixels = np.arange(64, dtype=np.uint16).reshape(8, 8) * 64
+            Image.fromarray(pixels).save(tmp_path / name / f"{index}.png")
+    with pytest.raises(ValueError, match="has 16 bits a pixel, of which 8 would be lost"):
+        datasets.load(tmp_path)

@@ -85,6 +85,17 @@ def test_backbones_build_on_grey_and_colour_images(tmp_path):
     assert_layer_contract(ds.heads.backbones.EnsureChannels, np.zeros((4, 6, 6), "float32"), tmp_path, half="float16")
 
 
+def test_a_cnn_predicts_what_it_learned_from_a_hundred_images():
+    """Batch normalisation's averages must have left their start after 60 steps."""
+    (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    few, test = np.flatnonzero(y < 3)[:96], y_test < 3
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.heads.cnn([16, 32], units=32), "casimac", 3)
+    model.compile(loss=ds.losses.LatentNLL(beta=0.5))
+    model.fit(x[few], y[few], epochs=20, verbose=0)
+    assert ds.evaluation.negative_log_likelihood(y_test[test], model.predict_proba(x_test[test])) < 0.2
+
+
 def test_backbones_name_what_is_wrong():
     with pytest.raises(ValueError, match="did you mean 'mlp'"):
         ds.heads.backbone("mlpp")

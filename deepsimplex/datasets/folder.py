@@ -115,6 +115,7 @@ def _read(part: Path, class_names: list[str], size: tuple[int, int], colour: str
     x = np.empty((len(dataset.file_paths), *size, 3 if colour == "rgb" else 1), np.uint8)
     y = np.empty(len(x), np.int64)
     done = 0
+    _refuse_deep_pixels(dataset.file_paths)
     try:
         for images, labels in dataset.as_numpy_iterator():
             x[done : done + len(images)] = np.rint(images)
@@ -125,6 +126,18 @@ def _read(part: Path, class_names: list[str], size: tuple[int, int], colour: str
             f"{_first_damaged(dataset.file_paths)} cannot be read as an image ({error.message})"
         ) from error
     return (x if colour == "rgb" else x[..., 0]), y
+
+
+def _refuse_deep_pixels(paths: list[str]) -> None:
+    """Refuse PNG files of 16 bits a pixel, which the reader would cut to 8."""
+    for path in paths:
+        with open(path, "rb") as file:
+            header = file.read(25)
+        if header.startswith(b"\x89PNG") and header[24:25] == b"\x10":
+            raise ValueError(
+                f"{path} has 16 bits a pixel, of which 8 would be lost; scale such images to float32 in [0, 1] and "
+                "store them as an .npz file with x and y"
+            )
 
 
 def _first_damaged(paths: list[str]) -> str:

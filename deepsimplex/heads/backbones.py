@@ -65,12 +65,17 @@ def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.
     --------
     >>> cnn([8], units=16)(keras.Input((28, 28))).shape
     (None, 16)
+
+    Notes
+    -----
+    Batch normalisation keeps its averages with momentum 0.9, not Keras' 0.99, which takes hundreds of steps to forget
+    its start: a hundred images and 20 epochs would be predicted with averages that fit none of them.
     """
     layers: list[Any] = [EnsureChannels()]
     for count in _check_sizes(filters, "filters"):
         layers += [
             keras.layers.Conv2D(count, 3, padding="same", use_bias=False),
-            keras.layers.BatchNormalization(),
+            keras.layers.BatchNormalization(momentum=0.9),
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
         ]

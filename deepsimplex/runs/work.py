@@ -204,7 +204,8 @@ def _run_to_resume(config: RunConfig, console: Console) -> RunFolder | None:
         console.print(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
         return None
     folder = runs[-1]
-    folder.check_same(config, list(RunConfig.model_fields), "leave --resume out to begin anew")
+    trained_with = [section for section in RunConfig.model_fields if section != "export"]
+    folder.check_same(config, trained_with, "leave --resume out to begin anew")
     if folder.metrics.exists():
         console.print(f"{folder.path} is finished already: nothing to resume")
     else:
