@@ -1,4 +1,4 @@
-"""Readouts: a latent Gaussian becomes class probabilities (math.md section 4)."""
+"""Readouts: a latent Gaussian becomes class probabilities."""
 
 from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, method_for
 from deepsimplex.readout.decision import decision_function

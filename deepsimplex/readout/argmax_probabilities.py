@@ -222,7 +222,7 @@ def argmax(
 
     Notes
     -----
-    [CASIMAC Eq. 15] and math.md section 4. The exact ways err by 1e-12 in float64 and 1e-6 in float32. Over 50 rows
+    [CASIMAC Eq. 15]. The exact ways err by 1e-12 in float64 and 1e-6 in float32. Over 50 rows
     of ten classes quasi-Monte Carlo errs by at most 1.3e-3 with 128 points and 4e-4 with 512; it is smooth but where
     the order of two constraints changes, where it jumps by as little. Its covariance of scores is known to a relative
     2e-3 of the widest score's deviation in float32 (1e-7 in float64): narrower directions are widened to that.

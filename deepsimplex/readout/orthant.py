@@ -2,7 +2,7 @@
 
 Class y wins where every difference g_y - g_k of scores is positive. Conditioning on one difference after the other,
 along a Cholesky factor of their covariance, turns that orthant probability into the mean of a smooth, positive
-function over the unit cube, here over scrambled Sobol points (Genz 1992; math.md section 4).
+function over the unit cube, here over scrambled Sobol points (Genz 1992).
 """
 
 from typing import Any

@@ -4,7 +4,7 @@ With independent scores g_k ~ N(m_k, t_k^2) the class probabilities are
 
     p(y) = int phi((u - m_y) / t_y) / t_y prod_{k != y} Phi((u - m_k) / t_k) du,
 
-where u is the winning score (math.md section 4). One grid in u serves all classes: with F(u) the product of all n
+where u is the winning score. One grid in u serves all classes: with F(u) the product of all n
 distribution functions, the integrand of class y is F times its own phi / Phi, so that a row costs n Q, not n^2 Q.
 """
 

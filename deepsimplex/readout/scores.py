@@ -19,7 +19,7 @@ class Scores:
     Parameters
     ----------
     matrix : ndarray, shape [n, L]
-        P, tau P, V^T or I (math.md section 4), or any other real matrix.
+        P, tau P, V^T or I, or any other real matrix.
     """
 
     matrix: NDArray[np.float64]

@@ -130,7 +130,7 @@ def softmax(
 
     Notes
     -----
-    math.md section 4. For n = 2 the quadrature errs by 1e-12 in float64, whatever the scale. With 1024
+    [ILR-GP] sec. 3.2, [GPD] sec. 4. For n = 2 the quadrature errs by 1e-12 in float64, whatever the scale. With 1024
     points the answer errs by about 1e-3 at ten classes and scales near one, and a symmetric input gives 1/n to within
     that.
 
