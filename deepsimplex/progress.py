@@ -1,31 +1,47 @@
-"""A progress bar for work that takes longer than a few seconds, and none for work that does not."""
+"""What long work shows of itself: a bar on a terminal, a line now and then in a log; short work shows nothing."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-PATIENCE_SECONDS = 2.0
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PATIENCE_SECONDS = 2.0  # work that is done sooner shows nothing
+LINE_SECONDS = 10.0  # from one line in a log to the next, at least
+BAR_SECONDS = 0.1  # from one change of the bar to the next: it is drawn as often
 
 
 class Advance(Protocol):
-    """What ``progress`` yields: call it with the number of units just done."""
+    """What ``progress`` yields: call it with the number of units just done, as often as you like, from one thread."""
 
     def __call__(self, amount: float, /) -> None: ...
 
 
 @contextmanager
-def progress(description: str, total: float, show: bool | None = None) -> Iterator[Advance]:
-    """Show a bar with rate and time left once the work has lasted ``PATIENCE_SECONDS``.
+def progress(
+    description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: float = 0
+) -> Iterator[Advance]:
+    """Show how far the work is, its rate and the time left, once it has lasted ``PATIENCE_SECONDS``.
+
+    On a terminal and in a notebook that is a bar. Elsewhere, as in a log file, it is a line every ``LINE_SECONDS`` at
+    most and one at the end: "ssim neighbours: 34%, 5.1 M pairs/s, 1 min 20 s left". All goes to stderr.
 
     Parameters
     ----------
     description : str
-        What is being done, shown before the bar.
+        What is being done, shown first.
     total : float
         Units of work in all.
     show : bool, optional
-        None (default) shows the bar on a terminal and in a notebook only; True always; False never.
+        None (default) shows the bar on a terminal and in a notebook, and nothing elsewhere; True shows the lines
+        there; False never shows anything.
+    unit : str
+        What is counted, in the plural. The default is "steps".
+    done : float
+        Units of the total that were done earlier, by work that was cut short. They count as done, but not in the rate.
+        The default is 0.
 
     Yields
     ------
@@ -34,46 +50,155 @@ def progress(description: str, total: float, show: bool | None = None) -> Iterat
 
     Examples
     --------
-    >>> with progress("blocks", total=3, show=False) as advance:
+    >>> with progress("blocks", total=3, show=False, unit="blocks") as advance:
     ...     for _ in range(3):
     ...         advance(1)
     """
     if show is False:
         yield lambda amount: None
         return
-    # Imported late: most calls are done before a bar is due.
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.console import Console  # imported late: most calls are done before anything is due
 
     console = Console(stderr=True)
-    if show is None and not (console.is_terminal or console.is_jupyter):
+    drawn = console.is_terminal or console.is_jupyter
+    if show is None and not drawn:
         yield lambda amount: None
         return
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(show_speed=True),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-    )
-    task = bar.add_task(description, total=total)
-    begun = time.monotonic()
+    work = _Work(description, total, unit, done)
+    display = _Bar(work, console) if drawn else _Lines(work, console)
+    due = work.begun + PATIENCE_SECONDS
 
     def advance(amount: float, /) -> None:
-        bar.advance(task, amount)
-        if not bar.live.is_started and time.monotonic() - begun > PATIENCE_SECONDS:
-            bar.start()
+        nonlocal due
+        work.completed += amount
+        work.latest = time.monotonic()
+        if work.latest >= due:
+            due = work.latest + display.interval
+            display.update()
 
     try:
         yield advance
     finally:
-        if bar.live.is_started:  # stopping one that was never shown prints an empty line
-            bar.stop()
+        if time.monotonic() >= work.begun + PATIENCE_SECONDS:
+            display.close()
+
+
+def rate_text(rate: float, unit: str) -> str:
+    """A rate to three digits, with an SI prefix.
+
+    Parameters
+    ----------
+    rate : float
+        Units per second.
+    unit : str
+        Their name.
+
+    Returns
+    -------
+    str
+
+    Examples
+    --------
+    >>> rate_text(5_100_000, "pairs"), rate_text(0.25, "blocks")
+    ('5.1 M pairs/s', '0.25 blocks/s')
+    """
+    prefix = ""
+    for larger in "kMGT":
+        if rate < 999.5:  # what rounds to 1000 has the larger prefix
+            break
+        rate, prefix = rate / 1000, f"{larger} "
+    return f"{rate:.3g} {prefix}{unit}/s"
+
+
+class _Work:
+    """How much is done, and what that and the clock tell."""
+
+    def __init__(self, description: str, total: float, unit: str, done: float) -> None:
+        self.description = description
+        self.total = total
+        self.unit = unit
+        self.earlier = self.completed = done
+        self.begun = self.latest = time.monotonic()  # latest: when units were last done
+
+    @property
+    def percentage(self) -> int:
+        """Rounded down: 100 means that nothing is left."""
+        return int(100 * self.completed / self.total) if self.total else 100
+
+    @property
+    def rate(self) -> str:
+        """Units per second since the work began."""
+        return rate_text(self._rate(), self.unit)
+
+    @property
+    def left(self) -> str:
+        """How long the rest takes at this rate; empty where that is unknown or nothing is left."""
+        rate = self._rate()
+        if rate == 0 or self.completed >= self.total:
+            return ""
+        # Counted from the latest units on, the time left runs down while the next are being done.
+        seconds = (self.total - self.completed) / rate - (time.monotonic() - self.latest)
+        return f"{_duration(max(seconds, 0))} left"
+
+    def _rate(self) -> float:
+        # Of all the time, not of the latest seconds: large units may be further apart than any window.
+        return (self.completed - self.earlier) / max(self.latest - self.begun, 1e-9)
+
+
+class _Bar:
+    """A bar that appears at the first update and stays when it is closed."""
+
+    def __init__(self, work: _Work, console: "Console") -> None:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+        self.interval = BAR_SECONDS
+        self.work = work
+        self.bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[work].percentage:>3}%", style="progress.percentage"),
+            TextColumn("{task.fields[work].rate}", style="progress.data.speed"),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[work].left}", style="progress.remaining"),
+            console=console,
+        )
+        self.task = self.bar.add_task(work.description, total=work.total, work=work)
+
+    def update(self) -> None:
+        self.bar.update(self.task, completed=self.work.completed)
+        self.bar.start()  # again and again: a bar that runs goes on
+
+    def close(self) -> None:
+        if self.bar.live.is_started:  # stopping one that was never shown prints an empty line
+            self.bar.update(self.task, completed=self.work.completed)
+            self.bar.stop()
+
+
+class _Lines:
+    """A line at every update, and a last one that says how long the work took."""
+
+    def __init__(self, work: _Work, console: "Console") -> None:
+        self.interval = LINE_SECONDS
+        self.work = work
+        self.console = console
+
+    def update(self) -> None:
+        if self.work.completed < self.work.total:  # else the last line is about to say it
+            self._print(self.work.left)
+
+    def close(self) -> None:
+        self._print(f"after {_duration(time.monotonic() - self.work.begun)}")
+
+    def _print(self, end: str) -> None:
+        figures = ", ".join(filter(None, (f"{self.work.percentage}%", self.work.rate, end)))
+        self.console.out(f"{self.work.description}: {figures}", highlight=False)
+
+
+def _duration(seconds: float) -> str:
+    """Seconds in words: "45 s", "1 min 20 s", "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"

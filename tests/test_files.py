@@ -1,8 +1,6 @@
-"""Files appear whole or not at all; progress shows itself only where it should."""
+"""Files appear whole or not at all."""
 
-import io
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -11,9 +9,7 @@ import textwrap
 import pytest
 
 from deepsimplex import files
-from deepsimplex import progress as progress_module
 from deepsimplex.files import check_writable, replacing
-from deepsimplex.progress import progress
 
 
 def test_a_file_is_written_and_nothing_else_is_left(tmp_path):
@@ -105,51 +101,3 @@ def test_check_writable_names_the_argument_and_the_folder(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cache is not a folder that can be written.*file"):
         check_writable(tmp_path / "file" / "below", "cache")
-
-
-def run_progress(monkeypatch, capsys, patience, show, terminal=False):
-    monkeypatch.setattr(progress_module, "PATIENCE_SECONDS", patience)
-    if terminal:
-        monkeypatch.setenv("FORCE_COLOR", "1")
-        monkeypatch.setenv("TTY_COMPATIBLE", "1")
-    with progress("counting blocks", total=4, show=show) as advance:
-        for _ in range(4):
-            advance(1)
-    return capsys.readouterr()
-
-
-def test_work_done_within_the_patience_shows_nothing(monkeypatch, capsys):
-    captured = run_progress(monkeypatch, capsys, patience=60.0, show=True)
-    assert (captured.out, captured.err) == ("", "")
-
-
-def test_longer_work_shows_a_bar_that_ends_full_on_stderr(monkeypatch, capsys):
-    captured = run_progress(monkeypatch, capsys, patience=-1.0, show=True)
-    assert captured.out == ""
-    assert re.search(r"counting blocks .*100%", captured.err)
-
-
-def test_nothing_is_shown_off_a_terminal_or_on_request(monkeypatch, capsys):
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    for show in (None, False):
-        captured = run_progress(monkeypatch, capsys, patience=-1.0, show=show)
-        assert captured.out == ""
-        assert sys.stderr.getvalue() == ""
-
-
-def test_a_terminal_gets_the_bar_by_default(monkeypatch, capsys):
-    captured = run_progress(monkeypatch, capsys, patience=-1.0, show=None, terminal=True)
-    assert "counting blocks" in captured.err
-
-
-def test_the_bar_stops_when_the_work_fails(monkeypatch, capsys):
-    monkeypatch.setattr(progress_module, "PATIENCE_SECONDS", -1.0)
-
-    def fail_half_way() -> None:
-        with progress("counting blocks", total=4, show=True) as advance:
-            advance(1)
-            raise RuntimeError("failed")
-
-    with pytest.raises(RuntimeError, match="failed"):
-        fail_half_way()
-    assert "25%" in capsys.readouterr().err
