@@ -1,11 +1,20 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and believed only when whole."""
 
+import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+FORMAT = 2  # raise it when the meaning of stored arrays changes: older files are then refused
+HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
 
 
 @contextmanager
@@ -73,3 +82,90 @@ def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
             str(place),
         ) from error
     return place
+
+
+def fingerprint(*parts: Any) -> str:
+    """Digest (BLAKE2b, 128 bits) of arrays (their bytes, shapes and dtypes) and of anything whose repr tells it all.
+
+    Examples
+    --------
+    >>> fingerprint(np.zeros(3), "euclidean") == fingerprint(np.zeros(3, np.float32), "euclidean")
+    False
+    """
+    digest = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            _update(digest, part)
+        else:
+            digest.update(repr(part).encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _update(digest: Any, array: NDArray[Any]) -> None:
+    digest.update(f"{array.dtype.str}{array.shape}".encode())
+    if array.ndim == 0:
+        digest.update(array.tobytes())
+        return
+    rows = max(1, HASH_BYTES * len(array) // max(array.nbytes, 1))
+    for start in range(0, len(array), rows):
+        # Slices become contiguous one by one: a strided view is not copied whole.
+        digest.update(np.ascontiguousarray(array[start : start + rows]).data)
+
+
+def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
+    """Write arrays as one .npz archive with a digest, under a key of everything they depend on.
+
+    Parameters
+    ----------
+    path : path-like
+    key : str
+    arrays : mapping of str to ndarray
+
+    Raises
+    ------
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_arrays(Path(folder) / "numbers.npz", "key", {"numbers": np.arange(3)})
+    ...     load_arrays(Path(folder) / "numbers.npz", "key")["numbers"].tolist()
+    [0, 1, 2]
+    """
+    digest = np.array(_digest(key, arrays))
+    # What numpy.savez does, with an archive that is closed whatever happens: numpy's is left to its destructor when the
+    # disk fills up, which then prints a second error of its own.
+    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
+        for name, array in {**arrays, "digest": digest}.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
+                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
+
+
+def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any]]:
+    """Read what ``save_arrays`` wrote under the same key.
+
+    Raises
+    ------
+    ValueError
+        When the file is another key's, or was changed. A damaged archive may raise anything else.
+
+    Examples
+    --------
+    See ``save_arrays``.
+
+    >>> load_arrays("nowhere.npz", "key")
+    Traceback (most recent call last):
+    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.npz'
+    """
+    # numpy leaves a file that it opens itself open when the archive is cut short.
+    with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    if str(arrays.pop("digest")) != _digest(key, arrays):
+        raise ValueError("its checksum does not fit")
+    return arrays
+
+
+def _digest(key: str, arrays: Mapping[str, NDArray[Any]]) -> str:
+    return fingerprint(FORMAT, key, *(part for name, array in arrays.items() for part in (name, np.asarray(array))))

@@ -1,8 +1,10 @@
 """Runs through the command line, on real images."""
 
 import csv
+import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +20,7 @@ from PIL import Image
 from rich.console import Console
 
 import deepsimplex as ds
-from deepsimplex import runs
+from deepsimplex import progress, runs
 from deepsimplex.config import ConfigurationError, RunConfig, load_config
 from deepsimplex.runs import RunFolder, work
 
@@ -200,12 +202,44 @@ def test_mixed_precision_ends_with_the_run(tmp_path):
 def test_targets_are_computed_alone_and_cached(tmp_path):
     printed = deepsimplex("targets", *options(tmp_path)).stdout
     assert "600 latents of dimension 9" in printed
+    assert re.search(r"1.8e\+05 pairs of samples per distance, 1 distance: [\d.]+ [kM] pairs/s", printed)
     cached = list((tmp_path / "cache").rglob("*.npz"))
     assert len(cached) == 1
     assert not (tmp_path / "runs").exists()
     before = cached[0].stat().st_mtime_ns
-    deepsimplex("targets", *options(tmp_path))
+    printed = deepsimplex("targets", *options(tmp_path)).stdout
+    assert "1 of 1 distance taken from the cache" in printed
+    assert "pairs/s" not in printed
     assert [path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")] == [before]
+
+
+def targets_printed(tmp_path, target: str, *overrides: str) -> str:
+    """What the targets command prints of 60 samples, without a process of its own."""
+    console = Console(file=io.StringIO(), soft_wrap=True)
+    runs.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", *overrides), console)
+    return console.file.getvalue()
+
+
+def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(tmp_path):
+    euclidean, cityblock = (f"{{name: casimac, distance: {name}}}" for name in ("euclidean", "cityblock"))
+    both = f"{{name: mean, targets: [{euclidean}, {cityblock}]}}"
+    assert "1.77e+03 pairs of samples per distance, 2 distances: " in targets_printed(tmp_path, both, "cache_dir=null")
+    assert "1.77e+03 pairs of samples per distance, 1 distance: " in targets_printed(tmp_path, euclidean)
+    assert "1 of 2 distances taken from the cache" in targets_printed(tmp_path, both)
+    assert "2 of 2 distances taken from the cache" in targets_printed(tmp_path, both)
+    printed = targets_printed(tmp_path, "ilr")
+    assert "pairs" not in printed
+    assert "taken from" not in printed
+
+
+def test_only_the_targets_command_shows_progress_in_a_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
+    work.make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
+    assert capsys.readouterr().err == ""
+    targets_printed(tmp_path, "{name: mean, targets: [casimac]}", "cache_dir=null")
+    assert re.search(r"euclidean neighbours: 100%, .*/s, after 0 s", capsys.readouterr().err)
+    targets_printed(tmp_path, "{name: casimac, show_progress: false}", "cache_dir=null")
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.slow

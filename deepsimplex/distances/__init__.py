@@ -1,6 +1,7 @@
 """Distances between samples, and exact nearest neighbours of every class under them."""
 
 from deepsimplex.distances.base import Distance
+from deepsimplex.distances.checkpoint import CheckpointWarning
 from deepsimplex.distances.cityblock import Cityblock
 from deepsimplex.distances.embedding import Embedding
 from deepsimplex.distances.euclidean import Euclidean
@@ -15,6 +16,7 @@ __all__ = [
     "DISTANCES",
     "SSIM",
     "CallableDistance",
+    "CheckpointWarning",
     "Cityblock",
     "Distance",
     "Embedding",

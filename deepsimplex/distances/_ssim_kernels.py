@@ -1,175 +1,252 @@
-"""Compiled inner loops of the structural similarity."""
+"""Compiled inner loops of the structural similarity.
+
+Images are prepared once (``pack``) and compared pair by pair, a row of windows at a time, on vectors that run along the
+row. Sums of products over a window are made in two steps: down the columns, as running sums, for a band of rows
+(``_columns``); then along the rows (``_band``). The first step is always a band ahead of the second: a load that
+straddles two stores of a moment ago would wait for both to reach the cache, which costs more than everything else here
+(measured).
+"""
+
+from typing import NamedTuple
 
 import numpy as np
-from numba import njit, prange
+from numba import get_num_threads, get_thread_id, njit, prange
+from numpy.typing import DTypeLike, NDArray
 
 from deepsimplex.distances._compiled import exclusive
+from deepsimplex.distances._lanes import aligned, lanes_of, load, splat, store, total
+from deepsimplex.distances.ssim import K1, K2
 
-# Candidates evaluated side by side: four vectors of sixteen float32 hide the cost of the loop around them (measured).
-LANES = 64
-# Running sums are started afresh after so many windows: rounding then stays at 1e-6 however large the image is.
+# Running sums are started afresh after so many rows: rounding then does not grow with the image.
 RESTART = 32
+# Blocks of so many images by so many stay in a core's cache while their pairs are evaluated.
+CACHED = 64
+# Pairs that a thread evaluates before it takes others.
+CHUNK = 256
+# A band of fewer vectors is over before the processor has got going: deciding then costs more than it saves (measured).
+VECTORS_PER_BAND = 8
 
 
-@njit(cache=True)
-def _statistics(image, window, channels, shift, means, variances):
-    """Fill means and sample variances [h, p] of the windows of one image [H, P], less ``shift``, in float64."""
-    height, width = means.shape
+class Layout(NamedTuple):
+    """How packed images lie in memory, and the constants of the formula.
+
+    ``pixel_row`` and ``window_row`` are lengths of rows of pixels and of windows, filled up to whole vectors; ``edges``
+    are the rows at which bands of windows begin, and their end; ``inside`` is 1 for windows of a row and 0 for those
+    that only fill up a vector, whose sums reach into what lies behind.
+    """
+
+    height: int
+    width: int
+    channels: int
+    window: int
+    pixel_row: int
+    window_row: int
+    lanes: int
+    edges: NDArray[np.int64]
+    constants: NDArray
+    inside: NDArray
+
+    @property
+    def rows(self) -> int:
+        """Rows of windows."""
+        return self.height - self.window + 1
+
+    @property
+    def row(self) -> int:
+        """Windows in a row, over all channels."""
+        return self.width - (self.window - 1) * self.channels
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self.constants.dtype
+
+
+def layout(height: int, width: int, window: int, channels: int, bands: int, dtype: DTypeLike) -> Layout:
+    """Lay out images [height, width], channels beside one another, for comparison in at most so many bands."""
+    lanes = lanes_of(dtype)
+    rows, row = height - window + 1, width - (window - 1) * channels
+    window_row = -(-row // lanes) * lanes
+    bands = max(1, min(bands, rows, rows * window_row // lanes // VECTORS_PER_BAND))
     pixels = window * window
-    for i in range(height):
-        for q in range(width):
-            total = 0.0
-            for r in range(window):
-                for s in range(window):
-                    total += np.float64(image[i + r, q + s * channels]) - shift
-            mean = total / pixels
-            squares = 0.0
-            for r in range(window):
-                for s in range(window):
-                    squares += (np.float64(image[i + r, q + s * channels]) - shift - mean) ** 2
-            means[i, q] = mean
-            variances[i, q] = squares / (pixels - 1)
+    # Of images whose range is 1: the similarity does not depend on their unit.
+    constants = [2 / (pixels - 1), 2 * pixels / (pixels - 1), K1**2, K2**2, 2.0, 0.0]
+    return Layout(
+        height, width, channels, window, -(-width // lanes) * lanes, window_row, lanes,
+        np.linspace(0, rows, bands + 1).round().astype(np.int64), np.array(constants, dtype),
+        (np.arange(window_row) < row).astype(dtype),
+    )  # fmt: skip
+
+
+class Packed(NamedTuple):
+    """Images as the kernels take them, flat: pixels and window means less the image's mean, variances, and means."""
+
+    pixels: NDArray
+    means: NDArray
+    variances: NDArray
+    shifts: NDArray
+
+
+def pack(images: NDArray, indices: NDArray[np.int64], data_range: float, plan: Layout) -> Packed:
+    """Prepare ``images[indices]``, images [N, H, P], divided by their range."""
+    count = len(indices)
+    pixels = aligned((count, plan.height, plan.pixel_row), plan.dtype)
+    means = aligned((count, plan.rows, plan.window_row), plan.dtype)
+    variances = aligned((count, plan.rows, plan.window_row), plan.dtype)
+    shifts = np.empty(count, plan.dtype)
+    _pack(
+        images, indices, 1.0 / data_range, plan.window, plan.channels, plan.width, plan.row,
+        pixels, means, variances, shifts,
+    )  # fmt: skip
+    return Packed(pixels.reshape(-1), means.reshape(-1), variances.reshape(-1), shifts)
 
 
 @exclusive
 @njit(parallel=True, cache=True, error_model="numpy")
-def statistics(images, rows, window, channels):
-    """Shifted pixels, shifts, window means and variances of images [N, H, P] at ``rows``, in float32.
-
-    P is width times channels, channels last. The shift of an image is its mean: covariances do not depend on it, and
-    sums of products of smaller numbers lose less to rounding.
-    """
-    count, height, width = len(rows), images.shape[1], images.shape[2]
-    shape = (count, height - window + 1, width - (window - 1) * channels)
-    pixels = np.empty((count, height, width), np.float32)
-    shifts = np.empty(count, np.float32)
-    means = np.empty(shape, np.float32)
-    variances = np.empty(shape, np.float32)
+def _pack(images, indices, scale, window, channels, width, row, pixels, means, variances, shifts):
+    count, rows, _ = means.shape
+    area = window * window
     for n in prange(count):
-        image = images[rows[n]]
-        shift = np.float32(image.mean())
-        shifts[n] = shift
-        for i in range(height):
+        image = images[indices[n]]
+        total_value = 0.0
+        for i in range(image.shape[0]):
             for q in range(width):
-                pixels[n, i, q] = np.float64(image[i, q]) - shift
-        _statistics(image, window, channels, np.float64(shift), means[n], variances[n])
-    return pixels, shifts, means, variances
-
-
-@exclusive
-@njit(parallel=True, cache=True, error_model="numpy")
-def pack(images, rows, window, channels):
-    """The arrays of ``statistics``, LANES images side by side in the last axis: [G, H, P, LANES] and so on.
-
-    The last group is filled up with copies of the last image.
-    """
-    count, height, width = len(rows), images.shape[1], images.shape[2]
-    groups = (count + LANES - 1) // LANES
-    h, p = height - window + 1, width - (window - 1) * channels
-    pixels = np.empty((groups, height, width, LANES), np.float32)
-    shifts = np.empty((groups, LANES), np.float32)
-    means = np.empty((groups, h, p, LANES), np.float32)
-    variances = np.empty((groups, h, p, LANES), np.float32)
-    for g in prange(groups):
-        mean = np.empty((h, p), np.float32)
-        variance = np.empty((h, p), np.float32)
-        for lane in range(LANES):
-            image = images[rows[min(g * LANES + lane, count - 1)]]
-            shift = np.float32(image.mean())
-            shifts[g, lane] = shift
-            for i in range(height):
-                for q in range(width):
-                    pixels[g, i, q, lane] = np.float64(image[i, q]) - shift
-            _statistics(image, window, channels, np.float64(shift), mean, variance)
-            means[g, :, :, lane] = mean
-            variances[g, :, :, lane] = variance
-    return pixels, shifts, means, variances
-
-
-@njit(cache=True, fastmath=True, error_model="numpy", inline="always")
-def _similarities(a, a_shift, a_means, a_variances, b, b_shift, b_means, b_variances, window, channels, c1, c2, s):
-    """Mean SSIM of one image [H, P] and LANES others [H, P, LANES]; ``s`` holds the working arrays."""
-    columns, boxes, row_sum, total = s
-    height, width = a_means.shape
-    area = np.float32(1.0) / np.float32(window * window)
-    unbiased = np.float32(window * window) / np.float32(window * window - 1)
-    two = np.float32(2.0)
-    for lane in range(LANES):
-        total[lane] = 0.0
-    for i in range(height):
-        if i % RESTART == 0:
-            for q in range(a.shape[1]):
-                pixel, others, column = a[i, q], b[i, q], columns[q]
-                for lane in range(LANES):
-                    column[lane] = pixel * others[lane]
-                for r in range(i + 1, i + window):
-                    pixel, others = a[r, q], b[r, q]
-                    for lane in range(LANES):
-                        column[lane] += pixel * others[lane]
-        else:
-            for q in range(a.shape[1]):
-                leaving, entering, column = a[i - 1, q], a[i + window - 1, q], columns[q]
-                leaving_others, entering_others = b[i - 1, q], b[i + window - 1, q]
-                for lane in range(LANES):
-                    column[lane] += entering * entering_others[lane] - leaving * leaving_others[lane]
-        for lane in range(LANES):
-            row_sum[lane] = np.float32(0.0)
-        for q in range(width):
-            box = boxes[q % channels]
-            if (q // channels) % RESTART == 0:
-                for lane in range(LANES):
-                    box[lane] = columns[q, lane]
-                for r in range(1, window):
-                    column = columns[q + r * channels]
-                    for lane in range(LANES):
-                        box[lane] += column[lane]
+                total_value += image[i, q]
+        shift = total_value * scale / (image.shape[0] * width)
+        shifts[n] = shift
+        # Covariances do not depend on the shift, and sums of products of smaller numbers lose less to rounding.
+        shift = np.float64(shifts[n])
+        for i in range(image.shape[0]):
+            for q in range(width):
+                pixels[n, i, q] = image[i, q] * scale - shift
+        sums = np.zeros(width)
+        squares = np.zeros(width)
+        for i in range(rows):
+            if i % RESTART == 0:
+                sums[:] = 0.0
+                squares[:] = 0.0
+                for r in range(i, i + window):
+                    for q in range(width):
+                        value = image[r, q] * scale - shift
+                        sums[q] += value
+                        squares[q] += value * value
             else:
-                leaving_column, entering_column = columns[q - channels], columns[q + (window - 1) * channels]
-                for lane in range(LANES):
-                    box[lane] += entering_column[lane] - leaving_column[lane]
-            mean, variance = a_means[i, q], a_variances[i, q]
-            true_mean = mean + a_shift
-            means, variances = b_means[i, q], b_variances[i, q]
-            for lane in range(LANES):
-                covariance = (box[lane] * area - mean * means[lane]) * unbiased
-                other_mean = means[lane] + b_shift[lane]
-                product = true_mean * other_mean
-                gap = true_mean - other_mean
-                luminance = two * product + c1
-                structure = two * covariance + c2
-                row_sum[lane] += luminance * structure / ((luminance + gap * gap) * (variance + variances[lane] + c2))
-        for lane in range(LANES):
-            total[lane] += row_sum[lane]
+                for q in range(width):
+                    leaving, entering = image[i - 1, q] * scale - shift, image[i + window - 1, q] * scale - shift
+                    sums[q] += entering - leaving
+                    squares[q] += entering * entering - leaving * leaving
+            for q in range(row):
+                mean, square = 0.0, 0.0
+                for r in range(window):
+                    mean += sums[q + r * channels]
+                    square += squares[q + r * channels]
+                mean /= area
+                means[n, i, q] = mean
+                variances[n, i, q] = max(square - area * mean * mean, 0.0) / (area - 1)
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _columns(a, a_place, b, b_place, plan, first, last, scratch):
+    """Sums of products down the columns of two packed images, for windows in rows ``first`` to ``last``.
+
+    Places are those of ``_places``. Where ``first`` is not 0, ``scratch`` holds the sums of the row before.
+    """
+    pixels, other_pixels = a[0], b[0]
+    a_offset, b_offset = a_place[1], b_place[1]
+    length, lanes, window = plan.pixel_row, plan.lanes, plan.window
+    begin = first
+    while begin < last:
+        # As far as running sums run, and their first row by itself.
+        end = min(last, begin - begin % RESTART + RESTART)
+        fresh = begin % RESTART == 0
+        for j in range(0, length, lanes):
+            if fresh:
+                place = begin * length + j
+                column = load(pixels, a_offset + place) * load(other_pixels, b_offset + place)
+                for _ in range(1, window):
+                    place += length
+                    column = column + load(pixels, a_offset + place) * load(other_pixels, b_offset + place)
+                store(scratch, begin * length + j, column)
+            else:
+                column = load(scratch, (begin - 1) * length + j)
+            place = (begin + 1 if fresh else begin) * length + j
+            leaving, entering = place - length, place + (window - 1) * length
+            for _ in range(begin + 1 if fresh else begin, end):
+                column = column + (
+                    load(pixels, a_offset + entering) * load(other_pixels, b_offset + entering)
+                    - load(pixels, a_offset + leaving) * load(other_pixels, b_offset + leaving)
+                )
+                store(scratch, place, column)
+                place, leaving, entering = place + length, leaving + length, entering + length
+        begin = end
+
+
+@njit(cache=True, error_model="numpy", inline="always")
+def _band(a, a_place, b, b_place, plan, first, last, scratch):
+    """Sum of the similarities of windows in rows ``first`` to ``last``, from the sums down their columns."""
+    means, variances, shifts = a[1], a[2], a[3]
+    other_means, other_variances, other_shifts = b[1], b[2], b[3]
+    a_index, _, a_windows = a_place
+    b_index, _, b_windows = b_place
+    length, row, lanes, window, channels = plan.pixel_row, plan.window_row, plan.lanes, plan.window, plan.channels
+    constants = plan.constants
+    per_box, per_product = splat(constants[0]), splat(constants[1])
+    c1, c2, two = splat(constants[2]), splat(constants[3]), splat(constants[4])
+    shift, other_shift = splat(shifts[a_index]), splat(other_shifts[b_index])
+    similarities = splat(constants[5])
+    for i in range(first, last):
+        for q in range(0, row, lanes):
+            place = i * length + q
+            box = load(scratch, place)
+            for r in range(1, window):
+                box = box + load(scratch, place + r * channels)
+            place = i * row + q
+            mean, other_mean = load(means, a_windows + place), load(other_means, b_windows + place)
+            spread = load(variances, a_windows + place) + load(other_variances, b_windows + place)
+            structure = per_box * box - per_product * (mean * other_mean) + c2
+            mean, other_mean = mean + shift, other_mean + other_shift
+            gap = mean - other_mean
+            luminance = two * (mean * other_mean) + c1
+            similarity = luminance * structure / ((luminance + gap * gap) * (spread + c2))
+            similarities = similarities + load(plan.inside, q) * similarity
+    return total(similarities)
+
+
+def scratch(plan: Layout) -> NDArray:
+    """Working memory of ``_band`` for every thread; what lies beyond a row's sums must be finite."""
+    vectors = -(-(plan.rows * plan.pixel_row + plan.window * plan.channels) // plan.lanes) + 1
+    return aligned((get_num_threads(), vectors * plan.lanes), plan.dtype)
+
+
+@njit(cache=True, error_model="numpy")
+def _places(index, plan):
+    """Index of an image, and where its pixels and its windows begin in the flat arrays."""
+    return index, index * plan.height * plan.pixel_row, index * plan.edges[-1] * plan.window_row
+
+
+@njit(cache=True, error_model="numpy")
+def _windows(plan):
+    return plan.edges[-1] * (plan.width - (plan.window - 1) * plan.channels)
 
 
 @exclusive
 @njit(parallel=True, cache=True, error_model="numpy")
-def distance_block(queries, others, first, last, window, channels, c1, c2):
-    """Distances 1 - SSIM [A, last - first] of images as ``statistics`` gives them to packed ones first..last-1."""
-    pixels, shifts, means, variances = queries
-    other_pixels, other_shifts, other_means, other_variances = others
-    count = len(pixels)
-    windows = means.shape[1] * means.shape[2]
-    out = np.empty((count, last - first))
-    # A group stays in a core's cache while all the queries pass by.
-    for g in prange(first // LANES, (last + LANES - 1) // LANES):
-        total = np.empty(LANES, np.float64)
-        scratch = (
-            np.empty((pixels.shape[2], LANES), np.float32),
-            np.empty((channels, LANES), np.float32),
-            np.empty(LANES, np.float32),
-            total,
-        )
-        begin, end = max(first, g * LANES), min(last, (g + 1) * LANES)
-        for a in range(count):
-            _similarities(
-                pixels[a], shifts[a], means[a], variances[a],
-                other_pixels[g], other_shifts[g], other_means[g], other_variances[g],
-                window, channels, c1, c2, scratch,
-            )  # fmt: skip
-            for m in range(begin, end):
-                out[a, m - first] = 1.0 - total[m - g * LANES] / windows
-    return out
+def band_block(rows, columns, plan, memory, out):
+    """Fill ``out`` [bands, A, B] with what every band adds to the similarities of packed images."""
+    windows, edges = _windows(plan), plan.edges
+    bands, count, others = out.shape
+    for chunk in prange((count + CACHED - 1) // CACHED):
+        scratch = memory[get_thread_id()]
+        for begin in range(0, others, CACHED):
+            for a in range(chunk * CACHED, min((chunk + 1) * CACHED, count)):
+                a_place = _places(a, plan)
+                for b in range(begin, min(begin + CACHED, others)):
+                    b_place = _places(b, plan)
+                    _columns(rows, a_place, columns, b_place, plan, 0, edges[1], scratch)
+                    for k in range(bands):
+                        if k + 1 < bands:
+                            _columns(rows, a_place, columns, b_place, plan, edges[k + 1], edges[k + 2], scratch)
+                        similarity = _band(rows, a_place, columns, b_place, plan, edges[k], edges[k + 1], scratch)
+                        out[k, a, b] = similarity / windows
 
 
 @njit(cache=True, error_model="numpy")
@@ -206,9 +283,69 @@ def _pair(a, b, window, channels, c1, c2):
 
 @exclusive
 @njit(parallel=True, cache=True, error_model="numpy")
-def evaluate_near(block, threshold, queries, rows, images, columns, window, channels, c1, c2):
-    """Evaluate again, in float64, the entries of ``block`` below ``threshold``."""
-    for a in prange(block.shape[0]):
-        for m in range(block.shape[1]):
-            if block[a, m] < threshold:
-                block[a, m] = _pair(queries[rows[a]], images[columns[m]], window, channels, c1, c2)
+def distance_block(similarities, near, queries, rows, images, columns, window, channels, c1, c2):
+    """Distances [A, B], float64, of ``similarities`` [bands, A, B]; below ``near`` evaluated again in float64."""
+    bands, count, others = similarities.shape
+    out = np.empty((count, others))
+    for a in prange(count):
+        for b in range(others):
+            total_similarity = np.float64(similarities[0, a, b])
+            for k in range(1, bands):
+                total_similarity += np.float64(similarities[k, a, b])
+            distance = 1.0 - total_similarity
+            if distance < near:
+                distance = _pair(queries[rows[a]], images[columns[b]], window, channels, c1, c2)
+            out[a, b] = distance
+    return out
+
+
+@exclusive
+@njit(parallel=True, cache=True, error_model="numpy")
+def evaluate_pairs(
+    pairs, bounds, slack, limits, rows, columns, plan, memory, near,
+    queries, row_indices, images, column_indices, c1, c2,
+):  # fmt: skip
+    """Distances of pairs [2, S] of packed images; inf where they are sure to exceed ``limits`` [S].
+
+    ``bounds`` [bands, S]: minus the most that every band may add to the similarity; what the bands evaluated so far
+    have added and those to come may add decides after every band. ``slack`` covers rounding.
+    """
+    windows, edges = _windows(plan), plan.edges
+    bands = len(edges) - 1
+    count = pairs.shape[1]
+    values = np.empty(count)
+    chunks, threads = (count + CHUNK - 1) // CHUNK, len(memory)
+    turns = (chunks + threads - 1) // threads
+    for turn in prange(turns * threads):
+        # A thread is given turns that follow one another. The chunks that it takes lie far apart, as some parts of a
+        # tile hold far more pairs that are soon abandoned than others do.
+        chunk = turn % turns * threads + turn // turns
+        scratch = memory[get_thread_id()]
+        for s in range(chunk * CHUNK, min((chunk + 1) * CHUNK, count)):
+            a, b = pairs[0, s], pairs[1, s]
+            a_place, b_place = _places(a, plan), _places(b, plan)
+            rest = 0.0
+            for k in range(bands):
+                rest -= bounds[k, s]
+            least = 1.0 - limits[s] - slack
+            similarity = 0.0
+            value = np.inf
+            if rest >= least:
+                _columns(rows, a_place, columns, b_place, plan, 0, edges[1], scratch)
+            for k in range(bands):
+                if similarity + rest < least:
+                    break
+                rest += bounds[k, s]
+                if k + 1 < bands:
+                    _columns(rows, a_place, columns, b_place, plan, edges[k + 1], edges[k + 2], scratch)
+                band = _band(rows, a_place, columns, b_place, plan, edges[k], edges[k + 1], scratch) / windows
+                # Rounded to the precision of the whole block's, so that both give the same bits.
+                similarity += float(plan.constants.dtype.type(band))
+                if k == bands - 1:
+                    value = 1.0 - similarity
+                    if value < near:
+                        value = _pair(
+                            queries[row_indices[a]], images[column_indices[b]], plan.window, plan.channels, c1, c2
+                        )
+            values[s] = value
+    return values

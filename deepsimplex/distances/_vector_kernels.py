@@ -6,10 +6,12 @@ import numpy as np
 from numba import njit, prange
 
 from deepsimplex.distances._compiled import exclusive
-from deepsimplex.distances._selection_kernels import insert
+from deepsimplex.distances._lanes import lanes_of, load, magnitude, splat, total
 
-_ROUNDOFF = 2.0**-24  # unit roundoff of float32
-_UNDERFLOW = 2.0**-126  # an upper bound of what float32 loses where results are too small for it
+LANES = lanes_of(np.float32)
+# Points whose distances are computed together, so that they stay in a core's cache.
+CACHED = 64
+
 _STRIDE = 64  # features between two looks at whether the sum has grown too large
 
 
@@ -60,72 +62,57 @@ def _sum(a, b, squared, limit):
     return (((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))) + rest
 
 
+@njit(cache=True)
+def _distance(a, b, squared, limit):
+    """The distance of two samples, or inf where it is sure to exceed ``limit``."""
+    if squared:
+        # The factor covers the rounding of the square.
+        return math.sqrt(_sum(a, b, squared, limit * limit * (1.0 + 1e-12)))
+    return _sum(a, b, squared, limit)
+
+
 @exclusive
 @njit(parallel=True, cache=True)
 def distance_block(queries, x, columns, squared):
-    """Sums of differences [A, B] between queries and the samples ``x[columns]``, by direct differences."""
+    """Distances [A, B] between queries and the samples ``x[columns]``, by direct differences."""
     out = np.empty((len(queries), len(columns)))
     for a in prange(len(queries)):
         for b in range(len(columns)):
-            out[a, b] = _sum(queries[a], x[columns[b]], squared, np.inf)
+            out[a, b] = _distance(queries[a], x[columns[b]], squared, np.inf)
     return out
-
-
-@njit(cache=True)
-def _lower_bound(farthest, kth, size, scale, features, squared):
-    """A distance that no sample beyond the candidates can fall short of, unless it lies farther than ``kth`` anyway.
-
-    ``farthest`` is the largest estimate among the candidates and ``size`` the norm of the float32 query. The proof is
-    in the text of ``deepsimplex.distances.vectors``; the factors 1.001 cover what the bound itself loses to rounding.
-    """
-    terms = (features + 8) * _ROUNDOFF
-    if terms >= 0.5:
-        return -np.inf
-    error = 1.001 * terms / (1.0 - terms)
-    underflow = features * _UNDERFLOW
-    # Norms of the two points together, for any sample as near as ``kth``.
-    reach = size + 1.001 * (size + kth / scale) + underflow
-    if squared:
-        nearest = math.sqrt(max(farthest - error * reach * reach - 4.0 * underflow, 0.0))
-    else:
-        nearest = farthest * (1.0 - error)
-    return scale * (nearest - 1.001 * _ROUNDOFF * reach - 2.0 * underflow)
-
-
-@njit(cache=True)
-def _consider(query, sample, index, positive, squared, distances, indices):
-    value = _sum(query, sample, squared, distances[-1])
-    if not (positive and value <= 0.0):
-        insert(value, index, distances, indices)
 
 
 @exclusive
 @njit(parallel=True, cache=True)
-def confirm(
-    queries, x, members, own, positive, squared, candidates, farthest, sizes, scale, distances, indices
-):  # fmt: skip
-    """Fill ``distances`` (sums of differences) and ``indices`` [A, k] with the neighbours among ``x[members]``.
+def evaluate_pairs(pairs, limits, queries, rows, x, columns, squared):
+    """Distances of pairs [2, S] of the queries ``rows`` and the samples ``columns``; inf where they exceed limits."""
+    values = np.empty(pairs.shape[1])
+    for s in prange(pairs.shape[1]):
+        values[s] = _distance(queries[rows[pairs[0, s]]], x[columns[pairs[1, s]]], squared, limits[s])
+    return values
 
-    ``candidates`` [A, m] are positions in ``members``. Rows that they cannot settle are searched in full; returned is
-    how many those were.
-    """
-    last = distances.shape[1] - 1
-    unsettled = 0
-    for a in prange(len(queries)):
-        for c in range(candidates.shape[1]):
-            index = members[candidates[a, c]]
-            if index != own[a]:
-                _consider(queries[a], x[index], index, positive[a], squared, distances[a], indices[a])
-        if candidates.shape[1] == len(members):
-            continue
-        kth = math.sqrt(distances[a, last]) if squared else distances[a, last]
-        bound = _lower_bound(farthest[a], kth, sizes[a], scale, queries.shape[1], squared)
-        if kth * (1.0 + 1e-6) < bound:
-            continue
-        unsettled += 1
-        distances[a] = np.inf
-        indices[a] = -1
-        for index in members:
-            if index != own[a]:
-                _consider(queries[a], x[index], index, positive[a], squared, distances[a], indices[a])
-    return unsettled
+
+@exclusive
+@njit(parallel=True, cache=True)
+def cityblock_block(rows, columns, out):
+    """Fill ``out`` [A, B] with cityblock distances in float32 of points [A, D] and [B, D], D of whole vectors."""
+    length = rows.shape[1]
+    a_flat, b_flat = rows.reshape(-1), columns.reshape(-1)
+    others = len(columns)
+    for chunk in prange((len(rows) + CACHED - 1) // CACHED):
+        for begin in range(0, others, CACHED):
+            end = min(begin + CACHED, others)
+            for a in range(chunk * CACHED, min((chunk + 1) * CACHED, len(rows))):
+                # Four at a time: their sums do not wait for one another.
+                for b in range(begin, end, 4):
+                    b1, b2, b3 = min(b + 1, end - 1), min(b + 2, end - 1), min(b + 3, end - 1)
+                    s0 = splat(np.float32(0.0))
+                    s1, s2, s3 = s0, s0, s0
+                    for d in range(0, length, LANES):
+                        point = load(a_flat, a * length + d)
+                        s0 = s0 + magnitude(point - load(b_flat, b * length + d))
+                        s1 = s1 + magnitude(point - load(b_flat, b1 * length + d))
+                        s2 = s2 + magnitude(point - load(b_flat, b2 * length + d))
+                        s3 = s3 + magnitude(point - load(b_flat, b3 * length + d))
+                    out[a, b], out[a, b1] = total(s0), total(s1)
+                    out[a, b2], out[a, b3] = total(s2), total(s3)

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances.blockwise import search_blockwise
-from deepsimplex.distances.search import BlockFunction, Neighbours, Search
+from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
 
 
 class Distance(ABC):
@@ -19,6 +20,8 @@ class Distance(ABC):
     """
 
     name: ClassVar[str]
+    # Whether samples are points by themselves, so that some of them can be searched by others' features.
+    has_features: ClassVar[bool] = True
 
     @abstractmethod
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
@@ -58,6 +61,26 @@ class Distance(ABC):
             Of a slice of rows and a slice of columns, both with bounds and without steps: float64 [rows, columns].
         """
 
+    def paired(self, x: NDArray[Any], queries: NDArray[Any] | None) -> PairFunction:
+        """The function that gives the distances of single pairs.
+
+        Parameters
+        ----------
+        x, queries : ndarray
+            As for ``blocks``.
+
+        Returns
+        -------
+        callable
+            Of rows [S] of the queries and of the samples: float64 [S].
+        """
+        block = self.blocks(x, queries, np.arange(len(x)))
+
+        def distances(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.array([block(slice(i, i + 1), slice(j, j + 1))[0, 0] for i, j in zip(rows, columns, strict=True)])
+
+        return distances
+
     def pairwise(self, X: ArrayLike, Y: ArrayLike) -> NDArray[np.float64]:
         """All distances between two sets of samples.
 
@@ -75,9 +98,18 @@ class Distance(ABC):
         block = self.blocks(columns, rows, np.arange(len(columns)))
         return block(slice(0, len(rows)), slice(0, len(columns)))
 
+    def resolve(self, search: Search) -> "tuple[Distance, Search]":
+        """The metric and the search that are meant; others than these where a metric looks through a model."""
+        return self, search
+
     def neighbours(self, search: Search) -> Neighbours:
         """The exact neighbours that ``class_neighbours`` asks for."""
-        return search_blockwise(self.blocks(search.x, search.queries, search.order), search, self.name)
+        return self.brute_force(search)
+
+    def brute_force(self, search: Search) -> Neighbours:
+        """The same by evaluating every pair."""
+        block = self.blocks(search.x, search.queries, search.order)
+        return search_blockwise(block, search, self.name, Checkpoint.of(search, self.cache_key()))
 
     def get_config(self) -> dict[str, Any]:
         """The metric as a mapping that ``get_distance`` takes."""

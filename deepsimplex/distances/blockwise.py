@@ -1,12 +1,15 @@
 """Neighbours under any metric: distances block by block, and only the k smallest of each row kept."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
+from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.search import BlockFunction, Neighbours, Search
 from deepsimplex.progress import progress
 
 
-def search_blockwise(block: BlockFunction, search: Search, name: str) -> Neighbours:
+def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint: Checkpoint) -> Neighbours:
     """Evaluate every pair, a block of ``search.block_bytes`` at a time.
 
     Parameters
@@ -16,6 +19,8 @@ def search_blockwise(block: BlockFunction, search: Search, name: str) -> Neighbo
     search : Search
     name : str
         Of the metric, shown beside the progress bar.
+    checkpoint : Checkpoint
+        Blocks that it says are finished are not evaluated again.
 
     Returns
     -------
@@ -26,27 +31,42 @@ def search_blockwise(block: BlockFunction, search: Search, name: str) -> Neighbo
     from deepsimplex.distances._selection_kernels import merge_block
 
     result = search.empty()
-    total = search.num_queries * len(search.x)
-    with progress(f"{name} neighbours", total=total, show=search.show_progress) as advance:
-        for label in range(search.num_classes):
-            columns = search.columns(label)
-            positive = search.positive(label)
-            # Views of the answer, which fill up in place.
-            distances, positions = result.distances[:, label], result.indices[:, label]
-            for part in _parts(columns, max(1, search.block_bytes // 8)):
-                height = max(1, search.block_bytes // (8 * (part.stop - part.start)))
-                for rows in _parts(slice(0, search.num_queries), height):
-                    merge_block(
-                        block(rows, part), part.start, search.own_columns[rows], positive[rows],
-                        distances[rows], positions[rows],
-                    )  # fmt: skip
-                    advance((rows.stop - rows.start) * (part.stop - part.start))
-    found = result.indices >= 0
-    result.indices[found] = search.order[result.indices[found]]
+    own = np.arange(search.num_queries) if search.symmetric else np.full(search.num_queries, -1)
+    blocks = list(_blocks(search))
+    state = checkpoint.load("blocks")
+    begin = 0
+    if state is not None:
+        result.distances[...], result.indices[...], begin = state["distances"], state["indices"], int(state["blocks"])
+    areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for _, rows, columns in blocks]
+    with progress(
+        f"{name} neighbours", sum(areas), search.show_progress, unit="pairs", done=sum(areas[:begin])
+    ) as advance:
+        for number, (label, rows, columns) in enumerate(blocks[begin:], begin):
+            wanted, positive = search.wants(label)[rows], search.positive(label)[rows]
+            if wanted.any():
+                # Views of the answer, which fills up in place.
+                distances, nearest = result.distances[rows, label], result.indices[rows, label]
+                merge_block(block(rows, columns), own[rows], search.order[columns], positive, distances, nearest)
+                distances[~wanted], nearest[~wanted] = np.inf, -1
+            advance(areas[number])
+            checkpoint.keep(
+                "blocks", {"distances": result.distances, "indices": result.indices, "blocks": np.array(number + 1)}
+            )
+    checkpoint.clear()
     return result
 
 
-def _parts(whole: slice, length: int) -> list[slice]:
+def _blocks(search: Search) -> Iterator[tuple[int, slice, slice]]:
+    """Class, rows and columns of every block."""
+    for label in range(search.num_classes):
+        for columns in parts(search.columns(label), max(1, search.block_bytes // 8)):
+            height = max(1, search.block_bytes // (8 * (columns.stop - columns.start)))
+            for rows in parts(slice(0, search.num_queries), height):
+                yield label, rows, columns
+
+
+def parts(whole: slice, length: int) -> list[slice]:
+    """A slice cut into slices of at most so many."""
     return [slice(begin, min(begin + length, whole.stop)) for begin in range(whole.start, whole.stop, length)]
 
 

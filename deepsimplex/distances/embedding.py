@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances.base import Distance, check_real
-from deepsimplex.distances.search import BlockFunction, Neighbours, Search
+from deepsimplex.distances.search import BlockFunction, Search
 
 
 class Embedding(Distance):
@@ -72,9 +72,10 @@ class Embedding(Distance):
         features = None if queries is None else self.features(queries, "queries")
         return self.distance.blocks(self.features(x), features, order)
 
-    def neighbours(self, search: Search) -> Neighbours:
+    def resolve(self, search: Search) -> tuple[Distance, Search]:
+        """The distance between features, and the search among them: every sample passes the model once."""
         queries = None if search.queries is None else self.features(search.queries, "queries")
-        return self.distance.neighbours(replace(search, x=self.features(search.x), queries=queries))
+        return self.distance.resolve(replace(search, x=self.features(search.x), queries=queries))
 
     def get_config(self) -> dict[str, Any]:
         return {"name": self.name, "distance": self.distance.get_config()}

@@ -1,16 +1,21 @@
 """The nearest samples of every class."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.distances.approximate import check_approximate, search_approximately
 from deepsimplex.distances.base import check_alike
 from deepsimplex.distances.blockwise import check_block_bytes
+from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.registry import get_distance
-from deepsimplex.distances.search import Neighbours, Search
+from deepsimplex.distances.search import CLASSES, Classes, Neighbours, Search
 
 BLOCK_BYTES = 2**24
+Method = Literal["exact", "brute_force", "approximate"]
+METHODS = get_args(Method)
 
 
 def class_neighbours(
@@ -23,10 +28,16 @@ def class_neighbours(
     query_labels: ArrayLike | None = None,
     num_classes: int | None = None,
     own_positive: bool = False,
+    classes: Classes = "all",
+    method: Method = "exact",
+    candidates: int | None = None,
     block_bytes: int = BLOCK_BYTES,
+    checkpoint: Any = None,
     show_progress: bool | None = None,
 ) -> Neighbours:
-    """Find, for every sample, the k nearest samples of every class, exactly.
+    """Find, for every sample, the k nearest samples of every class.
+
+    Exact by default, in memory that grows with the block and with the samples, never with the number of pairs.
 
     Parameters
     ----------
@@ -42,22 +53,39 @@ def class_neighbours(
         Other samples whose neighbours among ``x`` are wanted. None (default): those of ``x`` itself, each sample left
         out of its own neighbourhood by its index [CASIMAC Eq. 13], so that true duplicates are neighbours.
     query_labels : array_like of int, shape [M], optional
-        Classes of the queries: needed where ``own_positive`` meets ``queries``.
+        Classes of the queries: needed where ``own_positive`` or ``classes`` meets ``queries``.
     num_classes : int, optional
         n. The default is one more than the largest label.
     own_positive : bool
         Whether only neighbours at a positive distance count in the query's own class [CASIMAC Eq. 7a].
         The default is False.
+    classes : {"all", "own", "other"}
+        In which classes a query's neighbours are wanted, by its own. What is not wanted stays inf and -1, and takes no
+        time. The default is "all".
+    method : {"exact", "brute_force", "approximate"}
+        "exact" (default) leaves out pairs that cannot be in the answer, where the distance knows how to tell;
+        "brute_force" evaluates every pair, for comparison; "approximate" evaluates only as many candidates of every
+        class as ``candidates`` says, the nearest by the Euclidean distance as an index finds them, and measures the
+        share of true neighbours among what it finds (``recall``): for samples by the million.
+    candidates : int
+        How many samples of each class "approximate" evaluates for every query, at least k. None (default): 32, or k
+        where that is more.
     block_bytes : int
         About how much memory one block of distances may take; the answer does not depend on it. The default is 16 MiB.
+    checkpoint : path-like, optional
+        A folder in which the state of a long search is kept, every 20 seconds; the same search goes on from there
+        after it was killed, and removes it when it is finished. Needs a distance that a key can name. None (default)
+        keeps nothing.
     show_progress : bool, optional
-        None (default) shows a progress bar on terminals and in notebooks when the work takes long.
+        None (default) shows a progress bar on terminals and in notebooks when the work takes long; True also prints
+        lines where there is no terminal.
 
     Returns
     -------
     Neighbours
         ``distances`` [N, n, k] (M rows for queries), ascending, and ``indices`` [N, n, k] into ``x``; inf and -1 where
         a class has fewer than k samples to offer. Of equally near samples those with the lowest indices are taken.
+        ``recall`` is 1 unless the search is approximate.
 
     Raises
     ------
@@ -66,6 +94,13 @@ def class_neighbours(
     ValueError
         When lengths or shapes do not fit together, a label or argument is out of its range, or the samples do not suit
         the distance.
+    OSError
+        When ``checkpoint`` cannot be written.
+
+    Warns
+    -----
+    CheckpointWarning
+        When the state of an earlier search is damaged, or cannot be written any more; the answer is right all the same.
 
     Examples
     --------
@@ -95,22 +130,38 @@ def class_neighbours(
     other_labels = None if query_labels is None or others is None else _labels(
         query_labels, "query_labels", others, "queries"
     )  # fmt: skip
-    if own_positive and others is not None and other_labels is None:
-        raise ValueError("own_positive needs query_labels, the classes of the queries")
+    if classes not in CLASSES:
+        raise ValueError(f"classes must be one of {', '.join(CLASSES)}; found {classes!r}")
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; found {method!r}")
+    if others is not None and other_labels is None and (own_positive or classes != "all"):
+        what = "own_positive" if own_positive else f"classes={classes!r}"
+        raise ValueError(f"{what} needs query_labels, the classes of the queries")
     own_labels = labels if others is None else other_labels
     count = _count_classes(num_classes, {"y": labels, "query_labels": other_labels})
-    return metric.neighbours(
-        Search(
-            x=samples,
-            y=labels,
-            queries=others,
-            query_labels=own_labels if own_positive else None,
-            num_classes=count,
-            k=int(k),
-            block_bytes=check_block_bytes(block_bytes),
-            show_progress=show_progress,
-        )
+    search = Search(
+        x=samples,
+        y=labels,
+        queries=others,
+        query_labels=own_labels,
+        own_positive=bool(own_positive),
+        classes=classes,
+        num_classes=count,
+        k=int(k),
+        block_bytes=check_block_bytes(block_bytes),
+        checkpoint=None if checkpoint is None else Path(checkpoint).expanduser(),
+        show_progress=show_progress,
     )
+    if search.checkpoint is not None:
+        Checkpoint.check(search.checkpoint, metric.cache_key())  # before a model looks at every sample
+    if method == "approximate":
+        check_approximate(metric, search, candidates)
+    elif candidates is not None:
+        raise ValueError(f"candidates belong to method='approximate'; found {candidates!r} with method={method!r}")
+    metric, search = metric.resolve(search)
+    if method == "approximate":
+        return search_approximately(metric, search, candidates)
+    return metric.brute_force(search) if method == "brute_force" else metric.neighbours(search)
 
 
 def _labels(y: ArrayLike, name: str, samples: NDArray[Any], samples_name: str) -> NDArray[np.int64]:

@@ -41,6 +41,7 @@ class Precomputed(Distance):
     """
 
     name: ClassVar[str] = "precomputed"
+    has_features: ClassVar[bool] = False
 
     def __init__(self, matrix: ArrayLike, others: ArrayLike | None = None) -> None:
         self.matrix = _check_matrix(matrix, "matrix")

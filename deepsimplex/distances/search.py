@@ -3,13 +3,18 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 # Distances of the queries at a slice of rows to the samples at a slice of columns: float64 [rows, columns].
 BlockFunction = Callable[[slice, slice], NDArray[np.float64]]
+# Distances of the queries at some rows to the samples at as many others: float64 [S].
+PairFunction = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+Classes = Literal["all", "own", "other"]
+CLASSES = get_args(Classes)
 
 
 class Neighbours(NamedTuple):
@@ -18,9 +23,12 @@ class Neighbours(NamedTuple):
     Attributes
     ----------
     distances : ndarray, shape [N, n, k], float64
-        Ascending in the last axis; inf where a class has fewer than k samples to offer.
+        Ascending in the last axis; inf where a class has fewer than k samples to offer, or was not searched.
     indices : ndarray, shape [N, n, k], int64
         Rows of the samples searched; -1 where there is none.
+    recall : float
+        The share of the true neighbours that are among those found: 1 for an exact search, measured on a sample of the
+        queries for an approximate one.
 
     Examples
     --------
@@ -32,6 +40,7 @@ class Neighbours(NamedTuple):
 
     distances: NDArray[np.float64]
     indices: NDArray[np.int64]
+    recall: float = 1.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +56,17 @@ class Search:
     queries : ndarray, shape [M, ...], or None
         None: the samples themselves, each of them left out of its own neighbourhood.
     query_labels : ndarray, shape [M], int64, or None
-        Classes in which a query's neighbours must lie at a positive distance; None: zero distances count everywhere.
+        Classes of the queries; None: not known, which needs classes "all".
+    own_positive : bool
+        Whether neighbours in the query's own class must lie at a positive distance.
+    classes : {"all", "own", "other"}
+        In which classes each query wants neighbours, by its own.
     num_classes, k : int
         n and k.
     block_bytes : int
         About how much memory one block of distances may take.
+    checkpoint : pathlib.Path or None
+        Where the state of a long search is kept.
     show_progress : bool or None
         As ``deepsimplex.progress`` takes it.
     """
@@ -60,15 +75,23 @@ class Search:
     y: NDArray[np.int64]
     queries: NDArray[Any] | None
     query_labels: NDArray[np.int64] | None
+    own_positive: bool
+    classes: Classes
     num_classes: int
     k: int
     block_bytes: int
+    checkpoint: Path | None
     show_progress: bool | None
 
     @property
     def num_queries(self) -> int:
         """Number of queries M."""
         return len(self.x if self.queries is None else self.queries)
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether samples and queries are the same, so that a pair serves both of its sides."""
+        return self.queries is None
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -83,19 +106,31 @@ class Search:
         """Where the samples of a class lie in ``order``."""
         return slice(int(self._bounds[label]), int(self._bounds[label + 1]))
 
-    @cached_property
-    def own_columns(self) -> NDArray[np.int64]:
-        """Where in ``order`` each query itself lies, shape [M]; -1 for queries that are not among the samples."""
-        own = np.full(self.num_queries, -1, dtype=np.int64)
-        if self.queries is None:
-            own[self.order] = np.arange(len(self.order))
-        return own
+    def wants(self, label: int) -> NDArray[np.bool_]:
+        """Whether each query wants neighbours in this class, shape [M]."""
+        if self.query_labels is None:
+            return np.ones(self.num_queries, dtype=bool)
+        return np.where(self.query_labels == label, self.classes != "other", self.classes != "own")
 
     def positive(self, label: int) -> NDArray[np.bool_]:
         """Whether each query wants only positive distances in this class, shape [M]."""
-        if self.query_labels is None:
+        if not self.own_positive or self.query_labels is None:
             return np.zeros(self.num_queries, dtype=bool)
         return self.query_labels == label
+
+    @property
+    def num_pairs(self) -> int:
+        """How many pairs of samples the answer depends on; a pair that serves both of its sides counts once."""
+        pairs = self.num_queries * len(self.x)
+        if self.query_labels is not None and self.classes != "all":
+            own = int(
+                np.bincount(self.query_labels, minlength=self.num_classes)
+                @ np.bincount(self.y, minlength=self.num_classes)
+            )
+            pairs = own if self.classes == "own" else pairs - own
+        if self.symmetric:
+            pairs = (pairs - (0 if self.classes == "other" else len(self.x))) // 2
+        return pairs
 
     def empty(self) -> Neighbours:
         """An answer without neighbours, to be filled: distances inf, indices -1."""

@@ -1,42 +1,40 @@
-"""Exact neighbours of flattened samples: candidates in float32, proof and distances in float64.
+"""Exact neighbours of flattened samples: scores in float32, distances and the decision in float64.
 
-faiss gives, for every query and class, the m > k candidates of smallest float32 estimate t_1 <= ... <= t_m. Their
-distances are then evaluated directly, in float64, on the samples as they were given: duplicates get exactly 0. Let D_k
-be the k-th of these. A sample that faiss did not return has an estimate of at least t_m, and estimates are wrong by no
-more than rounding can make them: with unit roundoff u = 2^-24, d features and g = gamma_(d+8) = (d+8) u / (1-(d+8) u)
-[Higham, Accuracy and Stability of Numerical Algorithms, ch. 3],
+Samples are centred, brought into [-1, 1] by one scale and rounded to float32. The score t of a pair is their squared
+Euclidean distance, by a matrix product, or their cityblock distance. With unit roundoff u = 2^-24, d features and
+g = gamma_(d+12) = (d+12) u / (1-(d+12) u) [Higham, Accuracy and Stability of Numerical Algorithms, ch. 3], for points
+a, b in float32,
 
-- Euclidean: | t - ||a - b||^2 | <= g (||a|| + ||b||)^2 for float32 points a, b, whatever the order of summation and
-  whether by the expansion or by differences;
+- Euclidean: | t - ||a - b||^2 | <= g (||a|| + ||b||)^2, whatever the order of summation, by the expansion
+  ||a||^2 + ||b||^2 - 2 a.b as well;
 - cityblock: | t - |a - b|_1 | <= g |a - b|_1;
-- the float32 points lie within u ||a|| (and a float64 rounding) of the centred, scaled samples.
+- and the float32 points lie within u ||a|| (and a float64 rounding) of the centred, scaled samples.
 
-A sample j nearer than D_k to query i has ||b_j|| <= ||a_i|| + D_k, so one bound holds for all samples that matter. If
-D_k is smaller than t_m less that bound, no other sample can be nearer, nor as near. If not (ties, duplicates, huge
-values beside small ones), the row is searched again by direct differences over the whole class. So the answer is exact
-in either case: float32 only decides how long it takes.
+A sample b no farther than D from a has ||b|| <= ||a|| + D, so its score has an upper bound in which b does not occur.
+Pairs whose score exceeds that bound, for the D of the k-th nearest known so far, lie farther away and cannot be in the
+answer. All others are evaluated by direct differences, in float64, on the samples as they were given: duplicates get
+exactly 0. So the answer is exact: float32 only decides how long it takes.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances.base import Distance, check_real
-from deepsimplex.distances.search import BlockFunction, Neighbours, Search
-from deepsimplex.progress import progress
+from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.landmarks import multiply
+from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
 
 # Squares of differences beyond this overflow float64.
 LARGEST = 1e150
-# Candidates beyond the k asked for: enough that float32 settles nearly all rows of real images, few enough to be cheap.
-EXTRA_CANDIDATES = 5
+_ROUNDOFF = 2.0**-24  # unit roundoff of float32
+_UNDERFLOW = 2.0**-126  # an upper bound of what float32 loses where results are too small for it
 _ROWS_AT_ONCE = 4096
-# Fewer queries at a time leave faiss no matrix product to make, and cost more in calls than they save in memory.
-_ROWS_AT_LEAST = 64
 
 
 class VectorDistance(Distance):
-    """A distance between flattened samples that faiss knows."""
+    """A distance between flattened samples: a sum over features, or its root."""
 
     squared: bool  # whether sums are of squared differences, and the distance is their root
 
@@ -60,75 +58,136 @@ class VectorDistance(Distance):
         rows_of = x if queries is None else queries
 
         def block(rows: slice, columns: slice) -> NDArray[np.float64]:
-            sums = distance_block(rows_of[rows], x, order[columns], self.squared)
-            return np.sqrt(sums, out=sums) if self.squared else sums
+            return distance_block(rows_of[rows], x, order[columns], self.squared)
 
         return block
 
+    def paired(self, x: NDArray[Any], queries: NDArray[Any] | None) -> PairFunction:
+        from deepsimplex.distances._vector_kernels import evaluate_pairs
+
+        rows_of = x if queries is None else queries
+
+        def distances(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+            pairs = np.arange(len(rows), dtype=np.int32)
+            return evaluate_pairs(
+                np.stack([pairs, pairs]), np.full(len(rows), np.inf), rows_of, rows, x, columns, self.squared
+            )
+
+        return distances
+
     def neighbours(self, search: Search) -> Neighbours:
-        """Candidates from faiss, confirmed in float64: see this module's text for the proof."""
-        from deepsimplex.distances._vector_kernels import confirm
+        """Scores in float32 leave few pairs to evaluate: see this module's text for the proof."""
+        from deepsimplex.distances.screening import search_screened, sides
 
-        exact_queries = search.x if search.queries is None else search.queries
-        samples, queries, scale = _single_precision(search.x, search.queries)
-        sizes = _norms(queries, self.squared)
-        result = search.empty()
-        total = search.num_queries * len(search.x)
-        with progress(f"{self.name} neighbours", total=total, show=search.show_progress) as advance:
-            for label in range(search.num_classes):
-                members = search.order[search.columns(label)]
-                if len(members) == 0:
-                    continue
-                # One for the query itself, which is dropped by its index.
-                count = min(search.k + 1 + EXTRA_CANDIDATES, len(members))
-                index = self._index(samples[members])
-                positive = search.positive(label)
-                height = min(_ROWS_AT_ONCE, max(_ROWS_AT_LEAST, search.block_bytes // (12 * count)))
-                for begin in range(0, search.num_queries, height):
-                    rows = slice(begin, min(begin + height, search.num_queries))
-                    estimates, candidates = index.search(queries[rows], count)
-                    own = np.arange(rows.start, rows.stop) if search.queries is None else np.full(len(candidates), -1)
-                    confirm(
-                        exact_queries[rows], search.x, members, own, positive[rows], self.squared,
-                        candidates, estimates[:, -1], sizes[rows], scale,
-                        result.distances[rows, label], result.indices[rows, label],
-                    )  # fmt: skip
-                    advance((rows.stop - rows.start) * len(members))
+        rows, columns = sides(search)
+        screen = VectorScreen(search, rows.indices, columns.indices, self.squared)
+        checkpoint = Checkpoint.of(search, self.cache_key())
+        return search_screened(screen, search, rows, columns, self.name, checkpoint)
+
+
+class _Tile(NamedTuple):
+    """Some rows or columns: their indices, what the scores are made of, and the points' norms."""
+
+    indices: NDArray[np.int64]
+    points: NDArray[np.float32]
+    norms: NDArray[np.float64]
+
+
+class VectorScreen:
+    """Scores in float32, evaluation in float64.
+
+    Parameters
+    ----------
+    search : Search
+    rows, columns : ndarray of int64
+        Which queries and samples stand in the rows and columns.
+    squared : bool
+        Whether the distance is the Euclidean one; else it is the cityblock distance.
+    """
+
+    parts = 1
+
+    def __init__(self, search: Search, rows: NDArray[np.int64], columns: NDArray[np.int64], squared: bool) -> None:
+        self.squared = squared
+        self._samples, self._columns = search.x, columns
+        self._queries, self._rows = (search.x if search.queries is None else search.queries), rows
+        self._features = search.x.shape[1]
+        self._mean, self._scale = centre(search.x, search.queries)
+        self._column_points, self._column_norms = self._points(self._samples, columns)
+        if search.symmetric:
+            self._row_points, self._row_norms = self._column_points, self._column_norms
+        else:
+            self._row_points, self._row_norms = self._points(self._queries, rows)
+        self.sample_bytes = 4 * self._column_points.shape[1]
+
+    def _points(
+        self, samples: NDArray[Any], order: NDArray[np.int64]
+    ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
+        """Centred and scaled points [R, D] and their norms [R].
+
+        For the Euclidean distance, 1 and the square of the norm stand behind a point; zeros fill up a vector of the
+        compiled kernels.
+        """
+        from deepsimplex.distances._lanes import aligned, lanes_of
+
+        lanes, features = lanes_of(np.float32), self._features
+        points = aligned((len(order), -(-(features + 2) // lanes) * lanes), np.float32)
+        norms = np.empty(len(order))
+        for begin in range(0, len(order), _ROWS_AT_ONCE):
+            part = slice(begin, begin + _ROWS_AT_ONCE)
+            some = points[part, :features]
+            some[...] = (samples[order[part]] - self._mean) / self._scale
+            if self.squared:
+                squares = np.einsum("nd,nd->n", some, some, dtype=np.float64)
+                points[part, features], points[part, features + 1] = 1.0, squares
+                norms[part] = np.sqrt(squares)
+            else:
+                norms[part] = np.abs(some).sum(axis=1, dtype=np.float64)
+        return points, norms
+
+    def rows(self, positions: slice) -> _Tile:
+        points, norms = self._row_points[positions], self._row_norms[positions]
         if self.squared:
-            np.sqrt(result.distances, out=result.distances)
-        return result
+            # (-2 a, ||a||^2, 1) . (b, 1, ||b||^2) = ||a - b||^2
+            points = points * np.float32(-2.0)
+            points[:, self._features], points[:, self._features + 1] = norms**2, 1.0
+        return _Tile(self._rows[positions], points, norms)
 
-    def _index(self, points: NDArray[np.float32]) -> Any:
-        import faiss
+    def columns(self, positions: slice) -> _Tile:
+        return _Tile(self._columns[positions], self._column_points[positions], self._column_norms[positions])
 
-        index = faiss.IndexFlat(points.shape[1], faiss.METRIC_L2 if self.squared else faiss.METRIC_L1)
-        index.add(points)
-        return index
+    def score(self, rows: _Tile, columns: _Tile, out: NDArray[np.float32]) -> None:
+        if self.squared:
+            multiply(rows.points, columns.points, out=out[0])
+        else:
+            from deepsimplex.distances._vector_kernels import cityblock_block
+
+            cityblock_block(rows.points, columns.points, out[0])
+
+    def ceilings(self, tile: _Tile, limits: NDArray[np.float64]) -> NDArray[np.float32]:
+        terms = (self._features + 12) * _ROUNDOFF
+        if terms >= 0.5:
+            return np.full(limits.shape, np.inf, np.float32)
+        error, underflow = 1.001 * terms / (1.0 - terms), self._features * _UNDERFLOW
+        limits = limits / self._scale
+        # Norms of the two points together; the factors 1.001 cover what the bound itself loses to rounding.
+        reach = 1.001 * (2 * tile.norms[:, None] + limits) + underflow
+        farthest = limits + 1.001 * _ROUNDOFF * reach + 2.0 * underflow
+        with np.errstate(over="ignore"):
+            bound = farthest**2 + error * reach**2 + 4.0 * underflow if self.squared else farthest * (1.0 + error)
+            return np.nextafter((bound * 1.001 + underflow).astype(np.float32), np.float32(np.inf))
+
+    def evaluate(
+        self, rows: _Tile, columns: _Tile, pairs: NDArray[np.int32], scores: NDArray[np.float32], limits: NDArray
+    ) -> NDArray[np.float64]:
+        from deepsimplex.distances._vector_kernels import evaluate_pairs
+
+        return evaluate_pairs(pairs, limits, self._queries, rows.indices, self._samples, columns.indices, self.squared)
 
 
-def _single_precision(
-    x: NDArray[Any], queries: NDArray[Any] | None
-) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
-    """Samples and queries less the samples' mean, divided by the scale that brings them all into [-1, 1]."""
+def centre(x: NDArray[Any], queries: NDArray[Any] | None) -> tuple[NDArray[np.float64], float]:
+    """The samples' mean, and the scale that brings samples and queries less the mean into [-1, 1]."""
     both = [x] if queries is None else [x, queries]
     mean = x.mean(axis=0, dtype=np.float64)
     spans = [np.maximum(part.max(axis=0) - mean, mean - part.min(axis=0)).max() for part in both if part.size]
-    scale = float(max(spans, default=0.0)) or 1.0
-    points = [np.empty(part.shape, dtype=np.float32) for part in both]
-    for part, point in zip(both, points, strict=True):
-        for begin in range(0, len(part), _ROWS_AT_ONCE):
-            rows = slice(begin, begin + _ROWS_AT_ONCE)
-            point[rows] = (part[rows] - mean) / scale
-    return points[0], points[-1], scale
-
-
-def _norms(points: NDArray[np.float32], squared: bool) -> NDArray[np.float64]:
-    """Euclidean or absolute norms [N] of float32 points, summed in float64."""
-    if squared:
-        return np.sqrt(np.einsum("nd,nd->n", points, points, dtype=np.float64))
-    return np.concatenate(
-        [
-            np.abs(points[begin : begin + _ROWS_AT_ONCE]).sum(axis=1, dtype=np.float64)
-            for begin in range(0, len(points), _ROWS_AT_ONCE)
-        ]
-    )
+    return mean, float(max(spans, default=0.0)) or 1.0

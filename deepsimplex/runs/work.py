@@ -19,10 +19,11 @@ from deepsimplex.heads import backbone
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
+from deepsimplex.progress import rate_text
 from deepsimplex.runs.backup import mend_backup
 from deepsimplex.runs.display import EpochDisplay
 from deepsimplex.runs.folder import RunFolder
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import CASIMAC, Mean, Target, get_target
 
 
 @dataclass(frozen=True)
@@ -54,31 +55,52 @@ def load_split(config: RunConfig) -> Split:
     return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
 
 
-def make_target(config: RunConfig) -> Target:
-    """The configuration's target, with its cache."""
-    return get_target(_with_cache(config.target, config.cache_dir))
+def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
+    """The configuration's target, with its cache; ``show_progress`` as CASIMAC takes it."""
+    return get_target(_completed(config.target, cache_dir=config.cache_dir, show_progress=show_progress))
 
 
-def _with_cache(target: dict[str, Any], cache_dir: str | None) -> dict[str, Any]:
+def _completed(target: dict[str, Any], **options: Any) -> dict[str, Any]:
+    """The target with options for its CASIMAC parts; what the configuration says of a part itself goes first."""
     if target["name"] == "mean":
         parts = [{"name": part} if isinstance(part, str) else part for part in target["targets"]]
-        return {**target, "targets": [_with_cache(part, cache_dir) for part in parts]}
-    return {"cache_dir": cache_dir, **target} if target["name"] == "casimac" else target
+        return {**target, "targets": [_completed(part, **options) for part in parts]}
+    return {**options, **target} if target["name"] == "casimac" else target
 
 
 def make_targets(config: RunConfig, console: Console) -> LatentGaussian:
-    """Compute and cache the latents of the training samples, and nothing else."""
+    """Compute and cache the latents of the training samples, and nothing else; progress is shown in log files too."""
     split = load_split(config)
+    target = make_target(config, show_progress=True)
     begun = time.monotonic()
-    latent = make_target(config).fit_transform(split.x, split.y, len(split.class_names))
+    latent = target.fit_transform(split.x, split.y, len(split.class_names))
     seconds = time.monotonic() - begun
     norms = np.linalg.norm(latent.loc, axis=1)
     console.print(
         f"{len(latent)} latents of dimension {latent.latent_dim} in {seconds:.1f} s; "
         f"norms {norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}"
     )
+    if parts := _casimac_parts(target):
+        console.print(_pairs_report(parts, len(latent), seconds))
     console.print(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
     return latent
+
+
+def _casimac_parts(target: Target) -> list[CASIMAC]:
+    if isinstance(target, Mean):
+        return [part for inner in target.targets for part in _casimac_parts(inner)]
+    return [target] if isinstance(target, CASIMAC) else []
+
+
+def _pairs_report(parts: list[CASIMAC], num_samples: int, seconds: float) -> str:
+    """How many pairs of samples the parts compared, and how fast; a rate only where all of them were computed."""
+    distances = "1 distance" if len(parts) == 1 else f"{len(parts)} distances"
+    loaded = sum(part.from_cache for part in parts)
+    if loaded:
+        return f"{loaded} of {distances} taken from the cache, or continued from it"
+    pairs = num_samples * (num_samples - 1) // 2
+    rate = rate_text(len(parts) * pairs / seconds, "pairs")
+    return f"{pairs:.3g} pairs of samples per distance, {distances}: {rate}"
 
 
 def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:

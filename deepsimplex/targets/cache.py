@@ -1,49 +1,17 @@
 """Neighbour distances kept on disk: under a key of everything they depend on, and trusted only when whole."""
 
-import hashlib
 import warnings
-import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.files import check_writable, replacing
-
-FORMAT = 1  # raise it when the meaning of the stored distances changes: older files then no longer match
-HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
+from deepsimplex.files import check_writable, load_arrays, replacing, save_arrays
 
 
 class TargetCacheWarning(UserWarning):
     """A cache file was damaged and is made again, or could not be written."""
-
-
-def fingerprint(*parts: Any) -> str:
-    """Digest (BLAKE2b, 128 bits) of arrays (their bytes, shapes and dtypes) and of anything whose repr tells it all.
-
-    Examples
-    --------
-    >>> fingerprint(np.zeros(3), "euclidean") == fingerprint(np.zeros(3, np.float32), "euclidean")
-    False
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            _update(digest, part)
-        else:
-            digest.update(repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-def _update(digest: Any, array: NDArray[Any]) -> None:
-    digest.update(f"{array.dtype.str}{array.shape}".encode())
-    rows = max(1, HASH_BYTES * len(array) // max(array.nbytes, 1))
-    for start in range(0, len(array), rows):
-        # Slices become contiguous one by one: a strided view is not copied whole.
-        digest.update(np.ascontiguousarray(array[start : start + rows]).data)
 
 
 def cached(
@@ -87,29 +55,16 @@ def cached(
     distances = compute()
     try:
         with replacing(path) as fresh:
-            _save(fresh, {"distances": distances, "digest": np.array(fingerprint(FORMAT, key, distances))})
+            save_arrays(fresh, key, {"distances": distances})
     except OSError as error:
         _warn(f"the distances could not be kept in {path} ({error}); they are used, and computed again next time")
     return distances
 
 
-def _save(path: Path, arrays: dict[str, NDArray[Any]]) -> None:
-    # What numpy.savez does, with an archive that is closed whatever happens: numpy's is left to its destructor when the
-    # disk fills up, which then prints a second error of its own.
-    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
-        for name, array in arrays.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, array, allow_pickle=False)
-
-
 def _load(path: Path, key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    # numpy leaves a file that it opens itself open when the archive is cut short.
-    with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        distances, digest = archive["distances"], str(archive["digest"])
+    distances = load_arrays(path, key)["distances"]
     if distances.shape != shape or distances.dtype != np.float64:
         raise ValueError(f"expected float64 {shape}, found {distances.dtype} {distances.shape}")
-    if digest != fingerprint(FORMAT, key, distances):
-        raise ValueError("its checksum does not fit")
     return distances
 
 

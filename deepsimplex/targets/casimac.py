@@ -7,11 +7,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances import Distance, class_neighbours
+from deepsimplex.distances.search import Classes
+from deepsimplex.files import fingerprint
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.base import Readout, Target, number
-from deepsimplex.targets.cache import cached, fingerprint
+from deepsimplex.targets.cache import cached
 from deepsimplex.targets.labels import check_class_sizes, check_lengths, class_labels
 from deepsimplex.targets.marks import Unwritten, read_distance, read_function, write_distance, write_function
 from deepsimplex.targets.reductions import Reduction, checked, inverse_mean, mean, per_count
@@ -50,9 +52,10 @@ class CASIMAC(Target):
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
     cache_dir : path-like, optional
         A folder in which neighbour distances are kept, under a key of samples, labels, metric and numbers. It is no
-        part of ``get_config``: it says where, not what.
+        part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
     show_progress : bool, optional
-        None (default) shows a progress bar on terminals and in notebooks, when the work takes long.
+        None (default) shows a progress bar on terminals and in notebooks, when the work takes long; True shows lines
+        elsewhere, as in log files; False shows nothing.
 
     Raises
     ------
@@ -105,11 +108,17 @@ class CASIMAC(Target):
         self.distance = read_distance(distance)
         self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
         self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
+        self._from_cache = False
 
     @property
     def is_fitted(self) -> bool:
         """Whether the target has training samples."""
         return self._samples is not None
+
+    @property
+    def from_cache(self) -> bool:
+        """Whether the distances needed last were read from ``cache_dir``, all or those of a search cut short."""
+        return self._from_cache
 
     def latent_dim(self, n: int) -> int:
         """Number of latent dimensions, L = n - 1."""
@@ -228,24 +237,26 @@ class CASIMAC(Target):
         loc = self._latest[which][1].copy()  # the caller's own, to change as they like
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
-    def _neighbourhood(self) -> tuple[int, bool]:
-        """How many neighbours are needed, and whether those of the own class must lie at positive distance (Eq. 7a)."""
-        numbers = []
-        if self.repulsion_strength > 0:
-            numbers.append(self.repulsion_number)
-        if self.attraction_strength > 0:
-            numbers.append(self.attraction_number)
-        return max(numbers), self.attraction_strength > 0
+    def _neighbourhood(self) -> tuple[int, Classes]:
+        """How many neighbours are needed, and in which classes."""
+        if self.attraction_strength == 0:
+            return self.repulsion_number, "other"
+        if self.repulsion_strength == 0:
+            return self.attraction_number, "own"
+        return max(self.repulsion_number, self.attraction_number), "all"
 
     def _distances(
         self, key: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
     ) -> NDArray[np.float64]:
-        """Distances [N, n, k] to the nearest samples of every class, ascending, inf where a class has fewer."""
+        """Distances [N, n, k] to the nearest samples of the classes that count, ascending, inf where there are none."""
         assert self._samples is not None
         samples, labels = self._samples
-        k, own_positive = self._neighbourhood()
+        k, classes = self._neighbourhood()
+
+        checkpoint = None if self.cache_dir is None else self.cache_dir / f"search-{key}"
 
         def compute() -> NDArray[np.float64]:
+            self._from_cache = checkpoint is not None and any(checkpoint.glob("*.npz"))
             return class_neighbours(
                 samples,
                 labels,
@@ -254,13 +265,16 @@ class CASIMAC(Target):
                 queries=queries,
                 query_labels=query_labels,
                 num_classes=self.num_classes_,
-                own_positive=own_positive,
+                own_positive=True,  # Eq. 7a
+                classes=classes,
+                checkpoint=checkpoint,
                 show_progress=self.show_progress,
             ).distances
 
         if self.cache_dir is None:
             return compute()
         rows = len(samples if queries is None else queries)
+        self._from_cache = True  # unless there is something to compute after all
         return cached(self.cache_dir, key, (rows, self.num_classes_, k), compute)
 
     def _coefficients(self, distances: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -337,7 +351,7 @@ class CASIMAC(Target):
 
     def __getstate__(self) -> dict[str, Any]:
         """What copies and pickles carry: everything but the training samples and what was made of them."""
-        return {**self.__dict__, "_samples": None, "_latest": {}}
+        return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
 
 
 def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:

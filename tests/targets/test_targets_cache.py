@@ -7,6 +7,7 @@ import signal
 import numpy as np
 import pytest
 
+from deepsimplex import files
 from deepsimplex.targets import CASIMAC, TargetCacheWarning, cache
 from deepsimplex.targets import casimac as module
 
@@ -75,15 +76,15 @@ def test_other_samples_are_kept_too(tmp_path, calls):
 
 def test_views_have_the_key_of_their_values():
     wide = np.random.default_rng(1).standard_normal((40, 6))
-    assert cache.fingerprint(wide[::2, ::3]) == cache.fingerprint(wide[::2, ::3].copy())
-    assert cache.fingerprint(np.asfortranarray(wide)) == cache.fingerprint(wide)
+    assert files.fingerprint(wide[::2, ::3]) == files.fingerprint(wide[::2, ::3].copy())
+    assert files.fingerprint(np.asfortranarray(wide)) == files.fingerprint(wide)
 
 
 def test_long_arrays_are_hashed_in_blocks(monkeypatch):
     array = np.random.default_rng(1).standard_normal((40, 6))
-    whole = cache.fingerprint(array)
-    monkeypatch.setattr(cache, "HASH_BYTES", 100)
-    assert cache.fingerprint(array) == whole
+    whole = files.fingerprint(array)
+    monkeypatch.setattr(files, "HASH_BYTES", 100)
+    assert files.fingerprint(array) == whole
 
 
 def truncate(path):

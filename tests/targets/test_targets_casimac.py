@@ -232,7 +232,9 @@ class TestMemory:
         x, y = samples(2, per_class=4)
         CASIMAC(repulsion_number=2, attraction_number=7).fit_transform(x, y)
         CASIMAC(gamma=0.0, repulsion_number=7, attraction_number=3).fit_transform(x, y)
-        assert [call["own_positive"] for call in calls] == [False, True]
+        CASIMAC(gamma=0.5).fit_transform(x, y)
+        assert [call["classes"] for call in calls] == ["other", "own", "all"]
+        assert all(call["own_positive"] for call in calls)  # Eq. 7a
 
 
 @pytest.fixture(scope="module")

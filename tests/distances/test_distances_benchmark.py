@@ -1,0 +1,21 @@
+"""The benchmark still runs, on little."""
+
+import re
+
+import pytest
+
+from training.benchmarks import neighbours
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("fashion")
+def test_neighbours(capsys, monkeypatch):
+    monkeypatch.setattr(neighbours, "PEER_PAIRS", 20)
+    neighbours.main(samples=600, fewer=300, repeats=1)
+    printed = capsys.readouterr().out
+    assert len(re.findall(r"neighbours as by brute force, 600 images.* 100\.00%", printed)) == 4
+    differences = [float(found) for found in re.findall(r"difference to scikit-image.*float(?:32|64) +(\S+)", printed)]
+    assert len(differences) == 8
+    assert max(differences) < 1e-4
+    for what in ("times", "minutes", "GiB", "growth from 300 images"):
+        assert what in printed

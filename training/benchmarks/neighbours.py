@@ -1,0 +1,137 @@
+"""Exact neighbours of full Fashion-MNIST: speed, memory, growth and agreement.
+
+    python -m training.benchmarks.neighbours [--samples 60000] [--fewer 15000] [--repeats 5]
+
+Everything is measured in one run, and speeds are compared as ratios within it: scikit-image's structural_similarity,
+every pair by brute force, and the exact search that leaves out what cannot be near. A pair counts once, and counts when
+it was left out; the search for the targets wants pairs of different classes only. Times are of
+``deepsimplex.targets.CASIMAC`` with an empty cache.
+"""
+
+import math
+import os
+import statistics
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from skimage.metrics import structural_similarity
+
+import deepsimplex as ds
+from training.benchmarks.memory import PeakMemory
+
+WINDOWS = (5, 13)
+BLOCK = 1024  # images on either side of a block that brute force evaluates for its speed
+PEER_PAIRS = 300
+
+
+def seconds(work: Callable[[], Any]) -> float:
+    """How long something takes."""
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def line(what: str, found: str) -> None:
+    """Print one result."""
+    print(f"{what:<66} {found}", flush=True)
+
+
+def brute_force_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
+    """Pairs per second of all distances between two blocks of images."""
+    metric = ds.distances.SSIM(window)
+    rows, columns = rng.choice(x, (2, min(BLOCK, len(x) // 2)), replace=False)
+    return len(rows) * len(columns) / seconds(lambda: metric.pairwise(rows, columns))
+
+
+def peer_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
+    """Pairs per second of scikit-image, one call per pair."""
+    pairs = rng.integers(0, len(x), size=(PEER_PAIRS, 2))
+
+    def work() -> None:
+        for i, j in pairs:
+            structural_similarity(x[i], x[j], win_size=window, data_range=1.0)
+
+    return PEER_PAIRS / seconds(work)
+
+
+def against_the_peer(x: np.ndarray, repeats: int) -> None:
+    """Brute force and scikit-image, alternating."""
+    rng = np.random.default_rng(0)
+    for window in WINDOWS:
+        brute_force_speed(x, window, rng)  # compiles, or loads what was compiled
+        speeds = [(brute_force_speed(x, window, rng), peer_speed(x, window, rng)) for _ in range(repeats)]
+        ratio = statistics.median(ours / peer for ours, peer in speeds)
+        ours = statistics.median(ours for ours, _ in speeds)
+        line(f"brute force, window {window}, over scikit-image", f"{ratio:.0f} times ({ours / 1e6:.2f} M pairs/s)")
+
+
+def agreement(x: np.ndarray, y: np.ndarray) -> None:
+    """Largest difference to scikit-image on random pairs, and neighbours against brute force."""
+    rng = np.random.default_rng(1)
+    pairs = rng.integers(0, len(x), size=(200, 2))
+    for window in (3, 5, 7, 13):
+        images = x.astype(np.float64)  # in which scikit-image computes then
+        expected = [1 - structural_similarity(images[i], images[j], win_size=window, data_range=1.0) for i, j in pairs]
+        for dtype in ("float32", "float64"):
+            metric = ds.distances.SSIM(window, dtype=dtype)
+            found = [metric.pairwise(images[i : i + 1], images[j : j + 1])[0, 0] for i, j in pairs]
+            error = np.abs(np.array(found) - expected).max()
+            line(f"difference to scikit-image, 200 pairs, window {window}, {dtype}", f"{error:.1e}")
+    for distance in ("euclidean", "cityblock", *(ds.distances.SSIM(window) for window in WINDOWS)):
+        exact, brute = (
+            ds.distances.class_neighbours(x, y, distance, 3, method=method) for method in ("exact", "brute_force")
+        )
+        same = (exact.indices == brute.indices).mean()
+        line(f"neighbours as by brute force, {len(x)} images, k = 3, {distance}", f"{same:.2%}")
+
+
+def targets(x: np.ndarray, y: np.ndarray) -> tuple[dict[str, float], dict[int, float], float]:
+    """Seconds of each of the informed targets, brute force's pairs per second beside them, and memory in GiB."""
+    taken, speeds, rng = {}, {}, np.random.default_rng(2)
+    with PeakMemory() as memory:
+        taken["euclidean"] = seconds(lambda: ds.targets.CASIMAC("euclidean", show_progress=True).fit_transform(x, y))
+        for window in WINDOWS:
+            before = brute_force_speed(x, window, rng)
+            target = ds.targets.CASIMAC(ds.distances.SSIM(window), show_progress=True)
+            begun = time.perf_counter()
+            target.fit_transform(x, y)
+            taken[f"ssim {window}"] = time.perf_counter() - begun
+            speeds[window] = statistics.median([before, *(brute_force_speed(x, window, rng) for _ in range(2))])
+    return taken, speeds, memory.gibibytes
+
+
+def main(
+    samples: Annotated[int, typer.Option(help="training images to use")] = 60_000,
+    fewer: Annotated[int, typer.Option(help="images of the smaller search, for the growth")] = 15_000,
+    repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5,
+) -> None:
+    """Measure and print."""
+    (x, y), _ = ds.datasets.load("fashion_mnist")
+    x, y = x[:samples].reshape(-1, 28, 28), np.asarray(y[:samples])
+    line("cores", str(os.cpu_count()))
+    against_the_peer(x, repeats)
+    agreement(x[:3000], y[:3000])
+    small, _, _ = targets(x[:fewer], y[:fewer])
+    taken, speeds, memory = targets(x, y)
+    counts = np.bincount(y)
+    pairs = (len(y) ** 2 - int(counts @ counts)) // 2
+    line(f"euclidean targets of {len(x)} images", f"{taken['euclidean']:.1f} s")
+    for window in WINDOWS:
+        speed = pairs / taken[f"ssim {window}"]
+        line(
+            f"exact search, window {window}, over brute force",
+            f"{speed / speeds[window]:.2f} times ({taken[f'ssim {window}']:.1f} s, {speed / 1e6:.2f} M pairs/s "
+            f"against {speeds[window] / 1e6:.2f})",
+        )
+    whole, part = sum(taken.values()), sum(small.values())
+    line(f"the three informed targets of {len(x)} images", f"{whole / 60:.1f} minutes")
+    line("memory of that above imports and data", f"{memory:.2f} GiB")
+    growth = math.log(whole / part) / math.log(len(x) / min(fewer, len(x) - 1))
+    line(f"growth from {fewer} images ({part:.1f} s) to {len(x)}", f"N^{growth:.2f}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
