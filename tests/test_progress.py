@@ -82,15 +82,16 @@ def test_the_last_line_is_the_only_one_where_nothing_was_left_to_say_before(cloc
     assert capsys.readouterr().err == "counting blocks: 100%, 0.0167 steps/s, after 1 min 0 s\n"
 
 
-def test_work_that_fails_says_how_far_it_came(clock, capsys):
-    def fail_half_way() -> None:
-        with progress("counting blocks", total=4, show=True) as advance:
-            clock.now += 5000
-            advance(1)
-            raise RuntimeError("failed")
+def fail_half_way(clock, seconds):
+    with progress("counting blocks", total=4, show=True) as advance:
+        clock.now += seconds
+        advance(1)
+        raise RuntimeError("failed")
 
+
+def test_work_that_fails_says_how_far_it_came(clock, capsys):
     with pytest.raises(RuntimeError, match="failed"):
-        fail_half_way()
+        fail_half_way(clock, seconds=5000)
     assert capsys.readouterr().err.splitlines() == [
         "counting blocks: 25%, 0.0002 steps/s, 4 h 10 min left",
         "counting blocks: 25%, 0.0002 steps/s, after 1 h 23 min",
@@ -142,14 +143,8 @@ def test_nothing_is_shown_off_a_terminal_or_on_request(clock, capsys, monkeypatc
 
 
 def test_the_bar_stops_when_the_work_fails(clock, capsys, terminal):
-    def fail_half_way() -> None:
-        with progress("counting blocks", total=4, show=True) as advance:
-            clock.now += 3
-            advance(1)
-            raise RuntimeError("failed")
-
     with pytest.raises(RuntimeError, match="failed"):
-        fail_half_way()
+        fail_half_way(clock, seconds=3)
     assert "25%" in without_styles(capsys.readouterr().err)
 
 

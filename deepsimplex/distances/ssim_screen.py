@@ -15,10 +15,10 @@ from deepsimplex.distances.landmarks import (
     Projection,
     allowance,
     coordinates,
-    multiply,
     number_of_landmarks,
     project,
 )
+from deepsimplex.distances.products import multiply
 from deepsimplex.distances.screening import Side
 from deepsimplex.distances.search import Search
 from deepsimplex.progress import progress

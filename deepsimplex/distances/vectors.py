@@ -23,7 +23,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances.base import Distance, check_real
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.landmarks import multiply
 from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
 
 # Squares of differences beyond this overflow float64.
@@ -158,6 +157,8 @@ class VectorScreen:
 
     def score(self, rows: _Tile, columns: _Tile, out: NDArray[np.float32]) -> None:
         if self.squared:
+            from deepsimplex.distances.products import multiply
+
             multiply(rows.points, columns.points, out=out[0])
         else:
             from deepsimplex.distances._vector_kernels import cityblock_block
