@@ -1,8 +1,9 @@
 """Readouts: a latent Gaussian becomes class probabilities."""
 
-from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, method_for
+from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax
 from deepsimplex.readout.decision import decision_function
 from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
+from deepsimplex.readout.method import method_for
 from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
 from deepsimplex.readout.registry import READOUTS, readout_layer
 from deepsimplex.readout.softmax_probabilities import softmax

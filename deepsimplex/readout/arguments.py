@@ -1,11 +1,10 @@
 """What the readouts share: checks of their arguments, and NumPy in, NumPy out."""
 
-from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 
-from deepsimplex.latent import Covariance, LatentGaussian, is_tensor
+from deepsimplex.latent import LatentGaussian, is_tensor
 
 
 def whole_number(value: Any, name: str, least: int) -> int:
@@ -30,10 +29,3 @@ def tensors(latent: LatentGaussian) -> tuple[Any, Any]:
     loc = tf.convert_to_tensor(latent.loc)
     dtype = loc.dtype if loc.dtype in (tf.float32, tf.float64) else tf.float32
     return tf.cast(loc, dtype), tf.cast(tf.convert_to_tensor(latent.scale), dtype)
-
-
-def compiled(rule: Callable[[Any, Any], Any], dims: int, covariance: Covariance, dtype: str) -> Any:
-    """``rule(loc, scale)`` as a graph for any number of rows: traced once per setting, not once per batch size."""
-    trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[covariance]
-    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
-    return tf.function(rule, input_signature=signature, autograph=False)

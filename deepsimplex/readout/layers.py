@@ -1,29 +1,35 @@
 """The readouts as Keras layers: the dict {"loc", "scale"} in, class probabilities out."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike
 
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout.argmax_probabilities import METHODS, ArgmaxRule, Method
+from deepsimplex.readout.argmax_probabilities import ArgmaxRule, Method
 from deepsimplex.readout.arguments import check_seed, tensors
-from deepsimplex.readout.softmax_probabilities import SoftmaxRule
+from deepsimplex.readout.rule import Rule
+from deepsimplex.readout.softmax_probabilities import SoftmaxMethod, SoftmaxRule
 
 
 class _Readout(keras.layers.Layer):
     """What both layers share: scores, points, seed, and a precision of their own."""
 
-    def __init__(self, scores: ArrayLike | None, num_points: int | None, seed: int, **kwargs: Any) -> None:
+    rule: ClassVar[type[Rule]]
+
+    def __init__(self, scores: ArrayLike | None, method: str, num_points: int | None, seed: int, **kwargs: Any) -> None:
+        if method not in self.rule.methods:
+            raise ValueError(f"method must be one of {', '.join(self.rule.methods)}; found {method!r}")
         # Probabilities in half precision would lose calibration: inputs come as they are and are cast up, never down.
         super().__init__(autocast=False, **kwargs)
         self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
+        self.method = method
         self.num_points = num_points
         self.seed = check_seed(seed)
 
-    def _rule(self, latent_dim: int, covariance: Covariance) -> Any:
-        raise NotImplementedError
+    def _rule(self, latent_dim: int, covariance: Covariance) -> Rule:
+        return self.rule.of(latent_dim, covariance, self.scores, self.method, self.num_points, self.seed)
 
     def _num_classes(self, loc_shape: Any) -> int:
         return loc_shape[-1] + 1 if self.scores is None else len(self.scores)
@@ -39,15 +45,23 @@ class _Readout(keras.layers.Layer):
         self.built = True
 
     def coarser(self, num_points: int, input_shape: dict[str, Any]) -> "_Readout":
-        """This layer where it is exact for such latents; where it samples, one that takes ``num_points`` points."""
-        if not self._rule_for(input_shape).samples:
+        """This layer where it is cheap for such latents; else one that samples, at ``num_points`` points."""
+        if self._rule_for(input_shape).is_cheap:
             return self
-        return type(self).from_config({**self.get_config(), "num_points": num_points, "name": f"{self.name}_coarser"})
+        coarse = {"method": "quasi_monte_carlo", "num_points": num_points, "name": f"{self.name}_coarser"}
+        return type(self).from_config({**self.get_config(), **coarse})
 
     def call(self, latent: dict[str, Any]) -> Any:
         """Class probabilities [N, n] of latents {"loc": [N, L], "scale": [N, 1], [N, L] or [N, L, L]}."""
+        return self._of(latent).probabilities(*tensors(LatentGaussian.of(latent)))
+
+    def log_probabilities(self, latent: dict[str, Any]) -> Any:
+        """Their logarithms, computed in log space: what a loss needs, since they never underflow."""
+        return self._of(latent).log_probabilities(*tensors(LatentGaussian.of(latent)))
+
+    def _of(self, latent: dict[str, Any]) -> Rule:
         checked = LatentGaussian.of(latent)
-        return self._rule(checked.latent_dim, checked.covariance)(*tensors(checked))
+        return self._rule(checked.latent_dim, checked.covariance)
 
     def compute_output_shape(self, input_shape: dict[str, Any]) -> tuple[int | None, int]:
         """[N, n], N unknown where that of the input is."""
@@ -62,7 +76,8 @@ class _Readout(keras.layers.Layer):
     def get_config(self) -> dict[str, Any]:
         """The arguments of the constructor, as JSON can hold them."""
         scores = None if self.scores is None else self.scores.tolist()
-        return {**super().get_config(), "scores": scores, "num_points": self.num_points, "seed": self.seed}
+        own = {"scores": scores, "method": self.method, "num_points": self.num_points, "seed": self.seed}
+        return {**super().get_config(), **own}
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -88,6 +103,8 @@ class ArgmaxReadout(_Readout):
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
 
+    rule = ArgmaxRule
+
     def __init__(
         self,
         scores: ArrayLike | None = None,
@@ -96,17 +113,7 @@ class ArgmaxReadout(_Readout):
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}; found {method!r}")
-        super().__init__(scores, num_points, seed, **kwargs)
-        self.method = method
-
-    def _rule(self, latent_dim: int, covariance: Covariance) -> ArgmaxRule:
-        return ArgmaxRule.of(latent_dim, covariance, self.scores, self.method, self.num_points, self.seed)
-
-    def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, as JSON can hold them."""
-        return {**super().get_config(), "method": self.method}
+        super().__init__(scores, method, num_points, seed, **kwargs)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -117,8 +124,9 @@ class SoftmaxReadout(_Readout):
     ----------
     scores : array_like, shape [n, L], optional
         Scores S; None stands for the vertices, L = n - 1.
+    method : {"auto", "exact", "quasi_monte_carlo"}
     num_points : int, optional
-        Nodes (n = 2) or Sobol points.
+        Nodes or Sobol points, depending on the method.
     seed : int
     **kwargs
         Arguments of keras.layers.Layer.
@@ -131,10 +139,14 @@ class SoftmaxReadout(_Readout):
     array([[0.5, 0.5]], dtype=float32)
     """
 
-    def __init__(
-        self, scores: ArrayLike | None = None, num_points: int | None = None, seed: int = 0, **kwargs: Any
-    ) -> None:
-        super().__init__(scores, num_points, seed, **kwargs)
+    rule = SoftmaxRule
 
-    def _rule(self, latent_dim: int, covariance: Covariance) -> SoftmaxRule:
-        return SoftmaxRule.of(latent_dim, self.scores, self.num_points, self.seed)
+    def __init__(
+        self,
+        scores: ArrayLike | None = None,
+        method: SoftmaxMethod = "auto",
+        num_points: int | None = None,
+        seed: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(scores, method, num_points, seed, **kwargs)

@@ -57,6 +57,31 @@ def log_ndtr(z: Any) -> Any:
     return value, gradient
 
 
+def log_ndtri(log_p: Any) -> Any:
+    """The z with log Phi(z) = log_p, for logarithms of any depth: Newton's method beyond what ndtri reaches.
+
+    Parameters
+    ----------
+    log_p : tensor
+        Logarithms of probabilities below one.
+
+    Returns
+    -------
+    tensor
+    """
+    deep = log_p < math.log(smallest_mass(log_p.dtype))
+    below = tf.minimum(log_p, math.log(smallest_mass(log_p.dtype)))
+    z = -tf.sqrt(-2.0 * below)
+    z = tf.stop_gradient(-tf.sqrt(-2.0 * (below + LOG_SQRT_TWO_PI + tf.math.log(-z))))
+    for _ in range(2):
+        z = tf.stop_gradient(z)
+        value = log_ndtr(z)
+        # The gradient of the step is that of its own equation, phi(z) / Phi(z) dz = d log_p.
+        z = z - (value - below) * tf.exp(value - log_density(z))
+    near = tf.math.ndtri(tf.exp(tf.where(deep, tf.fill(tf.shape(log_p), tf.cast(-1.0, log_p.dtype)), log_p)))
+    return tf.where(deep, z, near)
+
+
 def smallest_mass(dtype: tf.DType) -> float:
     """Least probability that may still be multiplied by a quantile without leaving the dtype's normal numbers."""
     return tiny_of(dtype) * 2.0**32

@@ -6,6 +6,9 @@ With independent scores g_k ~ N(m_k, t_k^2) the class probabilities are
 
 where u is the winning score. One grid in u serves all classes: with F(u) the product of all n
 distribution functions, the integrand of class y is F times its own phi / Phi, so that a row costs n Q, not n^2 Q.
+
+Probabilities that the dtype can hold come from that product itself. Its logarithm is taken where it cannot: that costs
+several times as much, and is computed only when a piece of rows needs it.
 """
 
 import math
@@ -14,25 +17,22 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.readout.normal import log_density, log_ndtr
+from deepsimplex.readout.logarithms import log_or_else
+from deepsimplex.readout.normal import log_density, log_ndtr, tiny_of
 from deepsimplex.readout.scores import noise_floor
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
-# that the dtype can hold only above this.
+# that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
 _DEPTH = {"float32": 10.0, "float64": 28.0}
+_LOG_DEPTH, _LOG_NODES = 40.0, {"float32": 128, "float64": 192}
 # Where panels of the composite rule meet, in standard deviations around every score. The best of n equal scores lies
 # within 4 above them and varies less than each: panels are narrowest there.
 _PANELS = {
     "float32": (-13.0, -5.0, -2.0, 0.0, 2.0, 4.0, 6.0),
     "float64": (-38.0, -20.0, -10.0, -5.0, -2.0, 0.0, 2.0, 4.0, 8.0),
 }
+_LOG_PANELS = (-80.0, -60.0, -40.0, -28.0, *_PANELS["float64"][1:])
 NODES_PER_PANEL = {"float32": 10, "float64": 16}
-
-
-def _margins(dtype: tf.DType) -> tuple[float, float]:
-    """Exponents e^-x that count as nothing: for the two ends of the grid."""
-    log_eps = -math.log(np.finfo(dtype.as_numpy_dtype).eps)
-    return math.sqrt(log_eps), log_eps
 
 
 def default_num_points(n: int, dtype: tf.DType) -> int:
@@ -43,7 +43,7 @@ def default_num_points(n: int, dtype: tf.DType) -> int:
     """
     if dtype == tf.float64:
         return 128
-    return 48 if n <= 100 else 64
+    return 32 if n <= 16 else 48 if n <= 200 else 64
 
 
 def num_panels(n: int, dtype: tf.DType) -> int:
@@ -66,20 +66,19 @@ def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
     Returns
     -------
     tensor, shape [N, n]
-        Log-probabilities.
+        Probabilities; those that the dtype cannot hold are zero.
     """
-    t = tf.maximum(deviation, noise_floor(mean))
-    # In units of t, relative to the best score: the answer knows differences only.
-    a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) / t
-    below, log_eps = _margins(mean.dtype)
-    # Against one rival the integrand of the worst class peaks halfway between the two; more rivals move it right.
-    worst = tf.reduce_min(tf.stop_gradient(a), axis=-1, keepdims=True)
-    low = tf.maximum(0.5 * worst, -_DEPTH[mean.dtype.name]) - below
-    high = math.sqrt(2.0 * (math.log(mean.shape[-1]) + log_eps))
-    step = (high - low) / (num_points - 1)
-    u = low + step * tf.range(num_points, dtype=mean.dtype)
-    z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
-    return _log_integral(z, tf.math.log(step)[:, :, tf.newaxis])
+    return _normalised(_masses(*_even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name])))
+
+
+def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
+    """Their logarithms, right as far as 80 standard deviations between two scores, and finite beyond."""
+
+    def logarithms() -> Any:
+        nodes = max(num_points, _LOG_NODES[mean.dtype.name])
+        return tf.nn.log_softmax(_log_masses(*_even_nodes(mean, deviation, nodes, _LOG_DEPTH)), axis=-1)
+
+    return log_or_else(equal_variances(mean, deviation, num_points), logarithms)
 
 
 def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
@@ -98,12 +97,41 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
     Returns
     -------
     tensor, shape [N, n]
-        Log-probabilities.
+        Probabilities; those that the dtype cannot hold are zero.
     """
-    name = mean.dtype.name
+    z, weights, width = _panel_nodes(mean, deviations, num_points, _PANELS[mean.dtype.name])
+    return _normalised(_masses(z, weights) / width)
+
+
+def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
+    """Their logarithms, right as far as 80 of the narrower standard deviations between two scores."""
+
+    def logarithms() -> Any:
+        z, weights, width = _panel_nodes(mean, deviations, num_points, _LOG_PANELS)
+        return tf.nn.log_softmax(_log_masses(z, weights) - tf.math.log(width), axis=-1)
+
+    return log_or_else(unequal_variances(mean, deviations, num_points), logarithms)
+
+
+def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any]:
+    """Standardised scores z [N, n, Q] at evenly spaced nodes, and the nodes' weights [N, 1, 1]."""
+    t = tf.maximum(deviation, noise_floor(mean))
+    # In units of t, relative to the best score: the answer knows differences only.
+    a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) / t
+    log_eps = -math.log(np.finfo(mean.dtype.as_numpy_dtype).eps)
+    # Against one rival the integrand of the worst class peaks halfway between the two; more rivals move it right.
+    worst = tf.reduce_min(tf.stop_gradient(a), axis=-1, keepdims=True)
+    low = tf.maximum(0.5 * worst, -depth) - math.sqrt(log_eps)
+    high = math.sqrt(2.0 * (math.log(mean.shape[-1]) + log_eps))
+    step = (high - low) / (num_points - 1)
+    u = low + step * tf.range(num_points, dtype=mean.dtype)
+    return u[:, tf.newaxis, :] - a[:, :, tf.newaxis], step[:, :, tf.newaxis]
+
+
+def _panel_nodes(mean: Any, deviations: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:
+    """Standardised scores z [N, n, Q] at the nodes of all panels, the nodes' weights [N, 1, Q], and widths [N, n]."""
     m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
     t = tf.maximum(deviations, noise_floor(mean))
-    edges = np.asarray(_PANELS[name])
     centre, width = tf.stop_gradient(m)[:, :, tf.newaxis], tf.stop_gradient(t)[:, :, tf.newaxis]
     breaks = centre + width * tf.constant(edges, mean.dtype)
     low = tf.reduce_max(breaks[:, :, 0], axis=-1, keepdims=True)
@@ -114,18 +142,47 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
     left, half = breaks[:, :-1, tf.newaxis], 0.5 * (breaks[:, 1:] - breaks[:, :-1])[:, :, tf.newaxis]
     u = tf.reshape(left + half * tf.constant(1.0 + x, mean.dtype), [-1, 1, (breaks.shape[-1] - 1) * len(x)])
     weights = tf.reshape(half * tf.constant(w, mean.dtype), tf.shape(u))
-    # Panels shut by the clipping have no width: a floor stands in for the logarithm of zero.
-    tiny = float(np.finfo(mean.dtype.as_numpy_dtype).tiny)
-    z = (u - m[:, :, tf.newaxis]) / t[:, :, tf.newaxis]
-    return _log_integral(z, tf.math.log(tf.maximum(weights, tiny)) - tf.math.log(t)[:, :, tf.newaxis])
+    return (u - m[:, :, tf.newaxis]) / t[:, :, tf.newaxis], weights, t
 
 
-def _log_integral(z: Any, log_weights: Any) -> Any:
-    """Logarithm of sum_q w_q phi(z_yq) prod_{k != y} Phi(z_kq), for z of shape [N, n, Q], normalised over y.
+def _normalised(masses: Any) -> Any:
+    """Masses [N, n] over their sum, which is one but for quadrature error and round-off."""
+    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
-    The sum over y is one but for quadrature error and round-off, which the normalisation shares out.
+
+@tf.custom_gradient
+def _masses(z: Any, weights: Any) -> tuple[Any, Any]:
+    """sum_q w_q phi(z_yq) prod_{k != y} Phi(z_kq), shape [N, n], for z of shape [N, n, Q].
+
+    Written out, with its gradient in z, because this is what a training step through the readout spends its time on:
+    TensorFlow would store and read again a dozen tensors of the size of z. Nodes and weights are no variables.
     """
+    v = math.sqrt(0.5) * z
+    cdf = 0.5 * tf.math.erfc(-v)
+    # Where Phi vanishes, so does the product that the hazard rate phi / Phi is multiplied with.
+    hazard = tf.exp(-tf.square(v)) / (math.sqrt(2.0 * math.pi) * tf.maximum(cdf, tiny_of(z.dtype)))
+    weighted = weights * tf.reduce_prod(cdf, axis=1, keepdims=True)
+
+    def gradient(upstream: Any) -> tuple[Any, None]:
+        g = upstream[:, :, tf.newaxis]
+        rivals = tf.reduce_sum(g * hazard, axis=1, keepdims=True)
+        return weighted * hazard * (rivals - g * (hazard + z)), None
+
+    return tf.reduce_sum(weighted * hazard, axis=-1), gradient
+
+
+@tf.custom_gradient
+def _log_masses(z: Any, weights: Any) -> tuple[Any, Any]:
+    """Logarithms of ``_masses``, computed without leaving them."""
     log_cdf = log_ndtr(z)
-    log_maximum = tf.reduce_sum(log_cdf, axis=1, keepdims=True)
-    log_integrand = log_weights + log_maximum + log_density(z) - log_cdf
-    return tf.nn.log_softmax(tf.reduce_logsumexp(log_integrand, axis=-1), axis=-1)
+    log_hazard = log_density(z) - log_cdf
+    # Panels shut by clipping have no width: a floor stands in for the logarithm of zero.
+    log_weights = tf.math.log(tf.maximum(weights, tiny_of(z.dtype)))
+    terms = log_weights + tf.reduce_sum(log_cdf, axis=1, keepdims=True) + log_hazard
+    answer = tf.reduce_logsumexp(terms, axis=-1, keepdims=True)
+
+    def gradient(upstream: Any) -> tuple[Any, None]:
+        shares = upstream[:, :, tf.newaxis] * tf.exp(terms - answer)
+        return tf.exp(log_hazard) * (tf.reduce_sum(shares, axis=1, keepdims=True) - shares) - z * shares, None
+
+    return answer[:, :, 0], gradient

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.geometry import vertices
+from deepsimplex.latent import Covariance
 from deepsimplex.readout.normal import tiny_of
 
 
@@ -23,6 +24,12 @@ class Scores:
     """
 
     matrix: NDArray[np.float64]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scores) and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash((self.matrix.shape, self.matrix.tobytes()))
 
     @classmethod
     def of(cls, scores: ArrayLike | None, latent_dim: int) -> "Scores":
@@ -71,6 +78,22 @@ class Scores:
         factor = float(self.matrix[0, 0])
         return factor if np.allclose(self.matrix, factor * np.eye(n), rtol=0.0, atol=1e-6 * factor) else None
 
+    def independence(self, covariance: Covariance) -> Literal["equal variances", "unequal variances"] | None:
+        """Whether the scores of such a Gaussian are independent, but for a shift common to all of them."""
+        if covariance == "isotropic" and self.independent_variance is not None:
+            return "equal variances"
+        if covariance == "diagonal" and self.identity_factor is not None:
+            return "unequal variances"
+        return None
+
+    def independent_moments(self, loc: Any, scale: Any) -> tuple[Any, Any]:
+        """Means [N, n] and standard deviations [N, 1] or [N, n] of the scores where ``independence`` holds."""
+        if scale.shape[-1] == 1:
+            assert self.independent_variance is not None
+            return self.mean(loc), self.independent_variance**0.5 * scale
+        assert self.identity_factor is not None
+        return self.identity_factor * loc, self.identity_factor * scale
+
     def mean(self, loc: Any) -> Any:
         """Mean scores less their mean over classes, shape [N, n]."""
         return tf.matmul(loc, tf.constant(self.centred.T, loc.dtype))
@@ -92,3 +115,17 @@ def noise_floor(mean: Any) -> Any:
     resolution = float(np.finfo(mean.dtype.as_numpy_dtype).eps) ** 0.75
     largest = tf.reduce_max(tf.abs(mean), axis=-1, keepdims=True)
     return tf.stop_gradient(resolution * largest + tiny_of(mean.dtype) ** 0.25)
+
+
+def score_covariance(mean: Any, factor: Any) -> Any:
+    """Covariance of the scores [N, n, n] from its factor [N, n, L], with noise added that makes it positive definite.
+
+    Independent noise on every score, too small to matter, keeps the Cholesky factor of a singular covariance: it has to
+    exceed the round-off of the products, which is relative to the largest variance.
+    """
+    covariance = tf.matmul(factor, factor, transpose_b=True)
+    variances = tf.linalg.diag_part(covariance)
+    eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
+    largest = tf.stop_gradient(tf.reduce_max(variances, axis=-1, keepdims=True))
+    jitter = tf.square(noise_floor(mean)) + 4.0 * mean.shape[-1] * eps * largest
+    return tf.linalg.set_diag(covariance, variances + jitter)

@@ -8,7 +8,13 @@ from scipy.special import ndtr
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import argmax, method_for, monte_carlo_standard_error
-from tests.reference.readout import argmax_by_counting, argmax_independent, argmax_isotropic
+from tests.reference.readout import (
+    argmax_by_counting,
+    argmax_independent,
+    argmax_isotropic,
+    argmax_three,
+    log_argmax_independent,
+)
 
 
 def latents(rows, dims, kind, seed=0, dtype="float64"):
@@ -62,10 +68,75 @@ def test_independent_components_agree_with_adaptive_quadrature(n, smallest, larg
     np.testing.assert_allclose(single[0], expected, atol=1e-5)
 
 
+@pytest.mark.parametrize("kind", ["diagonal", "full"])
+@pytest.mark.parametrize("far", [0.3, 3.0])
+def test_three_classes_agree_with_adaptive_quadrature(kind, far):
+    latent, S = latents(12, 2, kind, seed=3), np.random.default_rng(0).normal(size=(3, 2))
+    latent.loc[...] *= far
+    assert method_for(latent, S) == "exact"
+    factors = latent.scale if kind == "full" else latent.scale[:, :, None] * np.eye(2)
+    for scores in (S, vertices(3)):
+        expected = [argmax_three(loc, factor, scores) for loc, factor in zip(latent.loc, factors, strict=True)]
+        np.testing.assert_allclose(argmax(latent, scores), expected, atol=1e-12)
+        single = LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32"))
+        np.testing.assert_allclose(argmax(single, scores), expected, atol=2e-6)
+
+
+def test_three_classes_agree_with_the_isotropic_formula_as_far_as_logarithms_go():
+    loc = np.random.default_rng(2).normal(size=(30, 2)) * np.geomspace(0.01, 80.0, 30)[:, None]
+    isotropic, spread = {"loc": loc, "scale": np.ones((30, 1))}, {"loc": loc, "scale": np.ones((30, 2))}
+    expected = argmax(isotropic, log=True)
+    near = expected > -1500  # margins beyond 80 standard deviations are too far for the isotropic formula
+    np.testing.assert_allclose(argmax(spread, log=True)[near], expected[near], rtol=1e-9, atol=1e-13)
+
+
 def test_equal_and_unequal_variances_agree_where_they_meet():
     latent = latents(10, 6, "isotropic")
     spread = LatentGaussian(latent.loc, np.repeat(latent.scale, 6, axis=1))
     np.testing.assert_allclose(argmax(latent, np.eye(6)), argmax(spread, np.eye(6)), atol=1e-12)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-6)])
+@pytest.mark.parametrize("n", [3, 10, 40])
+def test_logarithms_are_right_at_any_margin(n, dtype, tolerance):
+    rng = np.random.default_rng(n)
+    margins = np.concatenate([[0.0], rng.uniform(0.0, 40.0, n - 2), [40.0]])
+    expected = log_argmax_independent(-margins, np.ones(n))
+    latent = {"loc": -margins[None].astype(dtype), "scale": np.ones((1, 1), dtype)}
+    found = argmax(latent, np.eye(n), log=True)
+    np.testing.assert_allclose(found[0], expected, rtol=tolerance, atol=tolerance)
+    spread = {"loc": latent["loc"], "scale": np.ones((1, n), dtype)}
+    np.testing.assert_allclose(argmax(spread, np.eye(n), log=True)[0], expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("dims", "kind"), [(1, "isotropic"), (2, "diagonal"), (3, "isotropic"), (3, "diagonal")])
+def test_logarithms_are_those_of_the_probabilities_and_know_no_other_row(dims, kind):
+    latent = latents(6, dims, kind)
+    np.testing.assert_allclose(np.exp(argmax(latent, log=True)), argmax(latent), rtol=1e-12)
+    far = LatentGaussian(np.concatenate([latent.loc, 300 * latent.loc]), np.concatenate([latent.scale] * 2))
+    both = argmax(far, log=True)
+    np.testing.assert_allclose(both[:6], argmax(latent, log=True), rtol=1e-12)
+    assert np.isfinite(both).all()
+    assert both.min() < -800  # no probability of float64 is as small
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("dims", [1, 2, 4])
+def test_training_never_loses_its_gradient(dims, kind):
+    latent = latents(4, dims, kind, dtype="float32")
+    loc, scale = tf.constant(1e3 * latent.loc), tf.constant(latent.scale)
+    with tf.GradientTape() as tape:
+        tape.watch([loc, scale])
+        loss = -tf.reduce_sum(argmax({"loc": loc, "scale": scale}, log=True))
+    by_loc, by_scale = tape.gradient(loss, [loc, scale])
+    assert np.isfinite(by_loc).all()
+    assert np.isfinite(by_scale).all()
+    assert np.abs(by_loc).max(axis=1).min() > 1.0  # every sample is still told where to go
+
+
+def test_monte_carlo_has_no_logarithm_of_what_it_never_drew():
+    latent = {"loc": np.array([[9.0, 0.0, 0.0]]), "scale": np.full((1, 1), 0.1)}
+    assert argmax(latent, method="monte_carlo", log=True)[0].tolist() == [0.0, -np.inf, -np.inf, -np.inf]
 
 
 @pytest.mark.parametrize("n", [3, 10, 100])
@@ -260,9 +331,7 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr(
-        "deepsimplex.readout.argmax_probabilities._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3)
-    )
+    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3))
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
     compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows)
@@ -283,7 +352,7 @@ def test_dtypes_and_kinds_of_input_are_kept():
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"method": "exact"}, "method='exact' needs two classes"),
+    ({"method": "exact"}, "method='exact' needs two or three classes"),
     ({"method": "guess"}, "method must be one of"),
     ({"scores": np.ones((4, 5))}, r"scores must have shape \[n, L\]"),
     ({"scores": np.full((4, 3), np.nan)}, "scores must be finite"),

@@ -1,12 +1,15 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_softmax
 from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import decision_function, softmax
-from tests.reference.readout import softmax_by_averaging, softmax_two
+from deepsimplex.readout import decision_function, method_for, softmax
+from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
 
 
 @pytest.mark.parametrize("s", [0.0, 0.01, 1.0, 1.99, 2.01, 10.0, 300.0])
@@ -17,10 +20,75 @@ def test_two_classes_agree_with_adaptive_quadrature(m, s):
     np.testing.assert_allclose(p, [[expected, 1 - expected]], rtol=0, atol=1e-11)
 
 
-@pytest.mark.parametrize("n", [2, 3, 10])
+@pytest.mark.parametrize("n", [2, 3, 10, 100])
 def test_symmetric_input_gives_one_over_n(n):
-    p = softmax({"loc": np.zeros((2, n - 1)), "scale": np.array([[0.3], [2.0]])})
-    np.testing.assert_allclose(p, 1 / n, atol=1e-12 if n == 2 else 4e-3)
+    scale = np.array([[0.3], [2.0], [20.0]])
+    np.testing.assert_allclose(softmax({"loc": np.zeros((3, n - 1)), "scale": scale}), 1 / n, rtol=0, atol=1e-12)
+    spread = {"loc": np.zeros((3, n)), "scale": np.broadcast_to(scale, (3, n))}
+    np.testing.assert_allclose(softmax(spread, np.eye(n)), 1 / n, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("smallest", "largest"), [(0.01, 0.4), (0.3, 0.7), (0.5, 2.0), (2.0, 8.0), (0.02, 8.0)])
+def test_independent_scores_agree_with_a_dense_quadrature(smallest, largest):
+    rng = np.random.default_rng(7)
+    loc, scale = 2.0 * rng.normal(size=(1, 6)), np.exp(rng.uniform(np.log(smallest), np.log(largest), (1, 6)))
+    expected = softmax_independent(loc[0], scale[0])
+    latent = LatentGaussian(loc, scale)
+    assert method_for(latent, np.eye(6), readout="softmax") == "exact"
+    np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, atol=3e-10)
+    np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, rtol=1e-7)
+    single = LatentGaussian(loc.astype("float32"), scale.astype("float32"))
+    np.testing.assert_allclose(softmax(single, np.eye(6))[0], expected, atol=1e-6)
+
+
+def test_isotropic_scores_of_a_simplex_agree_with_independent_ones():
+    rng = np.random.default_rng(8)
+    loc, s, V = rng.normal(size=(5, 3)), rng.uniform(0.2, 3.0, (5, 1)), helmert(4)
+    p = softmax({"loc": loc, "scale": s}, V.T)
+    expected = softmax({"loc": loc @ V, "scale": np.broadcast_to(s, (5, 4))}, np.eye(4))
+    np.testing.assert_allclose(p, expected, atol=1e-13)
+    tripled = softmax({"loc": loc / 3, "scale": s / 3}, 3 * V.T)
+    np.testing.assert_allclose(tripled, p, atol=1e-13)
+
+
+@given(seed=st.integers(0, 10**6), n=st.integers(3, 8), log_s=st.floats(-3, 1.5))
+@settings(max_examples=15, deadline=None)
+def test_permuting_classes_permutes_probabilities(seed, n, log_s):
+    rng = np.random.default_rng(seed)
+    latent = {"loc": 3 * rng.normal(size=(4, n - 1)), "scale": np.full((4, 1), 10.0**log_s)}
+    order = rng.permutation(n)
+    p = softmax(latent)
+    np.testing.assert_allclose(softmax(latent, vertices(n)[order]), p[:, order], atol=1e-13)
+    np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-12)
+    assert (p > 0).all()
+
+
+@pytest.mark.parametrize("dims", [1, 3])
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal"])
+def test_logarithms_do_not_underflow_and_know_no_other_row(dims, kind):
+    rng = np.random.default_rng(9)
+    loc, scale = rng.normal(size=(4, dims)), rng.uniform(0.2, 1.5, (4, 1 if kind == "isotropic" else dims))
+    near = LatentGaussian(loc, scale)
+    np.testing.assert_allclose(np.exp(softmax(near, log=True)), softmax(near), rtol=1e-11)
+    far = LatentGaussian(np.concatenate([loc, 500 * loc]), np.concatenate([scale, 1e-3 * scale]))
+    found = softmax(far, log=True)
+    np.testing.assert_allclose(found[:4], softmax(near, log=True), rtol=1e-12)
+    expected = log_softmax(500 * loc @ vertices(dims + 1).T, axis=1)
+    assert expected.min() < -300
+    np.testing.assert_allclose(found[4:], expected, rtol=1e-3)
+
+
+def test_training_never_loses_its_gradient():
+    rng = np.random.default_rng(10)
+    for scale in (np.ones((4, 1)), np.ones((4, 3)), np.ones((4, 1, 1)) * np.eye(3)):
+        loc, scale = tf.constant(500 * rng.normal(size=(4, 3)), tf.float32), tf.constant(scale, tf.float32)
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            loss = -tf.reduce_sum(softmax({"loc": loc, "scale": scale}, log=True))
+        by_loc, by_scale = tape.gradient(loss, [loc, scale])
+        assert np.isfinite(by_scale).all()
+        assert np.isfinite(by_loc).all()
+        assert np.abs(by_loc).max(axis=1).min() > 0.1
 
 
 def test_scale_zero_is_the_softmax_of_the_mean():
@@ -56,16 +124,16 @@ def test_more_points_converge():
 
 
 @pytest.mark.parametrize("jit_compile", [False, True])
-@pytest.mark.parametrize("dims", [1, 3])
-def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, jit_compile):
+@pytest.mark.parametrize(("dims", "spread", "scores"), [(1, 1, None), (3, 3, None), (3, 1, None), (3, 3, np.eye(3))])
+def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, spread, scores, jit_compile):
     rng = np.random.default_rng(4)
-    loc, scale = tf.constant(rng.normal(size=(3, dims))), tf.constant(rng.uniform(0.5, 1.5, (3, dims)))
+    loc, scale = tf.constant(rng.normal(size=(3, dims))), tf.constant(rng.uniform(0.3, 1.5, (3, spread)))
 
     @tf.function(jit_compile=jit_compile)
     def both(loc, scale):
         with tf.GradientTape() as tape:
             tape.watch([loc, scale])
-            value = tf.reduce_sum(tf.math.log(softmax({"loc": loc, "scale": scale})[:, 0]))
+            value = tf.reduce_sum(tf.math.log(softmax({"loc": loc, "scale": scale}, scores)[:, 0]))
         return value, tape.gradient(value, [loc, scale])
 
     _, gradients = both(loc, scale)
@@ -76,8 +144,8 @@ def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, jit_compile
 
 
 def test_the_gradient_is_finite_at_scale_zero():
-    for dims in (1, 3):
-        loc, scale = tf.ones((2, dims)), tf.zeros((2, dims))
+    for dims, spread in ((1, 1), (3, 3), (3, 1)):
+        loc, scale = tf.ones((2, dims)), tf.zeros((2, spread))
         with tf.GradientTape() as tape:
             tape.watch([loc, scale])
             value = tf.reduce_sum(softmax({"loc": loc, "scale": scale})[:, 0])
@@ -95,7 +163,21 @@ def test_the_same_call_gives_the_same_answer():
 
 def test_points_must_be_a_power_of_two():
     with pytest.raises(ValueError, match="num_points must be a power of two"):
-        softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, num_points=100)
+        softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, num_points=100)
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"method": "exact"}, "method='exact' needs two classes"),
+    ({"method": "monte_carlo"}, "method must be one of auto, exact, quasi_monte_carlo"),
+])  # fmt: skip
+def test_wrong_methods_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, **arguments)
+
+
+def test_a_readout_without_name_has_no_method():
+    with pytest.raises(ValueError, match="readout must be one of argmax, softmax"):
+        method_for({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, readout="probit")
 
 
 @pytest.mark.parametrize("construction", ["iterative", "helmert"])

@@ -1,0 +1,51 @@
+"""Which method a readout takes."""
+
+from typing import Any, Literal
+
+from numpy.typing import ArrayLike
+
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout.argmax_probabilities import ArgmaxRule, Method
+from deepsimplex.readout.rule import Rule
+from deepsimplex.readout.softmax_probabilities import SoftmaxRule
+
+RULES: dict[str, type[Rule]] = {"argmax": ArgmaxRule, "softmax": SoftmaxRule}
+
+
+def method_for(
+    latent: LatentGaussian | dict[str, Any],
+    scores: ArrayLike | None = None,
+    method: Method = "auto",
+    readout: Literal["argmax", "softmax"] = "argmax",
+) -> str:
+    """Say which method ``argmax`` or ``softmax`` uses for these latents.
+
+    Parameters
+    ----------
+    latent : LatentGaussian or dict
+    scores : array_like, shape [n, L], optional
+    method : str
+        As for the readout.
+    readout : {"argmax", "softmax"}
+
+    Returns
+    -------
+    str
+        "exact", "quasi_monte_carlo" or "monte_carlo".
+
+    Raises
+    ------
+    ValueError
+        For an unknown readout, and what the readout itself would refuse.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> loc = np.zeros((1, 3))
+    >>> method_for({"loc": loc, "scale": np.ones((1, 1))}), method_for({"loc": loc, "scale": np.ones((1, 3))})
+    ('exact', 'quasi_monte_carlo')
+    """
+    if readout not in RULES:
+        raise ValueError(f"readout must be one of {', '.join(RULES)}; found {readout!r}")
+    latent = LatentGaussian.of(latent)
+    return RULES[readout].of(latent.latent_dim, latent.covariance, scores, method, None, 0).method

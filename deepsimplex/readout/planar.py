@@ -1,0 +1,138 @@
+"""Argmax readout of three classes under any Gaussian, exact by quadrature over directions.
+
+Three scores differ in a plane. There each class wins in a wedge, and the three wedges meet where all scores tie. In
+coordinates in which the Gaussian is standard normal and that meeting point is a, the mass along the direction e is
+
+    1/(2 pi) int_0^inf r exp(-||a + r e||^2 / 2) dr = exp(-||a||^2 / 2) / (2 pi) R(a . e),
+    R(b) = 1 - b sqrt(2 pi) exp(b^2 / 2) Phi(-b),
+
+and a class probability is the integral of that over the angles of its wedge. The integrand is positive, smooth and
+known in log space, so that no difference of Owen's T functions is needed, which would lose small probabilities.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from deepsimplex.geometry import helmert
+from deepsimplex.readout.normal import ndtr, tiny_of
+from deepsimplex.readout.scores import score_covariance
+
+# Where panels of the Gauss-Legendre rule meet, in units of the angle over which the integrand falls to 1/e.
+_EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)
+_NODES = {"float32": 10, "float64": 16}
+# From here on R comes from its continued fraction: 1 - b M(b) would cancel.
+_FAR, _LEVELS = 3.0, {"float32": 8, "float64": 24}
+
+
+def default_num_points(dtype: tf.DType) -> int:
+    """Nodes per panel."""
+    return _NODES[dtype.name]
+
+
+def num_panels() -> int:
+    """Number of panels of the three wedges, on both sides of their peaks."""
+    return 3 * 2 * len(_EDGES)
+
+
+def log_probabilities(mean: Any, factor: Any, num_points: int) -> Any:
+    """Logarithms of the class probabilities of three jointly Gaussian scores.
+
+    Parameters
+    ----------
+    mean : tensor, shape [N, 3]
+        Mean scores.
+    factor : tensor, shape [N, 3, L]
+        Factor G of their covariance G G^T.
+    num_points : int
+        Nodes per panel.
+
+    Returns
+    -------
+    tensor, shape [N, 3]
+    """
+    apex, first, second = _wedges(mean, factor)
+    opening = _angle(first, second)
+    # The integrand peaks in the direction from the apex to the mean, or on the wedge's ray nearest to that.
+    towards = _angle(first, -apex)
+    past_first, past_second = -towards, towards + 2.0 * math.pi - opening
+    towards = tf.where((towards < 0) & (past_second < past_first), opening, towards)
+    share = tf.stop_gradient(tf.clip_by_value(towards / opening, 0.0, 1.0))
+    sides = [_log_side(apex, first, share * opening, end, num_points) for end in (tf.zeros_like(opening), opening)]
+    return tf.nn.log_softmax(tf.reduce_logsumexp(tf.stack(sides, axis=-1), axis=-1), axis=-1)
+
+
+def _wedges(mean: Any, factor: Any) -> tuple[Any, Any, Any]:
+    """The point [N, 1, 2] where all scores tie, and the rays [N, 3, 2] with which each class's wedge begins and ends.
+
+    In coordinates of the plane of score differences in which the Gaussian is standard normal.
+    """
+    basis = helmert(3)
+    V = tf.constant(basis, mean.dtype)
+    T = tf.linalg.cholesky(tf.einsum("ik,nkl,jl->nij", V, score_covariance(mean, factor), V))
+
+    def whitened(points: Any) -> Any:
+        return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(T, tf.linalg.matrix_transpose(points)))
+
+    apex = whitened(-tf.matmul(mean, V, transpose_b=True)[:, tf.newaxis])
+    # Away from the column of class l runs the ray on which its two rivals tie; counter-clockwise from class 0 to 2.
+    ties = tf.constant(-basis.T[[1, 2, 0]], mean.dtype)
+    rays = whitened(tf.broadcast_to(ties, [tf.shape(mean)[0], 3, 2]))
+    rays = rays / tf.norm(rays, axis=-1, keepdims=True)
+    return apex, rays, tf.roll(rays, -1, axis=1)
+
+
+def _cross(a: Any, b: Any) -> Any:
+    return a[..., 0] * b[..., 1] - a[..., 1] * b[..., 0]
+
+
+def _dot(a: Any, b: Any) -> Any:
+    return tf.reduce_sum(a * b, axis=-1)
+
+
+def _angle(a: Any, b: Any) -> Any:
+    """Angle from a to b, counter-clockwise, between -pi and pi."""
+    return tf.math.atan2(_cross(a, b), _dot(a, b))
+
+
+def _log_side(apex: Any, ray: Any, begin: Any, end: Any, num_points: int) -> Any:
+    """Logarithm of the mass between two angles [N, 3] from ``ray``, the first of which is where the integrand peaks."""
+    forward, across = _along(apex, ray, begin[:, :, tf.newaxis])
+    distance = tf.norm(apex, axis=-1)
+    fall = tf.abs(across) * tf.maximum(forward, 0.0) + distance[:, :, tf.newaxis]
+    length = (end - begin)[:, :, tf.newaxis]
+    unit = tf.stop_gradient(tf.minimum(1.0 / (fall * tf.abs(length) + tiny_of(apex.dtype) ** 0.25), 1.0))
+    inner = tf.minimum(unit * tf.constant(_EDGES, apex.dtype), 1.0)
+    breaks = tf.concat([inner, tf.ones_like(length)], axis=-1)
+    x, w = np.polynomial.legendre.leggauss(num_points)
+    half = 0.5 * (breaks[:, :, 1:] - breaks[:, :, :-1])[..., tf.newaxis]
+    shares = breaks[:, :, :-1, tf.newaxis] + half * tf.constant(1.0 + x, apex.dtype)
+    flat = [-1, 3, half.shape[2] * num_points]
+    angles = begin[:, :, tf.newaxis] + length * tf.reshape(shares, flat)
+    weights = tf.abs(length) * tf.reshape(half * tf.constant(w, apex.dtype), flat)
+    # Panels without width: a floor stands in for the logarithm of zero.
+    log_weights = tf.math.log(tf.maximum(weights, tiny_of(apex.dtype)))
+    return tf.reduce_logsumexp(log_weights + _log_mass(*_along(apex, ray, angles)), axis=-1)
+
+
+def _along(apex: Any, ray: Any, angles: Any) -> tuple[Any, Any]:
+    """How far the mean lies from the apex along directions at ``angles`` [N, 3, Q] from ``ray``, and across them."""
+    along, across = -_dot(apex, ray)[:, :, tf.newaxis], -_cross(ray, apex)[:, :, tf.newaxis]
+    cosine, sine = tf.cos(angles), tf.sin(angles)
+    return along * cosine + across * sine, across * cosine - along * sine
+
+
+def _log_mass(forward: Any, across: Any) -> Any:
+    """Logarithm of the mass per angle along directions from the apex, with the mean ``forward`` and ``across``."""
+    near = tf.maximum(forward, -_FAR)
+    inside = tf.exp(-0.5 * tf.square(near)) + math.sqrt(2.0 * math.pi) * near * ndtr(near)
+    far = tf.maximum(-forward, _FAR)
+    levels = _LEVELS[forward.dtype.name]
+    tail = far
+    for level in range(levels, 1, -1):
+        tail = far + level / tail
+    outside = -0.5 * tf.square(far) - tf.math.log1p(far * tail)
+    log_radial = tf.where(forward > -_FAR, tf.math.log(inside), outside)
+    return log_radial - 0.5 * tf.square(across) - math.log(2.0 * math.pi)
