@@ -4,6 +4,7 @@ from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, me
 from deepsimplex.readout.decision import decision_function
 from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
 from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
+from deepsimplex.readout.numerical_error import argmax_error
 from deepsimplex.readout.registry import READOUTS, readout_layer
 from deepsimplex.readout.softmax_probabilities import softmax
 
@@ -14,6 +15,7 @@ __all__ = [
     "Method",
     "SoftmaxReadout",
     "argmax",
+    "argmax_error",
     "decision_function",
     "method_for",
     "monte_carlo_standard_error",

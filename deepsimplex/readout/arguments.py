@@ -32,6 +32,15 @@ def tensors(latent: LatentGaussian) -> tuple[Any, Any]:
     return tf.cast(loc, dtype), tf.cast(tf.convert_to_tensor(latent.scale), dtype)
 
 
+def with_values(latent: LatentGaussian | dict[str, Any]) -> LatentGaussian:
+    """The latent in NumPy arrays of one dtype, as ``tensors`` makes it; for functions that look at the numbers."""
+    latent = LatentGaussian.of(latent)
+    if tf.is_symbolic_tensor(latent.loc) or tf.is_symbolic_tensor(latent.scale):
+        raise TypeError("latent must hold values, outside tf.function; found a tensor of a graph")
+    loc, scale = tensors(latent)
+    return LatentGaussian(loc.numpy(), scale.numpy())
+
+
 def compiled(rule: Callable[[Any, Any], Any], dims: int, covariance: Covariance, dtype: str) -> Any:
     """``rule(loc, scale)`` as a graph for any number of rows: traced once per setting, not once per batch size."""
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[covariance]
