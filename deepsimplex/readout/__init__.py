@@ -2,6 +2,7 @@
 
 from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, method_for
 from deepsimplex.readout.decision import decision_function
+from deepsimplex.readout.intervals import ClassIntervals, class_intervals
 from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
 from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
 from deepsimplex.readout.numerical_error import argmax_error
@@ -12,10 +13,12 @@ __all__ = [
     "METHODS",
     "READOUTS",
     "ArgmaxReadout",
+    "ClassIntervals",
     "Method",
     "SoftmaxReadout",
     "argmax",
     "argmax_error",
+    "class_intervals",
     "decision_function",
     "method_for",
     "monte_carlo_standard_error",
