@@ -2,6 +2,7 @@
 
 from deepsimplex.readout.argmax_probabilities import METHODS, Method, argmax, method_for
 from deepsimplex.readout.decision import decision_function
+from deepsimplex.readout.gradients import feature_gradients
 from deepsimplex.readout.intervals import ClassIntervals, class_intervals
 from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
 from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
@@ -20,6 +21,7 @@ __all__ = [
     "argmax_error",
     "class_intervals",
     "decision_function",
+    "feature_gradients",
     "method_for",
     "monte_carlo_standard_error",
     "readout_layer",
