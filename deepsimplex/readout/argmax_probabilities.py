@@ -48,49 +48,59 @@ class ArgmaxRule(Rule):
         cheap = ("two classes", "equal variances")
         return self.method == "exact" and self.formula(self.scores, self.covariance) in cheap
 
+    def points(self, dtype: tf.DType) -> int:
+        if self.num_points:
+            return self.num_points
+        if self.method != "exact":
+            return _SAMPLES[self.method]
+        match self.formula(self.scores, self.covariance):
+            case "two classes":
+                return 1
+            case "three classes":
+                return planar.default_num_points(dtype)
+            case "equal variances":
+                return quadrature.default_num_points(self.scores.num_classes, dtype)
+        return quadrature.NODES_PER_PANEL[dtype.name]
+
     def way(self, dtype: tf.DType) -> Way:
-        if self.method == "exact":
-            return self._exact(dtype)
-        scores, n, seed = self.scores, self.scores.num_classes, self.seed
-        points = self.num_points or _SAMPLES[self.method]
+        points = self.points(dtype)
+        return self._exact(points, dtype) if self.method == "exact" else self._sampling(points)
+
+    def _sampling(self, points: int) -> Way:
+        n = self.scores.num_classes
 
         def of_moments(compute: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-            return lambda loc, scale: compute(scores.mean(loc), scores.factor(scale), points, seed)
+            return lambda loc, scale: compute(self.scores.mean(loc), self.scores.factor(scale), points, self.seed)
 
         if self.method == "monte_carlo":
-            return Way(
-                of_moments(monte_carlo.frequencies),
-                of_moments(lambda *moments: tf.math.log(monte_carlo.frequencies(*moments))),
-                n * points,
-            )
-        return Way(
-            of_moments(orthant.probabilities), of_moments(orthant.log_probabilities), n * (n - 1) * max(points, n)
-        )
+            logarithms = of_moments(lambda *arguments: tf.math.log(monte_carlo.frequencies(*arguments)))
+            return Way(of_moments(monte_carlo.frequencies), logarithms, n * points)
+        row_size = n * (n - 1) * max(points, n)
+        return Way(of_moments(orthant.probabilities), of_moments(orthant.log_probabilities), row_size)
 
-    def _exact(self, dtype: tf.DType) -> Way:
+    def _exact(self, nodes: int, dtype: tf.DType) -> Way:
         scores, n = self.scores, self.scores.num_classes
-        formula = self.formula(scores, self.covariance)
-        if formula == "two classes":
-            return Way.of_logarithms(
-                lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.matrix.shape[1]
-            )
-        if formula == "three classes":
-            nodes = self.num_points or planar.default_num_points(dtype)
-            return Way.of_logarithms(
-                lambda loc, scale: planar.log_probabilities(scores.mean(loc), scores.factor(scale), nodes),
-                planar.num_panels() * nodes,
-            )
-        if formula == "equal variances":
-            nodes = self.num_points or quadrature.default_num_points(n, dtype)
-            return Way(
-                lambda loc, scale: quadrature.equal_variances(*scores.independent_moments(loc, scale), nodes),
-                lambda loc, scale: quadrature.log_equal_variances(*scores.independent_moments(loc, scale), nodes),
-                n * nodes,
-            )
-        nodes = self.num_points or quadrature.NODES_PER_PANEL[dtype.name]
+
+        def of_independent(compute: Callable[..., Any]) -> Callable[[Any, Any], Any]:
+            return lambda loc, scale: compute(*scores.independent_moments(loc, scale), nodes)
+
+        match self.formula(scores, self.covariance):
+            case "two classes":
+                return Way.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.latent_dim)
+            case "three classes":
+                return Way.of_logarithms(
+                    lambda loc, scale: planar.log_probabilities(scores.mean(loc), scores.factor(scale), nodes),
+                    planar.num_panels() * nodes,
+                )
+            case "equal variances":
+                return Way(
+                    of_independent(quadrature.equal_variances),
+                    of_independent(quadrature.log_equal_variances),
+                    n * nodes,
+                )
         return Way(
-            lambda loc, scale: quadrature.unequal_variances(*scores.independent_moments(loc, scale), nodes),
-            lambda loc, scale: quadrature.log_unequal_variances(*scores.independent_moments(loc, scale), nodes),
+            of_independent(quadrature.unequal_variances),
+            of_independent(quadrature.log_unequal_variances),
             n * nodes * quadrature.num_panels(n, dtype),
         )
 

@@ -29,3 +29,12 @@ def tensors(latent: LatentGaussian) -> tuple[Any, Any]:
     loc = tf.convert_to_tensor(latent.loc)
     dtype = loc.dtype if loc.dtype in (tf.float32, tf.float64) else tf.float32
     return tf.cast(loc, dtype), tf.cast(tf.convert_to_tensor(latent.scale), dtype)
+
+
+def with_values(latent: LatentGaussian | dict[str, Any]) -> LatentGaussian:
+    """The latent in NumPy arrays of one dtype, as ``tensors`` makes it; for functions that look at the numbers."""
+    latent = LatentGaussian.of(latent)
+    if tf.is_symbolic_tensor(latent.loc) or tf.is_symbolic_tensor(latent.scale):
+        raise TypeError("latent must hold values, outside tf.function; found a tensor of a graph")
+    loc, scale = tensors(latent)
+    return LatentGaussian(loc.numpy(), scale.numpy())

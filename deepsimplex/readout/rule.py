@@ -77,12 +77,16 @@ class Rule(ABC):
                 "method='auto' takes quasi_monte_carlo here"
             )
         settled = cast(Settled, method if method != "auto" else "exact" if exact else "quasi_monte_carlo")
-        return cls(checked, covariance, settled, _check_num_points(settled, num_points), check_seed(seed))
+        return cls(checked, covariance, settled, check_num_points(settled, num_points), check_seed(seed))
 
     @staticmethod
     @abstractmethod
     def formula(scores: Scores, covariance: Covariance) -> str | None:
         """Which closed form or quadrature is exact for such scores and latents, if any."""
+
+    @abstractmethod
+    def points(self, dtype: tf.DType) -> int:
+        """``num_points``, or what the method takes without."""
 
     @property
     @abstractmethod
@@ -117,14 +121,14 @@ class Rule(ABC):
 @lru_cache(maxsize=32)
 def _compiled(rule: Rule, log: bool, dtype: str) -> Any:
     """The rule as a graph for any number of rows: traced once per setting, not once per batch size."""
-    dims = rule.scores.matrix.shape[1]
+    dims = rule.scores.latent_dim
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[rule.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
     compute = rule.log_probabilities if log else rule.probabilities
     return tf.function(compute, input_signature=signature, autograph=False)
 
 
-def _check_num_points(method: str, num_points: int | None) -> int | None:
+def check_num_points(method: str, num_points: int | None) -> int | None:
     """Return ``num_points``, or say why the method cannot work with so many."""
     if num_points is None:
         return None

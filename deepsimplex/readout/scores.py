@@ -51,6 +51,11 @@ class Scores:
         """Number of classes n."""
         return int(self.matrix.shape[0])
 
+    @property
+    def latent_dim(self) -> int:
+        """Number of latent dimensions L."""
+        return int(self.matrix.shape[1])
+
     @cached_property
     def centred(self) -> NDArray[np.float64]:
         """S less its mean row, shape [n, L]: neither argmax nor softmax sees a shift common to all classes."""

@@ -42,33 +42,37 @@ class SoftmaxRule(Rule):
     def is_cheap(self) -> bool:
         return self.method == "exact" and self.scores.num_classes == 2
 
-    def way(self, dtype: tf.DType) -> Way:
-        scores, (n, dims) = self.scores, self.scores.matrix.shape
+    def points(self, dtype: tf.DType) -> int:
+        if self.num_points:
+            return self.num_points
         if self.method == "quasi_monte_carlo":
-            points = self.num_points or _SAMPLES
+            return _SAMPLES
+        return _NODES if self.scores.num_classes == 2 else gumbel.default_num_points(dtype)
+
+    def way(self, dtype: tf.DType) -> Way:
+        scores, n, points = self.scores, self.scores.num_classes, self.points(dtype)
+        if self.method == "quasi_monte_carlo":
             return Way(
                 lambda loc, scale: tf.reduce_mean(tf.nn.softmax(self._sampled(loc, scale, points), axis=1), axis=-1),
                 lambda loc, scale: self._log_by_sampling(loc, scale, points),
-                n * max(points, dims),
+                n * max(points, scores.latent_dim),
             )
         if n == 2:
-            nodes = self.num_points or _NODES
-            return Way.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale, nodes), 2 * nodes)
-        nodes = self.num_points or gumbel.default_num_points(dtype)
+            return Way.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale, points), 2 * points)
 
         def probabilities(loc: Any, scale: Any) -> Any:
-            return gumbel.probabilities(*scores.independent_moments(loc, scale), nodes)
+            return gumbel.probabilities(*scores.independent_moments(loc, scale), points)
 
         def log_probabilities(loc: Any, scale: Any) -> Any:
             # Below the quadrature's reach some per cent of a probability do not matter.
             sampled = partial(self._log_by_sampling, loc, scale, _SAMPLES)
             return log_or_else(probabilities(loc, scale), sampled, least=gumbel.SMALLEST)
 
-        return Way(probabilities, log_probabilities, n * nodes * gumbel.num_terms(dtype))
+        return Way(probabilities, log_probabilities, n * points * gumbel.num_terms(dtype))
 
     def _sampled(self, loc: Any, scale: Any, num_points: int) -> Any:
         """Scores [N, n, points] at Sobol points, the same for all rows."""
-        points = gaussian(num_points, self.scores.matrix.shape[1], self.seed)
+        points = gaussian(num_points, self.scores.latent_dim, self.seed)
         mean = self.scores.mean(loc)[:, :, tf.newaxis]
         if scale.shape[-1] == 1:  # isotropic, or L = 1: every row has the same shape of noise
             return mean + tf.constant(self.scores.centred @ points.T, loc.dtype) * tf.reshape(scale, [-1, 1, 1])

@@ -12,7 +12,7 @@ from scipy.stats import norm
 
 
 def log_argmax_independent(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
-    """log P[argmax = y] of independent Gaussian scores, shapes [n]: one adaptive integral per class, in units of t_y."""
+    """log P[argmax = y] of independent Gaussian scores, shapes [n]: one adaptive integral a class, in units of t_y."""
     answer = np.empty(len(mean))
     for y in range(len(mean)):
         steps = (np.delete(mean, y) - mean[y]) / deviation[y]  # where the rivals' distribution functions rise
