@@ -1,4 +1,4 @@
-"""Losses of (observation, latent): what a target observed against what a regressor predicts."""
+"""Losses: of (observation, latent), what a target observed against what a regressor predicts; of what is read out."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian, probability_distributions
 
-__all__ = ["LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
+__all__ = ["CrossEntropy", "LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
 
 
 class LatentLoss(keras.losses.Loss):
@@ -127,13 +127,50 @@ class LatentFunctionLoss(LatentLoss):
         return cls(keras.saving.deserialize_keras_object(config["function"]), **options)
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class CrossEntropy(keras.losses.Loss):
+    """Cross-entropy of (labels, log-probabilities): -log p(y) of hard labels, -sum_k q_k log p(k) of distributions q.
+
+    Unlike Keras' own it takes logarithms of probabilities, which say more than the probabilities where those underflow,
+    and hard and soft labels alike. ``SimplexClassifier`` trains through its readout with it (see its ``objective``).
+
+    Parameters
+    ----------
+    reduction, name, dtype
+        As in keras.losses.Loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log_probabilities = np.log([[0.5, 0.5], [0.2, 0.8]])
+    >>> loss = CrossEntropy(reduction=None)
+    >>> loss(np.array([0, 1]), log_probabilities).numpy().round(3)
+    array([0.693, 0.223], dtype=float32)
+    >>> loss(np.array([[1, 0], [0.5, 0.5]]), log_probabilities).numpy().round(3)
+    array([0.693, 0.916], dtype=float32)
+    """
+
+    def __init__(
+        self, reduction: str | None = "sum_over_batch_size", name: str = "cross_entropy", dtype: Any = None
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
+        if len(y_true.shape) == 2 and y_true.shape[1] != 1:
+            return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, y_true), axis=-1)  # 0 log 0 = 0
+        label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras made floats of them
+        return -tf.gather(y_pred, label, axis=1, batch_dims=1)
+
+
 def as_latent_loss(loss: Any) -> keras.losses.Loss:
     """The latent loss that ``compile(loss=...)`` was given: None is ``LatentNLL()``; a plain function is wrapped.
 
     Raises
     ------
     ValueError
-        For Keras' own losses, which compare labels with outputs and know nothing of latent Gaussians.
+        For Keras' own losses and ``CrossEntropy``, which compare labels with outputs and know nothing of latent
+        Gaussians.
 
     Examples
     --------
@@ -143,11 +180,11 @@ def as_latent_loss(loss: Any) -> keras.losses.Loss:
     if loss is None:
         return LatentNLL()
     keras_own = isinstance(loss, str | list | tuple | dict) or type(loss).__module__.startswith("keras.")
-    if keras_own or getattr(loss, "__module__", "").startswith("keras."):
+    if keras_own or isinstance(loss, CrossEntropy) or getattr(loss, "__module__", "").startswith("keras."):
         raise ValueError(
             f"loss must be None or a loss of (observation, latent), such as deepsimplex.losses.LatentNLL(); found "
             f"{loss!r}, which compares labels with class scores. The model is trained in latent space; pass class-wise "
-            "quantities as metrics instead"
+            'quantities as metrics instead, or train through the readout: SimplexClassifier(..., objective="class")'
         )
     if isinstance(loss, keras.losses.Loss):
         return loss

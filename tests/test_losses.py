@@ -7,7 +7,7 @@ import scipy.stats
 import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import LatentFunctionLoss, LatentNLL, as_latent_loss
+from deepsimplex.losses import CrossEntropy, LatentFunctionLoss, LatentNLL, as_latent_loss
 
 N, L = 6, 4
 RNG = np.random.default_rng(2)
@@ -113,9 +113,50 @@ def test_an_unnamed_function_gets_a_name_that_keras_can_use():
     assert as_latent_loss(squared_error).name == "squared_error"
 
 
+@pytest.mark.parametrize("soft", [False, True])
+def test_cross_entropy_against_its_formula(soft):
+    rng = np.random.default_rng(3)
+    log_p = np.log(rng.dirichlet(np.ones(L), size=N))
+    memberships = rng.dirichlet(np.ones(L), size=N) if soft else np.eye(L)[np.arange(N) % L]
+    expected = -np.sum(memberships * log_p, axis=1)
+    label = memberships if soft else np.arange(N) % L
+    np.testing.assert_allclose(CrossEntropy(reduction=None)(label, log_p), expected, rtol=1e-5)
+    weights = np.arange(N, dtype="float32")
+    np.testing.assert_allclose(
+        CrossEntropy()(label, log_p, sample_weight=weights), np.mean(weights * expected), rtol=1e-5
+    )
+    np.testing.assert_allclose(CrossEntropy(reduction="sum")(label, log_p), expected.sum(), rtol=1e-5)
+    if not soft:
+        for form in (label[:, None], memberships):
+            np.testing.assert_allclose(CrossEntropy(reduction=None)(form, log_p), expected, rtol=1e-5)
+
+
+def test_cross_entropy_of_a_certain_prediction_is_zero():
+    log_p = tf.Variable([[0.0, -np.inf]])
+    for label in (np.array([0]), np.array([[1.0, 0.0]])):
+        with tf.GradientTape() as tape:
+            loss = CrossEntropy()(label, log_p)
+        assert float(loss) == 0.0
+        assert np.isfinite(tf.convert_to_tensor(tape.gradient(loss, log_p))).all()
+
+
+def test_cross_entropy_round_trips_through_its_config():
+    loss = CrossEntropy(reduction="sum", name="through_the_readout")
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert isinstance(twin, CrossEntropy)
+    assert (twin.reduction, twin.name) == ("sum", "through_the_readout")
+
+
 @pytest.mark.parametrize(
     "loss",
-    ["sparse_categorical_crossentropy", keras.losses.MeanSquaredError(), keras.losses.mean_squared_error, ["mse"], 3],
+    [
+        "sparse_categorical_crossentropy",
+        keras.losses.MeanSquaredError(),
+        keras.losses.mean_squared_error,
+        CrossEntropy(),
+        ["mse"],
+        3,
+    ],
 )
 def test_class_losses_are_refused(loss):
     with pytest.raises(ValueError, match=r"loss must be None or a loss of \(observation, latent\)"):
