@@ -63,10 +63,6 @@ class _Readout(keras.layers.Layer):
         checked = LatentGaussian.of(latent)
         return self._rule(checked.latent_dim, checked.covariance)
 
-    def log_probabilities(self, latent: dict[str, Any]) -> Any:
-        """Logarithms of the class probabilities, shape [N, n]; training through the readout minimises them."""
-        return keras.ops.log(self(latent))
-
     def compute_output_shape(self, input_shape: dict[str, Any]) -> tuple[int | None, int]:
         """[N, n], N unknown where that of the input is."""
         return input_shape["loc"][0], self._num_classes(input_shape["loc"])

@@ -11,7 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.readout.logarithms import log_or_else
-from deepsimplex.readout.normal import log_ndtr, log_ndtri, ndtr, smallest_mass, tiny_of
+from deepsimplex.readout.normal import log_density, log_ndtr, log_ndtri, ndtr, smallest_mass, tiny_of
 from deepsimplex.readout.points import sobol
 from deepsimplex.readout.scores import score_covariance
 
@@ -23,27 +23,44 @@ def _others(n: int) -> np.ndarray:
 
 
 def _differences(mean: Any, factor: Any) -> tuple[Any, Any]:
-    """Means [N, n, n - 1] and covariances [N, n, n - 1, n - 1] of g_y - g_k, k != y, the likeliest losses first."""
+    """Means [N, n, n - 1] and covariances [N, n, n - 1, n - 1] of g_y - g_k, k != y, in the order of conditioning."""
     n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
-    variances = tf.linalg.diag_part(covariance)
-    spread = variances[:, :, tf.newaxis] + variances[:, tf.newaxis, :] - 2.0 * covariance
-    gap = mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :]
-    others = tf.constant(_others(n), tf.int32)[tf.newaxis]
-    # Conditioning on the tightest constraint first leaves the least variance to the points.
-    tightness = tf.stop_gradient(gap * tf.math.rsqrt(tf.maximum(spread, tiny_of(mean.dtype) ** 0.5)))
-    order = tf.argsort(_along(tightness, tf.broadcast_to(others, tf.shape(gap[:, :, 1:]))), axis=-1)
-    order = tf.gather(tf.broadcast_to(others, tf.shape(order)), order, batch_dims=2)
+    others = tf.broadcast_to(tf.constant(_others(n), tf.int32), [tf.shape(mean)[0], n, n - 1])
+    gap = _along(mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :], others)
     own = tf.linalg.diag_part(covariance)[:, :, tf.newaxis]
-    cross = _along(covariance, order)
-    rows = tf.gather(covariance, order, batch_dims=1)
-    pairs = tf.gather(rows, order, batch_dims=2, axis=3)
+    cross = _along(covariance, others)
+    pairs = _along(tf.gather(covariance, others, batch_dims=1), others, axis=3)
     pairs = pairs - cross[:, :, :, tf.newaxis] - cross[:, :, tf.newaxis, :] + own[:, :, :, tf.newaxis]
-    return _along(gap, order), pairs
+    order = _tightest_first(tf.stop_gradient(gap), tf.stop_gradient(pairs))
+    return _along(gap, order), _along(_along(pairs, order), order, axis=3)
 
 
-def _along(values: Any, order: Any) -> Any:
-    return tf.gather(values, order, batch_dims=2)
+def _along(values: Any, order: Any, axis: int = 2) -> Any:
+    return tf.gather(values, order, batch_dims=2, axis=axis)
+
+
+def _tightest_first(gap: Any, covariance: Any) -> Any:
+    """Order [N, n, n - 1] in which the differences are conditioned on: the least likely to be positive first.
+
+    Given that those before it are positive, at their mean: conditioning on the tightest constraint first leaves the
+    least variance to the points [Genz and Bretz 2009, sec. 4.1.3].
+    """
+    count = gap.shape[-1]
+    taken, order = tf.zeros_like(gap), []
+    for _ in range(count):
+        deviation = tf.sqrt(tf.maximum(tf.linalg.diag_part(covariance), tiny_of(gap.dtype) ** 0.5))
+        z = gap / deviation
+        tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, gap.dtype), z), axis=-1, output_type=tf.int32)
+        order.append(tightest)
+        chosen = tf.one_hot(tightest, count, dtype=gap.dtype)
+        taken = taken + chosen
+        z, deviation = (tf.reduce_sum(part * chosen, axis=-1, keepdims=True) for part in (z, deviation))
+        slope = tf.linalg.matvec(covariance, chosen) / deviation
+        # Mean of a standard normal variable above -z.
+        gap = gap + slope * tf.exp(log_density(z) - log_ndtr(z))
+        covariance = covariance - slope[..., tf.newaxis] * slope[..., tf.newaxis, :]
+    return tf.stack(order, axis=-1)
 
 
 def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:

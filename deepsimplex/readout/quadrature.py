@@ -68,7 +68,8 @@ def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
     tensor, shape [N, n]
         Probabilities; those that the dtype cannot hold are zero.
     """
-    return _normalised(_masses(*_even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name])))
+    a, u, step = _even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name])
+    return _normalised(_equal_masses(a, u, step))
 
 
 def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
@@ -76,7 +77,9 @@ def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
 
     def logarithms() -> Any:
         nodes = max(num_points, _LOG_NODES[mean.dtype.name])
-        return tf.nn.log_softmax(_log_masses(*_even_nodes(mean, deviation, nodes, _LOG_DEPTH)), axis=-1)
+        a, u, step = _even_nodes(mean, deviation, nodes, _LOG_DEPTH)
+        z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
+        return tf.nn.log_softmax(_log_masses(z, step[:, :, tf.newaxis]), axis=-1)
 
     return log_or_else(equal_variances(mean, deviation, num_points), logarithms)
 
@@ -113,10 +116,10 @@ def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
     return log_or_else(unequal_variances(mean, deviations, num_points), logarithms)
 
 
-def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any]:
-    """Standardised scores z [N, n, Q] at evenly spaced nodes, and the nodes' weights [N, 1, 1]."""
+def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
+    """Mean scores a [N, n] in units of their deviation, below the best; evenly spaced nodes u [N, Q]; step [N, 1]."""
     t = tf.maximum(deviation, noise_floor(mean))
-    # In units of t, relative to the best score: the answer knows differences only.
+    # Relative to the best score: the answer knows differences only.
     a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) / t
     log_eps = -math.log(np.finfo(mean.dtype.as_numpy_dtype).eps)
     # Against one rival the integrand of the worst class peaks halfway between the two; more rivals move it right.
@@ -124,8 +127,7 @@ def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tup
     low = tf.maximum(0.5 * worst, -depth) - math.sqrt(log_eps)
     high = math.sqrt(2.0 * (math.log(mean.shape[-1]) + log_eps))
     step = (high - low) / (num_points - 1)
-    u = low + step * tf.range(num_points, dtype=mean.dtype)
-    return u[:, tf.newaxis, :] - a[:, :, tf.newaxis], step[:, :, tf.newaxis]
+    return a, low + step * tf.range(num_points, dtype=mean.dtype), step
 
 
 def _panel_nodes(mean: Any, deviations: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:
@@ -151,11 +153,42 @@ def _normalised(masses: Any) -> Any:
 
 
 @tf.custom_gradient
+def _equal_masses(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
+    """sum_q step phi(u_q - a_y) prod_{k != y} Phi(u_q - a_k), shape [N, n].
+
+    Written out, with its gradient in a, because a training step through the readout spends its time here: every tensor
+    of shape [N, n, Q] counts. Nodes and step are no variables.
+    """
+    n, root = a.shape[-1], math.sqrt(0.5)
+    a, u = (root * a)[:, :, tf.newaxis], (root * u)[:, tf.newaxis, :]
+    below = a - u
+    twice_cdf = tf.math.erfc(below)
+    # The hazard rate phi / Phi but for its constant; where Phi vanishes, so does the product it is multiplied with.
+    hazard = tf.math.divide_no_nan(tf.exp(below * (u - a)), twice_cdf)
+    if n > 64:  # the powers of two would leave single precision
+        product, halves = tf.reduce_prod(0.5 * twice_cdf, axis=1), 1.0
+    else:
+        product, halves = tf.reduce_prod(twice_cdf, axis=1), 0.5**n
+    constant = math.sqrt(2.0 / math.pi)
+    weighted = (halves * step) * product
+
+    def gradient(upstream: Any) -> tuple[Any, None, None]:
+        # d p_y / d a_k = -sum_q w h_y h_k for k != y, and p does not change when all a move together.
+        all_rivals = tf.reduce_sum(hazard, axis=1)
+        rivals = tf.reduce_sum(upstream[:, :, tf.newaxis] * hazard, axis=1)
+        own = tf.reduce_sum(hazard * (weighted * all_rivals)[:, tf.newaxis, :], axis=-1)
+        others = tf.reduce_sum(hazard * (weighted * rivals)[:, tf.newaxis, :], axis=-1)
+        return constant**2 * (upstream * own - others), None, None
+
+    return constant * tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1), gradient
+
+
+@tf.custom_gradient
 def _masses(z: Any, weights: Any) -> tuple[Any, Any]:
     """sum_q w_q phi(z_yq) prod_{k != y} Phi(z_kq), shape [N, n], for z of shape [N, n, Q].
 
-    Written out, with its gradient in z, because this is what a training step through the readout spends its time on:
-    TensorFlow would store and read again a dozen tensors of the size of z. Nodes and weights are no variables.
+    With its gradient in z written out: TensorFlow would store and read again a dozen tensors of the size of z. Nodes
+    and weights are no variables.
     """
     v = math.sqrt(0.5) * z
     cdf = 0.5 * tf.math.erfc(-v)

@@ -125,7 +125,8 @@ def _compiled(rule: Rule, log: bool, dtype: str) -> Any:
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[rule.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
     compute = rule.log_probabilities if log else rule.probabilities
-    return tf.function(compute, input_signature=signature, autograph=False)
+    # A function of its own for every rule: TensorFlow takes several graphs of one for needless tracing, and warns.
+    return tf.function(lambda loc, scale: compute(loc, scale), input_signature=signature, autograph=False)
 
 
 def check_num_points(method: str, num_points: int | None) -> int | None:
