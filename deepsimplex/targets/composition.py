@@ -42,7 +42,7 @@ def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.flo
     >>> import deepsimplex as ds
     >>> composition([[1.0, 0.0], [0.2, 0.1]], ds.geometry.vertices(3), tau=2.0).round(3)
     array([[0.909, 0.045, 0.045],
-           [0.468, 0.311, 0.22 ]])
+           [0.473, 0.309, 0.218]])
     """
     return softmax(check_tau(tau) * _class_scores(loc, scores), axis=-1)
 

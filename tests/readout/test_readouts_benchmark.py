@@ -1,0 +1,33 @@
+"""The benchmark of the readouts runs, at a size that shows no figures; casimac is an extra that it needs."""
+
+import pytest
+
+from deepsimplex.latent import LatentGaussian
+
+
+def test_the_benchmark_prints_every_figure(monkeypatch, capsys):
+    pytest.importorskip("casimac")
+    from training.benchmarks import readouts
+
+    for name, value in {"ROWS": 60, "PEER_ROWS": 20, "PEER_DRAWS": 50, "STEPS": 2}.items():
+        monkeypatch.setattr(readouts, name, value)
+    monkeypatch.setattr(readouts, "CLASSES", (3, 10))
+    monkeypatch.setattr(readouts, "REFERENCE_POINTS", 2**9)
+    readouts.main(repeats=1)
+    printed = capsys.readouterr().out
+    for what in ("largest error", "relative", "Sobol points", "speed over casimac", "memory", "training step"):
+        assert what in printed
+
+
+def test_casimac_reads_out_the_same_latents():
+    pytest.importorskip("casimac")
+    from training.benchmarks import readouts
+
+    latent = readouts.latents(readouts.PEER_ROWS, 5, "diagonal")
+    from deepsimplex.readout import argmax, monte_carlo_standard_error
+
+    assert isinstance(latent, LatentGaussian)
+    expected = argmax(latent, num_points=2**11)
+    error = monte_carlo_standard_error(expected, readouts.PEER_DRAWS)
+    deviations = (readouts.peer(latent, 5)() - expected) / error
+    assert 0.8 < deviations[expected > 0.01].std() < 1.2
