@@ -3,6 +3,7 @@
 from deepsimplex.targets.base import LabelTarget, Target
 from deepsimplex.targets.cache import TargetCacheWarning
 from deepsimplex.targets.casimac import CASIMAC
+from deepsimplex.targets.composition import composition, composition_scale
 from deepsimplex.targets.dirichlet import Dirichlet
 from deepsimplex.targets.ilr import ILR
 from deepsimplex.targets.mean import Mean
@@ -19,6 +20,8 @@ __all__ = [
     "OneHot",
     "Target",
     "TargetCacheWarning",
+    "composition",
+    "composition_scale",
     "get_target",
     "target_from_config",
 ]
