@@ -2,6 +2,7 @@
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,15 +12,16 @@ import tensorflow as tf
 
 from deepsimplex.classifier import observations
 from deepsimplex.classifier.epochs import SeededEpochs, batches
+from deepsimplex.classifier.objectives import Objective, log_probabilities
 from deepsimplex.classifier.preparation import Preparation, split
 from deepsimplex.export import export_saved_model
 from deepsimplex.files import check_writable, replacing
 from deepsimplex.heads import GaussianHead
 from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.losses import as_latent_loss
+from deepsimplex.losses import CrossEntropy, as_latent_loss
 from deepsimplex.readout import readout_layer
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import Target, composition_scale, get_target
 
 # Sampling points of the running metrics of training batches: with the default 128 they would take most of a step.
 RUNNING_POINTS = 16
@@ -31,6 +33,10 @@ class _LatentView(keras.Model):
     def __init__(self, classifier: "SimplexClassifier") -> None:
         super().__init__(name="latent_view", dtype=classifier.dtype_policy)
         self.classifier = classifier
+
+    def build(self, input_shape: Any) -> None:
+        if not self.classifier.built:  # Keras would warn that its pieces are not
+            self.classifier.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
     def call(self, inputs: Any) -> dict[str, Any]:
         return self.classifier.predictive(self.classifier.latent(inputs))
@@ -63,6 +69,17 @@ class SimplexClassifier(keras.Model):
         "argmax", "softmax" or a layer of ``deepsimplex.readout``. Default: what the target is meant for.
     class_names : list of str, optional
         Names of the classes, in label order; they travel with the model and its export. Default "0", "1", ...
+    objective : {"latent", "class", "hybrid", "composition"}
+        What training minimises. "latent" (default), the papers': the latent loss, by default the negative log density
+        of the target's latents. The others train through the readout: "class" minimises the negative log of the
+        read-out probability of the label, "hybrid" the weighted mean of both, "composition" the cross-entropy between
+        the target's own composition of a sample and the class probabilities read out; see Notes.
+    hybrid_weight : float, optional
+        For "hybrid": weight w of the class term, strictly between 0 and 1; the loss is (1 - w) latent + w class.
+        Default 0.5.
+    composition_mass : float, optional
+        For "composition": mean share of the true class in the compositions of the training samples, strictly between
+        1/n and 1. Default 0.98.
     seed : int
         Seed of the order of samples and of random layers. Two runs with the same seed give the same weights, whether
         interrupted and resumed or not. Default 0.
@@ -73,7 +90,7 @@ class SimplexClassifier(keras.Model):
     ------
     ValueError
         When the pieces do not fit: a head for another latent space, features not of rank 2, class names of another
-        number.
+        number, an option of another objective, a readout that no gradient comes through.
 
     Notes
     -----
@@ -81,10 +98,22 @@ class SimplexClassifier(keras.Model):
     probabilities are therefore read out from N(mu, Sigma + noise^2). Targets without (CASIMAC) leave all of it to the
     head; Dirichlet latents are read out as they are.
 
-    While ``fit`` runs, the metrics of training batches use a readout of few points where the readout samples
-    (argmax of a diagonal or full covariance, softmax); validation, ``evaluate`` and ``predict`` never do.
+    Composition: a CASIMAC latent f is, up to a scale tau, the ILR coordinate of the soft label softmax(tau S f), with S
+    the scores of the target, so that distances become soft labels that differ from sample to sample. ``fit`` sets tau
+    so that the mean share of the true class is ``composition_mass`` and keeps it, saved, as the weight
+    ``composition_scale``. With a label target this is plain label smoothing. The loss is at least the entropy of the
+    compositions, not zero.
 
-    Sources: [CASIMAC] sec. 3.4 (the network), [ILR-GP] sec. 3.1 and [GPD] sec. 4 (their targets).
+    "class" compares with labels alone: latents of the training samples are not made, data sets of labels stream
+    whatever the target, and soft labels do for every target.
+
+    While ``fit`` runs with the objective "latent", the metrics of training batches use a readout of few points where
+    the readout samples (argmax of a diagonal or full covariance, softmax); validation, ``evaluate`` and ``predict``
+    never do. An objective that trains through the readout takes all its points in every step, which then takes several
+    times as long; ``ArgmaxReadout(num_points=32)`` is one way out, an isotropic covariance, read out exactly, another.
+
+    Sources: [CASIMAC] sec. 3.4 (the network) and B.5 (the map softmax(tau S f)), [ILR-GP] sec. 3.1 and [GPD] sec. 4
+    (their targets).
 
     Examples
     --------
@@ -106,6 +135,9 @@ class SimplexClassifier(keras.Model):
         head: keras.layers.Layer | None = None,
         readout: str | keras.layers.Layer | None = None,
         class_names: Sequence[str] | None = None,
+        objective: str = "latent",
+        hybrid_weight: float | None = None,
+        composition_mass: float | None = None,
         seed: int = 0,
         name: str = "simplex_classifier",
         **kwargs: Any,
@@ -117,10 +149,13 @@ class SimplexClassifier(keras.Model):
         scores = self.target.scores(num_classes)  # says what is wrong with a number of classes
         self.num_classes = int(num_classes)
         self.class_names = _check_class_names(class_names, self.num_classes)
+        self.objective = Objective.of(objective, hybrid_weight, composition_mass, self.num_classes)
         self.seed = int(seed)
         self.backbone = backbone
         self.head = self._head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores=scores)
+        self.objective.check_readout(self.readout)
+        self.composition_scale = self._composition_scale()
         self._set_untracked("_running_readout", self.readout)
         self._set_untracked("_latent_view", None)
         self._noise = self.target.noise(self.num_classes)
@@ -139,6 +174,13 @@ class SimplexClassifier(keras.Model):
                 f"{head.latent_dim}"
             )
         return head
+
+    def _composition_scale(self) -> keras.Variable | None:
+        """A weight for tau, NaN until it is known, where the objective has use for one."""
+        if self.objective.against != "compositions":
+            return None
+        unknown = keras.initializers.Constant(math.nan)
+        return self.add_weight((), unknown, name="composition_scale", trainable=False, autocast=False)
 
     # From samples to probabilities
 
@@ -201,7 +243,7 @@ class SimplexClassifier(keras.Model):
             self._set_untracked("_latent_view", _LatentView(self))
         return LatentGaussian.of(self._latent_view.predict(x, batch_size=batch_size, verbose=verbose))
 
-    # Training in latent space
+    # Training
 
     def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
         """Configure training.
@@ -211,15 +253,26 @@ class SimplexClassifier(keras.Model):
         optimizer : str or keras.optimizers.Optimizer
             Default "adam".
         loss : latent loss, optional
-            None is ``losses.LatentNLL()``; any loss of (observation, latent) does. Keras' own losses are an error.
+            None is ``losses.LatentNLL()``; any loss of (observation, latent) does. Keras' own losses are an error, and
+            so is any loss under the objectives "class" and "composition", which do not use it.
         metrics : list, optional
             Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
         **kwargs
             As in keras.Model.compile.
         """
+        if self.objective.latent_weight == 0:
+            if loss is not None:
+                raise ValueError(
+                    f"loss must be None with objective {self.objective.name!r}, which has no latent loss; found "
+                    f"{loss!r}. objective='hybrid' has both"
+                )
+            self._cross_entropy = CrossEntropy()
+            super().compile(optimizer=optimizer, metrics=metrics, **kwargs)
+            return
         latent_loss = as_latent_loss(loss)
         if getattr(latent_loss, "beta", 0.0) > 0 and getattr(self.head, "covariance", None) == "full":
             raise ValueError("beta must be 0 with a full covariance: its likelihood is no sum over latent dimensions")
+        self._cross_entropy = CrossEntropy(reduction=latent_loss.reduction)  # the two are averaged sample by sample
         super().compile(optimizer=optimizer, loss=latent_loss, metrics=metrics, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
@@ -231,13 +284,37 @@ class SimplexClassifier(keras.Model):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Latent loss of the observations packed in ``y``; where ``y_pred`` is not latents, they are computed."""
-        latent = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
-        if "loc" not in y:
+        """The objective's loss of what is packed in ``y``, with extra losses of the layers.
+
+        ``y_pred`` is the dict {"loc", "scale"} of latents, with "log_probabilities" where they are known already; what
+        it lacks is computed, all of it from x where it is no such dict.
+        """
+        outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
+        if self.objective.needs_latents and "loc" not in y:
             return tf.constant(math.nan, keras.config.floatx())
-        observation = {"loc": y["loc"], "scale": y["scale"]}
-        loss = self.loss(observation, latent, sample_weight=sample_weight)
-        return tf.add_n([loss, *[tf.cast(extra, loss.dtype) for extra in self.losses]])
+        terms = []
+        if self.objective.latent_weight > 0:
+            observation, latent = ({name: part[name] for name in ("loc", "scale")} for part in (y, outputs))
+            terms.append(self.objective.latent_weight * self.loss(observation, latent, sample_weight=sample_weight))
+        if self.objective.readout_weight > 0:
+            log_p = self._read_out(outputs)["log_probabilities"]
+            entropy = self._cross_entropy(self._memberships(y), log_p, sample_weight=sample_weight)
+            terms.append(self.objective.readout_weight * entropy)
+        return tf.add_n([tf.cast(term, terms[0].dtype) for term in [*terms, *self.losses]])
+
+    def _read_out(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Latents with "log_probabilities" beside them, if the objective needs those; they are computed once."""
+        if self.objective.readout_weight == 0 or "log_probabilities" in outputs:
+            return outputs
+        return {**outputs, "log_probabilities": log_probabilities(self.readout, self.predictive(outputs))}
+
+    def _memberships(self, y: dict[str, Any]) -> Any:
+        """What class probabilities are compared with: labels [N], soft labels [N, n] or compositions [N, n]."""
+        if self.composition_scale is None:
+            return y["label"]
+        scores = tf.constant(self.target.scores(self.num_classes), y["loc"].dtype)
+        tau = tf.cast(self.composition_scale, scores.dtype)
+        return tf.nn.softmax(tau * tf.matmul(y["loc"], scores, transpose_b=True), axis=-1)
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """Metrics of labels and class probabilities."""
@@ -246,24 +323,26 @@ class SimplexClassifier(keras.Model):
     def train_step(self, data: Any) -> dict[str, Any]:
         x, y, sample_weight = _unpack(data)
         with tf.GradientTape() as tape:
-            latent = self.latent(x, training=True)
-            loss = self.compute_loss(x, y, latent, sample_weight, training=True)
+            outputs = self._read_out(self.latent(x, training=True))
+            loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             scaled_loss = self.optimizer.scale_loss(loss)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
-        return self._report_step(x, y, latent, loss, sample_weight, self._running_readout)
+        return self._report_step(x, y, outputs, loss, sample_weight, self._running_readout)
 
     def test_step(self, data: Any) -> dict[str, Any]:
         x, y, sample_weight = _unpack(data)
-        latent = self.latent(x, training=False)
-        loss = self.compute_loss(x, y, latent, sample_weight, training=False)
-        return self._report_step(x, y, latent, loss, sample_weight, self.readout)
+        outputs = self._read_out(self.latent(x, training=False))
+        loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
+        return self._report_step(x, y, outputs, loss, sample_weight, self.readout)
 
-    def _report_step(self, x: Any, y: Any, latent: Any, loss: Any, sample_weight: Any, readout: Any) -> dict[str, Any]:
+    def _report_step(self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, readout: Any) -> dict[str, Any]:
         self._loss_tracker.update_state(loss, sample_weight=tf.shape(keras.tree.flatten(x)[0])[0])
         if self._compile_metrics is None:
             return self.get_metrics_result()  # no metric asks for probabilities
-        return self.compute_metrics(x, y, readout(self.predictive(latent)), sample_weight)
+        if "log_probabilities" in outputs:
+            return self.compute_metrics(x, y, tf.exp(outputs["log_probabilities"]), sample_weight)
+        return self.compute_metrics(x, y, readout(self.predictive(outputs)), sample_weight)
 
     def fit(
         self,
@@ -280,16 +359,18 @@ class SimplexClassifier(keras.Model):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Make the targets' latents, then train on them.
+        """Make the targets' latents, if the objective needs them, then train.
 
         Parameters
         ----------
         x : array, structure of arrays, or tf.data.Dataset
             Samples; or batches of (image, label) or (image, latent), each with or without sample weights. With distance
             targets a data set of labels is read once, in order, to find neighbours, and held in memory; augmentation
-            then belongs in the backbone, as Keras preprocessing layers. Other data sets are streamed.
+            then belongs in the backbone, as Keras preprocessing layers. Other data sets are streamed, and so is every
+            data set under the objective "class"; under "composition" one of soft labels or latents is read once more.
         y : array or LatentGaussian
-            Labels 0..n-1 [N], soft labels [N, n] (targets made from labels alone), or latents.
+            Labels 0..n-1 [N], soft labels [N, n] (targets made from labels alone; any under the objective "class"), or
+            latents.
         validation_split : float
             Share of the samples, taken from the end as Keras does, that is held out of training and out of the
             target's neighbourhoods.
@@ -307,11 +388,11 @@ class SimplexClassifier(keras.Model):
         Raises
         ------
         ValueError
-            Before training, for labels out of range, samples of different number, NaN or infinite pixels, and what
-            the target cannot use (see its documentation).
+            Before training, for labels out of range, samples of different number, NaN or infinite pixels, what
+            the target cannot use (see its documentation), and a composition_mass that latents cannot reach.
         """
         self._assert_compile_called("fit")
-        prepare = Preparation(self.target, self.num_classes)
+        prepare = self._preparation()
         epoch_order = SeededEpochs(self.seed)
         if isinstance(x, tf.data.Dataset):
             _refuse_beside_dataset(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
@@ -319,6 +400,8 @@ class SimplexClassifier(keras.Model):
             if prepare.needs_reading(x):
                 x, y, sample_weight, batch_size = observations.read_dataset(x)
         if isinstance(x, tf.data.Dataset):
+            if self.composition_scale is not None:
+                self._scale_compositions(*observations.training_latents(x, self.target, self.num_classes))
             training: Any = prepare.stream(x, class_weight)
         else:
             x, y, sample_weight = observations.as_arrays(x, y, sample_weight)
@@ -326,6 +409,8 @@ class SimplexClassifier(keras.Model):
             if validation_split and validation_data is None:
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = prepare.training_arrays(x, y, sample_weight, class_weight)
+            if self.composition_scale is not None:
+                self._scale_compositions(samples.y["loc"], samples.y["label"])
             batch_size = batch_size or 32
             kwargs.setdefault("validation_batch_size", batch_size)
             training = batches(samples, batch_size, epoch_order if shuffle else None)
@@ -340,6 +425,19 @@ class SimplexClassifier(keras.Model):
             **kwargs,
         )
 
+    def _preparation(self) -> Preparation:
+        return Preparation(self.target, self.num_classes, self.objective.needs_latents)
+
+    def _scale_compositions(self, loc: np.ndarray, label: np.ndarray) -> None:
+        """Set tau from the latents of training samples and their labels."""
+        assert self.composition_scale is not None
+        assert self.objective.composition_mass is not None
+        scores = self.target.scores(self.num_classes)
+        self.composition_scale.assign(composition_scale(loc, label, scores, self.objective.composition_mass))
+
+    def _knows_compositions(self) -> bool:
+        return self.composition_scale is None or not np.isnan(self.composition_scale.numpy())
+
     def evaluate(
         self,
         x: Any = None,
@@ -349,11 +447,11 @@ class SimplexClassifier(keras.Model):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """Latent loss and class metrics on labelled samples: arguments and result as in keras.Model.evaluate.
+        """The objective's loss and class metrics on labelled samples: arguments and result as in keras.Model.evaluate.
 
         A distance target finds the latents of new samples among its training samples. A model loaded from a file has
         none: it evaluates its class metrics, gives the loss as NaN and warns; call ``model.target.fit(x_train,
-        y_train)`` first to have the loss too.
+        y_train)`` first to have the loss too. The objective "class" needs no latents, hence none of this.
         """
         if isinstance(x, tf.data.Dataset):
             _refuse_beside_dataset(y=y, sample_weight=sample_weight)
@@ -363,19 +461,34 @@ class SimplexClassifier(keras.Model):
         return super().evaluate(x, y, batch_size=batch_size, verbose=verbose, sample_weight=sample_weight, **kwargs)
 
     def _others(self, data: Any) -> Any:
-        return Preparation(self.target, self.num_classes).others(data)
+        if not self._knows_compositions():
+            warnings.warn(
+                "the loss of objective 'composition' needs the scale that fit finds, and there was no fit: it is given "
+                "as NaN; class metrics do not need it",
+                stacklevel=3,
+            )
+        return self._preparation().others(data)
 
     def train_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
     ) -> Any:
         """One training step, as in keras.Model; a distance target finds the batch's latents in ``fit`` alone.
 
-        Pass latents as ``y`` to step by hand with such a target.
+        Pass latents as ``y`` to step by hand with such a target; the objective "class" takes labels with any. The
+        objective "composition" needs a ``fit`` before.
         """
-        prepare = Preparation(self.target, self.num_classes)
+        prepare = self._preparation()
         x, y, sample_weight = observations.as_arrays(x, y, sample_weight)
-        if self.target.needs_samples and not observations.holds_latents(
-            y, self.num_classes, self.target.latent_dim(self.num_classes)
+        if not self._knows_compositions():
+            raise ValueError(
+                "train_on_batch with objective 'composition' needs the scale of the compositions, which fit finds in "
+                "the training samples: call fit first, or assign model.composition_scale what "
+                "deepsimplex.targets.composition_scale gives for them"
+            )
+        if (
+            prepare.needs_latents
+            and self.target.needs_samples
+            and not observations.holds_latents(y, self.num_classes, self.target.latent_dim(self.num_classes))
         ):
             raise ValueError(
                 "y must hold latents in train_on_batch with a target of distances: a batch's neighbours lie among all "
@@ -475,6 +588,7 @@ class SimplexClassifier(keras.Model):
             "head": keras.saving.serialize_keras_object(self.head),
             "readout": keras.saving.serialize_keras_object(self.readout),
             "class_names": self.class_names,
+            **self.objective.get_config(),
             "seed": self.seed,
             "trained_on_integers": self._trained_on_integers,
         }

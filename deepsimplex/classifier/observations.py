@@ -13,7 +13,7 @@ from deepsimplex.targets.labels import any_labels
 
 
 class Samples(NamedTuple):
-    """Samples ready for Keras: ``y`` is the dict of "label" and, where a latent loss can be had, "loc" and "scale"."""
+    """Samples ready for Keras: ``y`` is the dict of "label" and, where it has latents, "loc" and "scale"."""
 
     x: Any
     y: dict[str, Any]
@@ -83,6 +83,11 @@ def holds_latents(y: Any, num_classes: int, latent_dim: int) -> bool:
     return floats and len(y.shape) == 2 and y.shape[1] == latent_dim and 1 < latent_dim != num_classes
 
 
+def holds_hard_labels(y: Any) -> bool:
+    """Whether ``y``, an array, a tensor or the specification of one, holds one class per sample: [N] or a column."""
+    return not isinstance(y, dict) and (len(y.shape) == 1 or y.shape[1:] == [1])
+
+
 def as_latents(y: Any) -> LatentGaussian:
     """Latents as a LatentGaussian; floats [N, L] are observed without noise."""
     if isinstance(y, LatentGaussian | dict):
@@ -90,7 +95,7 @@ def as_latents(y: Any) -> LatentGaussian:
     return LatentGaussian(y, np.zeros((len(y), 1), y.dtype))
 
 
-def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool) -> dict[str, Any]:
+def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool, needs_latents: bool = True) -> dict[str, Any]:
     """Latents of labels, or labels of latents, as the dict {label, loc, scale} of arrays.
 
     Parameters
@@ -101,10 +106,14 @@ def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool) -> dict
     y : labels [N], soft labels [N, n], LatentGaussian or dict {"loc", "scale"}
     fit : bool
         Whether these are the training samples, which the target is fitted to.
+    needs_latents : bool
+        Without them the dict is {label}, and the target is not asked.
     """
     if holds_latents(y, num_classes, target.latent_dim(num_classes)):
         latent = as_latents(y)
         label = np.argmax(latent.loc @ target.scores(num_classes).T, axis=-1)
+    elif not needs_latents:
+        latent, label = None, labels(y, num_classes)
     else:
         if target.needs_samples and not hasattr(x, "shape"):
             raise ValueError(
@@ -117,6 +126,8 @@ def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool) -> dict
     floatx = keras.config.floatx()
     if label.ndim == 2:
         label = label.astype(floatx)
+    if latent is None or not needs_latents:
+        return {"label": label}
     return {"label": label, "loc": latent.loc.astype(floatx), "scale": latent.scale.astype(floatx)}
 
 
@@ -150,6 +161,28 @@ def read_dataset(dataset: tf.data.Dataset) -> tuple[Any, Any, Any, int]:
     return columns[0], columns[1], columns[2], num_rows(batches[0][0])
 
 
+def training_latents(dataset: tf.data.Dataset, target: Target, num_classes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Latents [N, L] and labels that stand for a data set which streams.
+
+    Hard labels: those of the classes, once each, since the latents of a label target differ by their class alone.
+    Otherwise the data set is read once, and its images are dropped.
+    """
+    if holds_hard_labels(dataset.element_spec[1]):
+        label = np.arange(num_classes)
+        return target.fit_transform(None, label, num_classes).loc, label
+    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            "a tf.data.Dataset of soft labels or latents must be finite for objective 'composition', which reads it "
+            "once to scale the compositions. Pass it without repeat(); epochs repeat it anyway"
+        )
+    packed = LatentStream(target, num_classes).of(dataset).map(lambda x, y, *weight: (y["loc"], y["label"]))
+    batches = list(packed.as_numpy_iterator())
+    if not batches:
+        raise ValueError("a tf.data.Dataset must hold samples; found an empty one")
+    loc, label = (np.concatenate(column) for column in zip(*batches, strict=True))
+    return loc, label
+
+
 def check_dataset(dataset: tf.data.Dataset) -> None:
     """Refuse data sets that are not batches of (image, label or latent) with or without weights."""
     spec = dataset.element_spec
@@ -170,11 +203,14 @@ class LatentStream:
     target : Target
     num_classes : int
     class_weight : dict, optional
+    needs_latents : bool
+        Without them the batches become (image, {label}[, weight]), whatever the target.
     """
 
     target: Target
     num_classes: int
     class_weight: dict[int, float] | None = None
+    needs_latents: bool = True
 
     def of(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """The mapped data set; one that went through here already is left as it is."""
@@ -191,12 +227,16 @@ class LatentStream:
         return (x, packed) if weight is None else (x, packed, weight)
 
     def _pack(self, y: Any) -> dict[str, Any]:
+        packed = self._observed(y)
+        return packed if self.needs_latents else {"label": packed["label"]}
+
+    def _observed(self, y: Any) -> dict[str, Any]:
         n, latent_dim = self.num_classes, self.target.latent_dim(self.num_classes)
         if isinstance(y, dict):
             return self._given(y["loc"], y["scale"])
         if holds_latents(y, n, latent_dim):
             return self._given(y, tf.zeros_like(y[:, :1]))
-        if len(y.shape) == 1 or y.shape[1:] == [1]:
+        if holds_hard_labels(y):
             return self._looked_up(tf.reshape(y, [-1]))
         if len(y.shape) == 2 and y.shape[1] == n:
             return self._softly(y)
@@ -214,6 +254,8 @@ class LatentStream:
         )
         with tf.control_dependencies([check]):
             label = tf.identity(label)
+        if not self.needs_latents:
+            return {"label": label}
         table = self.target.fit_transform(None, np.arange(self.num_classes), self.num_classes)
         floatx = keras.config.floatx()
         loc, scale = (tf.gather(tf.constant(part, floatx), label) for part in (table.loc, table.scale))
@@ -222,9 +264,14 @@ class LatentStream:
     def _softly(self, y: Any) -> dict[str, Any]:
         """Soft labels: the target's own formula, in NumPy."""
         floatx = keras.config.floatx()
+        if not self.needs_latents:
+            checked = tf.numpy_function(
+                lambda rows: labels(rows, self.num_classes).astype(floatx), [y], floatx, stateful=False
+            )
+            return {"label": tf.ensure_shape(checked, y.shape)}
 
-        def latents(labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            latent = self.target.fit_transform(None, labels, self.num_classes)
+        def latents(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            latent = self.target.fit_transform(None, rows, self.num_classes)
             scale = np.broadcast_to(latent.scale, latent.loc.shape)  # one shape, whatever the target
             return latent.loc.astype(floatx), scale.astype(floatx)
 

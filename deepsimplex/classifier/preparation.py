@@ -22,10 +22,13 @@ class Preparation:
     ----------
     target : Target
     num_classes : int
+    needs_latents : bool
+        Without them samples get their checked labels alone, and the target is not asked.
     """
 
     target: Target
     num_classes: int
+    needs_latents: bool = True
 
     def training_arrays(self, x: Any, y: Any, sample_weight: Any, class_weight: Any) -> Samples:
         """Training samples; the target is fitted to them."""
@@ -35,13 +38,13 @@ class Preparation:
         """Whether a data set must be read before its latents can be had: labels under a target of distances."""
         observations.check_dataset(dataset)
         y = dataset.element_spec[1]
-        if observations.is_packed(y) or not self.target.needs_samples:
+        if observations.is_packed(y) or not (self.needs_latents and self.target.needs_samples):
             return False
         return not holds_latents(y, self.num_classes, self.target.latent_dim(self.num_classes))
 
     def stream(self, dataset: tf.data.Dataset, class_weight: Any = None) -> tf.data.Dataset:
         """A data set that need not be read, with latents beside its labels."""
-        return LatentStream(self.target, self.num_classes, class_weight).of(dataset)
+        return LatentStream(self.target, self.num_classes, class_weight, self.needs_latents).of(dataset)
 
     def others(self, data: Any) -> Any:
         """Validation or test samples, arrays or a data set, with latents found among the training samples.
@@ -54,7 +57,7 @@ class Preparation:
             *data, _ = observations.read_dataset(data)
         x, y, sample_weight = observations.as_arrays(*keras.utils.unpack_x_y_sample_weight(tuple(data)))
         given = holds_latents(y, self.num_classes, self.target.latent_dim(self.num_classes))
-        if given or self.target.is_fitted or not self.target.needs_samples:
+        if given or self.target.is_fitted or not (self.needs_latents and self.target.needs_samples):
             return self._observed(x, y, sample_weight, None, fit=False)
         warnings.warn(
             "the latent loss needs the target's training samples, which a loaded model does not carry: it is given as "
@@ -67,7 +70,7 @@ class Preparation:
     def _observed(self, x: Any, y: Any, sample_weight: Any, class_weight: Any, fit: bool) -> Samples:
         x, y, sample_weight = observations.as_arrays(x, y, sample_weight)
         observations.check_finite(x)
-        packed = observations.observe(self.target, self.num_classes, x, y, fit=fit)
+        packed = observations.observe(self.target, self.num_classes, x, y, fit=fit, needs_latents=self.needs_latents)
         if class_weight is not None:
             per_class = observations.weights_by_class(class_weight, self.num_classes)
             label = packed["label"]
