@@ -74,6 +74,19 @@ class ModelConfig(_Section):
     backbone: dict[str, Any] = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
     covariance: Literal["isotropic", "diagonal", "full"] = "isotropic"
     readout: Literal["argmax", "softmax"] | None = Field(default=None, description="default: the target's own")
+    objective: Literal["latent", "class", "hybrid", "composition"] = "latent"
+    hybrid_weight: float | None = Field(default=None, gt=0, lt=1, description="of the class term; default 0.5")
+    composition_mass: float | None = Field(default=None, gt=0, lt=1, description="on the true class; default 0.98")
+
+    @model_validator(mode="after")
+    def _options_of_the_objective(self) -> Self:
+        for option, objective in (("hybrid_weight", "hybrid"), ("composition_mass", "composition")):
+            if getattr(self, option) is not None and self.objective != objective:
+                raise ValueError(
+                    f"{option} is for objective {objective} alone; found {getattr(self, option)} with objective "
+                    f"{self.objective}"
+                )
+        return self
 
     @field_validator("backbone")
     @classmethod
@@ -171,6 +184,15 @@ class RunConfig(_Section):
         with _type_errors_as_value_errors():
             get_target(value)
         return value
+
+    @model_validator(mode="after")
+    def _beta_has_a_loss(self) -> Self:
+        if self.training.beta > 0 and self.model.objective in ("class", "composition"):
+            raise ValueError(
+                f"training.beta must be 0 with model.objective {self.model.objective}, which has no latent loss; found "
+                f"{self.training.beta}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _likelihood_is_a_sum(self) -> Self:

@@ -28,7 +28,8 @@ def test_every_configuration_is_valid_and_resolves_to_itself(path, tmp_path):
 
 def test_the_promised_configurations_exist():
     names = {path.stem for path in CONFIGS.glob("*.yaml")}
-    assert {"digits", "fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_cnn"} <= names
+    promised = {"digits", "fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"}
+    assert promised | {"fashion_mnist_cnn"} <= names
 
 
 def test_overrides_reach_nested_keys(digits):
@@ -57,6 +58,15 @@ def test_overrides_reach_nested_keys(digits):
         ("training.epochs={", "not readable as YAML"),
         ("training.optimizer=adm", r"training.optimizer: .*adadelta, .*sgd; did you mean 'adam'\?; found 'adm'"),
         ("training.optimizer=lossscaleoptimizer", "training.optimizer: optimizer must be one of adadelta"),
+        ("model.objective=clas", "model.objective: .*'latent', 'class', 'hybrid' or 'composition'; found 'clas'"),
+        ("model.hybrid_weight=0.3", "model: hybrid_weight is for objective hybrid alone; found 0.3 .*latent$"),
+        ("model.composition_mass=0.9", "model: composition_mass is for objective composition alone"),
+        ("model={objective: hybrid, hybrid_weight: 1}", "model.hybrid_weight: .*less than 1; found 1"),
+        ("model={objective: composition, composition_mass: 0}", "model.composition_mass: .*greater than 0; found 0"),
+        (
+            "model.objective=class",
+            "training.beta must be 0 with model.objective class, .*; found 0.5$",
+        ),
         ("model.covariance=full", "training.beta must be 0 with model.covariance full, .*; found 0.5$"),
         ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
         ("data.options.name=mnist", "data.options: datasets.load has no option 'name'"),

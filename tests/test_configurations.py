@@ -20,7 +20,7 @@ needs_fashion_mnist = pytest.mark.skipif(
 
 
 @needs_fashion_mnist
-@pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed"])
+@pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"])
 def test_the_network_of_the_paper_has_80318_parameters(name):
     """[CASIMAC] sec. 3.4."""
     data = datasets.load("fashion_mnist")

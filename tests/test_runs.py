@@ -81,6 +81,25 @@ def test_a_run_leaves_everything_in_its_folder(finished):
     assert not folder.backup.exists()
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.objective=class", "training.beta=0"],
+        ["model.objective=hybrid", "model.hybrid_weight=0.2"],
+        ["model.objective=composition", "model.composition_mass=0.9", "training.beta=0"],
+    ],
+    ids=["class", "hybrid", "composition"],
+)
+def test_a_run_trains_any_objective(overrides, tmp_path):
+    folder = runs.train(checked(tmp_path, *overrides), QUIET)
+    assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
+    found = ds.load_model(folder.model).get_config()
+    expected = yaml.safe_load(folder.config.read_text())["model"]
+    for key in ("objective", "hybrid_weight", "composition_mass"):
+        assert found[key] == expected[key]
+
+
 def test_model_and_saved_model_of_a_run_agree(finished):
     folder, _, _ = finished
     (_, _), (x_test, _) = ds.datasets.load("digits")

@@ -112,12 +112,15 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         covariance=config.model.covariance,
         readout=config.model.readout,
         class_names=split.class_names,
+        objective=config.model.objective,
+        hybrid_weight=config.model.hybrid_weight,
+        composition_mass=config.model.composition_mass,
         seed=config.seed,
     )
     model.build((None, *split.x.shape[1:]))
     model.compile(
         optimizer=_optimizer(config, _steps_per_epoch(config, split)),
-        loss=LatentNLL(beta=config.training.beta),
+        loss=LatentNLL(beta=config.training.beta) if model.objective.latent_weight > 0 else None,
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
