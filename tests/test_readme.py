@@ -48,6 +48,13 @@ def test_the_example_of_ones_own_images_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+def test_the_example_of_training_through_the_readout_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "objective=" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_every_file_and_picture_that_is_named_exists():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if "://" not in target:
