@@ -328,6 +328,7 @@ def test_the_class_objective_takes_latents_by_their_class(few):
 # Compositions of streams
 
 
+@pytest.mark.slow
 def test_compositions_of_streams_have_the_scale_of_arrays(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
@@ -360,6 +361,7 @@ def test_endless_streams_have_a_scale_only_with_hard_labels(few):
 # Weights
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
 def test_sample_weight_and_class_weight_say_the_same(objective, few):
     (x, y), _ = few
@@ -382,6 +384,7 @@ def test_sample_weight_and_class_weight_say_the_same(objective, few):
 # Files
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "options"),
     [("class", {}), ("hybrid", {"hybrid_weight": 0.3}), ("composition", {"composition_mass": 0.9})],
@@ -432,6 +435,7 @@ def test_a_config_without_objective_is_an_older_models(few):
     assert ds.SimplexClassifier.from_config(config).objective.name == "latent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
 def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, few, tmp_path):
     (x, y), _ = few
@@ -457,6 +461,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
 def test_mixed_precision_trains(objective, few):
     (x, y), _ = few
