@@ -37,9 +37,19 @@ def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size:
     """
     most = max(1, budget // row_size)
     static = loc.shape[0]
-    if static is not None and static <= most:
-        return compute(loc, scale)
+    if static is not None:
+        return compute(loc, scale) if static <= most else _in_pieces(compute, loc, scale, most)
+    # Training batches have an unknown size and fit whole: a loop, even of one turn, would take most of their step.
+    return tf.cond(
+        tf.shape(loc)[0] <= most,
+        lambda: compute(loc, scale),
+        lambda: _in_pieces(compute, loc, scale, most),
+    )
+
+
+def _in_pieces(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, most: int) -> Any:
     # Python numbers where the batch size is known: XLA wants the shapes of a loop to be constants.
+    static = loc.shape[0]
     rows = tf.shape(loc)[0] if static is None else static
     pieces = -(-rows // most) if static is not None else tf.maximum(1, -(-rows // most))
     size = -(-rows // pieces)
