@@ -92,6 +92,20 @@ class Distance(ABC):
         Returns
         -------
         ndarray, shape [N, M], float64
+
+        Raises
+        ------
+        TypeError
+            When samples are no real numbers.
+        ValueError
+            When samples do not suit the metric, or those of X and Y differ in shape.
+
+        Examples
+        --------
+        >>> from deepsimplex.distances import Euclidean
+        >>> Euclidean().pairwise([[0.0, 0.0], [3.0, 0.0]], [[3.0, 4.0]])
+        array([[5.],
+               [4.]])
         """
         rows, columns = self.check(X, "X"), self.check(Y, "Y")
         check_alike(rows, columns, "X", "Y")

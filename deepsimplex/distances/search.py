@@ -64,7 +64,8 @@ class Search:
     num_classes, k : int
         n and k.
     block_bytes : int
-        About how much memory one block of distances may take.
+        About how much memory one block of distances may take; a tile of as many pairs, with scores and prepared
+        samples, takes several times that.
     checkpoint : pathlib.Path or None
         Where the state of a long search is kept.
     show_progress : bool or None
