@@ -58,7 +58,8 @@ class Distance(ABC):
         Returns
         -------
         callable
-            Of a slice of rows and a slice of columns, both with bounds and without steps: float64 [rows, columns].
+            Of a slice of rows and a slice of columns, both with bounds and without steps: float64 [rows, columns],
+            finite but for a sample's distance to itself.
         """
 
     def paired(self, x: NDArray[Any], queries: NDArray[Any] | None) -> PairFunction:

@@ -11,7 +11,7 @@ from deepsimplex.distances.base import check_alike
 from deepsimplex.distances.blockwise import check_block_bytes
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.registry import get_distance
-from deepsimplex.distances.search import CLASSES, Classes, Neighbours, Search
+from deepsimplex.distances.search import CLASSES, Classes, Neighbours, Search, check_complete
 
 BLOCK_BYTES = 2**24
 Method = Literal["exact", "brute_force", "approximate"]
@@ -95,8 +95,8 @@ def class_neighbours(
     TypeError
         When samples are no real numbers or labels no integers.
     ValueError
-        When lengths or shapes do not fit together, a label or argument is out of its range, or the samples do not suit
-        the distance.
+        When lengths or shapes do not fit together, a label or argument is out of its range, the samples do not suit
+        the distance, or a distance that was computed is NaN, or infinite where there is nothing nearer.
     OSError
         When ``checkpoint`` cannot be written.
 
@@ -164,7 +164,8 @@ def class_neighbours(
     metric, search = metric.resolve(search)
     if method == "approximate":
         return search_approximately(metric, search, candidates)
-    return metric.brute_force(search) if method == "brute_force" else metric.neighbours(search)
+    found = metric.brute_force(search) if method == "brute_force" else metric.neighbours(search)
+    return check_complete(found, search, metric.name)
 
 
 def _labels(y: ArrayLike, name: str, samples: NDArray[Any], samples_name: str) -> NDArray[np.int64]:
