@@ -65,10 +65,28 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
     """Create ``folder`` and prove that a file can be written there, before any work is spent on what goes into it.
 
+    Parameters
+    ----------
+    folder : path-like
+        May begin with ``~``.
+    argument : str
+        What to call it in an error.
+
+    Returns
+    -------
+    pathlib.Path
+        The folder.
+
     Raises
     ------
     OSError
         Naming ``argument`` and the folder, when it cannot be created or written.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as place:
+    ...     check_writable(Path(place) / "new", "output").name
+    'new'
     """
     place = Path(folder).expanduser()
     try:
@@ -86,6 +104,21 @@ def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
 
 def fingerprint(*parts: Any) -> str:
     """Digest (BLAKE2b, 128 bits) of arrays (their bytes, shapes and dtypes) and of anything whose repr tells it all.
+
+    Parameters
+    ----------
+    *parts : ndarray or object
+        Their order matters. Python objects in an array count by their addresses, which no other process knows again.
+
+    Returns
+    -------
+    str
+        32 hexadecimal digits.
+
+    Raises
+    ------
+    ValueError
+        When NumPy gives no access to an array's bytes, as for dates and times.
 
     Examples
     --------
@@ -146,10 +179,23 @@ def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDA
 def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any]]:
     """Read what ``save_arrays`` wrote under the same key.
 
+    Parameters
+    ----------
+    path : path-like
+    key : str
+
+    Returns
+    -------
+    dict of str to ndarray
+        By the names they were saved under.
+
     Raises
     ------
+    OSError
+        When the file is not there or cannot be read.
     ValueError
-        When the file is another key's, or was changed. A damaged archive may raise anything else.
+        When the file is another key's, or was changed. A damaged archive may raise anything else, from
+        ``zipfile.BadZipFile`` to ``MemoryError``.
 
     Examples
     --------

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.distances.blockwise import parts
-from deepsimplex.distances.search import Neighbours, Search
+from deepsimplex.distances.search import Neighbours, Search, refuse_nan
 from deepsimplex.distances.vectors import centre
 from deepsimplex.progress import progress
 
@@ -91,6 +91,7 @@ def _among_candidates(metric: "Distance", search: Search, candidates: int) -> Ne
                     there = near >= 0
                     pairs = np.broadcast_to(chosen[:, None], near.shape)[there], near[there]
                     distances = compare(*pairs)
+                    refuse_nan(distances, metric.name)
                     keep = ~(positive[pairs[0]] & (distances <= 0))
                     merge_candidates(
                         pairs[0][keep], pairs[1][keep], distances[keep],

@@ -58,7 +58,8 @@ class Distance(ABC):
         Returns
         -------
         callable
-            Of a slice of rows and a slice of columns, both with bounds and without steps: float64 [rows, columns].
+            Of a slice of rows and a slice of columns, both with bounds and without steps: float64 [rows, columns],
+            finite but for a sample's distance to itself.
         """
 
     def paired(self, x: NDArray[Any], queries: NDArray[Any] | None) -> PairFunction:
@@ -92,6 +93,20 @@ class Distance(ABC):
         Returns
         -------
         ndarray, shape [N, M], float64
+
+        Raises
+        ------
+        TypeError
+            When samples are no real numbers.
+        ValueError
+            When samples do not suit the metric, or those of X and Y differ in shape.
+
+        Examples
+        --------
+        >>> from deepsimplex.distances import Euclidean
+        >>> Euclidean().pairwise([[0.0, 0.0], [3.0, 0.0]], [[3.0, 4.0]])
+        array([[5.],
+               [4.]])
         """
         rows, columns = self.check(X, "X"), self.check(Y, "Y")
         check_alike(rows, columns, "X", "Y")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import BlockFunction, Neighbours, Search
+from deepsimplex.distances.search import BlockFunction, Neighbours, Search, refuse_nan
 from deepsimplex.progress import progress
 
 
@@ -27,6 +27,11 @@ def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint
     Neighbours
         The answer does not depend on the size of the blocks: of equally near samples those with the lowest indices
         are taken, in that order.
+
+    Raises
+    ------
+    ValueError
+        When a distance that counts is NaN.
     """
     from deepsimplex.distances._selection_kernels import merge_block
 
@@ -46,7 +51,11 @@ def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint
             if wanted.any():
                 # Views of the answer, which fills up in place.
                 distances, nearest = result.distances[rows, label], result.indices[rows, label]
-                merge_block(block(rows, columns), own[rows], search.order[columns], positive, distances, nearest)
+                values, indices = block(rows, columns), search.order[columns]
+                if np.isnan(values.min()):
+                    # What a sample's distance to itself is does not matter.
+                    refuse_nan(values[wanted[:, None] & (own[rows, None] != indices)], name)
+                merge_block(values, own[rows], indices, positive, distances, nearest)
                 distances[~wanted], nearest[~wanted] = np.inf, -1
             advance(areas[number])
             checkpoint.keep(

@@ -25,14 +25,14 @@ class Checkpoint:
     Parameters
     ----------
     folder : pathlib.Path or None
-        Where they are; None: the search keeps nothing.
+        Where they are, created if need be; None: the search keeps nothing.
     key : str
         Digest of all that the search depends on, part of the files' names: searches can share a folder.
 
     Raises
     ------
     OSError
-        When the folder cannot be written.
+        When the folder cannot be created.
 
     Examples
     --------
@@ -46,12 +46,20 @@ class Checkpoint:
         # The folder goes with the search if it came with it, or held nothing but the state of one.
         self._ours = folder is not None and (not folder.exists() or any(folder.glob(f"*-{key}.npz")))
         if folder is not None:
-            check_writable(folder, "checkpoint")
+            folder.mkdir(parents=True, exist_ok=True)
         self._written = time.monotonic()
 
     @staticmethod
     def check(folder: Path, metric: str | None) -> None:
-        """Say whether a search under a metric could keep its state in a folder."""
+        """Say whether a search under a metric could keep its state in a folder, before any work; leave no trace.
+
+        Raises
+        ------
+        ValueError
+            When ``metric`` is None: it has no key.
+        OSError
+            When the folder cannot be written.
+        """
         if metric is None:
             raise ValueError("checkpoint needs a metric that a key can name, such as a named one; set checkpoint=None")
         there = folder.exists()
@@ -61,10 +69,9 @@ class Checkpoint:
 
     @classmethod
     def of(cls, search: Search, metric: str | None) -> "Checkpoint":
-        """The checkpoint of a search under a metric, whose key is part of it."""
+        """The checkpoint of a search under a metric, whose key is part of it; ``check`` has seen both."""
         if search.checkpoint is None:
             return cls(None, "")
-        cls.check(search.checkpoint, metric)
         arrays = search.x, search.y, search.queries, search.query_labels
         options = search.own_positive, search.classes, search.num_classes, search.k, search.block_bytes
         return cls(search.checkpoint, fingerprint(metric, *options, *arrays))

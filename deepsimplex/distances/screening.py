@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from deepsimplex.distances.blockwise import parts
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import Neighbours, Search
+from deepsimplex.distances.search import Neighbours, Search, refuse_nan
 from deepsimplex.progress import progress
 
 # A tile's prepared samples may take so many times the memory of a block of distances.
@@ -119,6 +119,11 @@ def search_screened(
     -------
     Neighbours
         Of the queries, in their order.
+
+    Raises
+    ------
+    ValueError
+        When a distance that was evaluated is NaN.
     """
     length = _tile_length(search.block_bytes, screen.sample_bytes)
     memory = np.empty(screen.parts * min(length, len(rows.indices)) * min(length, len(columns.indices)), np.float32)
@@ -139,7 +144,8 @@ def search_screened(
                 scores = memory[: np.prod(shape)].reshape(shape)
                 tile = prepared, screen.columns(second)
                 screen.score(*tile, scores)
-                _visit(screen, search, tile, scores, rows[first], columns[second], search.symmetric and first == second)
+                diagonal = search.symmetric and first == second
+                _visit(screen, search, name, tile, scores, rows[first], columns[second], diagonal)
             advance(_area([tiles[number]]))
             checkpoint.keep(
                 "search", {"distances": rows.distances, "nearest": rows.nearest, "tiles": np.array(number + 1)}
@@ -182,6 +188,7 @@ def _worth_visiting(search: Search, rows: Side, columns: Side) -> bool:
 def _visit(
     screen: Screen,
     search: Search,
+    name: str,
     tile: tuple[Any, Any],
     scores: NDArray[np.float32],
     rows: Side,
@@ -201,6 +208,7 @@ def _visit(
         pairs = np.ascontiguousarray(pairs)
         limits = kernels.pair_limits(pairs, rows.distances, columns.distances, *labels, symmetric)
         values = screen.evaluate(*tile, pairs, scores, limits)
+        refuse_nan(values, name)
         found = np.flatnonzero(values <= limits)
         found = found[np.isfinite(values[found])]
         kernels.merge_pairs(

@@ -64,7 +64,8 @@ class Search:
     num_classes, k : int
         n and k.
     block_bytes : int
-        About how much memory one block of distances may take.
+        About how much memory one block of distances may take; a tile of as many pairs, with scores and prepared
+        samples, takes several times that.
     checkpoint : pathlib.Path or None
         Where the state of a long search is kept.
     show_progress : bool or None
@@ -136,3 +137,50 @@ class Search:
         """An answer without neighbours, to be filled: distances inf, indices -1."""
         shape = (self.num_queries, self.num_classes, self.k)
         return Neighbours(np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64))
+
+    def due(self, label: int) -> NDArray[np.int64]:
+        """How many neighbours in this class each query must at least be given by an exact search, shape [M].
+
+        0 where only positive distances count: how many there are is not known beforehand.
+        """
+        columns = self.columns(label)
+        there = np.full(self.num_queries, columns.stop - columns.start)
+        if self.symmetric:
+            there[self.y == label] -= 1
+        return np.where(self.wants(label) & ~self.positive(label), np.minimum(there, self.k), 0)
+
+
+def refuse_nan(distances: NDArray[np.float64], metric: str) -> None:
+    """Refuse NaN among the distances that count: neither near nor far, their samples would be left out in silence.
+
+    Raises
+    ------
+    ValueError
+        Naming the metric, and how many of how many distances are NaN.
+    """
+    if distances.size and np.isnan(distances.min()):  # a single pass
+        raise ValueError(
+            f"distances must be numbers; found NaN in {int(np.isnan(distances).sum())} of {distances.size} that the "
+            f"metric {metric!r} computed. Look for samples that it does not suit"
+        )
+
+
+def check_complete(found: Neighbours, search: Search, metric: str) -> Neighbours:
+    """Return the answer of an exact search, or say that it lacks neighbours.
+
+    Raises
+    ------
+    ValueError
+        When a query has fewer neighbours in a class than there are: distances to the others were infinite, or NaN.
+    """
+    for label in range(search.num_classes):
+        due, given = search.due(label), (found.indices[:, label] >= 0).sum(axis=1)
+        lacking = np.flatnonzero(given < due)
+        if len(lacking):
+            first = lacking[0]
+            raise ValueError(
+                f"distances must be finite; under the metric {metric!r}, {len(lacking)} samples lack neighbours in "
+                f"class {label}, the first at index {first}, which has {given[first]} of {due[first]}. "
+                "Look for samples that are infinitely far from others"
+            )
+    return found

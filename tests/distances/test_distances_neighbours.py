@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from deepsimplex.distances import (
     SSIM,
     CallableDistance,
+    Distance,
     Embedding,
     Precomputed,
     _vector_kernels,
@@ -265,6 +266,70 @@ def test_no_queries_give_an_empty_answer():
 def test_bad_input_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         class_neighbours(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
+
+
+class Patchy(Distance):
+    """A metric of a user's own on [N, 1], with one value for all pairs of sample 3 and others."""
+
+    name = "patchy"
+
+    def __init__(self, value, itself=0.0):
+        self.value, self.itself = value, itself
+
+    def check(self, x, name="x"):
+        return np.asarray(x, dtype=np.float64)
+
+    def blocks(self, x, queries, order):
+        D = np.abs((x if queries is None else queries) - x[:, 0])
+        D[:, 3] = self.value
+        if queries is None:
+            D[3] = self.value
+            np.fill_diagonal(D, self.itself)
+        return lambda rows, columns: D[rows][:, order[columns]]
+
+
+LINE, HALVES = np.arange(8.0)[:, None], np.arange(8) % 2
+
+
+@pytest.mark.parametrize("method", ["exact", "brute_force", "approximate"])
+@pytest.mark.parametrize("options", [{}, {"queries": LINE[:2]}, {"own_positive": True}, {"block_bytes": 8}], ids=str)
+def test_a_distance_that_is_not_a_number_is_said(method, options):
+    """Other samples are near enough to fill the answer: it would be wrong without a trace."""
+    with pytest.raises(ValueError, match=r"found NaN in \d+ of \d+ that the metric 'patchy' computed"):
+        class_neighbours(LINE, HALVES, Patchy(np.nan), method=method, **options)
+
+
+def test_what_is_not_wanted_may_be_no_number():
+    whole = class_neighbours(LINE, HALVES, Patchy(9.0))
+    found = class_neighbours(LINE, HALVES, Patchy(9.0, itself=np.nan))
+    np.testing.assert_array_equal(found.indices, whole.indices)
+    apart = (np.arange(8) == 3).astype(int)
+    found = class_neighbours(LINE, apart, Patchy(np.nan), classes="own")
+    np.testing.assert_array_equal(found.indices[:3, :, 0], [[1, -1], [0, -1], [1, -1]])
+    np.testing.assert_array_equal(found.indices[3], -1)
+
+
+@pytest.mark.parametrize("method", ["exact", "brute_force"])
+def test_neighbours_that_are_infinitely_far_are_not_left_out_in_silence(method):
+    # Sample 3 is one of four in class 1: the others suffice for two places, not for four.
+    assert class_neighbours(LINE, HALVES, Patchy(np.inf), 2, queries=LINE, method=method).indices.min() >= 0
+    with pytest.raises(
+        ValueError, match=r"'patchy', 8 samples lack neighbours in class 1, the first at index 0.*3 of 4"
+    ):
+        class_neighbours(LINE, HALVES, Patchy(np.inf), 4, queries=LINE, method=method)
+    with pytest.raises(ValueError, match="lack neighbours in class 0, the first at index 3, which has 0 of 1"):
+        class_neighbours(LINE, HALVES, Patchy(np.inf), classes="other", method=method)
+
+
+@pytest.mark.parametrize("distance", VECTORS)
+def test_a_kernel_that_fails_is_noticed(distance, monkeypatch):
+    evaluate = _vector_kernels.evaluate_pairs
+    monkeypatch.setattr(_vector_kernels, "evaluate_pairs", lambda *a: evaluate(*a) * np.nan)
+    with pytest.raises(ValueError, match=f"found NaN in .* that the metric '{distance}' computed"):
+        class_neighbours(LINE, HALVES, distance)
+    monkeypatch.setattr(_vector_kernels, "evaluate_pairs", lambda *a: evaluate(*a) + np.inf)
+    with pytest.raises(ValueError, match=r"8 samples lack neighbours in class 0, the first at index 0.*0 of 1"):
+        class_neighbours(LINE, HALVES, distance)
 
 
 def test_room_is_cheap_to_enter():
