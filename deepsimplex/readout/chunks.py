@@ -39,7 +39,7 @@ def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size:
     static = loc.shape[0]
     if static is not None:
         return compute(loc, scale) if static <= most else _in_pieces(compute, loc, scale, most)
-    # Training batches have an unknown size and fit whole: a loop, even of one turn, would take most of their step.
+    # A loop, even of one turn, costs more than most batches do.
     return tf.cond(
         tf.shape(loc)[0] <= most,
         lambda: compute(loc, scale),

@@ -53,11 +53,11 @@ class _Readout(keras.layers.Layer):
 
     def call(self, latent: dict[str, Any]) -> Any:
         """Class probabilities [N, n] of latents {"loc": [N, L], "scale": [N, 1], [N, L] or [N, L, L]}."""
-        return self._of(latent).probabilities(*tensors(LatentGaussian.of(latent)))
+        return self._of(latent).probabilities(*tensors(LatentGaussian.of(latent)), is_batch=True)
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Their logarithms, computed in log space: what a loss needs, since they never underflow."""
-        return self._of(latent).log_probabilities(*tensors(LatentGaussian.of(latent)))
+        return self._of(latent).log_probabilities(*tensors(LatentGaussian.of(latent)), is_batch=True)
 
     def _of(self, latent: dict[str, Any]) -> Rule:
         checked = LatentGaussian.of(latent)

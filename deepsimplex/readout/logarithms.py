@@ -31,6 +31,10 @@ def log_or_else(probabilities: Any, logarithms: Callable[[], Any], least: float 
     tensor, shape [N, n]
     """
     held = probabilities > max(least, smallest_exact(probabilities.dtype))
-    # The replacement keeps the gradient of the entries that are not used finite.
-    direct = tf.math.log(tf.where(held, probabilities, tf.ones_like(probabilities)))
-    return tf.cond(tf.reduce_all(held), lambda: direct, lambda: tf.where(held, direct, logarithms()))
+
+    def replaced() -> Any:
+        # The ones keep the gradient of the entries that are not used finite.
+        direct = tf.math.log(tf.where(held, probabilities, tf.ones_like(probabilities)))
+        return tf.where(held, direct, logarithms())
+
+    return tf.cond(tf.reduce_all(held), lambda: tf.math.log(probabilities), replaced)

@@ -97,19 +97,27 @@ class Rule(ABC):
     def way(self, dtype: tf.DType) -> Way:
         """How pieces of rows of a dtype are computed."""
 
-    def probabilities(self, loc: Any, scale: Any) -> Any:
-        """Class probabilities [N, n]."""
+    def probabilities(self, loc: Any, scale: Any, is_batch: bool = False) -> Any:
+        """Class probabilities [N, n]; of a batch of a network's, not of any number of rows, where ``is_batch``."""
         way = self.way(loc.dtype)
-        probabilities = map_rows(way.probabilities, loc, scale, way.row_size, _BUDGET)
+        probabilities = self._over_rows(way.probabilities, loc, scale, way.row_size, is_batch)
         if self.method == "monte_carlo":
             return probabilities
         # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
         return tf.maximum(probabilities, tiny_of(loc.dtype))
 
-    def log_probabilities(self, loc: Any, scale: Any) -> Any:
+    def log_probabilities(self, loc: Any, scale: Any, is_batch: bool = False) -> Any:
         """Their logarithms [N, n]."""
         way = self.way(loc.dtype)
-        return map_rows(way.log_probabilities, loc, scale, way.row_size, _BUDGET)
+        return self._over_rows(way.log_probabilities, loc, scale, way.row_size, is_batch)
+
+    def _over_rows(
+        self, compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size: int, is_batch: bool
+    ) -> Any:
+        """In pieces that bound the memory, unless they would cost a training step more than the readout itself."""
+        if is_batch and self.is_cheap:
+            return compute(loc, scale)
+        return map_rows(compute, loc, scale, row_size, _BUDGET)
 
     def read(self, latent: LatentGaussian, log: bool) -> Any:
         """Class probabilities or their logarithms: arrays of arrays, by a compiled graph, and tensors of tensors."""
