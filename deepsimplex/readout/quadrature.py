@@ -69,8 +69,7 @@ def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
     tensor, shape [N, n]
         Probabilities; those that the dtype cannot hold are zero.
     """
-    a, u, step = _even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name])
-    return _normalised(_equal_masses(a, u, step))
+    return _equal_probabilities(*_even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name]))
 
 
 def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
@@ -121,7 +120,7 @@ def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tup
     """Mean scores a [N, n] in units of their deviation, below the best; evenly spaced nodes u [N, Q]; step [N, 1]."""
     t = tf.maximum(deviation, noise_floor(mean))
     # Relative to the best score: the answer knows differences only.
-    a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) / t
+    a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
     # Against one rival the integrand of the worst class peaks halfway between the two, with a deviation of sqrt(1/2);
     # more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond either end.
     eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
@@ -155,8 +154,8 @@ def _normalised(masses: Any) -> Any:
 
 
 @tf.custom_gradient
-def _equal_masses(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
-    """sum_q step phi(u_q - a_y) prod_{k != y} Phi(u_q - a_k), shape [N, n].
+def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
+    """sum_q step phi(u_q - a_y) prod_{k != y} Phi(u_q - a_k), shape [N, n], over its sum over the classes.
 
     Written out, with its gradient in a, because a training step through the readout spends its time here: every tensor
     of shape [N, n, Q] counts. Nodes and step are no variables.
@@ -171,8 +170,10 @@ def _equal_masses(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
         product, halves = tf.reduce_prod(0.5 * twice_cdf, axis=1), 1.0
     else:
         product, halves = tf.reduce_prod(twice_cdf, axis=1), 0.5**n
-    constant = math.sqrt(2.0 / math.pi)
-    weighted = (halves * step) * product
+    weighted = (halves * math.sqrt(2.0 / math.pi) * step) * product
+    masses = tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1)
+    # One but for quadrature error and round-off, which this shares out.
+    total = tf.reduce_sum(masses, axis=-1, keepdims=True)
 
     def gradient(upstream: Any) -> tuple[Any, None, None]:
         # d p_y / d a_k = -sum_q w h_y h_k for k != y, and p does not change when all a move together.
@@ -180,9 +181,9 @@ def _equal_masses(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
         rivals = tf.reduce_sum(upstream[:, :, tf.newaxis] * hazard, axis=1)
         own = tf.reduce_sum(hazard * (weighted * all_rivals)[:, tf.newaxis, :], axis=-1)
         others = tf.reduce_sum(hazard * (weighted * rivals)[:, tf.newaxis, :], axis=-1)
-        return constant**2 * (upstream * own - others), None, None
+        return math.sqrt(2.0 / math.pi) * (upstream * own - others), None, None
 
-    return constant * tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1), gradient
+    return masses / total, gradient
 
 
 @tf.custom_gradient
