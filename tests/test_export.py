@@ -20,65 +20,86 @@ def digits():
     return x[:300], y[:300], x_test[:23]
 
 
-@pytest.fixture(scope="module", params=[("casimac", "isotropic"), ("casimac", "diagonal"), ("ilr", "isotropic")])
-def classifier(request, digits):
-    x, y, _ = digits
-    keras.utils.set_random_seed(0)
-    target, covariance = request.param
-    names = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
-    model = ds.SimplexClassifier(ds.heads.mlp([16]), target, 10, covariance=covariance, class_names=names)
-    model.compile()
-    model.fit(x, y, epochs=3, batch_size=50, verbose=0)
-    return model
+KINDS = [("casimac", "isotropic"), ("casimac", "diagonal"), ("ilr", "isotropic")]
+each_kind = pytest.mark.parametrize("kind", KINDS, ids="-".join)
 
 
 @pytest.fixture(scope="module")
-def served(classifier, tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("served") / "model"
-    classifier.export(path)
-    return path
+def classifiers(digits) -> dict[tuple[str, str], ds.SimplexClassifier]:
+    """A classifier of each readout that is served: exact, sampled, softmax."""
+    x, y, _ = digits
+    names = ["null", "eins", "zwei", "drei", "vier", "fünf", "sechs", "sieben", "acht", "neun"]
+    models = {}
+    for target, covariance in KINDS:
+        keras.utils.set_random_seed(0)
+        model = ds.SimplexClassifier(ds.heads.mlp([16]), target, 10, covariance=covariance, class_names=names)
+        model.compile()
+        model.fit(x, y, epochs=3, batch_size=50, verbose=0)
+        models[target, covariance] = model
+    return models
+
+
+@pytest.fixture(scope="module")
+def served_models(classifiers, tmp_path_factory) -> dict[tuple[str, str], Path]:
+    place = tmp_path_factory.mktemp("served")
+    for kind, model in classifiers.items():
+        model.export(place / "-".join(kind))
+    return {kind: place / "-".join(kind) for kind in classifiers}
+
+
+@pytest.fixture(scope="module")
+def classifier(classifiers):
+    """One of them, where any would do."""
+    return classifiers["casimac", "diagonal"]
+
+
+@pytest.fixture(scope="module")
+def served(served_models) -> Path:
+    return served_models["casimac", "diagonal"]
 
 
 SERVE_WITH_TENSORFLOW_ALONE = """
-import sys
+import pathlib, sys
 class Blocked:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("deepsimplex", "tensorflow_probability", "gpflow"):
             raise ImportError(name + " is blocked")
 sys.meta_path.insert(0, Blocked())
 import numpy as np, tensorflow as tf
-model = tf.saved_model.load(sys.argv[1])
-signature = model.signatures["serving_default"]
-assert list(signature.structured_input_signature[1]) == ["image"]
-outputs = signature(image=tf.constant(np.load(sys.argv[2])))
-again = signature(image=tf.constant(np.load(sys.argv[2])))
-for name in outputs:
-    assert (outputs[name].numpy() == again[name].numpy()).all(), name
-np.savez(sys.argv[3], **{name: value.numpy() for name, value in outputs.items()})
+for path in sys.argv[2:]:
+    model = tf.saved_model.load(path)
+    signature = model.signatures["serving_default"]
+    assert list(signature.structured_input_signature[1]) == ["image"]
+    outputs = signature(image=tf.constant(np.load(sys.argv[1])))
+    again = signature(image=tf.constant(np.load(sys.argv[1])))
+    for name in outputs:
+        assert (outputs[name].numpy() == again[name].numpy()).all(), name
+    np.savez(pathlib.Path(path).name + ".npz", **{name: value.numpy() for name, value in outputs.items()})
 """
 
 
-def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifier, served, digits, tmp_path):
+def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served_models, digits, tmp_path):
     x = digits[2]
     np.save(tmp_path / "x.npy", x)
     script = tmp_path / "serve.py"
     script.write_text(SERVE_WITH_TENSORFLOW_ALONE)
     # Run elsewhere: an editable install or a source tree in the working folder must not help.
-    subprocess.run(
-        [sys.executable, str(script), str(served), "x.npy", "out.npz"], check=True, cwd=tmp_path, capture_output=True
-    )
-    outputs = np.load(tmp_path / "out.npz")
-    assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]
-    p = classifier.predict_proba(x)
-    np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
-    np.testing.assert_array_equal(outputs["class_id"], outputs["class_probabilities"].argmax(axis=1))
-    latent = classifier.predict_latent(x)
-    np.testing.assert_allclose(outputs["latent_mean"], latent.loc, atol=1e-5)
-    np.testing.assert_allclose(outputs["latent_scale"], latent.scale, atol=1e-5)
+    command = [sys.executable, str(script), "x.npy", *map(str, served_models.values())]
+    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    for kind, classifier in classifiers.items():
+        outputs = np.load(tmp_path / f"{'-'.join(kind)}.npz")
+        assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]
+        p = classifier.predict_proba(x)
+        np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
+        np.testing.assert_array_equal(outputs["class_id"], outputs["class_probabilities"].argmax(axis=1))
+        latent = classifier.predict_latent(x)
+        np.testing.assert_allclose(outputs["latent_mean"], latent.loc, atol=1e-5)
+        np.testing.assert_allclose(outputs["latent_scale"], latent.scale, atol=1e-5)
 
 
-def test_the_loader_gives_names_and_outputs(classifier, served, digits):
-    model = ds.export.load_served(served)
+@each_kind
+def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, digits):
+    classifier, model = classifiers[kind], ds.export.load_served(served_models[kind])
     assert model.class_names == classifier.class_names
     assert (model.input_name, model.input_dtype) == ("image", "float32")
     outputs = model.predict(digits[2].astype("float64"))
@@ -200,15 +221,17 @@ def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):
     ds.export.load_served(tmp_path / "empty")
 
 
-def test_predictions_reloaded_and_served_agree(classifier, digits, tmp_path):
+@each_kind
+def test_predictions_reloaded_and_served_agree(kind, classifiers, served_models, digits, tmp_path):
     """predict_proba, the reloaded .keras and the SavedModel: one model, three ways, 1e-5."""
+    classifier = classifiers[kind]
     p = classifier.predict_proba(digits[2])
     classifier.save(tmp_path / "model.keras")
     reloaded = ds.load_model(tmp_path / "model.keras")
     np.testing.assert_allclose(reloaded.predict_proba(digits[2]), p, atol=1e-5)
-    for model, name in ((classifier, "one"), (reloaded, "two")):
-        model.export(tmp_path / name)
-        served = ds.export.load_served(tmp_path / name).predict(digits[2])
+    reloaded.export(tmp_path / "served")
+    for path in (served_models[kind], tmp_path / "served"):
+        served = ds.export.load_served(path).predict(digits[2])
         np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
 
 
