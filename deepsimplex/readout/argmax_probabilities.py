@@ -53,13 +53,13 @@ class ArgmaxRule(Rule):
             return self.num_points
         if self.method != "exact":
             return _SAMPLES[self.method]
-        match self.formula(self.scores, self.covariance):
-            case "two classes":
-                return 1
-            case "three classes":
-                return planar.default_num_points(dtype)
-            case "equal variances":
-                return quadrature.default_num_points(self.scores.num_classes, dtype)
+        formula = self.formula(self.scores, self.covariance)
+        if formula == "two classes":
+            return 1
+        if formula == "three classes":
+            return planar.default_num_points(dtype)
+        if formula == "equal variances":
+            return quadrature.default_num_points(self.scores.num_classes, dtype)
         return quadrature.NODES_PER_PANEL[dtype.name]
 
     def way(self, dtype: tf.DType) -> Way:
@@ -84,20 +84,17 @@ class ArgmaxRule(Rule):
         def of_independent(compute: Callable[..., Any]) -> Callable[[Any, Any], Any]:
             return lambda loc, scale: compute(*scores.independent_moments(loc, scale), nodes)
 
-        match self.formula(scores, self.covariance):
-            case "two classes":
-                return Way.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.latent_dim)
-            case "three classes":
-                return Way.of_logarithms(
-                    lambda loc, scale: planar.log_probabilities(scores.mean(loc), scores.factor(scale), nodes),
-                    planar.num_panels() * nodes,
-                )
-            case "equal variances":
-                return Way(
-                    of_independent(quadrature.equal_variances),
-                    of_independent(quadrature.log_equal_variances),
-                    n * nodes,
-                )
+        formula = self.formula(scores, self.covariance)
+        if formula == "two classes":
+            return Way.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.latent_dim)
+        if formula == "three classes":
+            return Way.of_logarithms(
+                lambda loc, scale: planar.log_probabilities(scores.mean(loc), scores.factor(scale), nodes),
+                planar.num_panels() * nodes,
+            )
+        if formula == "equal variances":
+            probabilities, logarithms = quadrature.equal_variances, quadrature.log_equal_variances
+            return Way(of_independent(probabilities), of_independent(logarithms), n * nodes)
         return Way(
             of_independent(quadrature.unequal_variances),
             of_independent(quadrature.log_unequal_variances),
@@ -119,7 +116,8 @@ def argmax(
     ----------
     latent : LatentGaussian or dict
         Latents f, or the dict {"loc", "scale"}, in NumPy arrays or tensors. Scale zero is the limit: the one-hot of
-        the highest score, shared equally among scores that tie to within round-off.
+        the highest score, shared equally among scores that tie to within round-off. Arrays are checked; of tensors the
+        sign of a deviation does not matter, and NaN gives NaN in its own row.
     scores : array_like, shape [n, L], optional
         Scores S: the vertices P (the default, L = n - 1), tau P, V^T (ILR), I (Dirichlet, one-hot), or any other.
     method : {"auto", "exact", "quasi_monte_carlo", "monte_carlo"}
@@ -140,8 +138,8 @@ def argmax(
     Returns
     -------
     ndarray or tensor, shape [N, n]
-        Rows sum to one. Tensors in, tensor out; the dtype is that of ``loc``, float32 for half precision. Never zero
-        except for "monte_carlo": what the dtype cannot hold becomes its smallest normal number.
+        Rows sum to one. Tensors in, tensor out; the dtype is that of ``loc``, float32 for tensors of half precision.
+        Never zero except for "monte_carlo": what the dtype cannot hold becomes its smallest normal number.
 
     Raises
     ------

@@ -38,19 +38,38 @@ def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size:
     most = max(1, budget // row_size)
     static = loc.shape[0]
     if static is not None:
-        return compute(loc, scale) if static <= most else _in_pieces(compute, loc, scale, most)
-    # A loop, even of one turn, costs more than most batches do.
-    return tf.cond(
-        tf.shape(loc)[0] <= most,
-        lambda: compute(loc, scale),
-        lambda: _in_pieces(compute, loc, scale, most),
-    )
+        return compute(loc, scale) if static <= most else _in_pieces(compute, most, loc, scale)
+    return _whole_or_in_pieces(compute, most)(loc, scale)
 
 
-def _in_pieces(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, most: int) -> Any:
+def _whole_or_in_pieces(compute: Callable[[Any, Any], Any], most: int) -> Callable[[Any, Any], Any]:
+    """The computation on an unknown number of rows; a loop, even of one turn, costs more than most batches do."""
+
+    def slopes(loc: Any, scale: Any, upstream: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            answer = compute(loc, scale)
+        return tuple(tape.gradient(answer, [loc, scale], upstream))
+
+    @tf.custom_gradient
+    def run(loc: Any, scale: Any) -> tuple[Any, Any]:
+        whole = tf.shape(loc)[0] <= most
+        answer = tf.cond(whole, lambda: compute(loc, scale), lambda: _in_pieces(compute, most, loc, scale))
+
+        # Computed again, piece by piece: memory stays bounded, and nothing passes from branch to branch.
+        def gradient(upstream: Any) -> Any:
+            parts = (loc, scale, upstream)
+            return tf.cond(whole, lambda: slopes(*parts), lambda: _in_pieces(slopes, most, *parts))
+
+        return answer, gradient
+
+    return run
+
+
+def _in_pieces(compute: Callable[..., Any], most: int, *parts: Any) -> Any:
     # Python numbers where the batch size is known: XLA wants the shapes of a loop to be constants.
-    static = loc.shape[0]
-    rows = tf.shape(loc)[0] if static is None else static
+    static = parts[0].shape[0]
+    rows = tf.shape(parts[0])[0] if static is None else static
     pieces = -(-rows // most) if static is not None else tf.maximum(1, -(-rows // most))
     size = -(-rows // pieces)
     padding = pieces * size - rows
@@ -61,11 +80,13 @@ def _in_pieces(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, most: i
         padded = tf.pad(tensor, [[0, padding]] + [[0, 0]] * len(trailing), constant_values=1.0)
         return tf.reshape(padded, [pieces, size, *trailing])
 
-    answer = tf.map_fn(
-        lambda piece: compute(*piece),
-        (split(loc), split(scale)),
-        fn_output_signature=loc.dtype,
-        parallel_iterations=1,
-    )
-    joined = tf.reshape(answer, [pieces * size, answer.shape[-1]])[:rows]
-    return tf.ensure_shape(joined, [static, None])
+    def join(tensor: Any) -> Any:
+        return tf.ensure_shape(
+            tf.reshape(tensor, [pieces * size, *tensor.shape[2:]])[:rows], [static, *tensor.shape[2:]]
+        )
+
+    pieced = tuple(split(part) for part in parts)
+    dtype = parts[0].dtype
+    signature = dtype if len(parts) == 2 else (dtype, dtype)  # probabilities, or derivatives by both moments
+    answer = tf.map_fn(lambda piece: compute(*piece), pieced, fn_output_signature=signature, parallel_iterations=1)
+    return tf.nest.map_structure(join, answer)

@@ -30,7 +30,7 @@ _REACH = {"float32": 17.0, "float64": 25.0}
 _DEPTH = 9.0
 # Probabilities above this have a small relative error.
 SMALLEST = 1e-30
-_NODES = {"float32": 64, "float64": 112}
+_NODES = {"float32": 80, "float64": 128}
 
 
 def default_num_points(dtype: tf.DType) -> int:
@@ -66,11 +66,16 @@ def probabilities(mean: Any, deviations: Any, num_points: int) -> Any:
     # The tail is exponential, and a Gaussian moves it up by s^2 / 2 before its own tail is left behind.
     high = tf.reduce_max(centre + tf.minimum(0.5 * tf.square(s), 0.75 * _DEPTH * s), axis=-1, keepdims=True)
     high = high + math.log(mean.shape[-1]) + _REACH[mean.dtype.name]
-    step = (high - low) / (num_points - 1)
-    u = low + step * tf.range(num_points, dtype=mean.dtype)
+    # A score's own part of the line, as wide as its deviation or the Gumbel variable's, lies within so many of its
+    # widths from the low end: nodes may lie the farther apart the farther from it they are.
+    reach = tf.asinh((high - low) / _DEPTH)
+    tau = reach * tf.constant(np.linspace(0.0, 1.0, num_points), mean.dtype)
+    u = low + _DEPTH * tf.sinh(tau)
+    weights = _DEPTH * tf.cosh(tau) * (reach / (num_points - 1))
     cdf, density = _convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], deviations[:, :, tf.newaxis])
     cdf = tf.maximum(cdf, tiny_of(mean.dtype))
-    masses = tf.reduce_sum(tf.reduce_prod(cdf, axis=1, keepdims=True) * density / cdf, axis=-1)
+    weighted = weights[:, tf.newaxis, :] * tf.reduce_prod(cdf, axis=1, keepdims=True)
+    masses = tf.reduce_sum(weighted * density / cdf, axis=-1)
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 

@@ -100,7 +100,7 @@ def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
 def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     """Their logarithms, for probabilities that the dtype cannot hold too."""
 
-    def logarithms() -> Any:
+    def logarithms(mean: Any, factor: Any) -> Any:
         n = mean.shape[-1]
         centre, weights = _conditions(mean, factor)
         points = sobol(num_points, max(n - 2, 1), seed)
@@ -114,7 +114,7 @@ def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any
             total = total + log_mass
         return tf.nn.log_softmax(tf.reduce_logsumexp(total, axis=-1), axis=-1)
 
-    return log_or_else(probabilities(mean, factor, num_points, seed), logarithms)
+    return log_or_else(probabilities(mean, factor, num_points, seed), logarithms, (mean, factor))
 
 
 def _conditions(mean: Any, factor: Any) -> tuple[Any, Any]:

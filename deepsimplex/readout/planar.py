@@ -18,7 +18,7 @@ import tensorflow as tf
 
 from deepsimplex.geometry import helmert
 from deepsimplex.readout.normal import ndtr, tiny_of
-from deepsimplex.readout.scores import score_covariance
+from deepsimplex.readout.scores import noise_floor
 
 # Where panels of the Gauss-Legendre rule meet, in units of the angle over which the integrand falls to 1/e.
 _EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)
@@ -71,15 +71,22 @@ def _wedges(mean: Any, factor: Any) -> tuple[Any, Any, Any]:
     """
     basis = helmert(3)
     V = tf.constant(basis, mean.dtype)
-    T = tf.linalg.cholesky(tf.einsum("ik,nkl,jl->nij", V, score_covariance(mean, factor), V))
+    # Gram-Schmidt on the rows of the factor: a covariance would square the ratio of its two deviations. Noise of the
+    # size of the scores' round-off keeps the rows apart.
+    floor = noise_floor(mean)[:, :, tf.newaxis] * tf.eye(2, dtype=mean.dtype)
+    first, second = tf.unstack(tf.concat([tf.matmul(V, factor), floor], axis=-1), axis=1)
+    width = tf.norm(first, axis=-1, keepdims=True)
+    first = first / width
+    slope = tf.reduce_sum(first * second, axis=-1, keepdims=True)
+    rest = tf.norm(second - slope * first, axis=-1, keepdims=True)
 
     def whitened(points: Any) -> Any:
-        return tf.linalg.matrix_transpose(tf.linalg.triangular_solve(T, tf.linalg.matrix_transpose(points)))
+        along = points[..., :1] / width[:, tf.newaxis]
+        return tf.concat([along, (points[..., 1:] - slope[:, tf.newaxis] * along) / rest[:, tf.newaxis]], axis=-1)
 
     apex = whitened(-tf.matmul(mean, V, transpose_b=True)[:, tf.newaxis])
     # Away from the column of class l runs the ray on which its two rivals tie; counter-clockwise from class 0 to 2.
-    ties = tf.constant(-basis.T[[1, 2, 0]], mean.dtype)
-    rays = whitened(tf.broadcast_to(ties, [tf.shape(mean)[0], 3, 2]))
+    rays = whitened(tf.constant(-basis.T[[1, 2, 0]], mean.dtype)[tf.newaxis])
     rays = rays / tf.norm(rays, axis=-1, keepdims=True)
     return apex, rays, tf.roll(rays, -1, axis=1)
 

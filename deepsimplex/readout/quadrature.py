@@ -25,7 +25,7 @@ from deepsimplex.readout.scores import noise_floor
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
 # that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
 _DEPTH = {"float32": 9.0, "float64": 28.0}
-_LOG_DEPTH, _LOG_NODES = 40.0, {"float32": 128, "float64": 192}
+_LOG_DEPTH, _LOG_NODES = 40.0, 256
 # Where panels of the composite rule meet, in standard deviations around every score. The best of n equal scores lies
 # within 4 above them and varies less than each: panels are narrowest there.
 _PANELS = {
@@ -40,11 +40,10 @@ def default_num_points(n: int, dtype: tf.DType) -> int:
     """Nodes of the uniform rule for n scores.
 
     Its error falls as exp(-2 pi^2 w^2 / h^2), h the step and w the width of the integrand, which narrows slowly as
-    more scores compete.
+    more scores compete. A class far behind widens the step for all: these numbers hold with one at any distance.
     """
-    if dtype == tf.float64:
-        return 128
-    return 30 if n <= 16 else 40 if n <= 100 else 64
+    few, more, many = (128, 176, 208) if dtype == tf.float64 else (36, 48, 64)
+    return few if n <= 16 else more if n <= 100 else many
 
 
 def num_panels(n: int, dtype: tf.DType) -> int:
@@ -75,13 +74,13 @@ def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
 def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
     """Their logarithms, right as far as 80 standard deviations between two scores, and finite beyond."""
 
-    def logarithms() -> Any:
-        nodes = max(num_points, _LOG_NODES[mean.dtype.name])
+    def logarithms(mean: Any, deviation: Any) -> Any:
+        nodes = max(num_points, _LOG_NODES)
         a, u, step = _even_nodes(mean, deviation, nodes, _LOG_DEPTH)
         z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
         return tf.nn.log_softmax(_log_masses(z, step[:, :, tf.newaxis]), axis=-1)
 
-    return log_or_else(equal_variances(mean, deviation, num_points), logarithms)
+    return log_or_else(equal_variances(mean, deviation, num_points), logarithms, (mean, deviation))
 
 
 def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
@@ -109,11 +108,11 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
 def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
     """Their logarithms, right as far as 80 of the narrower standard deviations between two scores."""
 
-    def logarithms() -> Any:
+    def logarithms(mean: Any, deviations: Any) -> Any:
         z, weights, width = _panel_nodes(mean, deviations, num_points, _LOG_PANELS)
         return tf.nn.log_softmax(_log_masses(z, weights) - tf.math.log(width), axis=-1)
 
-    return log_or_else(unequal_variances(mean, deviations, num_points), logarithms)
+    return log_or_else(unequal_variances(mean, deviations, num_points), logarithms, (mean, deviations))
 
 
 def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:

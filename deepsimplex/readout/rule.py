@@ -114,8 +114,8 @@ class Rule(ABC):
     def _over_rows(
         self, compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size: int, is_batch: bool
     ) -> Any:
-        """In pieces that bound the memory, unless they would cost a training step more than the readout itself."""
-        if is_batch and self.is_cheap:
+        """In pieces that bound the memory; a batch of unknown size whole: XLA cannot differentiate pieces."""
+        if is_batch and loc.shape[0] is None:
             return compute(loc, scale)
         return map_rows(compute, loc, scale, row_size, _BUDGET)
 
@@ -133,8 +133,8 @@ def _compiled(rule: Rule, log: bool, dtype: str) -> Any:
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[rule.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
     compute = rule.log_probabilities if log else rule.probabilities
-    # A function of its own for every rule: TensorFlow takes several graphs of one for needless tracing, and warns.
-    return tf.function(lambda loc, scale: compute(loc, scale), input_signature=signature, autograph=False)
+    # Concrete: TensorFlow takes the functions of several rules for one that is traced too often, and warns.
+    return tf.function(compute, input_signature=signature, autograph=False).get_concrete_function()
 
 
 def check_num_points(method: str, num_points: int | None) -> int | None:

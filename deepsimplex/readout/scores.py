@@ -95,9 +95,9 @@ class Scores:
         """Means [N, n] and standard deviations [N, 1] or [N, n] of the scores where ``independence`` holds."""
         if scale.shape[-1] == 1:
             assert self.independent_variance is not None
-            return self.mean(loc), self.independent_variance**0.5 * scale
+            return self.mean(loc), self.independent_variance**0.5 * tf.abs(scale)
         assert self.identity_factor is not None
-        return self.identity_factor * loc, self.identity_factor * scale
+        return self.identity_factor * loc, self.identity_factor * tf.abs(scale)
 
     def mean(self, loc: Any) -> Any:
         """Mean scores less their mean over classes, shape [N, n]."""

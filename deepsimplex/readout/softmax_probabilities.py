@@ -64,9 +64,8 @@ class SoftmaxRule(Rule):
             return gumbel.probabilities(*scores.independent_moments(loc, scale), points)
 
         def log_probabilities(loc: Any, scale: Any) -> Any:
-            # Below the quadrature's reach some per cent of a probability do not matter.
-            sampled = partial(self._log_by_sampling, loc, scale, _SAMPLES)
-            return log_or_else(probabilities(loc, scale), sampled, least=gumbel.SMALLEST)
+            sampled = partial(self._log_by_sampling, num_points=_SAMPLES)
+            return log_or_else(probabilities(loc, scale), sampled, (loc, scale), least=gumbel.SMALLEST)
 
         return Way(probabilities, log_probabilities, n * points * gumbel.num_terms(dtype))
 
@@ -95,6 +94,10 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
     s = tf.sqrt(tf.maximum(variance, tiny_of(loc.dtype) ** 0.5))
     m = tf.stack([m, -m], axis=1)  # [N, 2, 1]
     s = s[:, tf.newaxis]
+    # Far below, sigmoid(x) = exp(x) sigmoid(-x) under the Gaussian that exp(x) tilts: neither rule reaches that far.
+    half = 0.5 * tf.square(s)
+    far = m < -half
+    tilted, m = tf.where(far, m + half, tf.zeros_like(m)), tf.where(far, -m - 2.0 * half, m)
     x = np.linspace(-11.0, 11.0, num_points)
     log_density = -0.5 * x**2 - np.log(np.exp(-0.5 * x**2).sum())
     narrow = tf.math.log_sigmoid(m + tf.minimum(s, _WIDE) * tf.constant(x, loc.dtype))
@@ -104,7 +107,7 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
     log_logistic -= np.log(np.exp(log_logistic).sum())
     wide = log_ndtr((m + tf.constant(e, loc.dtype)) / tf.maximum(s, _WIDE))
     wide = tf.reduce_logsumexp(wide + tf.constant(log_logistic, loc.dtype), axis=-1)
-    return tf.where(s[:, 0] < _WIDE, narrow, wide)
+    return tf.where(s[:, 0] < _WIDE, narrow, wide) + tilted[:, :, 0]
 
 
 def softmax(
@@ -121,6 +124,7 @@ def softmax(
     ----------
     latent : LatentGaussian or dict
         Latents f, or the dict {"loc", "scale"}, in NumPy arrays or tensors. Scale zero gives softmax(scores loc).
+        Arrays are checked; of tensors the sign of a deviation does not matter, and NaN gives NaN in its own row.
         To read out through a target's noise, add it first: ``latent.with_noise(noise)``.
     scores : array_like, shape [n, L], optional
         Scores S: V^T (ILR), I (Dirichlet), tau P, or the vertices P (the default, L = n - 1).
@@ -130,18 +134,18 @@ def softmax(
         "quasi_monte_carlo" averages over Sobol points, for any scale and scores. "auto" is exact where that is
         possible; ``method_for`` tells which.
     num_points : int, optional
-        Quadrature nodes (default 128 for n = 2, else 64 in float32 and 112 in float64) or Sobol points, a power of
+        Quadrature nodes (default 128 for n = 2, else 80 in float32 and 128 in float64) or Sobol points, a power of
         two (default 1024).
     seed : int
         Seed of the Sobol scrambling. The same call gives the same answer, row by row.
     log : bool
-        Give log-probabilities, which do not underflow. Below 1e-30 those of the Gumbel identity are sampled and
-        err by some per cent of the probability. Default False.
+        Give log-probabilities, which do not underflow. Below 1e-30 those of the Gumbel identity are sampled: they
+        err by 0.07 at scores of deviation 2, by 0.4 at 3, and more beyond. Default False.
 
     Returns
     -------
     ndarray or tensor, shape [N, n]
-        Rows sum to one. Tensors in, tensor out; the dtype is that of ``loc``, float32 for half precision.
+        Rows sum to one. Tensors in, tensor out; the dtype is that of ``loc``, float32 for tensors of half precision.
 
     Raises
     ------

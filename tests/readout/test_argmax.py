@@ -96,6 +96,47 @@ def test_equal_and_unequal_variances_agree_where_they_meet():
     np.testing.assert_allclose(argmax(latent, np.eye(6)), argmax(spread, np.eye(6)), atol=1e-12)
 
 
+@pytest.mark.parametrize(("n", "single", "double"), [(10, 1e-6, 1e-10), (100, 1e-6, 1e-10), (1000, 1e-6, 1e-8)])
+def test_a_class_far_behind_leaves_the_others_exact(n, single, double):
+    rng = np.random.default_rng(n)
+    scores = rng.normal(size=(12, n)) * rng.uniform(0.1, 2.0, (12, 1))
+    scores[:, 0] = -60.0
+    latent = {"loc": scores, "scale": np.ones((12, 1))}
+    exact = argmax(latent, np.eye(n), num_points=2048)
+    np.testing.assert_allclose(argmax(latent, np.eye(n)), exact, rtol=0, atol=double)
+    found = argmax({key: value.astype("float32") for key, value in latent.items()}, np.eye(n))
+    np.testing.assert_allclose(found, exact, rtol=0, atol=single)
+
+
+@pytest.mark.parametrize("ratio", [1e-2, 1e-3])
+def test_three_classes_know_narrow_directions(ratio):
+    latent = latents(20, 2, "full", seed=5)
+    latent.scale[:, 1] *= ratio
+    latent.loc[...] *= 0.1
+    expected = [argmax_three(*row, vertices(3)) for row in zip(latent.loc, latent.scale, strict=True)]
+    np.testing.assert_allclose(argmax(latent), expected, atol=1e-10)
+    single = LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32"))
+    np.testing.assert_allclose(argmax(single), expected, atol=2e-6 / ratio)  # round-off of the means themselves
+
+
+@pytest.mark.parametrize(("dims", "kind", "scores"), [(1, "isotropic", None), (2, "diagonal", None),
+                                                      (3, "isotropic", None), (3, "diagonal", None),
+                                                      (4, "diagonal", np.eye(4))])  # fmt: skip
+def test_tensors_may_hold_any_sign_and_nan_stays_in_its_row(dims, kind, scores):
+    latent = latents(3, dims, kind)
+    expected = argmax(latent, scores)
+    np.testing.assert_allclose(argmax(tf_latent(latent.loc, -latent.scale), scores), expected, atol=1e-12)
+    latent.loc[1, 0] = np.nan
+    found = argmax(tf_latent(latent.loc, latent.scale), scores).numpy()
+    assert np.isnan(found[1]).all()
+    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=1e-12)
+
+
+def test_a_single_class_has_no_readout():
+    with pytest.raises(ValueError, match="n >= 2 classes"):
+        argmax({"loc": np.zeros((1, 1)), "scale": np.ones((1, 1))}, np.ones((1, 1)))
+
+
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-6)])
 @pytest.mark.parametrize("n", [3, 10, 40])
 def test_logarithms_are_right_at_any_margin(n, dtype, tolerance):

@@ -114,3 +114,21 @@ def test_a_coarser_layer_samples_less_and_leaves_exact_ones_alone():
     two_classes = SoftmaxReadout()
     assert two_classes.coarser(16, {"loc": (None, 1), "scale": (None, 1)}) is two_classes
     assert SoftmaxReadout().coarser(16, shapes).num_points == 16
+
+
+@pytest.mark.parametrize(
+    ("layer", "kind"), [(ArgmaxReadout, "isotropic"), (SoftmaxReadout, "diagonal"), (SoftmaxReadout, "full")]
+)
+def test_training_compiles_with_xla(layer, kind):
+    """Batches of a size that the graph does not know, as fit makes them."""
+    inputs = keras.Input((6,))
+    size = int(np.prod(SCALES[kind]))
+    scale = keras.layers.Reshape(SCALES[kind])(keras.layers.Dense(size, "softplus")(inputs))
+    readout = layer(num_points=16)
+    latent = {"loc": keras.layers.Dense(3)(inputs), "scale": scale}
+    model = keras.Model(inputs, readout(latent))
+    log_p = tf.function(lambda x: tf.reduce_mean(readout.log_probabilities(keras.Model(inputs, latent)(x))))
+    x = np.random.default_rng(0).normal(size=(20, 6)).astype("float32")
+    model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
+    assert np.isfinite(model.fit(x, np.arange(20) % 4, batch_size=8, verbose=0).history["loss"]).all()
+    assert np.isfinite(log_p(x))

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.special import log_softmax
+from scipy.special import log_softmax, logsumexp
 from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert, vertices
@@ -39,6 +39,29 @@ def test_independent_scores_agree_with_a_dense_quadrature(smallest, largest):
     np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, rtol=1e-7)
     single = LatentGaussian(loc.astype("float32"), scale.astype("float32"))
     np.testing.assert_allclose(softmax(single, np.eye(6))[0], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("wide", "double", "single"), [(8.0, 1e-9, 1e-6), (50.0, 1e-8, 1e-5), (400.0, 1e-6, 1e-4)])
+def test_one_wide_score_among_certain_ones(wide, double, single):
+    latent = LatentGaussian(np.array([[0.5, 0.0, -1.0, 2.0, 0.3, 1.0]]), np.array([[0.0, 0.0, 0.0, 0.0, 0.0, wide]]))
+    # The certain ones share what is left by their softmax, given the wide one: an integral over it alone.
+    x = np.linspace(-9.0, 9.0, 100_001)
+    g, density = 1.0 + wide * x, np.exp(-0.5 * x**2)
+    p = softmax_of(np.stack([np.broadcast_to(m, g.shape) for m in latent.loc[0, :5]] + [g]), axis=0)
+    expected = p @ density / density.sum()
+    np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, atol=double)
+    found = softmax(LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32")), np.eye(6))
+    np.testing.assert_allclose(found[0], expected, atol=single)
+
+
+@pytest.mark.parametrize(
+    ("s", "m"), [(0.5, -60.0), (3.0, -200.0), (5.0, -60.0), (5.0, -100.0), (8.0, -300.0), (5.0, 7.0)]
+)
+def test_logarithms_of_two_classes_are_right_in_the_tail(s, m):
+    found = softmax({"loc": np.array([[m]]), "scale": np.array([[s]])}, [[0.5], [-0.5]], log=True)[0, 0]
+    x = np.linspace(m - 45 * s, m + 45 * s, 400_001)
+    logs = -0.5 * ((x - m) / s) ** 2 - np.log(s * np.sqrt(2 * np.pi)) - np.logaddexp(0.0, -x)
+    np.testing.assert_allclose(found, logsumexp(logs) + np.log(x[1] - x[0]), rtol=1e-8)
 
 
 def test_isotropic_scores_of_a_simplex_agree_with_independent_ones():

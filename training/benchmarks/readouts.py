@@ -179,9 +179,11 @@ def training_step(repeats: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.random((BATCH * STEPS, 784), dtype=np.float32)
     y = rng.integers(0, 10, len(x))
-    ours = ds.SimplexClassifier(ds.heads.mlp([100]), "one_hot", 10, readout="argmax", objective="class")
+    ours = ds.SimplexClassifier(
+        ds.heads.mlp([100], activation="sigmoid"), "one_hot", 10, readout="argmax", objective="class"
+    )
     ours.compile("adam")
-    habit = keras.Sequential([ds.heads.mlp([100]), keras.layers.Dense(10)])
+    habit = keras.Sequential([ds.heads.mlp([100], activation="sigmoid"), keras.layers.Dense(10)])
     habit.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     def epoch(model: keras.Model) -> float:
