@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.readout.normal import LOG_SQRT_TWO_PI, ndtr, tiny_of
+from deepsimplex.readout.normal import LOG_SQRT_TWO_PI, ndtr
+from deepsimplex.readout.quadrature import winning_masses
 
 # Gaussian deviation from which the sum runs over the Gumbel variable.
 _WIDE = 0.5
@@ -73,9 +74,7 @@ def probabilities(mean: Any, deviations: Any, num_points: int) -> Any:
     u = low + _DEPTH * tf.sinh(tau)
     weights = _DEPTH * tf.cosh(tau) * (reach / (num_points - 1))
     cdf, density = _convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], deviations[:, :, tf.newaxis])
-    cdf = tf.maximum(cdf, tiny_of(mean.dtype))
-    weighted = weights[:, tf.newaxis, :] * tf.reduce_prod(cdf, axis=1, keepdims=True)
-    masses = tf.reduce_sum(weighted * density / cdf, axis=-1)
+    masses = winning_masses(cdf, density, weights[:, tf.newaxis, :])
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 

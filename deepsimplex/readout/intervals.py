@@ -8,19 +8,19 @@ from scipy.special import expit, ndtri
 from scipy.special import softmax as softmax_of
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.names import did_you_mean
 from deepsimplex.readout.argmax_probabilities import Method, argmax
 from deepsimplex.readout.arguments import check_seed, tensors, with_values
 from deepsimplex.readout.chunks import row_slices
+from deepsimplex.readout.layers import ArgmaxReadout
 from deepsimplex.readout.numerical_error import argmax_error
 from deepsimplex.readout.points import gaussian
+from deepsimplex.readout.registry import named_readout
 from deepsimplex.readout.rule import check_num_points
 from deepsimplex.readout.scores import Scores
 
 _SAMPLES = 4096
 # Sampled probabilities that a piece of rows may hold.
 _BUDGET = 2**20
-_READOUTS = ("argmax", "softmax")
 
 
 class ClassIntervals(NamedTuple):
@@ -60,8 +60,8 @@ def class_intervals(
 
     readout="argmax": given f the class is certain, so that the class probability is a number and has no distribution.
     The interval is only where that number lies, given how well it was computed: ``argmax`` plus and minus a normal
-    quantile times ``argmax_error``. More points do narrow it, and where the readout is exact it has as good as no
-    width, however unsure the class.
+    quantile times ``argmax_error``. More points do narrow it, and where the readout is exact only a bound on
+    round-off is left, however unsure the class: 1e-12 wide in float64, 1e-4 in float32 at ten classes (5e-3 at 1000).
 
     Parameters
     ----------
@@ -118,18 +118,15 @@ def class_intervals(
     """
     _check_level(level)
     latent = with_values(latent)
-    if readout == "argmax":
+    if named_readout(readout) is ArgmaxReadout:
         return _around_argmax(latent, level, scores, method, num_points, seed)
-    if readout != "softmax":
-        hint = did_you_mean(readout, _READOUTS)
-        raise ValueError(f"readout must be one of {', '.join(_READOUTS)}; found {readout!r}{hint}")
     if method != "auto":
         raise ValueError(f"method is one of readout='argmax', leave it 'auto' for 'softmax'; found {method!r}")
     checked = Scores.of(scores, latent.latent_dim)
+    points, seed = _resolving(num_points, level), check_seed(seed)
     if checked.num_classes == 2:
-        check_seed(seed)
         return _two_classes(latent, level, checked)
-    return _sampled(latent, level, checked, _resolving(num_points, level), check_seed(seed))
+    return _sampled(latent, level, checked, points, seed)
 
 
 def _check_level(level: float) -> None:

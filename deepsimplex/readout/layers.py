@@ -13,8 +13,8 @@ from deepsimplex.readout.rule import Rule
 from deepsimplex.readout.softmax_probabilities import SoftmaxMethod, SoftmaxRule
 
 
-class _Readout(keras.layers.Layer):
-    """What both layers share: scores, points, seed, and a precision of their own."""
+class Readout(keras.layers.Layer):
+    """What the readouts' layers share: scores, points, seed, and a precision of their own."""
 
     rule: ClassVar[type[Rule]]
 
@@ -44,7 +44,7 @@ class _Readout(keras.layers.Layer):
         self._rule_for(input_shape)
         self.built = True
 
-    def coarser(self, num_points: int, input_shape: dict[str, Any]) -> "_Readout":
+    def coarser(self, num_points: int, input_shape: dict[str, Any]) -> "Readout":
         """This layer where it is cheap for such latents; else one that samples, at ``num_points`` points."""
         if self._rule_for(input_shape).is_cheap:
             return self
@@ -81,7 +81,7 @@ class _Readout(keras.layers.Layer):
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class ArgmaxReadout(_Readout):
+class ArgmaxReadout(Readout):
     """Probability that each class scores highest, as a layer: see ``deepsimplex.readout.argmax``.
 
     Parameters
@@ -117,7 +117,7 @@ class ArgmaxReadout(_Readout):
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SoftmaxReadout(_Readout):
+class SoftmaxReadout(Readout):
     """Expected softmax of the scores, as a layer: see ``deepsimplex.readout.softmax``.
 
     Parameters

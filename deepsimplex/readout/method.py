@@ -5,11 +5,8 @@ from typing import Any, Literal
 from numpy.typing import ArrayLike
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.argmax_probabilities import ArgmaxRule, Method
-from deepsimplex.readout.rule import Rule
-from deepsimplex.readout.softmax_probabilities import SoftmaxRule
-
-RULES: dict[str, type[Rule]] = {"argmax": ArgmaxRule, "softmax": SoftmaxRule}
+from deepsimplex.readout.argmax_probabilities import Method
+from deepsimplex.readout.registry import named_readout
 
 
 def method_for(
@@ -45,7 +42,6 @@ def method_for(
     >>> method_for({"loc": loc, "scale": np.ones((1, 1))}), method_for({"loc": loc, "scale": np.ones((1, 3))})
     ('exact', 'quasi_monte_carlo')
     """
-    if readout not in RULES:
-        raise ValueError(f"readout must be one of {', '.join(RULES)}; found {readout!r}")
+    rule = named_readout(readout).rule
     latent = LatentGaussian.of(latent)
-    return RULES[readout].of(latent.latent_dim, latent.covariance, scores, method, None, 0).method
+    return rule.of(latent.latent_dim, latent.covariance, scores, method, None, 0).method

@@ -101,7 +101,10 @@ def _round_off(latent: LatentGaussian, scores: ArrayLike | None, p: NDArray[Any]
     """Bound on what round-off changes in probabilities p [N, n], to first order; see the notes of ``argmax_error``."""
     loc, scale = tensors(latent)
     S = Scores.of(scores, latent.latent_dim)
-    deviations = np.linalg.norm(S.factor(scale), axis=-1)
+    factor = S.factor(scale).numpy()
+    deviations = np.linalg.norm(factor, axis=-1)
+    if S.num_classes == 3:  # the deviation of the narrowest direction of the plane, which quadrature resolves
+        deviations = np.linalg.svd(factor, compute_uv=False)[:, 1:2]
     deviations = np.maximum(deviations, noise_floor(S.mean(loc)))
     # A product of L terms, and a few operations before and after, each relative to the lengths of its factors.
     longest = np.linalg.norm(S.centred, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)

@@ -11,56 +11,37 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.readout.logarithms import log_or_else
-from deepsimplex.readout.normal import log_density, log_ndtr, log_ndtri, ndtr, smallest_mass, tiny_of
+from deepsimplex.readout.normal import log_density, log_ndtr, log_ndtri, ndtr, ndtri, smallest_mass, tiny_of
 from deepsimplex.readout.points import sobol
 from deepsimplex.readout.scores import score_covariance
 
 
-def _others(n: int) -> np.ndarray:
-    """For every class the other classes, shape [n, n - 1]."""
-    k = np.arange(n - 1)
-    return k + (k >= np.arange(n)[:, None])
+def _contrasts(mean: Any, covariance: Any) -> Any:
+    """Rows that make the differences g_y - g_k, k != y, of the scores, in the order of conditioning: [N, n, n - 1, n].
 
-
-def _differences(mean: Any, factor: Any) -> tuple[Any, Any]:
-    """Means [N, n, n - 1] and covariances [N, n, n - 1, n - 1] of g_y - g_k, k != y, in the order of conditioning."""
-    n = mean.shape[-1]
-    covariance = score_covariance(mean, factor)
-    others = tf.broadcast_to(tf.constant(_others(n), tf.int32), [tf.shape(mean)[0], n, n - 1])
-    gap = _along(mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :], others)
-    own = tf.linalg.diag_part(covariance)[:, :, tf.newaxis]
-    cross = _along(covariance, others)
-    pairs = _along(tf.gather(covariance, others, batch_dims=1), others, axis=3)
-    pairs = pairs - cross[:, :, :, tf.newaxis] - cross[:, :, tf.newaxis, :] + own[:, :, :, tf.newaxis]
-    order = _tightest_first(tf.stop_gradient(gap), tf.stop_gradient(pairs))
-    return _along(gap, order), _along(_along(pairs, order), order, axis=3)
-
-
-def _along(values: Any, order: Any, axis: int = 2) -> Any:
-    return tf.gather(values, order, batch_dims=2, axis=axis)
-
-
-def _tightest_first(gap: Any, covariance: Any) -> Any:
-    """Order [N, n, n - 1] in which the differences are conditioned on: the least likely to be positive first.
-
-    Given that those before it are positive, at their mean: conditioning on the tightest constraint first leaves the
-    least variance to the points [Genz and Bretz 2009, sec. 4.1.3].
+    The least likely to be positive come first, given that those before are positive, at their mean: conditioning on the
+    tightest constraint first leaves the least variance to the points [Genz and Bretz 2009, sec. 4.1.3].
     """
-    count = gap.shape[-1]
-    taken, order = tf.zeros_like(gap), []
-    for _ in range(count):
-        deviation = tf.sqrt(tf.maximum(tf.linalg.diag_part(covariance), tiny_of(gap.dtype) ** 0.5))
+    n = mean.shape[-1]
+    own = tf.eye(n, dtype=mean.dtype)
+    cross = covariance[:, :, :, tf.newaxis]  # [N, y, k, 1]
+    variances = tf.linalg.diag_part(covariance)[:, :, tf.newaxis, tf.newaxis]
+    pairs = covariance[:, tf.newaxis] - cross - tf.linalg.matrix_transpose(cross) + variances
+    gap = mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :]
+    taken, contrasts = tf.broadcast_to(own, tf.shape(gap)), []
+    for _ in range(n - 1):
+        deviation = tf.sqrt(tf.maximum(tf.linalg.diag_part(pairs), tiny_of(mean.dtype) ** 0.5))
         z = gap / deviation
-        tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, gap.dtype), z), axis=-1, output_type=tf.int32)
-        order.append(tightest)
-        chosen = tf.one_hot(tightest, count, dtype=gap.dtype)
+        tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, mean.dtype), z), axis=-1, output_type=tf.int32)
+        chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
+        contrasts.append(own - chosen)
         taken = taken + chosen
         z, deviation = (tf.reduce_sum(part * chosen, axis=-1, keepdims=True) for part in (z, deviation))
-        slope = tf.linalg.matvec(covariance, chosen) / deviation
+        slope = tf.linalg.matvec(pairs, chosen) / deviation
         # Mean of a standard normal variable above -z.
         gap = gap + slope * tf.exp(log_density(z) - log_ndtr(z))
-        covariance = covariance - slope[..., tf.newaxis] * slope[..., tf.newaxis, :]
-    return tf.stack(order, axis=-1)
+        pairs = pairs - slope[..., tf.newaxis] * slope[..., tf.newaxis, :]
+    return tf.stop_gradient(tf.stack(contrasts, axis=2))
 
 
 def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
@@ -90,7 +71,7 @@ def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     for i in range(1, n - 1):
         w = tf.constant(points[:, i - 1], mean.dtype)
         # -draws is normal, truncated to where difference i - 1 is positive.
-        draws.append(tf.math.ndtri(w * tf.maximum(mass, smallest_mass(mean.dtype))))
+        draws.append(ndtri(w * tf.maximum(mass, smallest_mass(mean.dtype))))
         mass = ndtr(centre[:, :, i : i + 1] - _shift(weights, draws))
         product = product * mass
     answer = tf.reduce_mean(product, axis=-1)
@@ -119,10 +100,11 @@ def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any
 
 def _conditions(mean: Any, factor: Any) -> tuple[Any, Any]:
     """Standardised means [N, n, n - 1] of the differences, and how each depends on the draws before it."""
-    gap, covariance = _differences(mean, factor)
-    C = tf.linalg.cholesky(covariance)
+    covariance = score_covariance(mean, factor)
+    D = _contrasts(mean, covariance)
+    C = tf.linalg.cholesky(tf.matmul(tf.matmul(D, covariance[:, tf.newaxis]), D, transpose_b=True))
     pivots = tf.linalg.diag_part(C)
-    return gap / pivots, C / pivots[..., tf.newaxis]
+    return tf.linalg.matvec(D, mean[:, tf.newaxis]) / pivots, C / pivots[..., tf.newaxis]
 
 
 def _shift(weights: Any, draws: list[Any]) -> Any:

@@ -15,8 +15,8 @@ def sobol(num_points: int, dims: int, seed: int) -> NDArray[np.float64]:
     ``num_points`` must be a power of two, which is what balances the sequence.
     """
     points = qmc.Sobol(dims, scramble=True, rng=seed).random_base2(int(num_points).bit_length() - 1)
-    # Scrambled points are multiples of 2^-30 or so: zero occurs. Half a step moves all of them off both faces.
-    inside = np.clip(points, 2.0**-31, 1.0 - 2.0**-31)
+    # Scrambled points are multiples of 2^-30 or so: zero occurs, and what single precision would round to one.
+    inside = np.clip(points, 2.0**-31, 1.0 - 2.0**-24)
     inside.setflags(write=False)
     return inside
 

@@ -19,7 +19,7 @@ import tensorflow as tf
 from scipy.special import ndtri
 
 from deepsimplex.readout.logarithms import log_or_else
-from deepsimplex.readout.normal import log_density, log_ndtr, tiny_of
+from deepsimplex.readout.normal import log_density, log_ndtr, ndtr, tiny_of
 from deepsimplex.readout.scores import noise_floor
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
@@ -102,7 +102,7 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
         Probabilities; those that the dtype cannot hold are zero.
     """
     z, weights, width = _panel_nodes(mean, deviations, num_points, _PANELS[mean.dtype.name])
-    return _normalised(_masses(z, weights) / width)
+    return _normalised(winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width)
 
 
 def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
@@ -186,29 +186,40 @@ def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
 
 
 @tf.custom_gradient
-def _masses(z: Any, weights: Any) -> tuple[Any, Any]:
-    """sum_q w_q phi(z_yq) prod_{k != y} Phi(z_kq), shape [N, n], for z of shape [N, n, Q].
+def winning_masses(cdf: Any, density: Any, weights: Any) -> tuple[Any, Any]:
+    """sum_q w_q C'_y(u_q) prod_{k != y} C_k(u_q): the probability that score y is the largest of independent ones.
 
-    With its gradient in z written out: TensorFlow would store and read again a dozen tensors of the size of z. Nodes
-    and weights are no variables.
+    With its gradient written out: TensorFlow would store and read again a dozen tensors of this size, and square
+    reciprocals that only just are numbers.
+
+    Parameters
+    ----------
+    cdf, density : tensor, shape [N, n, Q]
+        Distribution functions C_k of the scores at the nodes, and their derivatives by u, or by what z is in C(z).
+    weights : tensor, shape [N, 1, Q]
+        The nodes' weights. No variables.
+
+    Returns
+    -------
+    tensor, shape [N, n]
     """
-    v = math.sqrt(0.5) * z
-    cdf = 0.5 * tf.math.erfc(-v)
-    # Where Phi vanishes, so does the product that the hazard rate phi / Phi is multiplied with.
-    hazard = tf.exp(-tf.square(v)) / (math.sqrt(2.0 * math.pi) * tf.maximum(cdf, tiny_of(z.dtype)))
+    reciprocal = 1.0 / tf.maximum(cdf, tiny_of(cdf.dtype))
+    # Where C vanishes, so does the product that the hazard rate C' / C is multiplied with.
+    hazard = density * reciprocal
     weighted = weights * tf.reduce_prod(cdf, axis=1, keepdims=True)
 
-    def gradient(upstream: Any) -> tuple[Any, None]:
+    def gradient(upstream: Any) -> tuple[Any, Any, None]:
         g = upstream[:, :, tf.newaxis]
-        rivals = tf.reduce_sum(g * hazard, axis=1, keepdims=True)
-        return weighted * hazard * (rivals - g * (hazard + z)), None
+        without = weighted * reciprocal
+        wins = g * hazard
+        return without * (tf.reduce_sum(wins, axis=1, keepdims=True) - wins), without * g, None
 
     return tf.reduce_sum(weighted * hazard, axis=-1), gradient
 
 
 @tf.custom_gradient
 def _log_masses(z: Any, weights: Any) -> tuple[Any, Any]:
-    """Logarithms of ``_masses``, computed without leaving them."""
+    """Logarithms of the ``winning_masses`` of normal scores z [N, n, Q], computed without leaving them."""
     log_cdf = log_ndtr(z)
     log_hazard = log_density(z) - log_cdf
     # Panels shut by clipping have no width: a floor stands in for the logarithm of zero.

@@ -7,9 +7,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deepsimplex.names import did_you_mean
-from deepsimplex.readout.layers import ArgmaxReadout, SoftmaxReadout
+from deepsimplex.readout.layers import ArgmaxReadout, Readout, SoftmaxReadout
 
-READOUTS: dict[str, type[keras.layers.Layer]] = {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout}
+READOUTS: dict[str, type[Readout]] = {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout}
+
+
+def named_readout(name: str) -> type[Readout]:
+    """The layer of a readout by name, and with it the readout's rule; an unknown name is told the nearest known."""
+    if name not in READOUTS:
+        raise ValueError(f"readout must be one of {', '.join(READOUTS)}; found {name!r}{did_you_mean(name, READOUTS)}")
+    return READOUTS[name]
 
 
 def readout_layer(spec: str | keras.layers.Layer, scores: ArrayLike | None = None, **options: Any) -> Any:
@@ -34,11 +41,8 @@ def readout_layer(spec: str | keras.layers.Layer, scores: ArrayLike | None = Non
     >>> readout_layer("softmax").name.startswith("softmax")
     True
     """
-    if isinstance(spec, ArgmaxReadout | SoftmaxReadout) and spec.scores is None and scores is not None:
+    if isinstance(spec, Readout) and spec.scores is None and scores is not None:
         return type(spec).from_config({**spec.get_config(), "scores": np.asarray(scores).tolist()})
     if isinstance(spec, keras.layers.Layer):
         return spec
-    if spec not in READOUTS:
-        hint = did_you_mean(spec, READOUTS)
-        raise ValueError(f"readout must be one of {', '.join(READOUTS)} or a layer; found {spec!r}{hint}")
-    return READOUTS[spec](scores=scores, **options)
+    return named_readout(spec)(scores=scores, **options)

@@ -133,4 +133,5 @@ def score_covariance(mean: Any, factor: Any) -> Any:
     eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
     largest = tf.stop_gradient(tf.reduce_max(variances, axis=-1, keepdims=True))
     jitter = tf.square(noise_floor(mean)) + 4.0 * mean.shape[-1] * eps * largest
-    return tf.linalg.set_diag(covariance, variances + jitter)
+    # Not set_diag, whose gradient XLA cannot compile for batches of any size.
+    return covariance + jitter[:, :, tf.newaxis] * tf.eye(mean.shape[-1], dtype=mean.dtype)

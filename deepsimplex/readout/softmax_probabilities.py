@@ -107,7 +107,8 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
     log_logistic -= np.log(np.exp(log_logistic).sum())
     wide = log_ndtr((m + tf.constant(e, loc.dtype)) / tf.maximum(s, _WIDE))
     wide = tf.reduce_logsumexp(wide + tf.constant(log_logistic, loc.dtype), axis=-1)
-    return tf.where(s[:, 0] < _WIDE, narrow, wide) + tilted[:, :, 0]
+    # Each on its own, so that the smaller keeps its precision; their sum is one but for quadrature error.
+    return tf.nn.log_softmax(tf.where(s[:, 0] < _WIDE, narrow, wide) + tilted[:, :, 0], axis=-1)
 
 
 def softmax(

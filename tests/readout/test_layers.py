@@ -116,9 +116,8 @@ def test_a_coarser_layer_samples_less_and_leaves_exact_ones_alone():
     assert SoftmaxReadout().coarser(16, shapes).num_points == 16
 
 
-@pytest.mark.parametrize(
-    ("layer", "kind"), [(ArgmaxReadout, "isotropic"), (SoftmaxReadout, "diagonal"), (SoftmaxReadout, "full")]
-)
+@pytest.mark.parametrize("kind", SCALES)
+@pytest.mark.parametrize("layer", [ArgmaxReadout, SoftmaxReadout])
 def test_training_compiles_with_xla(layer, kind):
     """Batches of a size that the graph does not know, as fit makes them."""
     inputs = keras.Input((6,))
@@ -132,3 +131,15 @@ def test_training_compiles_with_xla(layer, kind):
     model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
     assert np.isfinite(model.fit(x, np.arange(20) % 4, batch_size=8, verbose=0).history["loss"]).all()
     assert np.isfinite(log_p(x))
+
+
+@pytest.mark.parametrize("kind", SCALES)
+@pytest.mark.parametrize("layer", [ArgmaxReadout, SoftmaxReadout])
+def test_nothing_in_the_graph_calls_python(layer, kind):
+    """Such a graph could be exported, but would run in no other process."""
+    signature = {"loc": tf.TensorSpec([None, 3]), "scale": tf.TensorSpec([None, *SCALES[kind]])}
+    graph = tf.function(layer(), input_signature=[signature]).get_concrete_function().graph.as_graph_def()
+    functions = [node for function in graph.library.function for node in function.node_def]
+    operations = {node.op for node in [*graph.node, *functions]}
+    assert len(operations) > 5
+    assert not {operation for operation in operations if "PyFunc" in operation}

@@ -3,7 +3,7 @@ import pytest
 import tensorflow as tf
 from scipy import special
 
-from deepsimplex.readout.normal import log_ndtr
+from deepsimplex.readout.normal import log_ndtr, log_ndtri, ndtri, smallest_mass
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-11)])
@@ -21,3 +21,33 @@ def test_log_of_the_distribution_function_is_right_in_both_tails(dtype, toleranc
     near = np.abs(z) < 15
     np.testing.assert_allclose(gradient[near], hazard[near], rtol=100 * tolerance, atol=1e-37)
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-6), ("float64", 2e-12)])
+def test_quantiles_are_right_from_the_farthest_tail_to_the_other_compiled_or_not(dtype, tolerance, jit):
+    least = np.log(smallest_mass(tf.as_dtype(dtype)))
+    p = np.concatenate([np.exp(np.linspace(least + 0.1, -1e-3, 5001)), 1.0 - np.logspace(-3, -6, 50)]).astype(dtype)
+    x = tf.constant(p)
+
+    def slopes(x):
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            z = ndtri(x)
+        return z, tape.gradient(z, x)
+
+    z, gradient = tf.function(slopes, jit_compile=jit)(x)
+    expected = special.ndtri(p.astype("float64"))
+    np.testing.assert_allclose(z, expected, atol=tolerance)
+    density = np.exp(-0.5 * expected**2) / np.sqrt(2 * np.pi)
+    np.testing.assert_allclose(gradient, 1.0 / density, rtol=20 * tolerance)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 3e-11)])
+def test_quantiles_of_logarithms_reach_eighty_deviations(dtype, tolerance, jit):
+    z = np.concatenate([np.linspace(-80.0, 4.0, 5001), [4.5, 5.0]])
+    log_p = special.log_ndtr(z).astype(dtype)
+    found = tf.function(log_ndtri, jit_compile=jit)(tf.constant(log_p))
+    # Logarithms near zero tell little in single precision: what they do tell is what counts.
+    np.testing.assert_allclose(found, special.ndtri_exp(log_p.astype("float64")), atol=tolerance, rtol=1e-6)
