@@ -55,6 +55,10 @@ def test_the_example_of_training_through_the_readout_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+def test_no_figure_is_left_to_be_filled_in():
+    assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
+
+
 def test_every_file_and_picture_that_is_named_exists():
     for target in re.findall(r"\]\(([^)#]+)\)", README):
         if "://" not in target:

@@ -132,8 +132,8 @@ def softmax(
     method : {"auto", "exact", "quasi_monte_carlo"}
         "exact" is a quadrature: for n = 2, for an isotropic scale with the scores of a regular simplex (ILR), and for
         independent components with scores proportional to the identity (Dirichlet), through the Gumbel identity.
-        "quasi_monte_carlo" averages over Sobol points, for any scale and scores. "auto" is exact where that is
-        possible; ``method_for`` tells which.
+        "quasi_monte_carlo" averages over Sobol points of matched moments, for any scale and scores. "auto" is exact
+        where that is possible; ``method_for`` tells which.
     num_points : int, optional
         Quadrature nodes (default 128 for n = 2, else 80 in float32 and 128 in float64) or Sobol points, a power of
         two (default 1024).
@@ -156,8 +156,8 @@ def softmax(
     Notes
     -----
     [ILR-GP] sec. 3.2, [GPD] sec. 4. In float64 the quadratures err by 1e-12 for n = 2 and by 2e-10 else, whatever the
-    scale; in float32 by 1e-6. 1024 Sobol points err by about 1e-3 at ten classes and scales near one, and a symmetric
-    input gives 1/n to within that.
+    scale; in float32 by 1e-6; equal scores give 1/n to 1e-15. 1024 Sobol points err by about 1e-3 at ten classes and
+    scales near one, and equal scores of any scale give 1/n to within that.
 
     Examples
     --------

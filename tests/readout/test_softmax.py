@@ -9,6 +9,8 @@ from scipy.special import softmax as softmax_of
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import decision_function, method_for, softmax
+from deepsimplex.readout.points import gaussian
+from tests.readout.test_argmax import latents
 from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
 
 
@@ -219,3 +221,18 @@ def test_decision_function_is_the_signed_distance_from_the_boundary(construction
 def test_decision_function_names_wrong_classes(j, k, message):
     with pytest.raises(ValueError, match=message):
         decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)
+
+
+@pytest.mark.parametrize(("num_points", "dims"), [(64, 2), (1024, 9)])
+def test_points_have_the_moments_of_the_gaussian(num_points, dims):
+    points = gaussian(num_points, dims, seed=3)
+    np.testing.assert_allclose(points.mean(axis=0), 0.0, atol=1e-14)
+    np.testing.assert_allclose(points.T @ points / num_points, np.eye(dims), atol=1e-13)
+
+
+def test_narrow_gaussians_need_few_points():
+    """Two terms of the Taylor series are exact; the rest is as small as the third power of the deviation."""
+    latent = latents(20, 9, "diagonal")
+    narrow = LatentGaussian(latent.loc, 0.1 * latent.scale)
+    error = softmax(narrow, method="quasi_monte_carlo", num_points=128) - softmax(narrow, num_points=2**17)
+    assert np.abs(error).max() < 5e-5
