@@ -29,18 +29,6 @@ def few(digits):
     return (x[:300], y[:300]), (x_test[:100], y_test[:100])
 
 
-@pytest.fixture(scope="module")
-def four(digits):
-    """Digits 0 to 3: a readout that samples takes most of a minute to trace for ten classes, the same code for four."""
-
-    def first(x, y, count):
-        keep = np.flatnonzero(y < 4)[:count]
-        return x[keep], y[keep]
-
-    train, test = digits
-    return first(*train, 300), first(*test, 100)
-
-
 def make(objective="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.heads.mlp(list(hidden)), target, num_classes, objective=objective, **arguments)
@@ -103,7 +91,8 @@ def expected_loss(objective, model, x, y):
         return -np.mean(np.log(p[np.arange(len(y)), y]))
     if objective == "hybrid":
         return 0.5 * expected_loss("latent", model, x, y) + 0.5 * expected_loss("class", model, x, y)
-    shares = scipy.special.softmax(float(model.composition_scale.numpy()) * observed @ target.scores(p.shape[1]).T, axis=1)
+    tau, scores = float(model.composition_scale.numpy()), target.scores(p.shape[1])
+    shares = scipy.special.softmax(tau * observed @ scores.T, axis=1)
     return -np.mean(np.sum(shares * np.log(p), axis=1))
 
 
