@@ -23,7 +23,7 @@ gc.set_threshold(50_000, 20, 100)
 def four():
     """Digits 0 to 3: (x, y), (x_test, y_test).
 
-    A readout that samples does the same for four classes as for ten, and is traced in a third of the time.
+    A readout that samples does the same for four classes as for ten, and is traced in less than half of the time.
     """
     from deepsimplex import datasets
 

@@ -49,7 +49,7 @@ def served_models(classifiers, tmp_path_factory) -> dict[tuple[str, str], Path]:
 
 @pytest.fixture(scope="module")
 def classifier(classifiers):
-    """One of them, where any would do: the fastest to export."""
+    """One of them, where any would do: its readout is the exact one, without points."""
     return classifiers["casimac", "isotropic"]
 
 

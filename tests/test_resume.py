@@ -52,7 +52,7 @@ def nothing(backup: Path) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def unexported():
-    """Weights are looked at here; an export takes longer than their training."""
+    """Weights are looked at here, what a run exports in test_runs.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ds.SimplexClassifier, "export", lambda *arguments, **options: None)
         yield
