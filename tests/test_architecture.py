@@ -132,9 +132,10 @@ import deepsimplex
 seconds = time.process_time() - start
 print(json.dumps({"seconds": seconds, "new": sorted({name.split(".")[0] for name in set(sys.modules) - before})}))
 """
-    runs = [
-        json.loads(subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True).stdout)
-        for _ in range(3)
-    ]
-    assert min(run["seconds"] for run in runs) < 0.5
-    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(runs[0]["new"])
+    command = [sys.executable, "-c", script]
+    for _ in range(3):  # a process that shares its core with others may take longer than it needs
+        run = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        if run["seconds"] < 0.5:
+            break
+    assert run["seconds"] < 0.5
+    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(run["new"])

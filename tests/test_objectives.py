@@ -64,18 +64,19 @@ class NearestScore(keras.layers.Layer):
 
 
 @pytest.fixture(scope="module")
-def briefly(few):
-    """One small network under every objective, after a fit without steps that count: the weights are the same."""
-    (x, y), _ = few
-    first = make("latent", covariance="diagonal")
+def briefly(four):
+    """One small network under every objective: the weights are the same."""
+    (x, y), _ = four
+    first = make("latent", num_classes=4, covariance="diagonal")
     first.fit(x, y, epochs=2, verbose=0)
     models = {"latent": first}
     for objective in THROUGH_THE_READOUT:
-        model = ds.SimplexClassifier(first.backbone, first.target, 10, head=first.head, objective=objective)
-        model.compile(optimizer=keras.optimizers.SGD(0.0), metrics=["accuracy"])
-        if objective == "composition":
-            model.fit(x, y, epochs=1, verbose=0)
+        model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head, objective=objective)
+        model.compile(metrics=["accuracy"])
         models[objective] = model
+    scores = first.target.scores(4)
+    tau = ds.targets.composition_scale(first.target.fit_transform(x, y, 4).loc, y, scores)
+    models["composition"].composition_scale.assign(tau)
     return models
 
 
@@ -90,13 +91,14 @@ def expected_loss(objective, model, x, y):
         return -np.mean(np.log(p[np.arange(len(y)), y]))
     if objective == "hybrid":
         return 0.5 * expected_loss("latent", model, x, y) + 0.5 * expected_loss("class", model, x, y)
-    shares = scipy.special.softmax(float(model.composition_scale.numpy()) * observed @ target.scores(10).T, axis=1)
+    tau, scores = float(model.composition_scale.numpy()), target.scores(p.shape[1])
+    shares = scipy.special.softmax(tau * observed @ scores.T, axis=1)
     return -np.mean(np.sum(shares * np.log(p), axis=1))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
-def test_every_objective_is_its_formula(objective, briefly, few):
-    _, (x_test, y_test) = few
+def test_every_objective_is_its_formula(objective, briefly, four):
+    _, (x_test, y_test) = four
     model = briefly[objective]
     loss, accuracy = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
     assert loss == pytest.approx(expected_loss(objective, model, x_test, y_test), rel=2e-4)
@@ -105,11 +107,11 @@ def test_every_objective_is_its_formula(objective, briefly, few):
 
 
 @pytest.mark.parametrize("weight", [0.1, 0.8])
-def test_hybrid_is_the_weighted_mean_of_latent_and_class(weight, briefly, few):
-    _, (x_test, y_test) = few
+def test_hybrid_is_the_weighted_mean_of_latent_and_class(weight, briefly, four):
+    _, (x_test, y_test) = four
     first = briefly["latent"]
     model = ds.SimplexClassifier(
-        first.backbone, first.target, 10, head=first.head, objective="hybrid", hybrid_weight=weight
+        first.backbone, first.target, 4, head=first.head, objective="hybrid", hybrid_weight=weight
     )
     model.compile()
     latent, of_class = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
@@ -170,21 +172,21 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
 
 
 def readout_for(covariance):
-    """The default; where it samples, one of few points, which is faster to differentiate and to train with."""
+    """The default; where it samples, one of few points, which is faster to train with."""
     return None if covariance == "isotropic" else ds.readout.ArgmaxReadout(num_points=16)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_every_objective_trains_every_covariance(objective, covariance, few):
-    (x, y), (x_test, y_test) = few
-    model = make(objective, covariance=covariance, readout=readout_for(covariance))
+def test_every_objective_trains_every_covariance(objective, covariance, four):
+    (x, y), (x_test, y_test) = four
+    model = make(objective, num_classes=4, covariance=covariance, readout=readout_for(covariance))
     history = model.fit(x, y, epochs=8, verbose=0, validation_data=(x_test, y_test)).history
     assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
     assert np.isfinite([history["loss"], history["val_loss"]]).all()
     assert history["loss"][-1] < history["loss"][0]
-    assert history["val_accuracy"][-1] > 0.5  # a small network, 300 images, 8 epochs; chance is 0.1
+    assert history["val_accuracy"][-1] > 0.9  # chance is 0.25
 
 
 @pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot"])
@@ -340,6 +342,7 @@ def test_compositions_of_streams_have_the_scale_of_arrays(few):
 
     def scale_of(target, *data):
         model = make("composition", target, composition_mass=0.8)
+        model.compile(run_eagerly=True)  # the scale is known before the first step: nothing to compile for
         history = model.fit(*data, epochs=1, verbose=0).history
         assert np.isfinite(history["loss"]).all()
         return float(model.composition_scale.numpy())
@@ -387,37 +390,41 @@ def test_sample_weight_and_class_weight_say_the_same(objective, few):
 # Files
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("objective", "options"),
-    [("class", {}), ("hybrid", {"hybrid_weight": 0.3}), ("composition", {"composition_mass": 0.9})],
-)
-def test_it_reloads_in_a_fresh_process_with_the_same_loss(objective, options, few, tmp_path):
-    (x, y), (x_test, y_test) = few
-    model = make(objective, **options)
-    model.fit(x, y, epochs=2, verbose=0)
-    model.save(tmp_path / "model.keras")
-    np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
-    script = """
+RELOAD = """
 import json, sys, numpy as np, keras, deepsimplex
-model = keras.models.load_model(sys.argv[1] + "/model.keras")
 data = np.load(sys.argv[1] + "/data.npz")
-if model.objective.needs_latents:
-    model.target.fit(data["x"], data["y"], 10)
-found = {key: model.get_config()[key] for key in ("objective", "hybrid_weight", "composition_mass")}
-found["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
-found["tau"] = None if model.composition_scale is None else float(model.composition_scale.numpy())
-print(json.dumps(found))
+for objective in sys.argv[2:]:
+    model = keras.models.load_model(f"{sys.argv[1]}/{objective}.keras")
+    if model.objective.needs_latents:
+        model.target.fit(data["x"], data["y"], 10)
+    found = {key: model.get_config()[key] for key in ("objective", "hybrid_weight", "composition_mass")}
+    found["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
+    found["tau"] = None if model.composition_scale is None else float(model.composition_scale.numpy())
+    print(json.dumps(found))
 """
-    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True, text=True)
-    found = json.loads(done.stdout.splitlines()[-1])
-    assert found["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
-    defaults = {"hybrid_weight": None, "composition_mass": None}
-    assert {key: found[key] for key in ("objective", *defaults)} == {"objective": objective, **defaults, **options}
-    if objective == "composition":
-        assert found["tau"] == float(model.composition_scale.numpy()) > 0
-    reloaded = ds.load_model(tmp_path / "model.keras")
-    reloaded.fit(x, y, epochs=1, verbose=0)  # goes on
+
+
+@pytest.mark.slow
+def test_it_reloads_in_a_fresh_process_with_the_same_loss(few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+    options = {"class": {}, "hybrid": {"hybrid_weight": 0.3}, "composition": {"composition_mass": 0.9}}
+    models = {objective: make(objective, **given) for objective, given in options.items()}
+    for objective, model in models.items():
+        model.fit(x, y, epochs=2, verbose=0)
+        model.save(tmp_path / f"{objective}.keras")
+    command = [sys.executable, "-c", RELOAD, str(tmp_path), *options]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()[-len(options) :]
+    for (objective, model), line in zip(models.items(), lines, strict=True):
+        found = json.loads(line)
+        assert found["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
+        expected = {"objective": objective, "hybrid_weight": None, "composition_mass": None, **options[objective]}
+        assert {key: found[key] for key in expected} == expected
+        if objective == "composition":
+            assert found["tau"] == float(model.composition_scale.numpy()) > 0
+        reloaded = ds.load_model(tmp_path / f"{objective}.keras")
+        reloaded.fit(x, y, epochs=1, verbose=0)  # goes on
 
 
 def test_weights_alone_carry_the_scale(few, tmp_path):
@@ -466,11 +473,11 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_mixed_precision_trains(objective, few):
-    (x, y), _ = few
+def test_mixed_precision_trains(objective, four):
+    (x, y), _ = four
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = make(objective, covariance="diagonal")
+        model = make(objective, num_classes=4, covariance="diagonal")
         history = model.fit(x, y, epochs=3, verbose=0).history
     finally:
         keras.mixed_precision.set_global_policy("float32")
