@@ -16,34 +16,6 @@ from deepsimplex.readout.points import sobol
 from deepsimplex.readout.scores import score_covariance
 
 
-def _contrasts(mean: Any, covariance: Any) -> Any:
-    """Rows that make the differences g_y - g_k, k != y, of the scores, in the order of conditioning: [N, n, n - 1, n].
-
-    The least likely to be positive come first, given that those before are positive, at their mean: conditioning on the
-    tightest constraint first leaves the least variance to the points [Genz and Bretz 2009, sec. 4.1.3].
-    """
-    n = mean.shape[-1]
-    own = tf.eye(n, dtype=mean.dtype)
-    cross = covariance[:, :, :, tf.newaxis]  # [N, y, k, 1]
-    variances = tf.linalg.diag_part(covariance)[:, :, tf.newaxis, tf.newaxis]
-    pairs = covariance[:, tf.newaxis] - cross - tf.linalg.matrix_transpose(cross) + variances
-    gap = mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :]
-    taken, contrasts = tf.broadcast_to(own, tf.shape(gap)), []
-    for _ in range(n - 1):
-        deviation = tf.sqrt(tf.maximum(tf.linalg.diag_part(pairs), tiny_of(mean.dtype) ** 0.5))
-        z = gap / deviation
-        tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, mean.dtype), z), axis=-1, output_type=tf.int32)
-        chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
-        contrasts.append(own - chosen)
-        taken = taken + chosen
-        z, deviation = (tf.reduce_sum(part * chosen, axis=-1, keepdims=True) for part in (z, deviation))
-        slope = tf.linalg.matvec(pairs, chosen) / deviation
-        # Mean of a standard normal variable above -z.
-        gap = gap + slope * tf.exp(log_density(z) - log_ndtr(z))
-        pairs = pairs - slope[..., tf.newaxis] * slope[..., tf.newaxis, :]
-    return tf.stop_gradient(tf.stack(contrasts, axis=2))
-
-
 def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     """Class probabilities of jointly Gaussian scores, normalised over the classes.
 
@@ -63,16 +35,16 @@ def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     tensor, shape [N, n]
     """
     n = mean.shape[-1]
-    centre, weights = _conditions(mean, factor)
+    first, *others = _conditions(mean, factor)
     points = sobol(num_points, max(n - 2, 1), seed)
-    mass = ndtr(centre[:, :, :1])  # of the next difference being positive, given those before: [N, n, points]
+    mass = ndtr(first[0])  # of the next difference being positive, given those before: [N, n, points]
     product = mass
     draws: list[Any] = []
-    for i in range(1, n - 1):
-        w = tf.constant(points[:, i - 1], mean.dtype)
-        # -draws is normal, truncated to where difference i - 1 is positive.
+    for i, condition in enumerate(others):
+        w = tf.constant(points[:, i], mean.dtype)
+        # -draws is normal, truncated to where the difference before is positive.
         draws.append(ndtri(w * tf.maximum(mass, smallest_mass(mean.dtype))))
-        mass = ndtr(centre[:, :, i : i + 1] - _shift(weights, draws))
+        mass = ndtr(_given(condition, draws))
         product = product * mass
     answer = tf.reduce_mean(product, axis=-1)
     return answer / tf.reduce_sum(answer, axis=-1, keepdims=True)
@@ -83,31 +55,71 @@ def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any
 
     def logarithms(mean: Any, factor: Any) -> Any:
         n = mean.shape[-1]
-        centre, weights = _conditions(mean, factor)
+        first, *others = _conditions(mean, factor)
         points = sobol(num_points, max(n - 2, 1), seed)
-        log_mass = log_ndtr(centre[:, :, :1])
+        log_mass = log_ndtr(first[0])
         total = log_mass
         draws: list[Any] = []
-        for i in range(1, n - 1):
-            log_w = tf.constant(np.log(points[:, i - 1]), mean.dtype)
+        for i, condition in enumerate(others):
+            log_w = tf.constant(np.log(points[:, i]), mean.dtype)
             draws.append(log_ndtri(log_w + log_mass))
-            log_mass = log_ndtr(centre[:, :, i : i + 1] - _shift(weights, draws))
+            log_mass = log_ndtr(_given(condition, draws))
             total = total + log_mass
         return tf.nn.log_softmax(tf.reduce_logsumexp(total, axis=-1), axis=-1)
 
     return log_or_else(probabilities(mean, factor, num_points, seed), logarithms, (mean, factor))
 
 
-def _conditions(mean: Any, factor: Any) -> tuple[Any, Any]:
-    """Standardised means [N, n, n - 1] of the differences, and how each depends on the draws before it."""
+def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
+    """Differences g_y - g_k, k != y, of the scores, one after the other for every class y, each given those before it.
+
+    A Cholesky factorisation with pivoting. The least likely to be positive comes first, given that those before are, at
+    their mean: conditioning on the tightest constraint first leaves the least variance to the points [Genz and Bretz
+    2009, sec. 4.1.3].
+
+    Returns
+    -------
+    list of (centre, weights)
+        Of difference i: its mean [N, n, 1], and what every draw before it adds [N, n, i], both in units of the
+        deviation that those draws leave it.
+    """
+    n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
-    D = _contrasts(mean, covariance)
-    C = tf.linalg.cholesky(tf.matmul(tf.matmul(D, covariance[:, tf.newaxis]), D, transpose_b=True))
-    pivots = tf.linalg.diag_part(C)
-    return tf.linalg.matvec(D, mean[:, tf.newaxis]) / pivots, C / pivots[..., tf.newaxis]
+    own = tf.linalg.diag_part(covariance)[:, :, tf.newaxis]
+    variance = own + tf.linalg.matrix_transpose(own) - 2.0 * covariance
+    gap = mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :]
+    expected, taken = tf.stop_gradient(gap), tf.broadcast_to(tf.eye(n, dtype=mean.dtype), tf.shape(gap))
+    least = tiny_of(mean.dtype) ** 0.5
+    slopes: list[Any] = []
+    conditions = []
+    for _ in range(n - 1):
+        z = tf.stop_gradient(expected / tf.sqrt(tf.maximum(variance, least)))
+        tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, mean.dtype), z), axis=-1, output_type=tf.int32)
+        chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
+        taken = taken + chosen
+        deviation = tf.sqrt(tf.maximum(_of(chosen, variance), least))
+        weights = tf.concat([_of(chosen, slope) for slope in slopes], axis=-1) if slopes else gap[:, :, :0]
+        # Covariances with the chosen difference, less what the draws before explain.
+        of_rival = tf.matmul(chosen, covariance)
+        slope = of_rival - covariance - tf.linalg.diag_part(of_rival)[:, :, tf.newaxis] + own
+        for i, before in enumerate(slopes):
+            slope = slope - weights[:, :, i : i + 1] * before
+        slope = slope / deviation
+        conditions.append((_of(chosen, gap) / deviation, weights / deviation))
+        # The mean of a standard normal variable above -z.
+        z = _of(chosen, z)
+        expected = expected + tf.stop_gradient(slope) * tf.exp(log_density(z) - log_ndtr(z))
+        variance = variance - tf.square(slope)
+        slopes.append(slope)
+    return conditions
 
 
-def _shift(weights: Any, draws: list[Any]) -> Any:
-    """What the draws so far, each [N, n, points], take from the mean of the next difference."""
-    i = len(draws)
-    return tf.squeeze(tf.matmul(weights[:, :, i : i + 1, :i], tf.stack(draws, axis=2)), axis=2)
+def _of(chosen: Any, values: Any) -> Any:
+    """The values [N, n, n] of the chosen rivals, shape [N, n, 1]: a gather, which XLA could not differentiate."""
+    return tf.reduce_sum(chosen * values, axis=-1, keepdims=True)
+
+
+def _given(condition: tuple[Any, Any], draws: list[Any]) -> Any:
+    """Standardised mean [N, n, points] of a difference, given the draws before it, each [N, n, points]."""
+    centre, weights = condition
+    return centre - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], tf.stack(draws, axis=2)), axis=2)
