@@ -4,12 +4,7 @@ A classifier here is a target x a regressor x a readout, three axes that meet in
 """
 
 import importlib
-import os
 from typing import TYPE_CHECKING, Any
-
-# OpenBLAS' threads go on spinning for milliseconds after a product, on the cores that the next compiled kernel wants:
-# the search for neighbours takes half as long again. It reads this when SciPy loads it, so that it has to come first.
-os.environ.setdefault("OPENBLAS_THREAD_TIMEOUT", "16")
 
 # Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
 # with the package. Everything else waits until it is asked for.
