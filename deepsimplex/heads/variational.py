@@ -16,7 +16,7 @@ COVARIANCES = ("isotropic", "diagonal")
 
 
 def _whole(value: Any, name: str, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number) or int(value) != value or value < least:
+    if not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
     return int(value)
 
@@ -241,10 +241,10 @@ class VariationalGaussianProcess(keras.layers.Layer):
         return KERNELS[self.kernel](squared_distances(X / lengthscale, Y / lengthscale))
 
     def _factors(self, raw: Any) -> Any:
-        """Lower-triangular factors R with positive diagonals, from weights [1 or L, M, M]; what lies above is unused."""
-        identity = np.eye(self.inducing)
+        """Lower-triangular factors R of positive diagonal, from weights [1 or L, M, M] whose upper part has no use."""
+        identity = ops.eye(self.inducing, dtype=raw.dtype)
         diagonal = ops.exp(raw * identity) * identity  # masked twice: other weights must not overflow
-        return diagonal + raw * np.tril(np.ones_like(identity), k=-1)
+        return diagonal + raw * ops.tril(ops.ones_like(identity), k=-1)
 
     def kl_divergence(self) -> Any:
         """sum_l KL(N(m_l, S_l) || N(0, I)), in nats: ``num_samples`` times what the layer adds to the loss.
@@ -266,7 +266,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
         """(tr S - M - log |S|) / 2 of every latent dimension; the logarithm of R's diagonal is that of the weights."""
         shared_by = self.latent_dim // raw.shape[0]
         excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
-        return shared_by * (0.5 * excess - ops.sum(raw * np.eye(self.inducing))) / self.num_samples
+        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype))) / self.num_samples
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         rows, L = input_shape[0], self.latent_dim
