@@ -81,9 +81,8 @@ def test_the_divergence_is_that_of_tensorflow_probability():
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_a_new_layer_is_the_prior(covariance):
-    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=50, covariance=covariance)
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=50, covariance=covariance, variance=2.5)
     layer.build((None, D))
-    layer.log_variance.assign(np.log(2.5))
     near_and_far = np.concatenate([np.asarray(layer.inducing_points), 1e3 * FEATURES])
     outputs = layer(near_and_far)
     np.testing.assert_array_equal(outputs["loc"], 0.0)
@@ -327,6 +326,7 @@ def test_it_says_why_it_cannot_start_there(samples, message):
         ({"latent_dim": 0}, "latent_dim must be a whole number, at least 1; found 0"),
         ({"covariance": "full"}, "covariance must be one of isotropic, diagonal; found 'full'"),
         ({"kernel": "matern5"}, "kernel must be one of rbf, matern32, matern52; found 'matern5'"),
+        ({"variance": 0.0}, "variance must be positive; found 0.0"),
         ({"jitter": 0.0}, "jitter must be positive; found 0.0"),
         ({"scale_floor": -1.0}, "scale_floor must be positive; found -1.0"),
     ],
@@ -406,6 +406,21 @@ def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
         np.testing.assert_allclose(outputs[name], latent.loc, atol=1e-4)
     for name in ("scale", "latent_scale"):
         np.testing.assert_allclose(outputs[name], latent.scale, atol=1e-4)
+
+
+def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
+    (x, y), (x_test, y_test) = digits
+    keras.utils.set_random_seed(0)
+    target = ds.targets.ILR(noise=1.0)
+    latents = target.fit_transform(x, y)
+    far = ds.LatentGaussian(100 * latents.loc, 100 * latents.scale)
+    inputs, backbone = keras.Input(x.shape[1:]), ds.heads.mlp([64])
+    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x), variance=np.mean(far.loc**2))
+    model = ds.heads.LatentModel(inputs, head.initialise_from(x, backbone)(backbone(inputs)))
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.fit(x, far, epochs=5, batch_size=64, verbose=0)
+    predicted = model.predict(x_test, verbose=0)["loc"] @ target.scores(10).T
+    assert np.mean(predicted.argmax(axis=1) == y_test) > 0.9
 
 
 @pytest.mark.slow

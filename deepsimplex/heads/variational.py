@@ -41,13 +41,17 @@ class VariationalGaussianProcess(keras.layers.Layer):
         Number of inducing points M. A step takes O(M^3 + N M^2) time; 100 is plenty on features of a trained backbone,
         where classes are clusters.
     num_samples : int
-        Number of training samples. The layer adds the divergence of q from the prior, divided by it, to the losses of
+        Number of training samples, less those held out for validation. The layer adds the divergence of q from the prior, divided by it, to the losses of
         the model it is in; see Notes.
     covariance : {"isotropic", "diagonal"}
         "isotropic" (default) shares S among the latent dimensions: one variance per sample, which every readout
         integrates exactly. "diagonal" has S_l for each, and L times as many weights for them.
     kernel : {"rbf", "matern32", "matern52"}
         Squared exponential (default) or Matern, whose rougher functions suit features that jump.
+    variance : float
+        Where the kernel's variance starts, in squared units of the latents; it is learned. Default 1, which suits
+        targets of that order (CASIMAC on images in [0, 1], ILR). Take the mean square of the latents for others: from
+        one, Adam climbs to latents in the hundreds too slowly to learn anything.
     ard : bool
         Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
     latent_dim : int, optional
@@ -55,7 +59,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
         have n.
     jitter : float
         Added to the diagonal of K, in units of the kernel's variance. The default 1e-6 keeps K positive definite where
-        inducing points coincide, and is the least share of the variance that a training sample keeps.
+        inducing points coincide, and is the least share of the variance left at an inducing point.
     scale_floor : float
         Added to the standard deviation in quadrature, in units of the latents: the least scale. Default 1e-3, as in
         ``GaussianHead``.
@@ -75,11 +79,11 @@ class VariationalGaussianProcess(keras.layers.Layer):
 
     Notes
     -----
-    Call ``initialise_from(samples, backbone)`` before training: inducing points among the features of real samples and
-    a lengthscale of their typical distance. Without it they are drawn from N(0, I), with the lengthscale sqrt(2 d) that
-    such points ask for, which does for standardised features (a backbone that ends in LayerNormalization, say); on
-    others the kernel may vanish everywhere, and with it the gradient. Better still, initialise on a backbone that was
-    trained before, with a ``GaussianHead`` for instance: inducing points then stand where classes are.
+    Call ``initialise_from(samples, backbone)`` before training: it puts inducing points among the features of real
+    samples, and the lengthscale at their typical distance, even if the backbone is still untrained (on digits one
+    trained before was no better). Without it inducing points are drawn from N(0, I), with the lengthscale sqrt(2 d)
+    that such points ask for. That does as well for standardised features (a backbone that ends in LayerNormalization);
+    on others training takes longer, or the kernel vanishes at all of them, and with it the gradient.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
     regularisers of its weights. A model adds it once to what it minimises, however often it calls the layer. Where the
@@ -115,6 +119,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
         num_samples: int,
         covariance: Literal["isotropic", "diagonal"] = "isotropic",
         kernel: Kernel = "rbf",
+        variance: float = 1.0,
         ard: bool = False,
         latent_dim: int | None = None,
         jitter: float = 1e-6,
@@ -132,11 +137,12 @@ class VariationalGaussianProcess(keras.layers.Layer):
         if kernel not in KERNELS:
             hint = did_you_mean(kernel, KERNELS)
             raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{hint}")
-        for name, value in (("jitter", jitter), ("scale_floor", scale_floor)):
+        for name, value in (("variance", variance), ("jitter", jitter), ("scale_floor", scale_floor)):
             if not value > 0:
                 raise ValueError(f"{name} must be positive; found {value!r}")
         self.covariance = covariance
         self.kernel = kernel
+        self.variance = float(variance)
         self.ard = bool(ard)
         self.jitter = float(jitter)
         self.scale_floor = float(scale_floor)
@@ -155,7 +161,8 @@ class VariationalGaussianProcess(keras.layers.Layer):
         lengthscale = keras.initializers.Constant(0.5 * math.log(2 * d))
         self.inducing_points = self._weight("inducing_points", (M, d), points)
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
-        self.log_variance = self._weight("log_variance", ())
+        variance = keras.initializers.Constant(math.log(self.variance))
+        self.log_variance = self._weight("log_variance", (), variance)
         # At zero, q is the prior.
         self.mean = self._weight("mean", (M, L), regularizer=self._divergence_of_means)
         self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=self._divergence_of_factors)
@@ -285,6 +292,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
             "num_samples",
             "covariance",
             "kernel",
+            "variance",
             "ard",
             "latent_dim",
             "jitter",
