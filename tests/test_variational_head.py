@@ -426,31 +426,17 @@ def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
 @pytest.mark.slow
 def test_it_trains_compiled_on_batches_of_any_size(digits):
     (x, y), _ = digits
-    x, latents = x[:90], ds.targets.ILR().fit_transform(x[:90], y[:90]).as_dict()
-    inputs = keras.Input(x.shape[1:])
     head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=90, covariance="diagonal", kernel="matern52")
-    model = ds.heads.LatentModel(inputs, head(ds.heads.mlp([16])(inputs)))
-    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
-    stream = tf.data.Dataset.from_tensor_slices((x, latents)).batch(32)  # the last has 26
-    history = model.fit(stream, epochs=3, shuffle=False, verbose=0).history["loss"]
-    assert history[-1] < history[0]
-
-
-@pytest.mark.slow
-def test_a_classifier_trains_compiled(digits):
-    (x, y), _ = digits
-    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=90)
     model = ds.SimplexClassifier(ds.heads.mlp([16]), "ilr", 10, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
-    history = model.fit(x[:90], y[:90], batch_size=45, epochs=3, verbose=0).history["loss"]
+    history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]  # batches of 64 and 26
     assert history[-1] < history[0]
 
 
-@pytest.mark.parametrize(("target", "latent_dim", "readout"), [("dirichlet", 10, "softmax"), ("one_hot", 10, "argmax")])
-def test_it_serves_targets_of_as_many_dimensions_as_classes(target, latent_dim, readout, digits):
+def test_it_serves_targets_of_as_many_dimensions_as_classes(digits):
     (x, y), (x_test, _) = digits
-    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=200, latent_dim=latent_dim)
-    model = ds.SimplexClassifier(ds.heads.mlp([16]), target, 10, head=head, readout=readout)
+    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=200, latent_dim=10)
+    model = ds.SimplexClassifier(ds.heads.mlp([16]), "dirichlet", 10, head=head)
     model.compile()
     model.fit(x[:200], y[:200], verbose=0)
     np.testing.assert_allclose(model.predict_proba(x_test[:9]).sum(axis=1), 1.0, rtol=1e-5)

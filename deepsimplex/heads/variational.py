@@ -41,8 +41,8 @@ class VariationalGaussianProcess(keras.layers.Layer):
         Number of inducing points M. A step takes O(M^3 + N M^2) time; 100 is plenty on features of a trained backbone,
         where classes are clusters.
     num_samples : int
-        Number of training samples, less those held out for validation. The layer adds the divergence of q from the prior, divided by it, to the losses of
-        the model it is in; see Notes.
+        Number of training samples, less those held out for validation. The layer adds the divergence of q from the
+        prior, divided by it, to the losses of the model it is in; see Notes.
     covariance : {"isotropic", "diagonal"}
         "isotropic" (default) shares S among the latent dimensions: one variance per sample, which every readout
         integrates exactly. "diagonal" has S_l for each, and L times as many weights for them.
