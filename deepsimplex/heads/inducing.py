@@ -22,7 +22,7 @@ def feature_rows(
     ----------
     samples : array or tf.data.Dataset
         Samples, or a data set of batches of them, with or without labels beside them. It is read once.
-    backbone : callable or None
+    backbone : keras.Model, keras.layers.Layer or None
         From samples to features [N, d]; None where samples are features.
     rows : int
     rng : numpy.random.Generator
@@ -82,8 +82,8 @@ def spread_rows(rows: NDArray[np.float64], number: int, rng: np.random.Generator
 
     Examples
     --------
-    >>> spread_rows(np.array([[0.0], [0.1], [9.0]]), 2, np.random.default_rng(0)).max()
-    np.float64(9.0)
+    >>> float(spread_rows(np.array([[0.0], [0.1], [9.0]]), 2, np.random.default_rng(0)).max())
+    9.0
     """
     from sklearn.cluster import kmeans_plusplus  # imported here: the package comes in lightly
 
