@@ -55,6 +55,15 @@ def test_the_example_of_training_through_the_readout_runs(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.slow
+def test_the_example_of_a_gaussian_process_on_a_backbone_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "VariationalGaussianProcess" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    accuracy = float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1])
+    assert accuracy > 0.95
+
+
 def test_no_figure_is_left_to_be_filled_in():
     assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
 

@@ -3,5 +3,6 @@
 from deepsimplex.heads.backbones import BACKBONES, backbone, cnn, mlp
 from deepsimplex.heads.gaussian import GaussianHead
 from deepsimplex.heads.latent_model import LatentModel
+from deepsimplex.heads.variational import VariationalGaussianProcess
 
-__all__ = ["BACKBONES", "GaussianHead", "LatentModel", "backbone", "cnn", "mlp"]
+__all__ = ["BACKBONES", "GaussianHead", "LatentModel", "VariationalGaussianProcess", "backbone", "cnn", "mlp"]

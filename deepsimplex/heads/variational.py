@@ -1,0 +1,301 @@
+"""A sparse variational Gaussian process as a Keras layer: features in, a Gaussian over latent space out."""
+
+import math
+from collections.abc import Callable
+from typing import Any, Literal
+
+import keras
+import numpy as np
+from keras import ops
+
+from deepsimplex.heads.inducing import ROWS, feature_rows, median_distance, spread_rows
+from deepsimplex.heads.kernels import KERNELS, Kernel, squared_distances
+from deepsimplex.names import did_you_mean
+
+COVARIANCES = ("isotropic", "diagonal")
+
+
+def _whole(value: Any, name: str, least: int) -> int:
+    if not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+    return int(value)
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class VariationalGaussianProcess(keras.layers.Layer):
+    """Map features [N, d] to the posterior of Gaussian processes over latent space: on a backbone, a deep kernel.
+
+    L latent processes f_l share one kernel k and M inducing points U. With K = k(U, U) = C C^T their values there are
+    C v_l, and the posterior is sought among q(v_l) = N(m_l, S), S = R R^T, so that with a(x) = C^-1 k(U, x)
+
+        mu_l(x) = a(x)^T m_l,    var(x) = k(x, x) - a(x)^T a(x) + a(x)^T S a(x).
+
+    Far from the inducing points this is the prior, mean 0 and the kernel's variance: unlike ``GaussianHead`` it is
+    unsure of what is unlike the samples it was trained on, as far as the backbone keeps it apart.
+
+    Parameters
+    ----------
+    num_classes : int
+        Number of classes n, at least 2.
+    inducing : int
+        Number of inducing points M. A step takes O(M^3 + N M^2) time. 50 were enough for ten
+        digits: a backbone gathers each class in a cluster.
+    num_samples : int
+        Number of training samples, less those held out for validation. The layer adds the divergence of q from the
+        prior, divided by it, to the losses of the model it is in; see Notes.
+    covariance : {"isotropic", "diagonal"}
+        "isotropic" (default) shares S among the latent dimensions: one variance per sample, which every readout
+        integrates exactly. "diagonal" has S_l for each, and L times as many weights for them.
+    kernel : {"rbf", "matern32", "matern52"}
+        Squared exponential (default) or Matern, whose rougher functions suit features that jump.
+    variance : float
+        Where the kernel's variance starts, in squared units of the latents; it is learned. Default 1, which suits
+        targets of that order (CASIMAC on images in [0, 1], ILR). Take the mean square of the latents for others:
+        where that was 196, ten epochs of Adam learned nothing from a start at 1.
+    ard : bool
+        Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
+    latent_dim : int, optional
+        Number of latent dimensions L. Default n - 1, what CASIMAC and ILR targets have; Dirichlet and one-hot targets
+        have n.
+    jitter : float
+        Added to the diagonal of K, in units of the kernel's variance. The default 1e-6 keeps K positive definite where
+        inducing points coincide, and is the least share of the variance left at an inducing point.
+    scale_floor : float
+        Added to the standard deviation in quadrature, in units of the latents: the least scale. Default 1e-3, as in
+        ``GaussianHead``.
+    **kwargs
+        Passed to keras.layers.Layer.
+
+    Returns
+    -------
+    dict
+        {"loc": [N, L], "scale": [N, 1] or [N, L]}, of dtype float32 under mixed precision, else of the layer's dtype.
+        ``deepsimplex.LatentGaussian.of`` reads it. The scale is that of f, without any noise of observations.
+
+    Raises
+    ------
+    ValueError
+        For numbers out of range, an unknown covariance or kernel, features not of rank 2.
+
+    Notes
+    -----
+    Call ``initialise_from(samples, backbone)`` before training: it puts inducing points among the features of real
+    samples, and the lengthscale at their typical distance, even if the backbone is still untrained (on digits one
+    trained before was no better). Without it inducing points are drawn from N(0, I), with the lengthscale sqrt(2 d)
+    that such points ask for. That does as well for standardised features (a backbone that ends in LayerNormalization);
+    on others training takes longer, or the kernel vanishes at all of them, and with it the gradient.
+
+    The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
+    regularisers of its weights. A model adds it once to what it minimises, however often it calls the layer. Where the
+    data term is the mean over samples of E_q[-log p(z | f(x))], the sum is the negative evidence lower bound of
+    Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have -log E_q[p(z | f(x))] there, the predictive
+    density itself: the objective of Jankowiak et al., whose variances they find better calibrated. As with any Keras
+    regulariser a frozen layer adds nothing, and sample weights do not weigh it: let theirs have mean one.
+
+    Kernel matrices and the one Cholesky factorisation are float64 whatever the layer's dtype: in float32 a few hundred
+    points fail below a jitter of 1e-5, and graphics cards round its products to ten bits.
+
+    Sources: [ILR-GP] sec. 3.2 (Gaussian processes over latents); Hensman, Fusi and Lawrence, *Gaussian Processes for
+    Big Data*, 2013 (the bound); Jankowiak, Pleiss and Gardner, *Parametric Gaussian Process Regressors*, 2020.
+
+    Examples
+    --------
+    >>> import deepsimplex as ds
+    >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    >>> backbone = ds.heads.mlp([32])
+    >>> head = VariationalGaussianProcess(10, inducing=50, num_samples=len(x)).initialise_from(x, backbone)
+    >>> model = ds.SimplexClassifier(backbone, "ilr", num_classes=10, head=head)
+    >>> model.compile(optimizer=keras.optimizers.Adam(0.01))
+    >>> history = model.fit(x, y, epochs=1, verbose=0)
+    >>> model.predict_latent(x_test).covariance
+    'isotropic'
+    """
+
+    def __init__(
+        self,
+        num_classes: int,
+        inducing: int,
+        *,
+        num_samples: int,
+        covariance: Literal["isotropic", "diagonal"] = "isotropic",
+        kernel: Kernel = "rbf",
+        variance: float = 1.0,
+        ard: bool = False,
+        latent_dim: int | None = None,
+        jitter: float = 1e-6,
+        scale_floor: float = 1e-3,
+        **kwargs: Any,
+    ) -> None:
+        # Features come as they are and are cast up, never down.
+        super().__init__(autocast=False, **kwargs)
+        self.num_classes = _whole(num_classes, "num_classes", least=2)
+        self.inducing = _whole(inducing, "inducing", least=1)
+        self.num_samples = _whole(num_samples, "num_samples", least=1)
+        self.latent_dim = self.num_classes - 1 if latent_dim is None else _whole(latent_dim, "latent_dim", least=1)
+        if covariance not in COVARIANCES:
+            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
+        if kernel not in KERNELS:
+            hint = did_you_mean(kernel, KERNELS)
+            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{hint}")
+        for name, value in (("variance", variance), ("jitter", jitter), ("scale_floor", scale_floor)):
+            if not value > 0:
+                raise ValueError(f"{name} must be positive; found {value!r}")
+        self.covariance = covariance
+        self.kernel = kernel
+        self.variance = float(variance)
+        self.ard = bool(ard)
+        self.jitter = float(jitter)
+        self.scale_floor = float(scale_floor)
+        half = self.compute_dtype in ("float16", "bfloat16")
+        self._output_dtype = "float32" if half else self.compute_dtype
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        if len(input_shape) != 2 or input_shape[-1] is None:
+            raise ValueError(
+                f"a variational Gaussian process needs features of shape [N, d]; found {tuple(input_shape)}. End the "
+                "backbone in keras.layers.Flatten() or GlobalAveragePooling2D()"
+            )
+        M, d, L = self.inducing, input_shape[-1], self.latent_dim
+        factors = 1 if self.covariance == "isotropic" else L
+        points = keras.initializers.RandomNormal(stddev=1.0)
+        lengthscale = keras.initializers.Constant(0.5 * math.log(2 * d))
+        self.inducing_points = self._weight("inducing_points", (M, d), points)
+        self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
+        variance = keras.initializers.Constant(math.log(self.variance))
+        self.log_variance = self._weight("log_variance", (), variance)
+        # At zero, q is the prior.
+        self.mean = self._weight("mean", (M, L), regularizer=self._divergence_of_means)
+        self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=self._divergence_of_factors)
+
+    def _weight(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        initializer: Any = "zeros",
+        regularizer: Callable[[Any], Any] | None = None,
+    ) -> keras.Variable:
+        return self.add_weight(
+            shape, initializer, name=name, dtype=self._output_dtype, autocast=False, regularizer=regularizer
+        )
+
+    def initialise_from(
+        self, samples: Any, backbone: Callable[..., Any] | None = None, seed: int = 0
+    ) -> "VariationalGaussianProcess":
+        """Put the inducing points among the features of samples, and the lengthscale at their median distance.
+
+        Parameters
+        ----------
+        samples : array or tf.data.Dataset
+            Samples [N, ...], at least as many as inducing points, or a finite data set of batches of them, with or
+            without labels. One pass over it draws the features of 2000 samples (or of 10 for each inducing point, if
+            that is more); k-means++ chooses among those.
+        backbone : keras.Model or keras.layers.Layer, optional
+            What the layer follows, from samples to features [N, d]; called with ``training=False``. Default: samples
+            are features.
+        seed : int
+            Seed of all draws. Default 0.
+
+        Returns
+        -------
+        VariationalGaussianProcess
+            The layer itself, built.
+
+        Raises
+        ------
+        ValueError
+            For too few samples, features not of rank 2, not finite, or not as many as the layer was built for.
+
+        Examples
+        --------
+        >>> layer = VariationalGaussianProcess(3, inducing=2, num_samples=5).initialise_from(np.eye(5))
+        >>> round(float(ops.exp(layer.log_lengthscale)), 4)
+        1.4142
+        """
+        rng = np.random.default_rng(seed)
+        rows = feature_rows(samples, backbone, max(ROWS, 10 * self.inducing), rng)
+        points = spread_rows(rows, self.inducing, rng)
+        if not self.built:
+            self.build((None, rows.shape[1]))
+        if rows.shape[1] != self.inducing_points.shape[1]:
+            raise ValueError(
+                f"samples must give {self.inducing_points.shape[1]} features, what the layer was built for; found "
+                f"{rows.shape[1]}"
+            )
+        self.inducing_points.assign(points)
+        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(rows[:ROWS]))))
+        return self
+
+    def call(self, features: Any) -> dict[str, Any]:
+        # features: [N, d]
+        A = ops.cast(self._whitened(features), self._output_dtype)  # [N, M]
+        prior = ops.exp(self.log_variance) - ops.sum(A * A, axis=1)  # [N]
+        posterior = ops.sum(ops.square(ops.matmul(A, self._factors(self.raw_factor))), axis=-1)  # [1, N] or [L, N]
+        variance = ops.maximum(ops.transpose(prior + posterior), 0.0)  # rounding may leave it below zero
+        return {"loc": ops.matmul(A, self.mean), "scale": ops.sqrt(variance + self.scale_floor**2)}
+
+    def _whitened(self, features: Any) -> Any:
+        """The rows a(x)^T [N, M], float64."""
+        U = ops.cast(self.inducing_points, "float64")
+        variance = ops.exp(ops.cast(self.log_variance, "float64"))
+        K = self._kernel(U, U) + self.jitter * ops.eye(self.inducing, dtype="float64")
+        k = self._kernel(U, ops.cast(features, "float64"))
+        # In units of the variance: K = variance C C^T.
+        return ops.sqrt(variance) * ops.transpose(ops.solve_triangular(ops.cholesky(K), k, lower=True))
+
+    def _kernel(self, X: Any, Y: Any) -> Any:
+        """Correlations [N, M] of the processes at the rows of X [N, d] and Y [M, d]."""
+        lengthscale = ops.exp(ops.cast(self.log_lengthscale, "float64"))
+        return KERNELS[self.kernel](squared_distances(X / lengthscale, Y / lengthscale))
+
+    def _factors(self, raw: Any) -> Any:
+        """Lower-triangular factors R of positive diagonal, from weights [1 or L, M, M] whose upper part has no use."""
+        identity = ops.eye(self.inducing, dtype=raw.dtype)
+        diagonal = ops.exp(raw * identity) * identity  # masked twice: other weights must not overflow
+        return diagonal + raw * ops.tril(ops.ones_like(identity), k=-1)
+
+    def kl_divergence(self) -> Any:
+        """sum_l KL(N(m_l, S_l) || N(0, I)), in nats: ``num_samples`` times what the layer adds to the loss.
+
+        Examples
+        --------
+        >>> layer = VariationalGaussianProcess(3, inducing=4, num_samples=10)
+        >>> layer.build((None, 2))
+        >>> float(layer.kl_divergence())
+        0.0
+        """
+        per_sample = self._divergence_of_means(self.mean) + self._divergence_of_factors(self.raw_factor)
+        return self.num_samples * per_sample
+
+    def _divergence_of_means(self, mean: Any) -> Any:
+        return 0.5 * ops.sum(ops.square(mean)) / self.num_samples
+
+    def _divergence_of_factors(self, raw: Any) -> Any:
+        """(tr S - M - log |S|) / 2 of every latent dimension; the logarithm of R's diagonal is that of the weights."""
+        shared_by = self.latent_dim // raw.shape[0]
+        excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
+        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype))) / self.num_samples
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
+        rows, L = input_shape[0], self.latent_dim
+        return {"loc": (rows, L), "scale": (rows, 1 if self.covariance == "isotropic" else L)}
+
+    def compute_output_spec(self, features: Any) -> dict[str, keras.KerasTensor]:
+        return {
+            name: keras.KerasTensor(shape, dtype=self._output_dtype)
+            for name, shape in self.compute_output_shape(features.shape).items()
+        }
+
+    def get_config(self) -> dict[str, Any]:
+        own = (
+            "num_classes",
+            "inducing",
+            "num_samples",
+            "covariance",
+            "kernel",
+            "variance",
+            "ard",
+            "latent_dim",
+            "jitter",
+            "scale_floor",
+        )
+        return {**super().get_config(), **{name: getattr(self, name) for name in own}}

@@ -1,0 +1,458 @@
+"""The variational Gaussian process on a backbone."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.spatial.distance import pdist
+from scipy.stats import multivariate_normal
+
+import deepsimplex as ds
+from deepsimplex.heads.inducing import _reservoir
+from deepsimplex.losses import LatentLoss
+from tests.layer_contract import assert_layer_contract
+from tests.reference import variational as reference
+
+COVARIANCES = ["isotropic", "diagonal"]
+KERNELS = ["rbf", "matern32", "matern52"]
+M, D = 6, 7
+FEATURES = np.random.default_rng(0).normal(size=(5, D)).astype("float32")
+
+
+def random_layer(num_classes=4, **options):
+    """A layer of which no weight is where it began."""
+    layer = ds.heads.VariationalGaussianProcess(num_classes, M, **{"num_samples": 50, **options})
+    layer.build((None, D))
+    rng = np.random.default_rng(1)
+    layer.set_weights([rng.normal(scale=0.5, size=w.shape) + (w.name == "log_lengthscale") for w in layer.weights])
+    return layer
+
+
+def factors_of(layer):
+    """R [L, M, M], entry by entry."""
+    raw = np.broadcast_to(np.asarray(layer.raw_factor, "float64"), (layer.latent_dim, M, M))
+    return np.array([np.tril(one, -1) + np.diag(np.exp(np.diag(one))) for one in raw])
+
+
+def kernels_of(layer, features):
+    """K [M, M] with its jitter, k [N, M] and the variance, by the oracle."""
+    U, lengthscale = np.asarray(layer.inducing_points, "float64"), np.exp(np.asarray(layer.log_lengthscale, "float64"))
+    variance = float(np.exp(np.asarray(layer.log_variance, "float64")))
+    K, k = (reference.kernel_matrix(layer.kernel, X, U, lengthscale, variance) for X in (U, features))
+    return K + layer.jitter * variance * np.eye(len(U)), k, variance
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+@pytest.mark.parametrize("num_classes", [2, 5])
+def test_it_keeps_the_layer_contract(covariance, num_classes, tmp_path):
+    assert_layer_contract(lambda: random_layer(num_classes, covariance=covariance), FEATURES, tmp_path)
+
+
+@pytest.mark.parametrize("ard", [False, True])
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_it_is_what_the_oracle_says(covariance, kernel, ard):
+    layer = random_layer(covariance=covariance, kernel=kernel, ard=ard, scale_floor=0.1)
+    K, k, variance = kernels_of(layer, FEATURES)
+    m, R = np.asarray(layer.mean, "float64"), factors_of(layer)
+    loc, variances = reference.posterior(K, k, variance, m, R)
+    if covariance == "isotropic":
+        variances = variances[:, :1]
+    outputs = layer(FEATURES)
+    np.testing.assert_allclose(outputs["loc"], loc, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs["scale"], np.sqrt(variances + 0.01), rtol=1e-5)
+    divergence = reference.divergence(K, m, R)
+    assert float(layer.kl_divergence()) == pytest.approx(divergence, rel=1e-5)
+    assert float(sum(layer.losses)) == pytest.approx(divergence / 50, rel=1e-5)
+
+
+def test_the_divergence_is_that_of_tensorflow_probability():
+    from deepsimplex.latent import probability_distributions
+
+    tfd = probability_distributions()
+    layer = random_layer(covariance="diagonal")
+    q = tfd.MultivariateNormalTriL(np.asarray(layer.mean, "float64").T, factors_of(layer))
+    p = tfd.MultivariateNormalDiag(np.zeros((3, M)), np.ones((3, M)))
+    assert float(layer.kl_divergence()) == pytest.approx(float(np.sum(tfd.kl_divergence(q, p))), rel=1e-5)
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_new_layer_is_the_prior(covariance):
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=50, covariance=covariance, variance=2.5)
+    layer.build((None, D))
+    near_and_far = np.concatenate([np.asarray(layer.inducing_points), 1e3 * FEATURES])
+    outputs = layer(near_and_far)
+    np.testing.assert_array_equal(outputs["loc"], 0.0)
+    np.testing.assert_allclose(outputs["scale"], np.sqrt(2.5), rtol=1e-5)
+    assert float(layer.kl_divergence()) == 0.0
+
+
+def test_far_from_the_inducing_points_it_returns_to_the_prior():
+    layer = random_layer()
+    outputs = layer(1e3 * FEATURES)
+    np.testing.assert_allclose(outputs["loc"], 0.0, atol=1e-6)
+    np.testing.assert_allclose(outputs["scale"], np.exp(0.5 * np.asarray(layer.log_variance)), rtol=1e-5)
+
+
+# Regression with noise, where everything is known in closed form.
+
+NOISE = 0.3
+
+
+class ExpectedNLL(LatentLoss):
+    """E_q[-log N(z | f, NOISE^2)] of an isotropic q: the data term of Hensman's bound."""
+
+    def call(self, observation, latent):
+        squares = (observation["loc"] - latent["loc"]) ** 2 + latent["scale"] ** 2
+        return keras.ops.sum(0.5 * np.log(2 * np.pi * NOISE**2) + squares / (2 * NOISE**2), axis=-1)
+
+
+@pytest.fixture(scope="module")
+def regression():
+    """Inputs, latents of two dimensions, and a layer whose q is the exact posterior, its points being the inputs."""
+    rng = np.random.default_rng(2)
+    X, Z = rng.normal(size=(M, D)), rng.normal(size=(M, 2))
+    layer = random_layer(3, num_samples=M, dtype="float64", scale_floor=1e-9, jitter=1e-9)
+    layer.inducing_points.assign(X)
+    K, _, _ = kernels_of(layer, X)
+    C, gain = np.linalg.cholesky(K), K @ np.linalg.inv(K + NOISE**2 * np.eye(M))
+    whiten = np.linalg.inv(C)
+    R = np.linalg.cholesky(whiten @ (K - gain @ K) @ whiten.T)
+    layer.mean.assign(whiten @ gain @ Z)
+    layer.raw_factor.assign((np.tril(R, -1) + np.diag(np.log(np.diag(R))))[None])
+    return X, Z, layer
+
+
+def test_with_inducing_points_at_the_data_it_is_exact_regression(regression):
+    _, Z, layer = regression
+    K, k, variance = kernels_of(layer, FEATURES)
+    weights = k @ np.linalg.inv(K + NOISE**2 * np.eye(M))
+    outputs = layer(FEATURES.astype("float64"))
+    np.testing.assert_allclose(outputs["loc"], weights @ Z, rtol=1e-6)
+    exact = np.sqrt(variance - np.sum(weights * k, axis=1, keepdims=True))
+    np.testing.assert_allclose(outputs["scale"], exact, rtol=1e-6)
+
+
+def test_the_loss_is_the_negative_evidence_per_sample_and_stationary_there(regression):
+    X, Z, layer = regression
+    K, _, _ = kernels_of(layer, X)
+    evidence = sum(multivariate_normal(np.zeros(M), K + NOISE**2 * np.eye(M)).logpdf(z) for z in Z.T)
+    with tf.GradientTape() as tape:
+        observation = {"loc": Z, "scale": np.zeros((M, 1))}
+        loss = ExpectedNLL(dtype="float64")(observation, layer(X)) + tf.add_n(layer.losses)
+    assert float(loss) == pytest.approx(-evidence / M, rel=1e-6)
+    for gradient in tape.gradient(loss, [layer.mean.value, layer.raw_factor.value]):
+        np.testing.assert_allclose(gradient, 0.0, atol=1e-5)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_gradients_are_finite_differences(covariance, kernel):
+    layer = random_layer(covariance=covariance, kernel=kernel, ard=True, dtype="float64")
+    rng = np.random.default_rng(3)
+    features = tf.Variable(FEATURES.astype("float64"))
+    weigh = {name: rng.normal(size=value.shape) for name, value in layer(features).items()}
+
+    def objective():
+        outputs = layer(features)
+        return tf.add_n([*layer.losses, *[tf.reduce_sum(weigh[name] * outputs[name]) for name in weigh]])
+
+    variables = [features, *[weight.value for weight in layer.trainable_weights]]
+    with tf.GradientTape() as tape:
+        value = objective()
+    for variable, gradient in zip(variables, tape.gradient(value, variables), strict=True):
+        start, step = variable.numpy(), 1e-5 * rng.normal(size=variable.shape)
+        ends = []
+        for sign in (1, -1):
+            variable.assign(start + sign * step)
+            ends.append(float(objective()))
+        variable.assign(start)
+        assert np.sum(gradient * step) == pytest.approx((ends[0] - ends[1]) / 2, rel=1e-4, abs=1e-11)
+
+
+def test_float32_stands_coinciding_points_far_from_the_origin():
+    layer = ds.heads.VariationalGaussianProcess(3, 300, num_samples=50)
+    layer.build((None, D))
+    layer.inducing_points.assign(np.full((300, D), 1000.0))
+    layer.mean.assign(np.random.default_rng(0).normal(size=(300, 2)))
+    with tf.GradientTape() as tape:
+        outputs = layer(1000.0 + FEATURES)
+        loss = tf.reduce_sum(outputs["loc"]) + tf.reduce_sum(outputs["scale"])
+    for value in [*outputs.values(), *tape.gradient(loss, [weight.value for weight in layer.weights])]:
+        assert np.isfinite(value).all()
+    # All of the points together say what one of them would.
+    prior_less = layer(np.full((1, D), 1000.0, "float32"))
+    assert float(prior_less["scale"][0, 0]) == pytest.approx(1.0, rel=1e-4)
+
+
+@pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "bfloat16"])
+def test_half_precision_stays_outside(policy):
+    layer = random_layer(dtype=policy)
+    exact = random_layer()
+    outputs = layer(FEATURES)
+    assert {value.dtype for value in outputs.values()} == {tf.float32}
+    assert {weight.dtype for weight in layer.weights} == {"float32"}
+    for name, value in outputs.items():
+        np.testing.assert_array_equal(value, exact(FEATURES)[name])
+    assert float(layer.kl_divergence()) == float(exact.kl_divergence())
+
+
+# The divergence is counted once, whatever model the layer is in.
+
+
+def test_a_plain_model_counts_the_divergence_once():
+    layer = random_layer()
+    inputs = keras.Input((D,))
+    model = keras.Model(inputs, ds.readout.ArgmaxReadout()(layer(inputs)))
+    model.compile(optimizer=keras.optimizers.SGD(0.0), loss="sparse_categorical_crossentropy")
+    y = np.array([0, 1, 2, 3, 0])
+    data_term = -np.log(model.predict(FEATURES, verbose=0)[np.arange(5), y]).mean()
+    expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
+    assert model.evaluate(FEATURES, y, verbose=0) == expected
+    assert model.fit(FEATURES, y, epochs=2, verbose=0).history["loss"] == [expected, expected]
+    assert float(sum(layer.losses)) * 50 == pytest.approx(float(layer.kl_divergence()))  # after training, eagerly
+
+
+@pytest.mark.parametrize("covariance", COVARIANCES)
+def test_a_latent_model_counts_the_divergence_once(covariance):
+    layer = random_layer(covariance=covariance)
+    inputs = keras.Input((D,))
+    model = ds.heads.LatentModel(inputs, layer(inputs))
+    model.compile(optimizer=keras.optimizers.SGD(0.0))
+    observation = ds.LatentGaussian(np.ones((5, 3), "float32"), np.full((5, 1), 0.5, "float32"))
+    data_term = float(ds.losses.LatentNLL()(observation.as_dict(), model.predict(FEATURES, verbose=0)))
+    expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
+    assert model.evaluate(FEATURES, observation, verbose=0) == expected
+    assert model.fit(FEATURES, observation, verbose=0).history["loss"] == [expected]
+
+
+@pytest.mark.parametrize("place", ["head", "backbone"])
+def test_a_classifier_counts_the_divergence_once(place):
+    layer = random_layer()
+    if place == "head":
+        model = ds.SimplexClassifier(keras.Sequential([keras.layers.Flatten()]), "ilr", 4, head=layer)
+    else:  # its means are features for another head
+        inputs = keras.Input((D,))
+        model = ds.SimplexClassifier(keras.Model(inputs, layer(inputs)["loc"]), "ilr", 4)
+    model.compile(optimizer=keras.optimizers.SGD(0.0))
+    y = np.array([0, 1, 2, 3, 0])
+    observation = model.target.fit_transform(FEATURES, y).as_dict()
+    observation = {name: value.astype("float32") for name, value in observation.items()}
+    data_term = float(ds.losses.LatentNLL()(observation, model.latent(FEATURES)))
+    expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
+    assert model.evaluate(FEATURES, y, verbose=0) == expected
+    assert model.fit(FEATURES, y, verbose=0).history["loss"] == [expected]
+    assert model.train_on_batch(FEATURES, y) == expected
+
+
+def test_a_layer_called_twice_has_one_divergence_and_a_frozen_one_none():
+    layer = random_layer()
+    one, other = keras.Input((D,)), keras.Input((D,))
+    model = keras.Model([one, other], [layer(one), layer(other)])
+    model([FEATURES, FEATURES])
+    assert float(sum(model.losses)) * 50 == pytest.approx(float(layer.kl_divergence()))
+    layer.trainable = False
+    assert model.losses == []
+
+
+# Where it starts.
+
+
+def test_it_starts_at_features_of_samples_and_their_typical_distance():
+    samples = np.random.default_rng(4).normal(size=(40, 3, 2)).astype("float32")
+    backbone = ds.heads.mlp([D])
+    features = np.asarray(backbone(samples))
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=40, ard=True)
+    assert layer.initialise_from(samples, backbone, seed=5) is layer
+    points = np.asarray(layer.inducing_points)
+    assert all(np.abs(features - point).sum(axis=1).min() < 1e-5 for point in points)
+    assert len(np.unique(points, axis=0)) == M
+    np.testing.assert_allclose(layer.log_lengthscale, np.full(D, np.log(np.median(pdist(features)))), rtol=1e-4)
+    again = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialise_from(samples, backbone, seed=5)
+    np.testing.assert_array_equal(again.inducing_points, points)
+    other = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialise_from(samples, backbone, seed=6)
+    assert not np.array_equal(other.inducing_points, points)
+
+
+@pytest.mark.parametrize("labelled", [False, True])
+def test_it_reads_a_data_set_once(labelled):
+    reads = []
+    features = np.arange(30.0).reshape(10, 3).astype("float32")
+
+    def rows():
+        reads.append(1)
+        yield from features
+
+    samples = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((3,), "float32"))
+    if labelled:
+        samples = samples.map(lambda row: (row, 0))
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10).initialise_from(samples.batch(4))
+    assert len(reads) == 1
+    assert {tuple(point) for point in np.asarray(layer.inducing_points)} <= {tuple(row) for row in features}
+
+
+def test_every_row_is_as_likely_to_be_drawn():
+    rows = np.arange(20.0)[:, None]
+    rng = np.random.default_rng(0)
+    drawn = np.concatenate([_reservoir(np.split(rows, [3, 11]), 5, rng)[:, 0] for _ in range(2000)])
+    counts = np.bincount(drawn.astype(int), minlength=20)
+    assert counts.sum() == 10_000
+    assert np.abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [
+        (np.zeros((5, D)), "samples must be at least as many as inducing points, 6; found 5"),
+        (np.zeros((9, 2, D)), "Pass the backbone that the layer follows"),
+        (np.full((9, D), np.nan), "samples must give finite features"),
+        (np.zeros((9, D + 1)), "samples must give 7 features, what the layer was built for; found 8"),
+    ],
+)
+def test_it_says_why_it_cannot_start_there(samples, message):
+    with pytest.raises(ValueError, match=message):
+        random_layer().initialise_from(samples)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"num_classes": 1}, "num_classes must be a whole number, at least 2; found 1"),
+        ({"inducing": 0}, "inducing must be a whole number, at least 1; found 0"),
+        ({"num_samples": 0.5}, "num_samples must be a whole number, at least 1; found 0.5"),
+        ({"latent_dim": 0}, "latent_dim must be a whole number, at least 1; found 0"),
+        ({"covariance": "full"}, "covariance must be one of isotropic, diagonal; found 'full'"),
+        ({"kernel": "matern5"}, "kernel must be one of rbf, matern32, matern52; found 'matern5'"),
+        ({"variance": 0.0}, "variance must be positive; found 0.0"),
+        ({"jitter": 0.0}, "jitter must be positive; found 0.0"),
+        ({"scale_floor": -1.0}, "scale_floor must be positive; found -1.0"),
+    ],
+)
+def test_it_names_a_wrong_argument(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        ds.heads.VariationalGaussianProcess(**{"num_classes": 4, "inducing": M, "num_samples": 9, **arguments})
+
+
+def test_it_asks_for_flat_features():
+    with pytest.raises(ValueError, match="GlobalAveragePooling2D"):
+        ds.heads.VariationalGaussianProcess(4, M, num_samples=9)(np.zeros((2, 4, 4, 8), "float32"))
+
+
+# On real digits.
+
+
+@pytest.fixture(scope="module")
+def digits():
+    return ds.datasets.load("digits")
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    (x, y), _ = digits
+    keras.utils.set_random_seed(0)
+    backbone = ds.heads.mlp([64])
+    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x)).initialise_from(x, backbone)
+    model = ds.SimplexClassifier(backbone, "ilr", 10, head=head)
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.fit(x, y, epochs=8, batch_size=64, verbose=0)
+    return model
+
+
+def test_it_learns_digits(fitted, digits):
+    _, (x_test, y_test) = digits
+    p = fitted.predict_proba(x_test)
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.93
+    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.4
+    assert fitted.predict_latent(x_test).covariance == "isotropic"
+
+
+def test_it_is_less_sure_of_noise_than_of_digits(fitted, digits):
+    _, (x_test, _) = digits
+    noise = np.random.default_rng(0).uniform(size=x_test.shape).astype("float32")
+    scales = [np.asarray(fitted.latent(x)["scale"]) for x in (x_test, noise)]
+    assert np.median(scales[1]) > 1.5 * np.median(scales[0])
+
+
+IN_A_FRESH_PROCESS = """
+import sys, numpy as np, tensorflow as tf
+folder = sys.argv[1]
+x = np.load(folder + "/x.npy")
+serve = tf.saved_model.load(folder + "/served").signatures["serving_default"]
+served = {name: value.numpy() for name, value in serve(image=tf.constant(x)).items()}
+assert "deepsimplex" not in sys.modules
+import keras, deepsimplex
+model = keras.models.load_model(folder + "/model.keras")
+latent = model.predict_latent(x)
+np.savez(folder + "/outputs.npz", p=model.predict(x, verbose=0), loc=latent.loc, scale=latent.scale, **served)
+"""
+
+
+def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
+    _, (x_test, _) = digits
+    x = x_test[:23]
+    fitted.save(tmp_path / "model.keras")
+    fitted.export(tmp_path / "served")
+    np.save(tmp_path / "x.npy", x)
+    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    outputs, latent = np.load(tmp_path / "outputs.npz"), fitted.predict_latent(x)
+    for name in ("p", "class_probabilities"):
+        np.testing.assert_allclose(outputs[name], fitted.predict_proba(x), atol=1e-5)
+    for name in ("loc", "latent_mean"):
+        np.testing.assert_allclose(outputs[name], latent.loc, atol=1e-4)
+    for name in ("scale", "latent_scale"):
+        np.testing.assert_allclose(outputs[name], latent.scale, atol=1e-4)
+
+
+def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
+    (x, y), (x_test, y_test) = digits
+    keras.utils.set_random_seed(0)
+    target = ds.targets.ILR(noise=1.0)
+    latents = target.fit_transform(x, y)
+    far = ds.LatentGaussian(100 * latents.loc, 100 * latents.scale)
+    inputs, backbone = keras.Input(x.shape[1:]), ds.heads.mlp([64])
+    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x), variance=np.mean(far.loc**2))
+    model = ds.heads.LatentModel(inputs, head.initialise_from(x, backbone)(backbone(inputs)))
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.fit(x, far, epochs=5, batch_size=64, verbose=0)
+    predicted = model.predict(x_test, verbose=0)["loc"] @ target.scores(10).T
+    assert np.mean(predicted.argmax(axis=1) == y_test) > 0.9
+
+
+@pytest.mark.slow
+def test_it_trains_compiled_on_batches_of_any_size(digits):
+    (x, y), _ = digits
+    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=90, covariance="diagonal", kernel="matern52")
+    model = ds.SimplexClassifier(ds.heads.mlp([16]), "ilr", 10, head=head)
+    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
+    history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]  # batches of 64 and 26
+    assert history[-1] < history[0]
+
+
+def test_it_serves_targets_of_as_many_dimensions_as_classes(digits):
+    (x, y), (x_test, _) = digits
+    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=200, latent_dim=10)
+    model = ds.SimplexClassifier(ds.heads.mlp([16]), "dirichlet", 10, head=head)
+    model.compile()
+    model.fit(x[:200], y[:200], verbose=0)
+    np.testing.assert_allclose(model.predict_proba(x_test[:9]).sum(axis=1), 1.0, rtol=1e-5)
+
+
+def test_it_trains_through_the_readout_under_mixed_precision(digits):
+    (x, y), _ = digits
+    policy = keras.mixed_precision.dtype_policy()
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        inputs = keras.Input(x.shape[1:])
+        backbone = ds.heads.mlp([32])
+        head = ds.heads.VariationalGaussianProcess(10, 20, num_samples=300).initialise_from(x[:300], backbone)
+        model = keras.Model(inputs, ds.readout.ArgmaxReadout()(head(backbone(inputs))))
+        model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
+        history = model.fit(x[:300], y[:300], epochs=5, verbose=0).history["loss"]
+    finally:
+        keras.mixed_precision.set_global_policy(policy)
+    assert history[-1] < 0.8 * history[0]
