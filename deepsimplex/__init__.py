@@ -13,19 +13,24 @@ from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
-    from deepsimplex import datasets, distances, evaluation, export, geometry, plots, targets
+    from deepsimplex import datasets, distances, estimators, evaluation, export, geometry, gp, plots, targets
+    from deepsimplex.estimators import LatentRegressionClassifier, SimplexGaussianProcess
 
 __version__ = "0.1.0"
 
 __all__ = [
     "LatentGaussian",
+    "LatentRegressionClassifier",
     "SimplexClassifier",
+    "SimplexGaussianProcess",
     "__version__",
     "datasets",
     "distances",
+    "estimators",
     "evaluation",
     "export",
     "geometry",
+    "gp",
     "heads",
     "load_model",
     "losses",
@@ -37,6 +42,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("LatentRegressionClassifier", "SimplexGaussianProcess"):
+        return getattr(importlib.import_module("deepsimplex.estimators"), name)
     if name in __all__:
         return importlib.import_module(f"deepsimplex.{name}")
     raise AttributeError(f"module 'deepsimplex' has no attribute {name!r}")

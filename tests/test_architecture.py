@@ -20,6 +20,7 @@ LEVELS = {
     "files": 0,
     "names": 0,
     "progress": 0,
+    "spread": 0,
     "distances": 1,
     "targets": 2,
     "heads": 3,

@@ -306,7 +306,7 @@ def test_every_row_is_as_likely_to_be_drawn():
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (np.zeros((5, D)), "samples must be at least as many as inducing points, 6; found 5"),
+        (np.eye(5, D), "samples must have at least as many different features as inducing points, 6; found "),
         (np.zeros((9, 2, D)), "Pass the backbone that the layer follows"),
         (np.full((9, D), np.nan), "samples must give finite features"),
         (np.zeros((9, D + 1)), "samples must give 7 features, what the layer was built for; found 8"),

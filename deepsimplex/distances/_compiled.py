@@ -13,8 +13,8 @@ def exclusive(kernel: Callable[..., Any]) -> Callable[..., Any]:
     """Let one thread at a time into a parallel kernel; it uses all cores by itself."""
 
     @wraps(kernel)
-    def run(*arguments: Any) -> Any:
+    def run(*arguments: Any, **options: Any) -> Any:
         with _one_kernel_at_a_time:
-            return kernel(*arguments)
+            return kernel(*arguments, **options)
 
     return run

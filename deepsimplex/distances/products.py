@@ -1,6 +1,7 @@
 """Matrix products in float32, on cores that are free again as soon as they are done."""
 
 import ctypes
+import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
@@ -12,10 +13,13 @@ from numpy.typing import NDArray
 from scipy.linalg import cython_blas
 from threadpoolctl import ThreadpoolController
 
+from deepsimplex.distances._compiled import exclusive
+
 # Rows of a piece below which another thread costs more than it saves.
 _FEWEST_ROWS = 64
 
 
+@exclusive
 def multiply(
     A: NDArray[np.float32], B: NDArray[np.float32], scale: float = 1.0, out: NDArray[np.float32] | None = None
 ) -> NDArray[np.float32]:
@@ -28,6 +32,8 @@ def multiply(
     from numba import get_num_threads
 
     A, B = np.ascontiguousarray(A, np.float32), np.ascontiguousarray(B, np.float32)
+    if A.shape[1] != B.shape[1]:
+        raise ValueError(f"A and B must have as many columns; found {A.shape} and {B.shape}")
     if out is None:
         out = np.empty((len(A), len(B)), np.float32)
     if not (out.flags.c_contiguous and out.dtype == np.float32 and out.shape == (len(A), len(B))):
@@ -51,7 +57,8 @@ def _sgemm(A: NDArray[np.float32], B: NDArray[np.float32], scale: float, out: ND
     """Fill ``out`` = scale * A B^T, without holding Python's lock."""
     N, M, D = (ctypes.byref(ctypes.c_int(size)) for size in (len(A), len(B), A.shape[1]))
     one, zero = ctypes.byref(ctypes.c_float(scale)), ctypes.byref(ctypes.c_float(0.0))
-    if out.size == 0:
+    if out.size == 0 or A.shape[1] == 0:
+        out[...] = 0.0
         return
     # Fortran's order turned around: (A B^T)^T = B A^T, columns for rows.
     _blas_sgemm()(b"T", b"N", M, N, D, one, B.ctypes.data, D, A.ctypes.data, D, zero, out.ctypes.data, M)
@@ -76,4 +83,8 @@ def _libraries() -> ThreadpoolController:
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(thread_name_prefix="deepsimplex-products")
+    return ThreadPoolExecutor(os.cpu_count(), thread_name_prefix="deepsimplex-products")
+
+
+# A process that forks takes the pool along without its threads, and would wait for them for ever.
+os.register_at_fork(after_in_child=_threads.cache_clear)

@@ -1,4 +1,4 @@
-"""Where inducing points start: rows that stand for all, drawn in one pass over the samples."""
+"""Features of samples drawn in one pass over them, among which inducing points start."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -70,40 +70,3 @@ def _reservoir(batches: Iterable[NDArray[np.float64]], rows: int, rng: np.random
         smallest = np.sort(np.argsort(keys)[:rows])
         kept, keys = kept[smallest], keys[smallest]
     return np.empty((0, 0)) if kept is None else kept
-
-
-def spread_rows(rows: NDArray[np.float64], number: int, rng: np.random.Generator) -> NDArray[np.float64]:
-    """As many of the rows as asked for, far from one another, by k-means++.
-
-    Raises
-    ------
-    ValueError
-        When there are fewer rows, or one is not finite.
-
-    Examples
-    --------
-    >>> float(spread_rows(np.array([[0.0], [0.1], [9.0]]), 2, np.random.default_rng(0)).max())
-    9.0
-    """
-    from sklearn.cluster import kmeans_plusplus  # imported here: the package comes in lightly
-
-    if len(rows) < number:
-        raise ValueError(f"samples must be at least as many as inducing points, {number}; found {len(rows)}")
-    if not np.isfinite(rows).all():
-        raise ValueError("samples must give finite features; found NaN or infinity")
-    return kmeans_plusplus(rows, number, random_state=int(rng.integers(2**31)))[0]
-
-
-def median_distance(rows: NDArray[np.float64]) -> float:
-    """Median distance between rows that differ; one where none do.
-
-    Examples
-    --------
-    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
-    2.0
-    """
-    from scipy.spatial.distance import pdist
-
-    distances = pdist(rows)
-    apart = distances[distances > 0]  # duplicated rows say nothing of the scale
-    return float(np.median(apart)) if apart.size else 1.0

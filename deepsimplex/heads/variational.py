@@ -8,9 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from deepsimplex.heads.inducing import ROWS, feature_rows, median_distance, spread_rows
+from deepsimplex.heads.inducing import ROWS, feature_rows
 from deepsimplex.heads.kernels import KERNELS, Kernel, squared_distances
 from deepsimplex.names import did_you_mean
+from deepsimplex.spread import median_distance, spread_rows
 
 COVARIANCES = ("isotropic", "diagonal")
 
@@ -213,13 +214,20 @@ class VariationalGaussianProcess(keras.layers.Layer):
         """
         rng = np.random.default_rng(seed)
         rows = feature_rows(samples, backbone, max(ROWS, 10 * self.inducing), rng)
-        points = spread_rows(rows, self.inducing, rng)
+        if not np.isfinite(rows).all():
+            raise ValueError("samples must give finite features; found NaN or infinity")
         if not self.built:
             self.build((None, rows.shape[1]))
         if rows.shape[1] != self.inducing_points.shape[1]:
             raise ValueError(
                 f"samples must give {self.inducing_points.shape[1]} features, what the layer was built for; found "
                 f"{rows.shape[1]}"
+            )
+        points = spread_rows(rows, self.inducing, rng)
+        if len(points) < self.inducing:
+            raise ValueError(
+                f"samples must have at least as many different features as inducing points, {self.inducing}; found "
+                f"{len(points)}"
             )
         self.inducing_points.assign(points)
         self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(rows[:ROWS]))))

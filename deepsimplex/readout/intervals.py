@@ -111,7 +111,7 @@ def class_intervals(
     >>> latent = {"loc": np.array([[1.0, 0.0]]), "scale": np.array([[0.5, 0.0]])}
     >>> lower, upper = class_intervals(latent, level=0.9)
     >>> lower.round(2), upper.round(2)
-    (array([[0.39, 0.06, 0.06]]), array([[0.88, 0.3 , 0.3 ]]))
+    (array([[0.39, 0.06, 0.06]]), array([[0.89, 0.3 , 0.3 ]]))
     >>> lower, upper = class_intervals(latent, level=0.9, readout="argmax")
     >>> bool((upper - lower).max() < 5e-3)
     True
@@ -123,10 +123,10 @@ def class_intervals(
     if method != "auto":
         raise ValueError(f"method is one of readout='argmax', leave it 'auto' for 'softmax'; found {method!r}")
     checked = Scores.of(scores, latent.latent_dim)
-    points, seed = _resolving(num_points, level), check_seed(seed)
+    points, seed = check_num_points("quasi_monte_carlo", num_points), check_seed(seed)
     if checked.num_classes == 2:
         return _two_classes(latent, level, checked)
-    return _sampled(latent, level, checked, points, seed)
+    return _sampled(latent, level, checked, _resolving(points or _SAMPLES, level), seed)
 
 
 def _check_level(level: float) -> None:
@@ -134,9 +134,8 @@ def _check_level(level: float) -> None:
         raise ValueError(f"level must lie between 0 and 1, both excluded, such as 0.95; found {level!r}")
 
 
-def _resolving(num_points: int | None, level: float) -> int:
+def _resolving(points: int, level: float) -> int:
     """Number of Sobol points, if they reach as far into the tails as ``level`` asks."""
-    points = check_num_points("quasi_monte_carlo", num_points) or _SAMPLES
     # Beyond the (1/2 / points)-quantile there is no order statistic.
     if points * (1.0 - level) < 1.0 - 1e-9:
         raise ValueError(

@@ -72,20 +72,20 @@ def ndtri(p: Any) -> tuple[Any, Any]:
     Parameters
     ----------
     p : tensor
-        Probabilities, no smaller than ``smallest_mass``.
+        Probabilities, normal numbers of the dtype.
 
     Returns
     -------
     tensor
     """
-    z = _lower_quantile(tf.math.log(tf.minimum(p, 1.0 - p)), math.log(smallest_mass(p.dtype)), _DEGREE[p.dtype.name])
+    z = _lower_quantile(tf.math.log(tf.minimum(p, 1.0 - p)), math.log(tiny_of(p.dtype)), _DEGREE[p.dtype.name])
     z = tf.where(p < 0.5, z, -z)
     return z, lambda upstream: upstream * tf.exp(-log_density(z))
 
 
 @tf.custom_gradient
 def log_ndtri(log_p: Any) -> tuple[Any, Any]:
-    """The z with log Phi(z) = log_p, for logarithms down to those of Phi(-80) and a little beyond.
+    """The z with log Phi(z) = log_p, for logarithms of any depth.
 
     Parameters
     ----------
@@ -98,11 +98,26 @@ def log_ndtri(log_p: Any) -> tuple[Any, Any]:
     """
     # The logarithm of 1 - p, with its precision where p is close to one.
     log_other = tf.math.log(-tf.math.expm1(tf.maximum(log_p, -1.0)))
-    z = _lower_quantile(
-        tf.where(log_p < -math.log(2.0), log_p, log_other), _LEAST_LOGARITHM, _LOG_DEGREE[log_p.dtype.name]
-    )
+    deep = log_p < _LEAST_LOGARITHM
+    lower = tf.where(log_p < -math.log(2.0), tf.maximum(log_p, _LEAST_LOGARITHM), log_other)
+    z = _lower_quantile(lower, _LEAST_LOGARITHM, _LOG_DEGREE[log_p.dtype.name])
     z = tf.where(log_p < -math.log(2.0), z, -z)
-    return z, lambda upstream: upstream * tf.exp(log_p - log_density(z))
+    z = tf.where(deep, _deep_quantile(tf.minimum(log_p, _LEAST_LOGARITHM)), z)
+
+    def gradient(upstream: Any) -> Any:
+        # Phi / phi: far out from its series, where the exponent would be a difference of large numbers.
+        far = z < -40.0
+        inverse = -1.0 / tf.minimum(z, -40.0)
+        tail = inverse * (1.0 - tf.square(inverse) * (1.0 - 3.0 * tf.square(inverse)))
+        return upstream * tf.where(far, tail, tf.exp(tf.where(far, tf.zeros_like(z), log_p - log_density(z))))
+
+    return z, gradient
+
+
+def _deep_quantile(log_p: Any) -> Any:
+    """Quantiles whose logarithms lie below ``_LEAST_LOGARITHM``: the tail's asymptotics, and a step of Newton's."""
+    z = -tf.sqrt(-2.0 * (log_p + LOG_SQRT_TWO_PI + 0.5 * tf.math.log(-2.0 * log_p)))
+    return z - (log_ndtr(z) - log_p) / -z
 
 
 def _lower_quantile(log_p: Any, least: float, degree: int) -> Any:

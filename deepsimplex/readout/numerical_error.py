@@ -104,7 +104,7 @@ def _round_off(latent: LatentGaussian, scores: ArrayLike | None, p: NDArray[Any]
     factor = S.factor(scale).numpy()
     deviations = np.linalg.norm(factor, axis=-1)
     if S.num_classes == 3:  # the deviation of the narrowest direction of the plane, which quadrature resolves
-        deviations = np.linalg.svd(factor, compute_uv=False)[:, 1:2]
+        deviations = np.linalg.svd(factor @ factor.transpose(0, 2, 1), compute_uv=False, hermitian=True)[:, 1:2] ** 0.5
     deviations = np.maximum(deviations, noise_floor(S.mean(loc)))
     # A product of L terms, and a few operations before and after, each relative to the lengths of its factors.
     longest = np.linalg.norm(S.centred, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)

@@ -1,7 +1,7 @@
 """Argmax readout under any Gaussian: orthant probabilities by Genz's sequential conditioning.
 
 Class y wins where every difference g_y - g_k of scores is positive. Conditioning on one difference after the other,
-along a Cholesky factor of their covariance, turns that orthant probability into the mean of a smooth, positive
+along a pivoted Cholesky factor of their covariance, turns that orthant probability into the mean of a smooth, positive
 function over the unit cube, here over scrambled Sobol points (Genz 1992).
 """
 
@@ -80,8 +80,8 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
     Returns
     -------
     list of (centre, weights)
-        Of difference i: its mean [N, n, 1], and what every draw before it adds [N, n, i], both in units of the
-        deviation that those draws leave it.
+        Of difference i: its mean [N, n, 1], and what every draw before it takes from that [N, n, i], both in units of
+        the deviation that those draws leave it.
     """
     n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
@@ -98,13 +98,12 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
         chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
         taken = taken + chosen
         deviation = tf.sqrt(tf.maximum(_of(chosen, variance), least))
-        weights = tf.concat([_of(chosen, slope) for slope in slopes], axis=-1) if slopes else gap[:, :, :0]
+        before = tf.stack(slopes, axis=2) if slopes else tf.zeros_like(gap)[:, :, :0, tf.newaxis]
+        weights = tf.reduce_sum(chosen[:, :, tf.newaxis] * before, axis=-1)
         # Covariances with the chosen difference, less what the draws before explain.
         of_rival = tf.matmul(chosen, covariance)
         slope = of_rival - covariance - tf.linalg.diag_part(of_rival)[:, :, tf.newaxis] + own
-        for i, before in enumerate(slopes):
-            slope = slope - weights[:, :, i : i + 1] * before
-        slope = slope / deviation
+        slope = (slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)) / deviation
         conditions.append((_of(chosen, gap) / deviation, weights / deviation))
         # The mean of a standard normal variable above -z.
         z = _of(chosen, z)

@@ -45,4 +45,6 @@ def readout_layer(spec: str | keras.layers.Layer, scores: ArrayLike | None = Non
         return type(spec).from_config({**spec.get_config(), "scores": np.asarray(scores).tolist()})
     if isinstance(spec, keras.layers.Layer):
         return spec
+    if not isinstance(spec, str):
+        raise TypeError(f"readout must be one of {', '.join(READOUTS)}, or a layer; found {type(spec).__name__}")
     return named_readout(spec)(scores=scores, **options)

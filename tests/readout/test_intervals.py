@@ -176,3 +176,12 @@ def test_intervals_of_the_argmax_readout_lie_around_its_answer(kind):
     np.testing.assert_allclose(upper, np.minimum(p + 1.959964 * error, 1.0), atol=1e-8)
     assert (lower >= 0).all()
     assert (upper <= 1).all()
+
+
+def test_two_classes_have_quantiles_of_any_level():
+    latent = LatentGaussian(np.array([[0.3]]), np.array([[0.5]]))
+    lower, upper = class_intervals(latent, 0.999999)
+    z = ndtri(0.9999995)
+    np.testing.assert_allclose([lower[0, 0], upper[0, 0]], expit(2 * (0.3 + np.array([-0.5, 0.5]) * z)), rtol=1e-9)
+    with pytest.raises(ValueError, match="num_points"):
+        class_intervals(latent, num_points=-7)

@@ -106,3 +106,19 @@ def test_scale_zero_has_an_error():
     assert argmax_error(latent).max() < 1e-12
     tied = LatentGaussian((vertices(4)[:1] + vertices(4)[1:2]) / 2, np.zeros((1, 1)))
     assert np.isfinite(argmax_error(tied)).all()
+
+
+def test_the_bound_covers_narrow_directions_of_three_classes():
+    """Where two scores are all but tied, round-off of their means is many of the deviations that part them."""
+    rng = np.random.default_rng(0)
+    loc, scale = rng.normal(size=(50, 2)), np.stack([np.full(50, 1.0), np.geomspace(1e-4, 1.0, 50)], axis=1)
+    single = LatentGaussian(loc.astype("float32"), scale.astype("float32"))
+    exact = argmax(LatentGaussian(single.loc.astype("float64"), single.scale.astype("float64")))
+    assert (np.abs(argmax(single) - exact) <= argmax_error(single)).all()
+
+
+def test_three_classes_along_one_line_have_a_bound():
+    scores = np.array([[1.0], [0.0], [-1.0]])
+    error = argmax_error(LatentGaussian(np.array([[0.3]]), np.array([[0.5]])), scores)
+    assert np.isfinite(error).all()
+    assert (error > 0).all()

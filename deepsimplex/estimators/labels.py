@@ -1,0 +1,71 @@
+"""Labels as scikit-learn's users have them: any names, a list of classes of their own, or shares of every class."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, column_or_1d
+
+from deepsimplex.targets.labels import any_labels
+
+
+@dataclass(frozen=True)
+class Labels:
+    """Labels of training samples.
+
+    Attributes
+    ----------
+    classes : ndarray, shape [n]
+        Names of the classes, in the order of the columns of predicted probabilities.
+    memberships : ndarray, shape [N] (int64) or [N, n] (float64)
+        Numbers of the classes, or soft labels.
+    """
+
+    classes: NDArray[Any]
+    memberships: NDArray[Any]
+
+    @classmethod
+    def of(cls, y: ArrayLike, classes: ArrayLike | None) -> "Labels":
+        """Number the classes of hard labels y [N], or name the columns of soft ones [N, n].
+
+        Parameters
+        ----------
+        y : array_like
+        classes : array_like, shape [n], optional
+            All classes there are; None takes those that y names, sorted (0 to n - 1 for soft labels).
+        """
+        y = np.asarray(y)
+        if y.ndim == 2 and y.shape[1] > 1:
+            return cls._of_shares(y, classes)
+        y = column_or_1d(y, warn=True)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+        found = np.unique(y)
+        names = found if classes is None else np.asarray(classes)
+        if len(np.unique(names)) != len(names):
+            raise ValueError(f"classes must differ; found {names.tolist()}")
+        unknown = np.setdiff1d(found, names)
+        if len(unknown):
+            raise ValueError(f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}")
+        if len(names) < 2:
+            raise ValueError(
+                f"a classifier needs at least 2 classes; found one class alone, {names[0]!r}. "
+                "Name the others in classes"
+            )
+        order = np.argsort(names)
+        return cls(names, order[np.searchsorted(names, y, sorter=order)].astype(np.int64))
+
+    @classmethod
+    def _of_shares(cls, y: ArrayLike, classes: ArrayLike | None) -> "Labels":
+        shares, n = any_labels(y)
+        names = np.arange(n) if classes is None else np.asarray(classes)
+        if len(names) != n:
+            raise ValueError(f"classes must name the {n} columns of soft labels y; found {len(names)} names")
+        return cls(names, shares)
+
+    @property
+    def hard(self) -> NDArray[np.int64]:
+        """The number of the likeliest class of every sample."""
+        return self.memberships if self.memberships.ndim == 1 else np.argmax(self.memberships, axis=1)

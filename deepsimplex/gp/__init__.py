@@ -1,0 +1,6 @@
+"""Gaussian processes from features to latents, on GPflow's kernels."""
+
+from deepsimplex.gp.collapsed import CollapsedGaussianProcess
+from deepsimplex.gp.exact import ExactGaussianProcess
+
+__all__ = ["CollapsedGaussianProcess", "ExactGaussianProcess"]

@@ -1,0 +1,109 @@
+"""What the Gaussian processes share: their settings, the scaled problem, and a posterior that predicts."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.gp.kernels import make_kernel
+from deepsimplex.gp.noise import Noise, check_noise
+from deepsimplex.gp.optimise import Evaluation, minimise
+from deepsimplex.gp.posterior import Posterior, Scaling
+from deepsimplex.gp.problem import Problem
+from deepsimplex.latent import LatentGaussian
+
+Callback = Callable[[int, float], None]
+
+
+class GaussianProcess(ABC):
+    """A Gaussian process from features to latents.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "matern32", "matern52"} or gpflow.kernels.Kernel
+        One for all latent dimensions. Those by name start at the median distance and are learned in logarithms. Of a
+        GPflow kernel a copy is learned from where it is. Default "rbf".
+    ard : bool
+        Whether every feature has a lengthscale of its own; for kernels by name. Default False.
+    noise : {"auto", "target", "learned", "scaled"}
+        Variance of the observations: "target" the target's own, "learned" one number for all in its place, "scaled"
+        the target's own times one learned number per latent dimension ([GPD]'s extra noise). "auto" (the default)
+        is "target" where the target states a noise (ILR, Dirichlet) and "learned" where it does not.
+    scale_features : bool
+        Whether features are brought to mean zero and deviation one first. Default True: one lengthscale for all
+        features means little otherwise.
+    max_iterations : int
+        L-BFGS iterations of every start. Default 200.
+    restarts : int
+        Further random starts of which the best is kept. Default 0.
+    seed : int
+        Of every random choice. Default 0.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        After fit.
+    objective_ : float
+        Negative log marginal likelihood (or its bound) of the scaled latents, at the end.
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        ard: bool = False,
+        noise: str = "auto",
+        scale_features: bool = True,
+        max_iterations: int = 200,
+        restarts: int = 0,
+        seed: int = 0,
+    ) -> None:
+        check_noise(noise)
+        self.kernel, self.ard, self.noise, self.scale_features = kernel, ard, noise, scale_features
+        self.max_iterations, self.restarts, self.seed = max_iterations, restarts, seed
+
+    def fit(
+        self,
+        X: ArrayLike,
+        observation: LatentGaussian,
+        y: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Learn from features X [N, d] and their latent observations (N of them).
+
+        Classes y [N] share inducing points out among them, where there are any. ``callback(iteration, value)`` is
+        called after every iteration.
+        """
+        problem = self._problem(np.asarray(X, dtype=np.float64), observation, y)
+        self.objective_ = minimise(
+            lambda: self._evaluation(problem),
+            problem.trainable_variables,
+            self.max_iterations,
+            self.restarts,
+            np.random.default_rng(self.seed),
+            callback,
+        )
+        self.posterior_ = self._posterior(problem)
+        return self
+
+    def predict(self, X: ArrayLike) -> LatentGaussian:
+        """Latents of features X [N, d]: isotropic where the noise is shared, else diagonal."""
+        return self.posterior_.predict(np.asarray(X, dtype=np.float64))
+
+    def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
+        features = Scaling.of_features(X) if self.scale_features else Scaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        latents = Scaling.of_latents(observation.loc)
+        scaled = features(X)
+        kernel = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(self.seed))
+        noise = Noise.of(observation, float(latents.width[0]), self.noise)
+        return Problem(scaled, latents(observation.loc), kernel, noise, features, latents)
+
+    @abstractmethod
+    def _evaluation(self, problem: Any) -> Evaluation:
+        """Negative log marginal likelihood, or a bound of it, and its derivatives by the problem's variables."""
+
+    @abstractmethod
+    def _posterior(self, problem: Any) -> Posterior:
+        """The posterior at the problem's hyperparameters as they are."""

@@ -1,0 +1,67 @@
+"""Factors of covariance matrices that round-off may have made singular."""
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import lapack
+
+# Jitter tried in turn, relative to the mean of the diagonal.
+_JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
+
+
+def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float64]:
+    """Lower-triangular factor of A, with as much added to its diagonal as it needs to have one.
+
+    Parameters
+    ----------
+    A : ndarray, shape [N, N]
+        Symmetric, positive semi-definite up to round-off; its upper triangle is not read.
+    warn : bool
+        Whether jitter is told.
+
+    Returns
+    -------
+    ndarray, shape [N, N]
+
+    Raises
+    ------
+    ValueError
+        When 1e-4 is not enough, or A is not finite.
+
+    Warns
+    -----
+    RuntimeWarning
+        With the jitter, on request.
+
+    Examples
+    --------
+    >>> cholesky(np.array([[4.0, 0.0], [2.0, 2.0]]))
+    array([[2., 0.],
+           [1., 1.]])
+    """
+    diagonal = np.diagonal(A)
+    if not np.isfinite(diagonal).all():
+        raise ValueError("the kernel's covariance matrix is not finite: are features or hyperparameters too large?")
+    scale = float(diagonal.mean())
+    for jitter in _JITTERS:
+        L, info = lapack.dpotrf(A + jitter * scale * np.eye(len(A)) if jitter else A, lower=1, clean=1)
+        if info == 0:
+            if warn and jitter:
+                warnings.warn(
+                    f"the covariance matrix is singular to within round-off: added {jitter:.0e} of its mean diagonal. "
+                    "Duplicated rows with little noise make it so; a learned noise, or fewer inducing points, help",
+                    RuntimeWarning,
+                    stacklevel=2,
+                )
+            return np.asarray(L)
+    raise ValueError(
+        f"the covariance matrix [{len(A)}, {len(A)}] is not positive definite, even with {_JITTERS[-1]:.0e} of its "
+        "mean diagonal added: learn the noise, remove duplicated rows, or check the kernel"
+    )
+
+
+def inverse(L: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(L L^T)^-1 of a lower-triangular factor L [N, N]: both triangles."""
+    lower, _ = lapack.dpotri(L, lower=1)
+    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)

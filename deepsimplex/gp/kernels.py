@@ -1,0 +1,86 @@
+"""Kernels by name, with hyperparameters that start where the data are and are learned as logarithms."""
+
+import copy
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex.gp.library import gpflow
+from deepsimplex.names import did_you_mean
+from deepsimplex.spread import median_distance
+
+KernelName = Literal["rbf", "matern32", "matern52"]
+KERNELS: dict[str, Any] = {
+    "rbf": gpflow.kernels.SquaredExponential,
+    "matern32": gpflow.kernels.Matern32,
+    "matern52": gpflow.kernels.Matern52,
+}
+# Rows among which the typical distance is taken.
+_ROWS = 1000
+
+
+def positive(value: Any) -> Any:
+    """A GPflow parameter above zero that optimisers see as its logarithm: scales are learned by ratios."""
+    return gpflow.Parameter(value, transform=gpflow.utilities.positive(lower=0.0, base="exp"), dtype=np.float64)
+
+
+def kernel_state(kernel: Any) -> Any:
+    """What a kernel is made of, in NumPy: its name and hyperparameters; a kernel of another class is its own state."""
+    for name, kind in KERNELS.items():
+        if type(kernel) is kind:
+            return {"name": name, "variance": kernel.variance.numpy(), "lengthscales": kernel.lengthscales.numpy()}
+    return kernel
+
+
+def kernel_from_state(state: Any) -> Any:
+    """The kernel of ``kernel_state``."""
+    if not isinstance(state, dict):
+        return state
+    kernel = KERNELS[state["name"]]()
+    kernel.variance, kernel.lengthscales = positive(state["variance"]), positive(state["lengthscales"])
+    return kernel
+
+
+def make_kernel(spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.random.Generator) -> Any:
+    """A kernel of one's own for the features X [N, d].
+
+    Parameters
+    ----------
+    spec : str or gpflow.kernels.Kernel
+        "rbf", "matern32", "matern52", or a GPflow kernel, of which a copy is returned as it is.
+    X : ndarray, shape [N, d]
+        The lengthscale starts at the median distance between (at most a thousand of) its rows, the variance at one.
+    ard : bool
+        Whether every feature has a lengthscale of its own (automatic relevance determination).
+    rng : numpy.random.Generator
+        Chooses the rows.
+
+    Returns
+    -------
+    gpflow.kernels.Kernel
+
+    Raises
+    ------
+    TypeError, ValueError
+        For what is neither a kernel nor the name of one.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [3.0]])
+    >>> float(make_kernel("rbf", X, ard=False, rng=np.random.default_rng(0)).lengthscales.numpy())
+    2.0
+    """
+    if isinstance(spec, gpflow.kernels.Kernel):
+        return copy.deepcopy(spec)
+    if not isinstance(spec, str):
+        raise TypeError(f"kernel must be a name or a gpflow.kernels.Kernel; found {type(spec).__name__}")
+    if spec not in KERNELS:
+        hint = did_you_mean(spec, KERNELS)
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or a gpflow.kernels.Kernel; found {spec!r}{hint}")
+    rows = X if len(X) <= _ROWS else X[np.sort(rng.choice(len(X), _ROWS, replace=False))]
+    length = median_distance(rows)
+    kernel = KERNELS[spec]()
+    kernel.variance = positive(1.0)
+    kernel.lengthscales = positive(np.full(X.shape[1], length) if ard else length)
+    return kernel

@@ -1,0 +1,118 @@
+"""What every fitted Gaussian process is in the end: a weighted sum of kernels, and the variance that they leave."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from deepsimplex.gp.kernels import kernel_from_state, kernel_state
+from deepsimplex.latent import LatentGaussian
+
+# Numbers in the largest tensor of a piece of rows.
+_BUDGET = 2**22
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """An affine map of columns: (values - centre) / width.
+
+    Parameters
+    ----------
+    centre : ndarray, shape [d]
+    width : ndarray, shape [d]
+        Positive.
+    """
+
+    centre: NDArray[np.float64]
+    width: NDArray[np.float64]
+
+    @classmethod
+    def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
+        """To mean zero and deviation one, column by column; a constant column becomes zero."""
+        width = X.std(axis=0)
+        # The deviation of equal numbers is round-off, not zero.
+        constant = width <= 1e-12 * np.abs(X).max(axis=0)
+        return cls(X.mean(axis=0), np.where(constant, 1.0, width))
+
+    @classmethod
+    def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
+        """To mean zero, and one width for all dimensions, so that noise that is isotropic stays so."""
+        centre = loc.mean(axis=0)
+        width = float(np.sqrt(np.mean(np.square(loc - centre)))) or 1.0
+        return cls(centre, np.full(loc.shape[1], width))
+
+    def __call__(self, values: Any) -> Any:
+        return (values - self.centre) / self.width
+
+
+class Posterior(tf.Module):
+    """Gaussians over latents from features, in TensorFlow ops alone: it predicts, and is what is exported.
+
+    With k = k(Z, x) the mean is W^T k and the variance k(x, x) - ||T k||^2, both in the units of scaled latents.
+
+    Parameters
+    ----------
+    kernel : gpflow.kernels.Kernel
+    support : ndarray, shape [M, d]
+        Training or inducing inputs Z, of scaled features.
+    weights : ndarray, shape [M, L]
+        W.
+    factors : ndarray, shape [1, M, M] or [L, M, M]
+        T, one for all latent dimensions or one for each.
+    features, latents : Scaling
+    """
+
+    def __init__(
+        self,
+        kernel: Any,
+        support: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        factors: NDArray[np.float64],
+        features: Scaling,
+        latents: Scaling,
+    ) -> None:
+        super().__init__()
+        self.kernel = kernel
+        # Variables, so that an export holds them once and not in every graph.
+        self.support, self.weights, self.factors = (
+            tf.Variable(value, trainable=False, dtype=tf.float64) for value in (support, weights, factors)
+        )
+        self.features, self.latents = features, latents
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of latent dimensions L."""
+        return int(self.weights.shape[1])
+
+    def __call__(self, x: Any) -> dict[str, Any]:
+        """Latents {"loc": [N, L], "scale": [N, 1] or [N, L]} of features x [N, d], float64."""
+        x = self.features(tf.cast(x, tf.float64))
+        k = self.kernel(self.support, x)
+        explained = tf.reduce_sum(tf.square(tf.matmul(self.factors, k)), axis=1)  # [1 or L, N]
+        prior = self.kernel(x, full_cov=False)
+        # What round-off takes below zero is as good as known.
+        variance = tf.maximum(tf.transpose(prior - explained), 1e-12 * prior[:, tf.newaxis])
+        width = self.latents.width[:1]
+        return {
+            "loc": self.latents.centre + width * tf.matmul(k, self.weights, transpose_a=True),
+            "scale": width * tf.sqrt(variance),
+        }
+
+    def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
+        """The same for arrays of any length, in pieces that bound the memory."""
+        dims, M = self.factors.shape[0], self.factors.shape[1]
+        rows = max(1, _BUDGET // (int(dims) * int(M)))
+        pieces = [self(X[start : start + rows]) for start in range(0, len(X), rows)]
+        loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
+        return LatentGaussian(loc, scale)
+
+    def __reduce__(self) -> Any:
+        """Arrays and a kernel's name can be pickled, TensorFlow's variables not everywhere."""
+        arrays = [variable.numpy() for variable in (self.support, self.weights, self.factors)]
+        return _posterior_of, (kernel_state(self.kernel), *arrays, self.features, self.latents)
+
+
+def _posterior_of(kernel: Any, *parts: Any) -> Posterior:
+    return Posterior(kernel_from_state(kernel), *parts)

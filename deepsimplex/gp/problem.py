@@ -1,0 +1,67 @@
+"""The problem that a Gaussian process solves, in units in which its priors make sense."""
+
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from deepsimplex.gp.noise import Noise
+from deepsimplex.gp.posterior import Posterior, Scaling
+
+
+class Problem(tf.Module):
+    """Scaled features and latents, with the kernel and the noise whose hyperparameters are to be learned.
+
+    Parameters
+    ----------
+    X : ndarray, shape [N, d]
+    Z : ndarray, shape [N, L]
+        Features and latents, scaled.
+    kernel : gpflow.kernels.Kernel
+    noise : Noise
+    features, latents : Scaling
+        From the units of the data.
+    """
+
+    def __init__(
+        self,
+        X: NDArray[np.float64],
+        Z: NDArray[np.float64],
+        kernel: Any,
+        noise: Noise,
+        features: Scaling,
+        latents: Scaling,
+    ) -> None:
+        super().__init__()
+        self.X, self.Z, self.kernel, self.noise = X, Z, kernel, noise
+        self.features, self.latents = features, latents
+
+    @cached_property
+    def moments(self) -> Any:
+        """The kernel matrix K(X, X) and the variances of the noise at the hyperparameters as they are, compiled."""
+        return tf.function(lambda: (self.kernel(self.X), self.noise(self.noise.own)), autograph=False)
+
+    @cached_property
+    def pull_back(self) -> Any:
+        """Derivatives by ``trainable_variables`` of what has these derivatives by the moments, compiled."""
+
+        def compute(by_covariance: Any, by_variances: Any) -> Any:
+            with tf.GradientTape() as tape:
+                moments = self.kernel(self.X), self.noise(self.noise.own)
+            by_moments = [by_covariance, by_variances]
+            return tape.gradient(moments, self.trainable_variables, by_moments, unconnected_gradients="zero")
+
+        return tf.function(compute, autograph=False)
+
+    def posterior(
+        self, support: NDArray[np.float64], weights: NDArray[np.float64], factors: NDArray[np.float64]
+    ) -> Posterior:
+        """With this kernel and these scalings."""
+        return Posterior(self.kernel, support, weights, factors, self.features, self.latents)
+
+    def columns(self) -> list[tuple[int, slice]]:
+        """Columns of the noise variances, each with the latent dimensions that have that noise."""
+        count, dims = self.noise.own.shape[1], self.Z.shape[1]
+        return [(0, slice(0, dims))] if count == 1 else [(column, slice(column, column + 1)) for column in range(count)]

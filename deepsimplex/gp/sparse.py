@@ -1,0 +1,182 @@
+"""Titsias' bound as a function of sums over rows, which blocks of rows add up and differentiate one after the other."""
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from scipy.linalg import cho_solve, eigh, solve_triangular
+
+from deepsimplex.gp.cholesky import cholesky
+from deepsimplex.gp.posterior import Posterior
+from deepsimplex.gp.problem import Problem
+
+# Added to the diagonal of K(U, U), relative to the kernel's variance.
+_JITTER = 1e-6
+# Numbers in a block of K(U, X).
+_BUDGET = 2**19
+
+
+class Sums(NamedTuple):
+    """Sums over rows, for every column c of the noise variances v, with A = L^-1 K(U, X) and L L^T = K(U, U).
+
+    Attributes
+    ----------
+    gram : tensor, shape [C, M, M]
+        A diag(1 / v_c) A^T.
+    projections : tensor, shape [M, L]
+        A diag(1 / v_c) z_l, c the column of dimension l.
+    squares, logarithms, priors : tensor, shape [C]
+        Sums of z_l^2 / v_c over the column's dimensions too, of log v_c, and of k(x, x) / v_c.
+    """
+
+    gram: Any
+    projections: Any
+    squares: Any
+    logarithms: Any
+    priors: Any
+
+
+class SparseProblem(Problem):
+    """A problem with inducing points.
+
+    Parameters
+    ----------
+    problem : Problem
+    inducing : ndarray, shape [M, d]
+        U, of scaled features.
+    trainable : bool
+        Whether they are hyperparameters too.
+    """
+
+    def __init__(self, problem: Problem, inducing: NDArray[np.float64], trainable: bool) -> None:
+        super().__init__(problem.X, problem.Z, problem.kernel, problem.noise, problem.features, problem.latents)
+        self.inducing = tf.Variable(inducing, trainable=trainable, dtype=tf.float64)
+        own = self.noise.own
+        # The most frequent variance of every column: rows that have it share one product.
+        self._usual = np.array([[_most_frequent(column) for column in own.T]])
+        self._rows = max(1, _BUDGET // len(inducing))
+
+    def _blocks(self) -> Iterator[tuple[Any, Any, Any]]:
+        for start in range(0, len(self.X), self._rows):
+            rows = slice(start, start + self._rows)
+            yield tuple(tf.constant(part[rows]) for part in (self.X, self.Z, self.noise.own))
+
+    def sums(self) -> Sums:
+        """Over all rows."""
+        total = None
+        for block in self._blocks():
+            part = self._block_sums(*block)
+            total = part if total is None else Sums(*(a + b for a, b in zip(total, part, strict=True)))
+        assert total is not None
+        return total
+
+    def pull_back_sums(self, by_sums: Sums) -> list[NDArray[np.float64]]:
+        """Derivatives by ``trainable_variables`` of what has these derivatives by the sums."""
+        total = [np.zeros(variable.shape) for variable in self.trainable_variables]
+        for block in self._blocks():
+            for gradient, part in zip(total, self._block_pull_back(*block, *by_sums), strict=True):
+                gradient += part.numpy()
+        return total
+
+    def factor(self) -> Any:
+        """Cholesky factor L of K(U, U) [M, M]."""
+        K = self.kernel(self.inducing)
+        jitter = _JITTER * tf.reduce_mean(tf.linalg.diag_part(K))
+        return tf.linalg.cholesky(K + jitter * tf.eye(K.shape[0], dtype=K.dtype))
+
+    @cached_property
+    def _signature(self) -> list[Any]:
+        return [tf.TensorSpec([None, part.shape[1]], tf.float64) for part in (self.X, self.Z, self.noise.own)]
+
+    @cached_property
+    def _block_sums(self) -> Any:
+        return tf.function(self._of_block, input_signature=self._signature, autograph=False)
+
+    @cached_property
+    def _block_pull_back(self) -> Any:
+        def compute(x: Any, z: Any, own: Any, *by_sums: Any) -> Any:
+            with tf.GradientTape() as tape:
+                sums = self._of_block(x, z, own)
+            return tape.gradient(sums, self.trainable_variables, Sums(*by_sums), unconnected_gradients="zero")
+
+        return tf.function(compute, autograph=False, reduce_retracing=True)
+
+    def _of_block(self, x: Any, z: Any, own: Any) -> Sums:
+        A = tf.linalg.triangular_solve(self.factor(), self.kernel(self.inducing, x))  # [M, rows]
+        v = self.noise(own)
+        weighted = z / v
+        return Sums(
+            self._gram(A, own, v),
+            tf.matmul(A, weighted),
+            tf.stack([tf.reduce_sum((weighted * z)[:, dims]) for _, dims in self.columns()]),
+            tf.reduce_sum(tf.math.log(v), axis=0),
+            tf.reduce_sum(self.kernel(x, full_cov=False)[:, tf.newaxis] / v, axis=0),
+        )
+
+    def _gram(self, A: Any, own: Any, v: Any) -> Any:
+        if own.shape[1] == 1:
+            return tf.matmul(A / tf.transpose(v), A, transpose_b=True)[tf.newaxis]
+        usual = 1.0 / self.noise(self._usual)  # [1, C]
+        shared = tf.matmul(A, A, transpose_b=True)
+        more = 1.0 / v - usual
+        grams = []
+        for column in range(own.shape[1]):
+            rows = tf.where(own[:, column] != self._usual[0, column])[:, 0]
+            few = tf.gather(A, rows, axis=1)
+            own_part = tf.matmul(few * tf.gather(more[:, column], rows), few, transpose_b=True)
+            grams.append(usual[0, column] * shared + own_part)
+        return tf.stack(grams)
+
+    @cached_property
+    def bound(self) -> Any:
+        """The negative bound of the sums, and its derivatives by them, compiled."""
+
+        def compute(*sums: Any) -> Any:
+            with tf.GradientTape() as tape:
+                tape.watch(sums)
+                value = self._negative_bound(Sums(*sums))
+            return value, Sums(*tape.gradient(value, sums))
+
+        return tf.function(compute, autograph=False)
+
+    def _negative_bound(self, sums: Sums) -> Any:
+        N = len(self.X)
+        L = tf.linalg.cholesky(sums.gram + tf.eye(sums.gram.shape[-1], dtype=sums.gram.dtype))
+        determinants = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)), axis=-1)
+        value = 0.0
+        for column, dims in self.columns():
+            c = tf.linalg.triangular_solve(L[column], sums.projections[:, dims])
+            per_dimension = (
+                N * math.log(2.0 * math.pi)
+                + sums.logarithms[column]
+                + determinants[column]
+                + sums.priors[column]
+                - tf.linalg.trace(sums.gram[column])
+            )
+            fit = sums.squares[column] - tf.reduce_sum(tf.square(c))
+            value += 0.5 * ((dims.stop - dims.start) * per_dimension + fit)
+        return value
+
+    def sparse_posterior(self) -> Posterior:
+        """With the optimal distribution of the inducing variables."""
+        sums = Sums(*(part.numpy() for part in self.sums()))
+        L = self.factor().numpy()
+        weights, factors = [], []
+        for column, dims in self.columns():
+            B = sums.gram[column] + np.eye(len(L))
+            solved = cho_solve((cholesky(B, warn=True), True), sums.projections[:, dims])
+            weights.append(solve_triangular(L, solved, lower=True, trans="T"))
+            # K^-1 less the precision that the data leave is L^-T (I - B^-1) L^-1, and that has a square root.
+            values, vectors = eigh(B)
+            root = np.sqrt(1.0 - 1.0 / np.maximum(values, 1.0))[:, None] * vectors.T
+            factors.append(solve_triangular(L, root.T, lower=True, trans="T").T)
+        return self.posterior(self.inducing.numpy(), np.concatenate(weights, axis=1), np.stack(factors))
+
+
+def _most_frequent(values: NDArray[np.float64]) -> float:
+    found, counts = np.unique(values, return_counts=True)
+    return float(found[np.argmax(counts)])

@@ -1,0 +1,180 @@
+"""The Gaussian processes against plain formulas, scikit-learn, GPflow and one another."""
+
+import numpy as np
+import pytest
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
+
+from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
+from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.optimise import _assign, _pack
+from deepsimplex.latent import LatentGaussian
+from tests.reference import gaussian_process as reference
+
+N, DIMS, FEATURES = 40, 3, 2
+NOISES = {
+    "shared": np.full((N, 1), 0.2),
+    "shared, uneven": np.linspace(0.1, 0.4, N)[:, None],
+    "two values": np.where(np.arange(N)[:, None] % DIMS == np.arange(DIMS), 0.1, 0.5),
+    "all different": np.random.default_rng(5).uniform(0.1, 0.5, (N, DIMS)),
+}
+each_noise = pytest.mark.parametrize("deviations", NOISES.values(), ids=NOISES)
+
+
+def data(deviations):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(N, FEATURES)) * [1.0, 30.0] + [5.0, -2.0]
+    loc = np.stack([np.sin(X[:, 0]), np.cos(X[:, 1] / 30.0), X[:, 0]], axis=1) + 0.1 * rng.normal(size=(N, DIMS))
+    return X, LatentGaussian(4.0 * loc + 1.0, 4.0 * deviations)
+
+
+def scaled(X, observation):
+    """Features, latents and variances as the processes see them."""
+    width = np.sqrt(np.mean(np.square(observation.loc - observation.loc.mean(axis=0))))
+    Z = (observation.loc - observation.loc.mean(axis=0)) / width
+    return (X - X.mean(axis=0)) / X.std(axis=0), Z, np.square(observation.scale / width)
+
+
+def value_and_derivatives(process, problem, theta):
+    _assign(problem.trainable_variables, theta)
+    value, gradients = process._evaluation(problem)
+    return value, _pack(gradients)
+
+
+def assert_derivatives_are_right(process, problem):
+    start = _pack([variable.numpy() for variable in problem.trainable_variables])
+    start = start + 0.2 * np.random.default_rng(1).normal(size=start.shape)
+    _, found = value_and_derivatives(process, problem, start)
+    steps = 1e-5 * np.eye(len(start))
+    expected = [
+        (
+            value_and_derivatives(process, problem, start + step)[0]
+            - value_and_derivatives(process, problem, start - step)[0]
+        )
+        / 2e-5
+        for step in steps
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+
+
+@each_noise
+def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
+    X, observation = data(deviations)
+    process = ExactGaussianProcess(max_iterations=0).fit(X, observation)
+    kernel = process.posterior_.kernel
+    x, Z, variances = scaled(X, observation)
+    K = reference.rbf(x, x, kernel.variance.numpy(), kernel.lengthscales.numpy())
+    assert process.objective_ == pytest.approx(-reference.log_marginal_likelihood(K, Z, variances), rel=1e-10)
+
+
+@each_noise
+@pytest.mark.parametrize("make", [ExactGaussianProcess, lambda **k: CollapsedGaussianProcess(inducing=15, **k)])
+@pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
+def test_derivatives_agree_with_finite_differences(make, deviations, noise):
+    process = make(noise=noise, ard=True)
+    assert_derivatives_are_right(process, process._problem(*data(deviations), None))
+
+
+def test_derivatives_by_inducing_points_agree_with_finite_differences():
+    process = CollapsedGaussianProcess(inducing=6, learn_inducing=True)
+    assert_derivatives_are_right(process, process._problem(*data(NOISES["two values"]), None))
+
+
+@each_noise
+def test_exact_predictions_are_those_of_the_plain_formula(deviations):
+    X, observation = data(deviations)
+    process = ExactGaussianProcess(max_iterations=5).fit(X, observation)
+    kernel = process.posterior_.kernel
+    x, Z, variances = scaled(X, observation)
+    new = np.random.default_rng(9).normal(size=(7, FEATURES))
+    theta = kernel.variance.numpy(), kernel.lengthscales.numpy()
+    mean, variance = reference.predict(
+        reference.rbf(x, x, *theta), reference.rbf(x, new, *theta), np.full(7, theta[0]), Z, variances
+    )
+    latent = process.predict(new * X.std(axis=0) + X.mean(axis=0))
+    width = np.sqrt(np.mean(np.square(observation.loc - observation.loc.mean(axis=0))))
+    np.testing.assert_allclose(latent.loc, width * mean + observation.loc.mean(axis=0), rtol=1e-9)
+    assert latent.covariance == ("isotropic" if deviations.shape[1] == 1 else "diagonal")
+    np.testing.assert_allclose(np.broadcast_to(latent.scale, latent.loc.shape), width * np.sqrt(variance), rtol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("name", "peer"),
+    [("rbf", RBF), ("matern32", lambda s: Matern(s, nu=1.5)), ("matern52", lambda s: Matern(s, nu=2.5))],
+)
+def test_the_likelihood_found_is_no_worse_than_scikit_learns(name, peer):
+    """On the same problem, with the same kernels and one variance of noise."""
+    X, observation = data(NOISES["shared"])
+    process = ExactGaussianProcess(name).fit(X, observation)
+    x, Z, variances = scaled(X, observation)
+    regressor = GaussianProcessRegressor(ConstantKernel() * peer(1.0), alpha=variances[:, 0], n_restarts_optimizer=3)
+    regressor.fit(x, Z)
+    assert -process.objective_ > regressor.log_marginal_likelihood_value_ - 0.05
+
+
+@each_noise
+def test_the_collapsed_bound_is_the_plain_formula(deviations):
+    X, observation = data(deviations)
+    process = CollapsedGaussianProcess(inducing=15, max_iterations=0).fit(X, observation)
+    kernel, U = process.posterior_.kernel, process.posterior_.support.numpy()
+    x, Z, variances = scaled(X, observation)
+    theta = kernel.variance.numpy(), kernel.lengthscales.numpy()
+    K_uu = reference.rbf(U, U, *theta) + 1e-6 * theta[0] * np.eye(15)
+    expected = reference.titsias_bound(np.full(N, theta[0]), reference.rbf(U, x, *theta), K_uu, Z, variances)
+    assert process.objective_ == pytest.approx(-expected, rel=1e-8)
+
+
+def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
+    X, observation = data(NOISES["shared"])
+    process = CollapsedGaussianProcess(inducing=10, max_iterations=3).fit(X, observation)
+    x, Z, variances = scaled(X, observation)
+    posterior = process.posterior_
+    model = gpflow.models.SGPR(
+        (x, Z), posterior.kernel, posterior.support.numpy(), noise_variance=float(variances[0, 0])
+    )
+    assert process.objective_ == pytest.approx(-float(model.elbo()), rel=2e-4)
+    mean, variance = model.predict_f(x)
+    latent = process.predict(X)
+    width = posterior.latents.width[0]
+    np.testing.assert_allclose(latent.loc, width * mean + observation.loc.mean(axis=0), atol=1e-4 * width)
+    np.testing.assert_allclose(latent.scale, width * np.sqrt(variance[:, :1]), rtol=1e-3)
+
+
+@each_noise
+def test_with_the_data_as_inducing_points_collapsed_is_exact(deviations):
+    X, observation = data(deviations)
+    exact = ExactGaussianProcess(max_iterations=10).fit(X, observation)
+    collapsed = CollapsedGaussianProcess(exact.posterior_.kernel, inducing=X, max_iterations=0).fit(X, observation)
+    assert collapsed.objective_ == pytest.approx(exact.objective_, abs=1e-2)
+    assert collapsed.objective_ >= exact.objective_ - 1e-8  # it is a bound
+    new = X + 0.1
+    np.testing.assert_allclose(collapsed.predict(new).loc, exact.predict(new).loc, atol=5e-3)
+    np.testing.assert_allclose(collapsed.predict(new).scale, exact.predict(new).scale, rtol=5e-3, atol=1e-3)
+
+
+def test_blocks_of_rows_change_nothing(monkeypatch):
+    X, observation = data(NOISES["two values"])
+    whole = CollapsedGaussianProcess(inducing=8, max_iterations=0).fit(X, observation)
+    monkeypatch.setattr("deepsimplex.gp.sparse._BUDGET", 8 * 7)
+    monkeypatch.setattr("deepsimplex.gp.posterior._BUDGET", 3 * 8 * 5)
+    pieces = CollapsedGaussianProcess(inducing=8, max_iterations=0).fit(X, observation)
+    assert pieces.objective_ == pytest.approx(whole.objective_, rel=1e-12)
+    np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, rtol=1e-10)
+    process = CollapsedGaussianProcess(inducing=8, ard=True)
+    assert_derivatives_are_right(process, process._problem(X, observation, None))
+
+
+def test_the_order_of_rows_does_not_matter():
+    X, observation = data(NOISES["shared, uneven"])
+    order = np.random.default_rng(2).permutation(N)
+    one = ExactGaussianProcess().fit(X, observation).predict(X)
+    other = ExactGaussianProcess().fit(X[order], observation[order]).predict(X)
+    np.testing.assert_allclose(other.loc, one.loc, rtol=1e-4, atol=1e-4)
+
+
+def test_restarts_are_repeatable_and_never_worse():
+    X, observation = data(NOISES["shared"])
+    once = ExactGaussianProcess().fit(X, observation).objective_
+    twice = [ExactGaussianProcess(restarts=2, seed=4).fit(X, observation).objective_ for _ in range(2)]
+    assert twice[0] == twice[1]
+    assert twice[0] <= once + 1e-9
