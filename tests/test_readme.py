@@ -64,6 +64,13 @@ def test_the_example_of_a_gaussian_process_on_a_backbone_runs(tmp_path):
     assert accuracy > 0.95
 
 
+def test_the_example_of_a_table_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "SimplexGaussianProcess" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
+
+
 def test_no_figure_is_left_to_be_filled_in():
     assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
 
