@@ -107,8 +107,8 @@ class LatentGaussian:
             raise ValueError(f"loc must have shape [N, L]; found {_shape(loc)}")
         rows, dims = _shape(loc)
         allowed = ((1,), (dims,)) if len(scale.shape) == 2 else ((dims, dims),)
-        same_rows = scale.shape[0] == rows or rows is None or scale.shape[0] is None
-        if len(scale.shape) not in (2, 3) or _shape(scale)[1:] not in allowed or not same_rows:
+        fits = len(scale.shape) in (2, 3) and _shape(scale)[1:] in allowed
+        if not fits or (rows is not None and scale.shape[0] not in (rows, None)):
             raise ValueError(
                 "scale must have shape [N, 1], [N, L] or [N, L, L] with the N and L of loc; "
                 f"found {_shape(scale)} for loc of shape {_shape(loc)}"

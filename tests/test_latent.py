@@ -122,6 +122,7 @@ def test_dict_numpy_rows_and_variables():
         (np.zeros((N, L)), np.ones((N, 2)), r"scale must have shape.*found \(4, 2\) for loc of shape \(4, 3\)"),
         (np.zeros((N, L)), np.ones((N + 1, 1)), "scale must have shape"),
         (np.zeros((N, L)), np.ones(N), "scale must have shape"),
+        (np.zeros((N, L)), 0.5, "scale must have shape"),
         (np.zeros((N, L)), np.zeros((N, L, 1)), "scale must have shape"),
         (np.full((N, L), np.nan), np.ones((N, 1)), "loc must be finite"),
         (np.zeros((N, L)), np.full((N, 1), np.inf), "scale must be finite"),

@@ -130,7 +130,7 @@ def class_intervals(
 
 
 def _check_level(level: float) -> None:
-    if not 0.0 < level < 1.0:
+    if not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
         raise ValueError(f"level must lie between 0 and 1, both excluded, such as 0.95; found {level!r}")
 
 

@@ -141,6 +141,7 @@ def test_tensors_and_no_rows_do(n, readout):
 @pytest.mark.parametrize(("arguments", "message"), [
     ({"level": 1.0}, "level must lie between 0 and 1"),
     ({"level": 95}, "level must lie between 0 and 1"),
+    ({"level": "0.95"}, "level must lie between 0 and 1"),
     ({"level": float("nan")}, "level must lie between 0 and 1"),
     ({"level": 0.9999}, r"num_points must be at least 1 / \(1 - level\) = 10000"),
     ({"readout": "softmin"}, "readout must be one of argmax, softmax; found 'softmin'; did you mean 'softmax'"),
