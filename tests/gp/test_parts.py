@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepsimplex.gp import ExactGaussianProcess
@@ -13,6 +13,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.spread import spread_rows
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     sizes=st.lists(st.integers(1, 30), min_size=1, max_size=6),
     extra=st.integers(0, 60),
@@ -29,7 +30,7 @@ def test_every_class_has_an_inducing_point_and_large_ones_have_more(sizes, extra
     counts = np.bincount(owners, minlength=len(sizes))
     assert counts.min() >= 1
     for a, size in enumerate(sizes):
-        assert all(counts[a] >= counts[b] for b, other in enumerate(sizes) if size > other + 1 or size == other == 0)
+        assert all(counts[a] >= counts[b] for b, other in enumerate(sizes) if size > other)
 
 
 def test_duplicated_rows_are_one_inducing_point():
