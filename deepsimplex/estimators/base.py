@@ -1,7 +1,7 @@
 """What the scikit-learn classifiers share: labels become latents, a regressor learns them, a readout reads them out."""
 
 from abc import abstractmethod
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,89 +10,66 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.estimators.labels import Labels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import ClassIntervals, argmax, class_intervals, decision_function, softmax
+from deepsimplex.readout import ClassIntervals, class_intervals, decision_function
+from deepsimplex.readout.method import rule_for
 from deepsimplex.readout.registry import named_readout
 from deepsimplex.targets import get_target
 
-_READ = {"argmax": argmax, "softmax": softmax}
-
 
 class LatentClassifier(ClassifierMixin, BaseEstimator):
-    """A scikit-learn classifier made of a target, a regressor and a readout.
+    """A scikit-learn classifier whose latents a readout turns into class probabilities.
 
     Attributes
     ----------
     classes_ : ndarray, shape [n]
         In the order of the columns of probabilities.
-    target_ : Target
-        As fitted.
     n_features_in_ : int
     """
 
-    target: Any
     readout: str | None
     classes: ArrayLike | None
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from features X [N, d] and labels y.
-
-        Parameters
-        ----------
-        X : array_like, shape [N, d]
-        y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
-
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
-        """
-        X = np.asarray(validate_data(self, X, dtype=[np.float64, np.float32], ensure_min_samples=2), dtype=np.float64)
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
+        """Features [N, d] and labels to learn from, once they are known to fit together and the settings."""
+        features: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         labels = Labels.of(y, self.classes)
-        if len(labels.memberships) != len(X):
-            raise ValueError(f"X and y must have as many rows; found {len(X)} and {len(labels.memberships)}")
+        if len(labels.memberships) != len(features):
+            raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
         if self.readout is not None:
             named_readout(self.readout)
         self.classes_ = labels.classes
-        self._fit(X, labels)
-        return self
-
-    @abstractmethod
-    def _fit(self, X: NDArray[np.float64], labels: Labels) -> None:
-        """Set ``target_`` and whatever ``_latents`` needs."""
+        return features, labels
 
     @abstractmethod
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Latents of checked features."""
 
-    def _observations(self, target: Any, X: NDArray[np.float64], labels: Labels) -> LatentGaussian:
-        """Latents of the training samples by a copy of the target, which becomes ``target_``."""
-        self.target_ = get_target(get_target(target).get_config())
-        return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
+    @property
+    @abstractmethod
+    def _scores(self) -> NDArray[np.float64]:
+        """Scores S [n, L] by which the latents are read out."""
 
     @property
+    @abstractmethod
     def _reading(self) -> str:
-        return self.readout or self.target_.default_readout
+        """Name of the readout."""
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """The latent Gaussians of features X [N, d], without observation noise."""
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=[np.float64, np.float32], reset=False)
-        return self._latents(np.asarray(X, dtype=np.float64))
+        return self._latents(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _read(self, X: ArrayLike, log: bool) -> NDArray[np.float64]:
+        latent = self.predict_latent(X)
+        return np.asarray(rule_for(latent, self._scores, "auto", self._reading).read(latent, log))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``."""
-        latent = self.predict_latent(X)
-        return _READ[self._reading](latent, self.target_.scores_)
+        return self._read(X, log=False)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms, computed in log space: they do not underflow."""
-        latent = self.predict_latent(X)
-        return _READ[self._reading](latent, self.target_.scores_, log=True)
+        return self._read(X, log=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of every row, shape [N]."""
@@ -117,7 +94,7 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
         """
         if pair is not None:
             first, second = (self._number(label) for label in pair)
-            return np.asarray(decision_function(self.predict_latent(X), first, second, self.target_.scores_))
+            return np.asarray(decision_function(self.predict_latent(X), first, second, self._scores))
         logarithms = self.predict_log_proba(X)
         if len(self.classes_) == 2:
             return logarithms[:, 1] - logarithms[:, 0]
@@ -126,10 +103,35 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
         """Lower and upper ends [N, n] of class probabilities: see ``deepsimplex.readout.class_intervals``."""
         latent = self.predict_latent(X)
-        return class_intervals(latent, level, self.target_.scores_, self._reading)
+        return class_intervals(latent, level, self._scores, self._reading)
 
     def _number(self, label: Any) -> int:
         found = np.flatnonzero(self.classes_ == label)
         if not len(found):
             raise ValueError(f"pair must hold two of classes_, {self.classes_.tolist()}; found {label!r}")
         return int(found[0])
+
+
+class TargetClassifier(LatentClassifier):
+    """A classifier made of a target, a regressor and the readout that the target is made for, unless told otherwise.
+
+    Attributes
+    ----------
+    target_ : Target
+        As fitted.
+    """
+
+    target: Any
+
+    def _observations(self, X: NDArray[np.float64], labels: Labels) -> LatentGaussian:
+        """Latents of the training samples by a copy of the target, which becomes ``target_``."""
+        self.target_ = get_target(get_target(self.target).get_config())
+        return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
+
+    @property
+    def _scores(self) -> NDArray[np.float64]:
+        return self.target_.scores_
+
+    @property
+    def _reading(self) -> str:
+        return self.readout or self.target_.default_readout

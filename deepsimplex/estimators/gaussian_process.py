@@ -1,19 +1,21 @@
 """Gaussian processes onto the latents of any target, as a scikit-learn classifier."""
 
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.estimators.base import LatentClassifier
-from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.base import TargetClassifier
 from deepsimplex.latent import LatentGaussian
+
+if TYPE_CHECKING:
+    from deepsimplex.gp.step import Callback
 
 Inference = Literal["exact", "collapsed"]
 INFERENCES: tuple[str, ...] = get_args(Inference)
 
 
-class SimplexGaussianProcess(LatentClassifier):
+class SimplexGaussianProcess(TargetClassifier):
     """Gaussian-process regression onto the latents of a target, read out as class probabilities.
 
     Parameters
@@ -105,10 +107,31 @@ class SimplexGaussianProcess(LatentClassifier):
             return gp.CollapsedGaussianProcess(self.kernel, **settings)
         raise ValueError(f"inference must be one of {', '.join(INFERENCES)}; found {self.inference!r}")
 
-    def _fit(self, X: NDArray[np.float64], labels: Labels) -> None:
+    def fit(self, X: ArrayLike, y: ArrayLike, callback: "Callback | None" = None) -> Self:
+        """Learn from features X [N, d] and labels y.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        y : array_like, shape [N] or [N, n]
+            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+        callback : callable, optional
+            Called with a ``deepsimplex.gp.Step`` after every iteration.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
+        """
+        features, labels = self._checked(X, y)
         regressor = self._regressor()
-        observation = self._observations(self.target, X, labels)
-        self.regressor_ = regressor.fit(X, observation, labels.hard)
+        observation = self._observations(features, labels)
+        self.regressor_ = regressor.fit(features, observation, labels.hard, callback)
+        return self
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         return self.regressor_.predict(X)

@@ -1,7 +1,7 @@
 """Any scikit-learn regressor as a classifier: it learns latents in place of numbers."""
 
 import inspect
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,12 +10,11 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_predict
 
-from deepsimplex.estimators.base import LatentClassifier
-from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.base import TargetClassifier
 from deepsimplex.latent import LatentGaussian
 
 
-class LatentRegressionClassifier(LatentClassifier):
+class LatentRegressionClassifier(TargetClassifier):
     """A regressor of scikit-learn learns the latents of a target, which are read out as class probabilities.
 
     Parameters
@@ -78,13 +77,32 @@ class LatentRegressionClassifier(LatentClassifier):
         self.classes = classes
         self.random_state = random_state
 
-    def _fit(self, X: NDArray[np.float64], labels: Labels) -> None:
-        latents = self._observations(self.target, X, labels).loc
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        """Learn from features X [N, d] and labels y.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        y : array_like, shape [N] or [N, n]
+            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
+        """
+        features, labels = self._checked(X, y)
+        latents = self._observations(features, labels).loc
         Z = latents[:, 0] if latents.shape[1] == 1 else latents
         paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
         regressor = paper if self.regressor is None else self.regressor
-        self.deviation_ = None if _gives_deviations(regressor) else self._residual(regressor, X, Z)
-        self.regressor_ = clone(regressor).fit(X, Z)
+        self.deviation_ = None if _gives_deviations(regressor) else self._residual(regressor, features, Z)
+        self.regressor_ = clone(regressor).fit(features, Z)
+        return self
 
     def _residual(self, regressor: Any, X: NDArray[np.float64], Z: NDArray[np.float64]) -> float:
         if self.folds < 2:

@@ -2,5 +2,6 @@
 
 from deepsimplex.gp.collapsed import CollapsedGaussianProcess
 from deepsimplex.gp.exact import ExactGaussianProcess
+from deepsimplex.gp.step import Step
 
-__all__ = ["CollapsedGaussianProcess", "ExactGaussianProcess"]
+__all__ = ["CollapsedGaussianProcess", "ExactGaussianProcess", "Step"]

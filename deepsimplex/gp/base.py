@@ -1,7 +1,6 @@
 """What the Gaussian processes share: their settings, the scaled problem, and a posterior that predicts."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -12,9 +11,8 @@ from deepsimplex.gp.noise import Noise, check_noise
 from deepsimplex.gp.optimise import Evaluation, minimise
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.problem import Problem
+from deepsimplex.gp.step import Callback, Step
 from deepsimplex.latent import LatentGaussian
-
-Callback = Callable[[int, float], None]
 
 
 class GaussianProcess(ABC):
@@ -73,17 +71,22 @@ class GaussianProcess(ABC):
     ) -> Self:
         """Learn from features X [N, d] and their latent observations (N of them).
 
-        Classes y [N] share inducing points out among them, where there are any. ``callback(iteration, value)`` is
-        called after every iteration.
+        Classes y [N] share inducing points out among them, where there are any. ``callback`` is called with a ``Step``
+        after every iteration.
         """
         problem = self._problem(np.asarray(X, dtype=np.float64), observation, y)
+
+        def report(iteration: int, value: float) -> None:
+            if callback is not None:
+                callback(Step(iteration, value, problem.hyperparameters(), lambda: self._posterior(problem)))
+
         self.objective_ = minimise(
             lambda: self._evaluation(problem),
             problem.trainable_variables,
             self.max_iterations,
             self.restarts,
             np.random.default_rng(self.seed),
-            callback,
+            report,
         )
         self.posterior_ = self._posterior(problem)
         return self

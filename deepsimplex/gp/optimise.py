@@ -16,7 +16,7 @@ def minimise(
     max_iterations: int,
     restarts: int = 0,
     rng: np.random.Generator | None = None,
-    callback: Callable[[int, float], None] | None = None,
+    report: Callable[[int, float], None] | None = None,
 ) -> float:
     """Leave the variables where ``evaluate`` is least.
 
@@ -32,7 +32,7 @@ def minimise(
         Further starts, at the first one times exp of normal noise. The best end is kept. Default 0.
     rng : numpy.random.Generator, optional
         Draws them; needed where there are any.
-    callback : callable, optional
+    report : callable, optional
         Called with the number of the iteration, from 1, and the value there.
 
     Returns
@@ -52,16 +52,16 @@ def minimise(
             best_value, best = value, theta.copy()
         return value, _pack(gradients)
 
-    def report(intermediate_result: Any) -> None:
+    def count(intermediate_result: Any) -> None:
         nonlocal iteration
         iteration += 1
-        if callback is not None:
-            callback(iteration, float(intermediate_result.fun))
+        if report is not None:
+            report(iteration, float(intermediate_result.fun))
 
     for attempt in range(restarts + 1):
         noise = 0.0 if attempt == 0 or rng is None else rng.normal(size=start.shape)
         options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-4}
-        minimize(at, start + noise, jac=True, method="L-BFGS-B", options=options, callback=report)
+        minimize(at, start + noise, jac=True, method="L-BFGS-B", options=options, callback=count)
     _assign(variables, best)
     return float(best_value)
 

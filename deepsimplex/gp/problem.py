@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.noise import Noise
 from deepsimplex.gp.posterior import Posterior, Scaling
 
@@ -54,6 +55,13 @@ class Problem(tf.Module):
             return tape.gradient(moments, self.trainable_variables, by_moments, unconnected_gradients="zero")
 
         return tf.function(compute, autograph=False)
+
+    def hyperparameters(self) -> dict[str, NDArray[np.float64]]:
+        """The kernel's and the noise's that are learned, by their names."""
+        named = {path.lstrip("."): value for path, value in gpflow.utilities.parameter_dict(self.kernel).items()}
+        if self.noise.parameter is not None:
+            named["noise"] = self.noise.parameter
+        return {name: np.asarray(parameter.numpy()) for name, parameter in named.items()}
 
     def posterior(
         self, support: NDArray[np.float64], weights: NDArray[np.float64], factors: NDArray[np.float64]

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.argmax_probabilities import Method
 from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout.rule import Rule
 
 
 def method_for(
@@ -42,6 +43,9 @@ def method_for(
     >>> method_for({"loc": loc, "scale": np.ones((1, 1))}), method_for({"loc": loc, "scale": np.ones((1, 3))})
     ('exact', 'quasi_monte_carlo')
     """
-    rule = named_readout(readout).rule
-    latent = LatentGaussian.of(latent)
-    return rule.of(latent.latent_dim, latent.covariance, scores, method, None, 0).method
+    return rule_for(LatentGaussian.of(latent), scores, method, readout).method
+
+
+def rule_for(latent: LatentGaussian, scores: ArrayLike | None, method: str, readout: str) -> Rule:
+    """The settled way in which a readout by name reads latents like these."""
+    return named_readout(readout).rule.of(latent.latent_dim, latent.covariance, scores, method, None, 0)

@@ -178,3 +178,24 @@ def test_restarts_are_repeatable_and_never_worse():
     twice = [ExactGaussianProcess(restarts=2, seed=4).fit(X, observation).objective_ for _ in range(2)]
     assert twice[0] == twice[1]
     assert twice[0] <= once + 1e-9
+
+
+def test_every_step_is_told_with_what_it_came_to():
+    X, observation = data(NOISES["shared"])
+    steps = []
+    process = ExactGaussianProcess(noise="learned", ard=True).fit(X, observation, callback=steps.append)
+    assert [step.iteration for step in steps] == list(range(1, len(steps) + 1))
+    assert steps[-1].objective == pytest.approx(process.objective_)
+    assert steps[0].objective > steps[-1].objective
+    assert {name: value.shape for name, value in steps[-1].hyperparameters.items()} == {
+        "variance": (),
+        "lengthscales": (FEATURES,),
+        "noise": (),
+    }
+    X_test = X + 0.1
+    last = []
+    ExactGaussianProcess(noise="learned", ard=True).fit(
+        X, observation, callback=lambda step: last.append(step.posterior().predict(X_test))
+    )
+    np.testing.assert_allclose(last[-1].loc, process.predict(X_test).loc, rtol=1e-6, atol=1e-6)
+    assert np.abs(last[0].loc - last[-1].loc).max() > 1e-3

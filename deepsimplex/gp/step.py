@@ -1,0 +1,35 @@
+"""What one step of an optimisation has come to, for those who watch it."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex.gp.posterior import Posterior
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of an optimisation.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1, over all starts.
+    objective : float
+        What is minimised, there.
+    hyperparameters : dict of str to ndarray
+        The kernel's, named as GPflow names them ("variance", "lengthscales"), and "noise" where that is learned: in
+        units of scaled features and latents.
+    posterior : callable
+        Makes the posterior there: worth some steps' time.
+    """
+
+    iteration: int
+    objective: float
+    hyperparameters: dict[str, NDArray[np.float64]]
+    posterior: Callable[[], Posterior]
+
+
+Callback = Callable[[Step], None]
