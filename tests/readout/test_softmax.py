@@ -8,7 +8,7 @@ from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import decision_function, method_for, softmax
+from deepsimplex.readout import decision_function, gumbel, method_for, softmax
 from deepsimplex.readout.points import gaussian
 from tests.readout.test_argmax import latents
 from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
@@ -236,3 +236,27 @@ def test_narrow_gaussians_need_few_points():
     narrow = LatentGaussian(latent.loc, 0.1 * latent.scale)
     error = softmax(narrow, method="quasi_monte_carlo", num_points=128) - softmax(narrow, num_points=2**17)
     assert np.abs(error).max() < 5e-5
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("deviation", [0.0, 0.3, 0.49, 0.51, 2.0, 30.0])
+def test_the_table_of_shared_deviations_gives_what_the_sums_of_every_class_give(deviation, dtype):
+    rng = np.random.default_rng(3)
+    spread = np.repeat([1.0, 10.0, 100.0], 3)[:, None]
+    mean = tf.constant(spread * rng.normal(size=(9, 7)), dtype)
+    shared = tf.fill((9, 1), tf.constant(deviation, dtype))
+    upstream = tf.constant(rng.normal(size=(9, 7)), dtype)
+    answers = []
+    for deviations in (shared, tf.repeat(shared, 7, axis=1)):
+        with tf.GradientTape() as tape:
+            tape.watch([mean, deviations])
+            p = gumbel.probabilities(mean, deviations, 128)
+        by_mean, by_deviations = tape.gradient(p, [mean, deviations], upstream)
+        answers.append((p, by_mean, tf.reduce_sum(by_deviations, axis=1)))
+    (p, *gradients), (expected, *expected_gradients) = answers
+    error = {"float32": 2e-6, "float64": 1e-9}[dtype]
+    np.testing.assert_allclose(p, expected, rtol=0, atol=error)
+    likely = expected.numpy() > 1e-12
+    np.testing.assert_allclose(p[likely], expected[likely], rtol=1e3 * error)
+    for found, wanted in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=20 * error)
