@@ -8,9 +8,9 @@ from scipy.special import expit, ndtri
 from scipy.special import softmax as softmax_of
 
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.pieces import row_slices
 from deepsimplex.readout.argmax_probabilities import Method, argmax
 from deepsimplex.readout.arguments import check_seed, tensors, with_values
-from deepsimplex.readout.chunks import row_slices
 from deepsimplex.readout.layers import ArgmaxReadout
 from deepsimplex.readout.numerical_error import argmax_error
 from deepsimplex.readout.points import gaussian

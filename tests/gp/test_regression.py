@@ -164,6 +164,13 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     assert_derivatives_are_right(process, process._problem(X, observation, None))
 
 
+def test_no_rows_have_no_latents():
+    for deviations, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
+        latent = ExactGaussianProcess(max_iterations=0).fit(*data(deviations)).predict(np.empty((0, FEATURES)))
+        assert latent.loc.shape == (0, DIMS)
+        assert latent.covariance == covariance
+
+
 def test_the_order_of_rows_does_not_matter():
     X, observation = data(NOISES["shared, uneven"])
     order = np.random.default_rng(2).permutation(N)
