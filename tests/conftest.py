@@ -1,4 +1,4 @@
-"""How the tests use the machine, and digits for those that train through a readout which samples."""
+"""How the tests use the machine, and the digits that several of them train on."""
 
 import gc
 import os
@@ -20,16 +20,34 @@ gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session")
-def four():
+def digits():
+    """(x, y), (x_test, y_test)."""
+    from deepsimplex import datasets
+
+    return datasets.load("digits")
+
+
+@pytest.fixture(scope="session")
+def few(digits):
+    """A few hundred digits: (x, y), (x_test, y_test)."""
+    return _first(digits, 10)
+
+
+@pytest.fixture(scope="session")
+def four(digits):
     """Digits 0 to 3: (x, y), (x_test, y_test).
 
     A readout that samples does the same for four classes as for ten, and is traced in less than half of the time.
     """
-    from deepsimplex import datasets
+    return _first(digits, 4)
+
+
+def _first(digits, num_classes):
+    """The first 300 and 100 digits below ``num_classes``."""
 
     def first(x, y, count):
-        chosen = (y < 4).nonzero()[0][:count]
+        chosen = (y < num_classes).nonzero()[0][:count]
         return x[chosen], y[chosen]
 
-    train, test = datasets.load("digits")
+    train, test = digits
     return first(*train, 300), first(*test, 100)

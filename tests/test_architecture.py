@@ -19,6 +19,7 @@ LEVELS = {
     "latent": 0,
     "files": 0,
     "names": 0,
+    "pieces": 0,
     "progress": 0,
     "spread": 0,
     "distances": 1,

@@ -19,18 +19,6 @@ TARGETS = {
 }
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return ds.datasets.load("digits")
-
-
-@pytest.fixture(scope="module")
-def few(digits):
-    """A few hundred digits: (x, y), (x_test, y_test)."""
-    (x, y), (x_test, y_test) = digits
-    return (x[:300], y[:300]), (x_test[:100], y_test[:100])
-
-
 def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), **arguments):
     keras.utils.set_random_seed(seed)
     target = TARGETS[target]() if isinstance(target, str) else target

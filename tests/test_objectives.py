@@ -17,18 +17,6 @@ from deepsimplex.classifier.objectives import OBJECTIVES, log_probabilities
 THROUGH_THE_READOUT = [objective for objective in OBJECTIVES if objective != "latent"]
 
 
-@pytest.fixture(scope="module")
-def digits():
-    return ds.datasets.load("digits")
-
-
-@pytest.fixture(scope="module")
-def few(digits):
-    """A few hundred digits: (x, y), (x_test, y_test)."""
-    (x, y), (x_test, y_test) = digits
-    return (x[:300], y[:300]), (x_test[:100], y_test[:100])
-
-
 def make(objective="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.heads.mlp(list(hidden)), target, num_classes, objective=objective, **arguments)

@@ -345,11 +345,6 @@ def test_it_asks_for_flat_features():
 
 
 @pytest.fixture(scope="module")
-def digits():
-    return ds.datasets.load("digits")
-
-
-@pytest.fixture(scope="module")
 def fitted(digits):
     (x, y), _ = digits
     keras.utils.set_random_seed(0)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.distances.blockwise import parts
 from deepsimplex.distances.search import BlockFunction
+from deepsimplex.pieces import parts
 
 # No tensor on the device is larger. Some eight are alive at a time, so a card of 4 GiB will do, while the work on one
 # is long beside the start of a kernel. On the CPU small tensors stay nearer its caches (measured).

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.distances.blockwise import parts
 from deepsimplex.distances.search import Neighbours, Search, refuse_nan
 from deepsimplex.distances.vectors import centre
+from deepsimplex.pieces import parts
 from deepsimplex.progress import progress
 
 if TYPE_CHECKING:

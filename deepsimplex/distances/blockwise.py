@@ -6,6 +6,7 @@ import numpy as np
 
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.search import BlockFunction, Neighbours, Search, refuse_nan
+from deepsimplex.pieces import parts
 from deepsimplex.progress import progress
 
 
@@ -72,11 +73,6 @@ def _blocks(search: Search) -> Iterator[tuple[int, slice, slice]]:
             height = max(1, search.block_bytes // (8 * (columns.stop - columns.start)))
             for rows in parts(slice(0, search.num_queries), height):
                 yield label, rows, columns
-
-
-def parts(whole: slice, length: int) -> list[slice]:
-    """A slice cut into slices of at most so many."""
-    return [slice(begin, min(begin + length, whole.stop)) for begin in range(whole.start, whole.stop, length)]
 
 
 def check_block_bytes(block_bytes: int) -> int:

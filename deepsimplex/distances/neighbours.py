@@ -172,8 +172,10 @@ def _labels(y: ArrayLike, name: str, samples: NDArray[Any], samples_name: str) -
     """Labels as int64 [N], one per sample, or an error."""
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(samples):
+        hint = f"; of one-hot labels give {name}.argmax(axis=1)" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         raise ValueError(
-            f"{name} must have shape [{len(samples)}], a label per sample of {samples_name}; found {list(labels.shape)}"
+            f"{name} must have shape [{len(samples)}], a label per sample of {samples_name}; found "
+            f"{list(labels.shape)}{hint}"
         )
     if labels.dtype.kind not in "iu" and labels.size:
         raise TypeError(f"{name} must hold integer labels; found dtype {labels.dtype}")

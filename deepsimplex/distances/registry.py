@@ -74,7 +74,8 @@ def _named(name: str, arguments: dict[str, Any]) -> Distance:
         )
     if name not in DISTANCES:
         raise ValueError(
-            f"distance must be one of {', '.join(DISTANCES)}; found {name!r}{did_you_mean(name, DISTANCES)}"
+            f"distance must be one of {', '.join(DISTANCES)}, or a function of two samples; found {name!r}"
+            f"{did_you_mean(name, DISTANCES)}"
         )
     try:
         return DISTANCES[name](**arguments)

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.distances.blockwise import parts
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.search import Neighbours, Search, refuse_nan
+from deepsimplex.pieces import parts
 from deepsimplex.progress import progress
 
 # A tile's prepared samples may take so many times the memory of a block of distances.

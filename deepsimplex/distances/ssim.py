@@ -7,9 +7,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances.accelerator import has_accelerator, ssim_blocks
 from deepsimplex.distances.base import Distance, check_real
-from deepsimplex.distances.blockwise import parts, search_blockwise
+from deepsimplex.distances.blockwise import search_blockwise
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
+from deepsimplex.pieces import parts
 
 if TYPE_CHECKING:  # compiled kernels come in when there is something to compare
     from deepsimplex.distances.ssim_screen import Comparison

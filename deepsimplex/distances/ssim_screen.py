@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.distances import _ssim_kernels as kernels
-from deepsimplex.distances.blockwise import parts
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.landmarks import (
     SAFETY,
@@ -21,6 +20,7 @@ from deepsimplex.distances.landmarks import (
 from deepsimplex.distances.products import multiply
 from deepsimplex.distances.screening import Side
 from deepsimplex.distances.search import Search
+from deepsimplex.pieces import parts
 from deepsimplex.progress import progress
 
 # What similarities and their sums over bands are good to: five times the worst found on images made to be hard.

@@ -24,6 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex.distances.base import Distance, check_real
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
+from deepsimplex.pieces import parts
 
 # Squares of differences beyond this overflow float64.
 LARGEST = 1e150
@@ -132,8 +133,7 @@ class VectorScreen:
         lanes, features = lanes_of(np.float32), self._features
         points = aligned((len(order), -(-(features + 2) // lanes) * lanes), np.float32)
         norms = np.empty(len(order))
-        for begin in range(0, len(order), _ROWS_AT_ONCE):
-            part = slice(begin, begin + _ROWS_AT_ONCE)
+        for part in parts(slice(0, len(order)), _ROWS_AT_ONCE):
             some = points[part, :features]
             some[...] = (samples[order[part]] - self._mean) / self._scale
             if self.squared:

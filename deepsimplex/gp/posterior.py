@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from deepsimplex.gp.kernels import kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.pieces import row_slices
 
 # Numbers in the largest tensor of a piece of rows.
 _BUDGET = 2**22
@@ -103,8 +104,7 @@ class Posterior(tf.Module):
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """The same for arrays of any length, in pieces that bound the memory."""
         dims, M = self.factors.shape[0], self.factors.shape[1]
-        rows = max(1, _BUDGET // (int(dims) * int(M)))
-        pieces = [self(X[start : start + rows]) for start in range(0, len(X), rows)]
+        pieces = [self(X[rows]) for rows in row_slices(len(X), max(1, _BUDGET // (int(dims) * int(M))))]
         loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 

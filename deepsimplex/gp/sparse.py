@@ -13,6 +13,7 @@ from scipy.linalg import cho_solve, eigh, solve_triangular
 from deepsimplex.gp.cholesky import cholesky
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
+from deepsimplex.pieces import row_slices
 
 # Added to the diagonal of K(U, U), relative to the kernel's variance.
 _JITTER = 1e-6
@@ -61,8 +62,7 @@ class SparseProblem(Problem):
         self._rows = max(1, _BUDGET // len(inducing))
 
     def _blocks(self) -> Iterator[tuple[Any, Any, Any]]:
-        for start in range(0, len(self.X), self._rows):
-            rows = slice(start, start + self._rows)
+        for rows in row_slices(len(self.X), self._rows):
             yield tuple(tf.constant(part[rows]) for part in (self.X, self.Z, self.noise.own))
 
     def sums(self) -> Sums:

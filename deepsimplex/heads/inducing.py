@@ -8,6 +8,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex.pieces import parts
+
 # Rows among which inducing points are chosen and the typical distance is taken: more change neither by much.
 ROWS = 2000
 BATCH_SIZE = 256
@@ -45,8 +47,8 @@ def feature_rows(
 
 def _batches(samples: NDArray[Any], rows: int, rng: np.random.Generator) -> Iterator[NDArray[Any]]:
     chosen = np.sort(rng.permutation(len(samples))[:rows])
-    for start in range(0, len(chosen), BATCH_SIZE):
-        yield samples[chosen[start : start + BATCH_SIZE]]
+    for part in parts(slice(0, len(chosen)), BATCH_SIZE):
+        yield samples[chosen[part]]
 
 
 def _features(batch: Any, backbone: Callable[..., Any] | None) -> NDArray[np.float64]:

@@ -20,10 +20,8 @@ _SAMPLES = {"quasi_monte_carlo": 128, "monte_carlo": 1000}
 
 
 def _log_two_classes(scores: Scores, loc: Any, scale: Any) -> Any:
-    mean, factor = scores.mean(loc), scores.factor(scale)
-    variance = tf.reduce_sum(tf.square(factor[:, 0] - factor[:, 1]), axis=-1, keepdims=True)
-    deviation = tf.sqrt(tf.maximum(variance, tf.square(noise_floor(mean))))
-    z = (mean[:, :1] - mean[:, 1:]) / deviation
+    m, variance = scores.difference(loc, scale)
+    z = m / tf.sqrt(tf.maximum(variance, tf.square(noise_floor(scores.mean(loc)))))
     return log_ndtr(tf.concat([z, -z], axis=-1))
 
 

@@ -1,21 +1,9 @@
-"""Rows in pieces: memory grows with the piece, not with the batch."""
+"""A graph on rows in pieces: memory grows with the piece, not with the batch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
-
-
-def row_slices(rows: int, most: int) -> Iterator[slice]:
-    """Cut ``rows`` rows of arrays into slices of at most ``most``; no rows are one empty slice.
-
-    Examples
-    --------
-    >>> list(row_slices(5, 3))
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
-    for start in range(0, max(rows, 1), most):
-        yield slice(start, min(start + most, rows))
 
 
 def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size: int, budget: int) -> Any:

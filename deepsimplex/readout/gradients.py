@@ -8,8 +8,8 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import is_tensor
+from deepsimplex.pieces import row_slices
 from deepsimplex.readout.arguments import whole_number
-from deepsimplex.readout.chunks import row_slices
 
 
 def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: int = 32) -> NDArray[Any]:

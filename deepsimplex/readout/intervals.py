@@ -8,9 +8,9 @@ from scipy.special import expit, ndtri
 from scipy.special import softmax as softmax_of
 
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.pieces import row_slices
 from deepsimplex.readout.argmax_probabilities import Method, argmax
 from deepsimplex.readout.arguments import check_seed, tensors, with_values
-from deepsimplex.readout.chunks import row_slices
 from deepsimplex.readout.layers import ArgmaxReadout
 from deepsimplex.readout.numerical_error import argmax_error
 from deepsimplex.readout.points import gaussian
@@ -158,17 +158,11 @@ def _around_argmax(
     return ClassIntervals(np.clip(p - margin, 0.0, 1.0), np.clip(p + margin, 0.0, 1.0))
 
 
-def _moments(latent: LatentGaussian, scores: Scores) -> tuple[NDArray[Any], NDArray[Any]]:
-    """Mean [N, n] of the scores and factor [N, n, L] of their covariance."""
-    loc, scale = tensors(latent)
-    return scores.mean(loc).numpy(), scores.factor(scale).numpy()
-
-
 def _two_classes(latent: LatentGaussian, level: float, scores: Scores) -> ClassIntervals:
     """The logistic function of the quantiles of the scores' difference."""
-    mean, factor = _moments(latent, scores)
-    difference = mean - mean[:, ::-1]
-    margin = float(ndtri(0.5 + 0.5 * level)) * np.linalg.norm(factor[:, 0] - factor[:, 1], axis=-1, keepdims=True)
+    m, variance = (moment.numpy() for moment in scores.difference(*tensors(latent)))
+    difference = np.concatenate([m, -m], axis=1)
+    margin = float(ndtri(0.5 + 0.5 * level)) * np.sqrt(variance)
     return ClassIntervals(expit(difference - margin), expit(difference + margin))
 
 
@@ -179,7 +173,8 @@ def _sampled(latent: LatentGaussian, level: float, scores: Scores, num_points: i
     tails = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
     pieces = []
     for rows in row_slices(len(latent), max(1, _BUDGET // (n * max(num_points, dims)))):
-        mean, factor = _moments(latent[rows], scores)
+        loc, scale = tensors(latent[rows])
+        mean, factor = scores.mean(loc).numpy(), scores.factor(scale).numpy()
         p = softmax_of(mean[:, :, np.newaxis] + factor @ points, axis=1)
         pieces.append(np.quantile(p, tails, axis=-1, method="hazen").astype(p.dtype))
     lower, upper = np.concatenate(pieces, axis=1)

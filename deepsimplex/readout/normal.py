@@ -129,7 +129,9 @@ def _lower_quantile(log_p: Any, least: float, degree: int) -> Any:
 
 @functools.cache
 def _quantile_polynomial(least: float, degree: int) -> tuple[list[float], float, float]:
-    """The quantile as a polynomial in log(-log p), nearly straight from the median to the farthest tail.
+    """The quantile as a polynomial in t = log(-log p), in which it is smooth and bends slowly.
+
+    From zero at the median it goes over into -sqrt(2) exp(t / 2) far out in the tail.
 
     Coefficients, the highest first, and the centre and half width of the interval that becomes [-1, 1].
     """

@@ -110,6 +110,12 @@ class Scores:
             return S * scale[:, tf.newaxis, :]
         return tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))
 
+    def difference(self, loc: Any, scale: Any) -> tuple[Any, Any]:
+        """Mean and variance, both [N, 1], of the first score less the second."""
+        mean, factor = self.mean(loc), self.factor(scale)
+        variance = tf.reduce_sum(tf.square(factor[:, 0] - factor[:, 1]), axis=-1, keepdims=True)
+        return mean[:, :1] - mean[:, 1:2], variance
+
 
 def noise_floor(mean: Any) -> Any:
     """Smallest standard deviation of a score that means anything, shape [N, 1].

@@ -89,9 +89,7 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
     It is P[x + e > 0] with e logistic. Gauss-Hermite nodes miss the step of the sigmoid once s is large, so that the
     integral is then taken over e, whose density keeps its width, with the distribution function of x inside.
     """
-    mean, factor = scores.mean(loc), scores.factor(scale)
-    m = mean[:, :1] - mean[:, 1:]
-    variance = tf.reduce_sum(tf.square(factor[:, 0] - factor[:, 1]), axis=-1, keepdims=True)
+    m, variance = scores.difference(loc, scale)
     s = tf.sqrt(tf.maximum(variance, tiny_of(loc.dtype) ** 0.5))
     m = tf.stack([m, -m], axis=1)  # [N, 2, 1]
     s = s[:, tf.newaxis]

@@ -70,7 +70,7 @@ def test_embedding_of_a_keras_model():
     ("spec", "error", "message"),
     [
         ("euclidian", ValueError, "did you mean 'euclidean'"),
-        ("zzz", ValueError, "must be one of cityblock, euclidean, ssim; found 'zzz'$"),
+        ("zzz", ValueError, "must be one of cityblock, euclidean, ssim, or a function of two samples; found 'zzz'$"),
         ("ssim", ValueError, "window"),
         ("precomputed", ValueError, r"give the object, Precomputed\(\.\.\.\)"),
         ({"name": "ssim", "windw": 5}, ValueError, "windw"),

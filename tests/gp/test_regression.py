@@ -35,6 +35,13 @@ def scaled(X, observation):
     return (X - X.mean(axis=0)) / X.std(axis=0), Z, np.square(observation.scale / width)
 
 
+def kernel_of(process):
+    """The kernel that a process ended with, by the plain formula."""
+    kernel = process.posterior_.kernel
+    theta = kernel.variance.numpy(), kernel.lengthscales.numpy()
+    return lambda a, b: reference.rbf(a, b, *theta)
+
+
 def value_and_derivatives(process, problem, theta):
     _assign(problem.trainable_variables, theta)
     value, gradients = process._evaluation(problem)
@@ -61,10 +68,9 @@ def assert_derivatives_are_right(process, problem):
 def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
     X, observation = data(deviations)
     process = ExactGaussianProcess(max_iterations=0).fit(X, observation)
-    kernel = process.posterior_.kernel
-    x, Z, variances = scaled(X, observation)
-    K = reference.rbf(x, x, kernel.variance.numpy(), kernel.lengthscales.numpy())
-    assert process.objective_ == pytest.approx(-reference.log_marginal_likelihood(K, Z, variances), rel=1e-10)
+    k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
+    expected = -reference.log_marginal_likelihood(k(x, x), Z, variances)
+    assert process.objective_ == pytest.approx(expected, rel=1e-10)
 
 
 @each_noise
@@ -84,13 +90,9 @@ def test_derivatives_by_inducing_points_agree_with_finite_differences():
 def test_exact_predictions_are_those_of_the_plain_formula(deviations):
     X, observation = data(deviations)
     process = ExactGaussianProcess(max_iterations=5).fit(X, observation)
-    kernel = process.posterior_.kernel
-    x, Z, variances = scaled(X, observation)
+    k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     new = np.random.default_rng(9).normal(size=(7, FEATURES))
-    theta = kernel.variance.numpy(), kernel.lengthscales.numpy()
-    mean, variance = reference.predict(
-        reference.rbf(x, x, *theta), reference.rbf(x, new, *theta), np.full(7, theta[0]), Z, variances
-    )
+    mean, variance = reference.predict(k(x, x), k(x, new), np.diag(k(new, new)), Z, variances)
     latent = process.predict(new * X.std(axis=0) + X.mean(axis=0))
     width = np.sqrt(np.mean(np.square(observation.loc - observation.loc.mean(axis=0))))
     np.testing.assert_allclose(latent.loc, width * mean + observation.loc.mean(axis=0), rtol=1e-9)
@@ -116,11 +118,10 @@ def test_the_likelihood_found_is_no_worse_than_scikit_learns(name, peer):
 def test_the_collapsed_bound_is_the_plain_formula(deviations):
     X, observation = data(deviations)
     process = CollapsedGaussianProcess(inducing=15, max_iterations=0).fit(X, observation)
-    kernel, U = process.posterior_.kernel, process.posterior_.support.numpy()
-    x, Z, variances = scaled(X, observation)
-    theta = kernel.variance.numpy(), kernel.lengthscales.numpy()
-    K_uu = reference.rbf(U, U, *theta) + 1e-6 * theta[0] * np.eye(15)
-    expected = reference.titsias_bound(np.full(N, theta[0]), reference.rbf(U, x, *theta), K_uu, Z, variances)
+    k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
+    U = process.posterior_.support.numpy()
+    K_uu = k(U, U) + 1e-6 * np.diag(np.diag(k(U, U)))
+    expected = reference.titsias_bound(np.diag(k(x, x)), k(U, x), K_uu, Z, variances)
     assert process.objective_ == pytest.approx(-expected, rel=1e-8)
 
 
@@ -162,6 +163,13 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, rtol=1e-10)
     process = CollapsedGaussianProcess(inducing=8, ard=True)
     assert_derivatives_are_right(process, process._problem(X, observation, None))
+
+
+def test_no_rows_have_no_latents():
+    for deviations, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
+        latent = ExactGaussianProcess(max_iterations=0).fit(*data(deviations)).predict(np.empty((0, FEATURES)))
+        assert latent.loc.shape == (0, DIMS)
+        assert latent.covariance == covariance
 
 
 def test_the_order_of_rows_does_not_matter():

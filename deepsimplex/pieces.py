@@ -1,0 +1,49 @@
+"""Long ranges of rows in pieces: memory grows with the piece, not with the whole."""
+
+__all__ = ["parts", "row_slices"]
+
+
+def parts(whole: slice, length: int) -> list[slice]:
+    """Cut a slice into slices of at most ``length``; an empty one has no parts.
+
+    Parameters
+    ----------
+    whole : slice
+        From its start to its stop, both given.
+    length : int
+
+    Returns
+    -------
+    list of slice
+
+    Examples
+    --------
+    >>> parts(slice(2, 7), 3)
+    [slice(2, 5, None), slice(5, 7, None)]
+    >>> parts(slice(2, 2), 3)
+    []
+    """
+    return [slice(begin, min(begin + length, whole.stop)) for begin in range(whole.start, whole.stop, length)]
+
+
+def row_slices(rows: int, most: int) -> list[slice]:
+    """Cut rows into slices of at most ``most``; no rows are one empty slice, whose answer still has its shape.
+
+    Parameters
+    ----------
+    rows : int
+        How many there are.
+    most : int
+
+    Returns
+    -------
+    list of slice
+
+    Examples
+    --------
+    >>> row_slices(5, 3)
+    [slice(0, 3, None), slice(3, 5, None)]
+    >>> row_slices(0, 3)
+    [slice(0, 0, None)]
+    """
+    return parts(slice(0, rows), most) or [slice(0, 0)]
