@@ -28,7 +28,8 @@ def positive(value: Any) -> Any:
 def kernel_state(kernel: Any) -> Any:
     """What a kernel is made of, in NumPy: its name and hyperparameters; a kernel of another class is its own state."""
     for name, kind in KERNELS.items():
-        if type(kernel) is kind:
+        # One that looks at some of the features only is more than its name and hyperparameters.
+        if type(kernel) is kind and isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None):
             return {"name": name, "variance": kernel.variance.numpy(), "lengthscales": kernel.lengthscales.numpy()}
     return kernel
 

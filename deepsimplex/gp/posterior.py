@@ -1,5 +1,6 @@
 """What every fitted Gaussian process is in the end: a weighted sum of kernels, and the variance that they leave."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.gp.kernels import kernel_from_state, kernel_state
+from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
 
 # Numbers in the largest tensor of a piece of rows.
@@ -107,6 +108,38 @@ class Posterior(tf.Module):
         pieces = [self(X[start : start + rows]) for start in range(0, len(X), rows)]
         loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays that ``of_state`` makes it of again, which need no pickle.
+
+        Raises
+        ------
+        ValueError
+            For a GPflow kernel of one's own: no array holds its formula.
+        """
+        kernel = kernel_state(self.kernel)
+        if not isinstance(kernel, dict):
+            raise ValueError(
+                f"kernel is a {type(kernel).__name__} object, of which arrays cannot tell the formula: give a kernel "
+                f"by name ({', '.join(KERNELS)}) and fit again, or pickle"
+            )
+        scalings = {"features": self.features, "latents": self.latents}
+        return {
+            **{f"kernel_{key}": np.asarray(value) for key, value in kernel.items()},
+            **{name: getattr(self, name).numpy() for name in ("support", "weights", "factors")},
+            **{f"{name}_centre": scaling.centre for name, scaling in scalings.items()},
+            **{f"{name}_width": scaling.width for name, scaling in scalings.items()},
+        }
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, NDArray[Any]]) -> "Posterior":
+        """The posterior of ``state``."""
+        kernel = {key: state[f"kernel_{key}"] for key in ("variance", "lengthscales")}
+        features, latents = (
+            Scaling(state[f"{name}_centre"], state[f"{name}_width"]) for name in ("features", "latents")
+        )
+        kernel = kernel_from_state({**kernel, "name": str(state["kernel_name"])})
+        return cls(kernel, state["support"], state["weights"], state["factors"], features, latents)
 
     def __reduce__(self) -> Any:
         """Arrays and a kernel's name can be pickled, TensorFlow's variables not everywhere."""

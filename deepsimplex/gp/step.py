@@ -24,6 +24,15 @@ class Step:
         units of scaled features and latents.
     posterior : callable
         Makes the posterior there: worth some steps' time.
+
+    Examples
+    --------
+    >>> from deepsimplex import LatentGaussian
+    >>> from deepsimplex.gp import ExactGaussianProcess
+    >>> X, steps = np.linspace(0.0, 6.0, 20)[:, None], []
+    >>> process = ExactGaussianProcess().fit(X, LatentGaussian(np.sin(X), np.full((20, 1), 0.01)), callback=steps.append)
+    >>> steps[0].iteration, sorted(steps[0].hyperparameters)
+    (1, ['lengthscales', 'variance'])
     """
 
     iteration: int
