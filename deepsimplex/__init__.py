@@ -13,7 +13,18 @@ from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
-    from deepsimplex import datasets, distances, estimators, evaluation, export, geometry, gp, plots, targets
+    from deepsimplex import (
+        datasets,
+        distances,
+        estimators,
+        evaluation,
+        export,
+        geometry,
+        gp,
+        monitoring,
+        plots,
+        targets,
+    )
     from deepsimplex.estimators import LatentRegressionClassifier, SimplexGaussianProcess, load_classifier
 
 __version__ = "0.1.0"
@@ -36,6 +47,7 @@ __all__ = [
     "load_model",
     "losses",
     "metrics",
+    "monitoring",
     "plots",
     "readout",
     "targets",

@@ -30,7 +30,8 @@ class Step:
     >>> from deepsimplex import LatentGaussian
     >>> from deepsimplex.gp import ExactGaussianProcess
     >>> X, steps = np.linspace(0.0, 6.0, 20)[:, None], []
-    >>> process = ExactGaussianProcess().fit(X, LatentGaussian(np.sin(X), np.full((20, 1), 0.01)), callback=steps.append)
+    >>> observation = LatentGaussian(np.sin(X), np.full((20, 1), 0.01))
+    >>> process = ExactGaussianProcess().fit(X, observation, callback=steps.append)
     >>> steps[0].iteration, sorted(steps[0].hyperparameters)
     (1, ['lengthscales', 'variance'])
     """
