@@ -81,6 +81,8 @@ def make_kernel(spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.rand
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or a gpflow.kernels.Kernel; found {spec!r}{hint}")
     rows = X if len(X) <= _ROWS else X[np.sort(rng.choice(len(X), _ROWS, replace=False))]
     length = median_distance(rows)
+    if not np.isfinite(length):
+        raise ValueError("X holds features too large for their distances to be computed; scale_features=True helps")
     kernel = KERNELS[spec]()
     kernel.variance = positive(1.0)
     kernel.lengthscales = positive(np.full(X.shape[1], length) if ard else length)

@@ -32,20 +32,25 @@ class Scaling:
     @classmethod
     def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
         """To mean zero and deviation one, column by column; a constant column becomes zero."""
-        width = X.std(axis=0)
-        # The deviation of equal numbers is round-off, not zero.
-        constant = width <= 1e-12 * np.abs(X).max(axis=0)
-        return cls(X.mean(axis=0), np.where(constant, 1.0, width))
+        # By powers of two, which round nothing off, so that squares neither overflow nor vanish.
+        _, exponent = np.frexp(np.abs(X).max(axis=0))
+        width = np.ldexp(np.ldexp(X, -exponent).std(axis=0), exponent)
+        return cls(X.mean(axis=0), np.where(_is_round_off(width, X), 1.0, width))
 
     @classmethod
     def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
         """To mean zero, and one width for all dimensions, so that noise that is isotropic stays so."""
         centre = loc.mean(axis=0)
-        width = float(np.sqrt(np.mean(np.square(loc - centre)))) or 1.0
-        return cls(centre, np.full(loc.shape[1], width))
+        width = float(np.sqrt(np.mean(np.square(loc - centre))))
+        return cls(centre, np.full(loc.shape[1], 1.0 if np.all(_is_round_off(width, loc)) else width))
 
     def __call__(self, values: Any) -> Any:
         return (values - self.centre) / self.width
+
+
+def _is_round_off(width: Any, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the width of columns is what is left of equal numbers, which is round-off, not zero."""
+    return np.asarray(width <= 1e-12 * np.abs(values).max(axis=0))
 
 
 class Posterior(tf.Module):
@@ -105,7 +110,7 @@ class Posterior(tf.Module):
         """The same for arrays of any length, in pieces that bound the memory."""
         dims, M = self.factors.shape[0], self.factors.shape[1]
         rows = max(1, _BUDGET // (int(dims) * int(M)))
-        pieces = [self(X[start : start + rows]) for start in range(0, len(X), rows)]
+        pieces = [self(X[start : start + rows]) for start in range(0, max(len(X), 1), rows)]
         loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 
