@@ -13,8 +13,19 @@ from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
-    from deepsimplex import datasets, distances, estimators, evaluation, export, geometry, gp, plots, targets
-    from deepsimplex.estimators import LatentRegressionClassifier, SimplexGaussianProcess
+    from deepsimplex import (
+        datasets,
+        distances,
+        estimators,
+        evaluation,
+        export,
+        geometry,
+        gp,
+        monitoring,
+        plots,
+        targets,
+    )
+    from deepsimplex.estimators import LatentRegressionClassifier, SimplexGaussianProcess, load_classifier
 
 __version__ = "0.1.0"
 
@@ -32,9 +43,11 @@ __all__ = [
     "geometry",
     "gp",
     "heads",
+    "load_classifier",
     "load_model",
     "losses",
     "metrics",
+    "monitoring",
     "plots",
     "readout",
     "targets",
@@ -42,7 +55,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("LatentRegressionClassifier", "SimplexGaussianProcess"):
+    if name in ("LatentRegressionClassifier", "SimplexGaussianProcess", "load_classifier"):
         return getattr(importlib.import_module("deepsimplex.estimators"), name)
     if name in __all__:
         return importlib.import_module(f"deepsimplex.{name}")

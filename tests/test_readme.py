@@ -65,10 +65,21 @@ def test_the_example_of_a_gaussian_process_on_a_backbone_runs(tmp_path):
 
 
 def test_the_example_of_a_table_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "SimplexGaussianProcess" in text)
+    (example,) = (text for text in EXAMPLES if "load_wine" in text)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
+
+
+@pytest.mark.slow
+def test_the_example_of_a_classifier_that_is_saved_and_served_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "load_classifier" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.9
+    assert (tmp_path / "iris.npz").is_file()
+    assert (tmp_path / "served" / "saved_model.pb").is_file()
+    assert list((tmp_path / "events").glob("events.out.tfevents.*"))
 
 
 def test_no_figure_is_left_to_be_filled_in():

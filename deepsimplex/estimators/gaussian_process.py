@@ -2,20 +2,19 @@
 
 from typing import TYPE_CHECKING, Any, Literal, Self, get_args
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from deepsimplex.estimators.base import TargetClassifier
-from deepsimplex.latent import LatentGaussian
+from deepsimplex.estimators.posterior import PosteriorClassifier
 
 if TYPE_CHECKING:
-    from deepsimplex.gp.step import Callback
+    from deepsimplex.estimators.step import Callback
 
 Inference = Literal["exact", "collapsed"]
 INFERENCES: tuple[str, ...] = get_args(Inference)
 
 
-class SimplexGaussianProcess(TargetClassifier):
+class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     """Gaussian-process regression onto the latents of a target, read out as class probabilities.
 
     Parameters
@@ -116,7 +115,8 @@ class SimplexGaussianProcess(TargetClassifier):
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         callback : callable, optional
-            Called with a ``deepsimplex.gp.Step`` after every iteration.
+            Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
+            ``deepsimplex.monitoring.GaussianProcessBoard`` is.
 
         Returns
         -------
@@ -130,8 +130,6 @@ class SimplexGaussianProcess(TargetClassifier):
         features, labels = self._checked(X, y)
         regressor = self._regressor()
         observation = self._observations(features, labels)
-        self.regressor_ = regressor.fit(features, observation, labels.hard, callback)
+        told = self._told(callback, len(features))
+        self.regressor_ = regressor.fit(features, observation, labels.hard, told)
         return self
-
-    def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
-        return self.regressor_.predict(X)

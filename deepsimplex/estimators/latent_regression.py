@@ -50,6 +50,9 @@ class LatentRegressionClassifier(TargetClassifier):
     [CASIMAC Eq. 12-15]. A deviation that is the same for all latent dimensions is taken as isotropic, so that the
     readout is exact.
 
+    There is no ``save`` and no ``export``: how any regressor is written is its own affair. Pickle or skops write all of
+    the classifier.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris

@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.gp.inputs import check_data, check_features, check_whole
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.noise import Noise, check_noise
 from deepsimplex.gp.optimise import Evaluation, minimise
@@ -60,7 +61,9 @@ class GaussianProcess(ABC):
     ) -> None:
         check_noise(noise)
         self.kernel, self.ard, self.noise, self.scale_features = kernel, ard, noise, scale_features
-        self.max_iterations, self.restarts, self.seed = max_iterations, restarts, seed
+        self.max_iterations = check_whole(max_iterations, "max_iterations", 0)
+        self.restarts = check_whole(restarts, "restarts", 0)
+        self.seed = seed
 
     def fit(
         self,
@@ -69,12 +72,12 @@ class GaussianProcess(ABC):
         y: ArrayLike | None = None,
         callback: Callback | None = None,
     ) -> Self:
-        """Learn from features X [N, d] and their latent observations (N of them).
+        """Learn from features X [N, d] and their latent observations (N of them, at least two).
 
         Classes y [N] share inducing points out among them, where there are any. ``callback`` is called with a ``Step``
         after every iteration.
         """
-        problem = self._problem(np.asarray(X, dtype=np.float64), observation, y)
+        problem = self._problem(*check_data(X, observation, y), y)
 
         def report(iteration: int, value: float) -> None:
             if callback is not None:
@@ -93,7 +96,9 @@ class GaussianProcess(ABC):
 
     def predict(self, X: ArrayLike) -> LatentGaussian:
         """Latents of features X [N, d]: isotropic where the noise is shared, else diagonal."""
-        return self.posterior_.predict(np.asarray(X, dtype=np.float64))
+        if not hasattr(self, "posterior_"):
+            raise ValueError("predict needs a posterior: call fit first")
+        return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.centre)))
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
         features = Scaling.of_features(X) if self.scale_features else Scaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))

@@ -28,7 +28,8 @@ def positive(value: Any) -> Any:
 def kernel_state(kernel: Any) -> Any:
     """What a kernel is made of, in NumPy: its name and hyperparameters; a kernel of another class is its own state."""
     for name, kind in KERNELS.items():
-        if type(kernel) is kind:
+        # One that looks at some of the features only is more than its name and hyperparameters.
+        if type(kernel) is kind and isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None):
             return {"name": name, "variance": kernel.variance.numpy(), "lengthscales": kernel.lengthscales.numpy()}
     return kernel
 
@@ -80,6 +81,8 @@ def make_kernel(spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.rand
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or a gpflow.kernels.Kernel; found {spec!r}{hint}")
     rows = X if len(X) <= _ROWS else X[np.sort(rng.choice(len(X), _ROWS, replace=False))]
     length = median_distance(rows)
+    if not np.isfinite(length):
+        raise ValueError("X holds features too large for their distances to be computed; scale_features=True helps")
     kernel = KERNELS[spec]()
     kernel.variance = positive(1.0)
     kernel.lengthscales = positive(np.full(X.shape[1], length) if ard else length)

@@ -1,5 +1,6 @@
 """What every fitted Gaussian process is in the end: a weighted sum of kernels, and the variance that they leave."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.gp.kernels import kernel_from_state, kernel_state
+from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.pieces import row_slices
 
@@ -32,20 +33,25 @@ class Scaling:
     @classmethod
     def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
         """To mean zero and deviation one, column by column; a constant column becomes zero."""
-        width = X.std(axis=0)
-        # The deviation of equal numbers is round-off, not zero.
-        constant = width <= 1e-12 * np.abs(X).max(axis=0)
-        return cls(X.mean(axis=0), np.where(constant, 1.0, width))
+        # By powers of two, which round nothing off, so that squares neither overflow nor vanish.
+        _, exponent = np.frexp(np.abs(X).max(axis=0))
+        width = np.ldexp(np.ldexp(X, -exponent).std(axis=0), exponent)
+        return cls(X.mean(axis=0), np.where(_is_round_off(width, X), 1.0, width))
 
     @classmethod
     def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
         """To mean zero, and one width for all dimensions, so that noise that is isotropic stays so."""
         centre = loc.mean(axis=0)
-        width = float(np.sqrt(np.mean(np.square(loc - centre)))) or 1.0
-        return cls(centre, np.full(loc.shape[1], width))
+        width = float(np.sqrt(np.mean(np.square(loc - centre))))
+        return cls(centre, np.full(loc.shape[1], 1.0 if np.all(_is_round_off(width, loc)) else width))
 
     def __call__(self, values: Any) -> Any:
         return (values - self.centre) / self.width
+
+
+def _is_round_off(width: Any, values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether the width of columns is what is left of equal numbers, which is round-off, not zero."""
+    return np.asarray(width <= 1e-12 * np.abs(values).max(axis=0))
 
 
 class Posterior(tf.Module):
@@ -107,6 +113,38 @@ class Posterior(tf.Module):
         pieces = [self(X[rows]) for rows in row_slices(len(X), max(1, _BUDGET // (int(dims) * int(M))))]
         loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """Arrays that ``of_state`` makes it of again, which need no pickle.
+
+        Raises
+        ------
+        ValueError
+            For a GPflow kernel of one's own: no array holds its formula.
+        """
+        kernel = kernel_state(self.kernel)
+        if not isinstance(kernel, dict):
+            raise ValueError(
+                f"kernel is a {type(kernel).__name__} object, of which arrays cannot tell the formula: give a kernel "
+                f"by name ({', '.join(KERNELS)}) and fit again, or pickle"
+            )
+        scalings = {"features": self.features, "latents": self.latents}
+        return {
+            **{f"kernel_{key}": np.asarray(value) for key, value in kernel.items()},
+            **{name: getattr(self, name).numpy() for name in ("support", "weights", "factors")},
+            **{f"{name}_centre": scaling.centre for name, scaling in scalings.items()},
+            **{f"{name}_width": scaling.width for name, scaling in scalings.items()},
+        }
+
+    @classmethod
+    def of_state(cls, state: Mapping[str, NDArray[Any]]) -> "Posterior":
+        """The posterior of ``state``."""
+        kernel = {key: state[f"kernel_{key}"] for key in ("variance", "lengthscales")}
+        features, latents = (
+            Scaling(state[f"{name}_centre"], state[f"{name}_width"]) for name in ("features", "latents")
+        )
+        kernel = kernel_from_state({**kernel, "name": str(state["kernel_name"])})
+        return cls(kernel, state["support"], state["weights"], state["factors"], features, latents)
 
     def __reduce__(self) -> Any:
         """Arrays and a kernel's name can be pickled, TensorFlow's variables not everywhere."""

@@ -1,5 +1,6 @@
 """The problem that a Gaussian process solves, in units in which its priors make sense."""
 
+import copy
 from functools import cached_property
 from typing import Any
 
@@ -66,8 +67,9 @@ class Problem(tf.Module):
     def posterior(
         self, support: NDArray[np.float64], weights: NDArray[np.float64], factors: NDArray[np.float64]
     ) -> Posterior:
-        """With this kernel and these scalings."""
-        return Posterior(self.kernel, support, weights, factors, self.features, self.latents)
+        """With this kernel as it is now and these scalings."""
+        # A copy: a posterior that is kept must not change when the optimisation goes on.
+        return Posterior(copy.deepcopy(self.kernel), support, weights, factors, self.features, self.latents)
 
     def columns(self) -> list[tuple[int, slice]]:
         """Columns of the noise variances, each with the latent dimensions that have that noise."""

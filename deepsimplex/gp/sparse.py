@@ -163,8 +163,13 @@ class SparseProblem(Problem):
 
     def sparse_posterior(self) -> Posterior:
         """With the optimal distribution of the inducing variables."""
-        sums = Sums(*(part.numpy() for part in self.sums()))
         L = self.factor().numpy()
+        if not np.isfinite(L).all():  # how TensorFlow says that there is none
+            raise ValueError(
+                f"the covariance matrix of the inducing points [{len(L)}, {len(L)}] is not positive definite, even "
+                f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel"
+            )
+        sums = Sums(*(part.numpy() for part in self.sums()))
         weights, factors = [], []
         for column, dims in self.columns():
             B = sums.gram[column] + np.eye(len(L))

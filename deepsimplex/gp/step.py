@@ -24,6 +24,16 @@ class Step:
         units of scaled features and latents.
     posterior : callable
         Makes the posterior there: worth some steps' time.
+
+    Examples
+    --------
+    >>> from deepsimplex import LatentGaussian
+    >>> from deepsimplex.gp import ExactGaussianProcess
+    >>> X, steps = np.linspace(0.0, 6.0, 20)[:, None], []
+    >>> observation = LatentGaussian(np.sin(X), np.full((20, 1), 0.01))
+    >>> process = ExactGaussianProcess().fit(X, observation, callback=steps.append)
+    >>> steps[0].iteration, sorted(steps[0].hyperparameters)
+    (1, ['lengthscales', 'variance'])
     """
 
     iteration: int

@@ -1,0 +1,154 @@
+"""What no Gaussian process can be fitted to is told what it is; what is only unusual is fitted."""
+
+import re
+
+import numpy as np
+import pytest
+
+from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
+from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.posterior import Scaling
+from deepsimplex.latent import LatentGaussian
+
+X = np.random.default_rng(0).normal(size=(30, 3))
+OBSERVATION = LatentGaussian(np.sin(X[:, :2]), np.full((30, 1), 0.1))
+each_process = pytest.mark.parametrize("process", [ExactGaussianProcess, CollapsedGaussianProcess])
+
+
+def with_nan(array):
+    array = array.copy()
+    array[4, 1] = np.nan
+    return array
+
+
+@each_process
+@pytest.mark.parametrize(
+    ("data", "error", "message"),
+    [
+        ((X[:20], OBSERVATION), ValueError, "observation must have as many rows as X, 20; found 30"),
+        ((X, OBSERVATION, np.zeros(20)), ValueError, "y must have as many rows as X, 30; found 20"),
+        (
+            (with_nan(X), OBSERVATION),
+            ValueError,
+            "X must be finite; found NaN or infinity in 1 rows, the first is row 4",
+        ),
+        ((X[:, 0], OBSERVATION), ValueError, "X must have shape [N, d]; found shape (30,). A single feature becomes"),
+        ((X[:, :0], OBSERVATION), ValueError, "X must have at least 1 column; found 0"),
+        ((X[:1], OBSERVATION[:1]), ValueError, "X must have at least 2 rows; found 1"),
+        ((X.astype(str), OBSERVATION), TypeError, "X must hold real numbers; found dtype <U32"),
+        ((X + 1j, OBSERVATION), TypeError, "X must hold real numbers; found dtype complex128"),
+        (([["a"]] * 30, OBSERVATION), TypeError, "X must hold real numbers; found dtype <U1"),
+        ((np.array([["a", None]] * 30), OBSERVATION), TypeError, "X must hold real numbers; found objects"),
+        ((X, X), TypeError, "observation must be a LatentGaussian; found ndarray"),
+    ],
+)
+def test_data_that_do_not_fit_are_told_why(process, data, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        process(max_iterations=1).fit(*data)
+
+
+@each_process
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"max_iterations": -1}, "max_iterations must be a whole number, at least 0; found -1"),
+        ({"max_iterations": 2.5}, "max_iterations must be a whole number, at least 0; found 2.5"),
+        ({"restarts": -1}, "restarts must be a whole number, at least 0; found -1"),
+        ({"restarts": True}, "restarts must be a whole number, at least 0; found True"),
+    ],
+)
+def test_settings_out_of_range_are_named(process, settings, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        process(**settings)
+
+
+@pytest.mark.parametrize(
+    ("inducing", "error", "message"),
+    [
+        (0, ValueError, "inducing, unless it holds points [M, d], must be a whole number, at least 1; found 0"),
+        (2.5, ValueError, "inducing, unless it holds points [M, d], must be a whole number, at least 1; found 2.5"),
+        (True, ValueError, "inducing, unless"),
+        ("many", ValueError, "inducing, unless"),
+        (2, ValueError, "inducing must be at least the number of classes, 3; found 2"),
+        (X[:4, :2], ValueError, "inducing must have 3 columns, as the training samples; found 2"),
+        (X[:4, :1], ValueError, "inducing must have 3 columns, as the training samples; found 1"),
+        (X[0], ValueError, "inducing must have shape [N, d]; found shape (3,)"),
+        (X[:0], ValueError, "inducing must have at least 1 rows; found 0"),
+        (with_nan(X), ValueError, "inducing must be finite; found NaN"),
+        ([["a", "b", "c"]], TypeError, "inducing must hold real numbers"),
+    ],
+)
+def test_inducing_points_that_do_not_fit_are_told_why(inducing, error, message):
+    with pytest.raises(error, match=re.escape(message)):
+        CollapsedGaussianProcess(inducing=inducing, max_iterations=1).fit(X, OBSERVATION, np.arange(30) % 3)
+
+
+@each_process
+def test_a_prediction_says_what_it_needs(process):
+    with pytest.raises(ValueError, match="call fit first"):
+        process().predict(X)
+    fitted = process(max_iterations=1).fit(X, OBSERVATION)
+    for wrong, message in (
+        (X[:, :2], "X must have 3 columns"),
+        (X[:, :1], "X must have 3 columns"),
+        (X[0], "X must have shape [N, d]"),
+        (with_nan(X), "X must be finite"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(message)):
+            fitted.predict(wrong)
+    assert fitted.predict(X[:0]).loc.shape == (0, 2)
+    assert fitted.predict(X[:1].astype(object)).loc.shape == (1, 2)
+
+
+def test_more_inducing_points_than_rows_are_the_rows():
+    many, all_rows = (
+        CollapsedGaussianProcess(inducing=inducing, max_iterations=3).fit(X, OBSERVATION).predict(X + 0.1)
+        for inducing in (1000, X)
+    )
+    np.testing.assert_allclose(many.loc, all_rows.loc, atol=1e-6)
+    more = CollapsedGaussianProcess(inducing=np.concatenate([X, X + 0.5, X]), max_iterations=3).fit(X, OBSERVATION)
+    np.testing.assert_allclose(more.predict(X).loc, all_rows_exactly().predict(X).loc, atol=0.02)
+
+
+def all_rows_exactly():
+    return ExactGaussianProcess(max_iterations=3).fit(X, OBSERVATION)
+
+
+class Indefinite(gpflow.kernels.SquaredExponential):
+    """No covariance at all."""
+
+    def K_r2(self, r2):
+        return self.variance * (r2 - 1.0)
+
+
+@each_process
+@pytest.mark.parametrize("max_iterations", [0, 2])
+def test_a_kernel_that_is_no_covariance_is_a_clear_error(process, max_iterations):
+    with pytest.raises(ValueError, match=r"covariance matrix .* is not positive definite"):
+        process(Indefinite(), max_iterations=max_iterations).fit(X, OBSERVATION)
+
+
+@each_process
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_the_units_of_features_do_not_matter(process, size):
+    expected = process(max_iterations=5).fit(X, OBSERVATION).predict(X + 0.1)
+    found = process(max_iterations=5).fit(size * X, OBSERVATION).predict(size * (X + 0.1))
+    np.testing.assert_allclose(found.loc, expected.loc, rtol=1e-6, atol=1e-6)
+
+
+def test_features_too_large_to_be_told_apart_are_an_error():
+    with pytest.raises(ValueError, match="X holds features too large"):
+        ExactGaussianProcess(scale_features=False).fit(1e200 * X, OBSERVATION)
+
+
+def test_what_is_left_of_equal_numbers_is_no_width():
+    equal = np.full((7, 2), 0.1)
+    np.testing.assert_array_equal(Scaling.of_features(equal).width, 1.0)
+    np.testing.assert_array_equal(Scaling.of_latents(equal).width, 1.0)
+    np.testing.assert_array_equal(Scaling.of_latents(np.zeros((3, 2))).width, 1.0)
+
+
+@each_process
+def test_latents_that_are_all_equal_are_predicted(process):
+    equal = LatentGaussian(np.full((30, 2), 0.1), np.full((30, 1), 0.1))
+    np.testing.assert_allclose(process().fit(X, equal).predict(X + 5.0).loc, 0.1, rtol=1e-6)

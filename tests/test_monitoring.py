@@ -1,0 +1,108 @@
+"""The board: its event files are read back."""
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+import deepsimplex as ds
+
+X, y = load_wine(return_X_y=True)
+X, X_TEST, NAMES, NAMES_TEST = X[::2], X[1::2], np.array(["c", "a", "b"])[y[::2]], np.array(["c", "a", "b"])[y[1::2]]
+
+
+def events(folder):
+    """What the event files of a folder hold: for every file {(tag, step): value}."""
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+    from tensorboard.util.tensor_util import make_ndarray
+
+    files = []
+    for path in sorted(folder.glob("events.out.tfevents.*"), key=lambda path: path.stat().st_mtime_ns):
+        loaded = [(value, event.step) for event in EventFileLoader(str(path)).Load() for value in event.summary.value]
+        files.append({(value.tag, step): make_ndarray(value.tensor) for value, step in loaded})
+    return files
+
+
+def make(**options):
+    return ds.SimplexGaussianProcess(**{"noise": "learned", "max_iterations": 6, **options})
+
+
+def test_a_fit_is_written_as_it_went(tmp_path):
+    with ds.monitoring.GaussianProcessBoard(tmp_path / "events", (X_TEST, NAMES_TEST)) as board:
+        classifier = make(classes=["a", "c", "b"]).fit(X, NAMES, callback=board)
+    (written,) = events(tmp_path / "events")
+    tags, steps = {tag for tag, _ in written}, sorted({step for _, step in written})
+    assert tags == {
+        *("objective", "kernel/variance", "kernel/lengthscales", "noise", "validation/nll", "validation/accuracy")
+    }
+    assert steps == list(range(1, len(steps) + 1))
+    last = {tag: float(written[tag, steps[-1]]) for tag in tags}
+    kernel = classifier.regressor_.posterior_.kernel
+    assert last["objective"] == pytest.approx(classifier.regressor_.objective_ / len(X), rel=1e-5)
+    assert last["kernel/variance"] == pytest.approx(float(kernel.variance.numpy()), rel=1e-5)
+    assert last["kernel/lengthscales"] == pytest.approx(float(kernel.lengthscales.numpy()), rel=1e-5)
+    numbers = np.array([classifier.classes_.tolist().index(name) for name in NAMES_TEST])
+    nll = ds.evaluation.negative_log_likelihood(numbers, classifier.predict_proba(X_TEST))
+    assert last["validation/nll"] == pytest.approx(nll, rel=1e-4)
+    assert last["validation/accuracy"] == pytest.approx(classifier.score(X_TEST, NAMES_TEST))
+    assert written["objective", 1] > last["objective"]
+
+
+def test_lengthscales_have_curves_of_their_own_or_a_histogram(tmp_path):
+    board = ds.monitoring.GaussianProcessBoard(tmp_path / "few", every=2)
+    make(ard=True, inference="collapsed", inducing=10).fit(X, NAMES, callback=board)
+    (written,) = events(tmp_path / "few")  # flushed, though not closed
+    assert {tag for tag, _ in written} >= {f"kernel/lengthscales/{index}" for index in range(13)}
+    assert {step for _, step in written} <= {1, 3, 5}
+    wide = np.concatenate([X, X[:, :5] ** 2], axis=1)
+    with ds.monitoring.GaussianProcessBoard(tmp_path / "many") as board:
+        make(ard=True, max_iterations=2).fit(wide, NAMES, callback=board)
+    (written,) = events(tmp_path / "many")
+    assert written["kernel/lengthscales", 1].shape[1] == 3  # left, right, count
+    assert written["kernel/lengthscales", 1][:, 2].sum() == 18
+
+
+def test_every_fit_adds_a_file(tmp_path):
+    board = ds.monitoring.GaussianProcessBoard(tmp_path)
+    for _ in range(2):
+        make(max_iterations=2).fit(X, NAMES, callback=board)
+    board.close()
+    with ds.monitoring.GaussianProcessBoard(tmp_path) as again:
+        make(max_iterations=1).fit(X, NAMES, callback=again)
+    first, second, third = events(tmp_path)
+    assert first == second
+    assert {step for _, step in third} == {1}
+
+
+def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was():
+    steps = []
+    classifier = make()
+
+    def watch(step):
+        steps.append((step.classifier(), step.classifier().predict_proba(X_TEST)))
+
+    classifier.fit(X, NAMES, callback=watch)
+    for kept, p in steps:
+        np.testing.assert_array_equal(kept.predict_proba(X_TEST), p)
+    assert np.abs(steps[0][1] - steps[-1][1]).max() > 1e-3
+    np.testing.assert_allclose(steps[-1][1], classifier.predict_proba(X_TEST), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        ({"every": 0}, ValueError, "every must be a whole number, at least 1; found 0"),
+        ({"every": 1.5}, ValueError, "every must be"),
+        ({"validation_data": X}, TypeError, r"validation_data must be a pair \(X, y\); found ndarray"),
+        ({"validation_data": (X, NAMES[1:])}, ValueError, "found 89 rows and labels of shape"),
+        ({"validation_data": (X, ["d"] * len(X))}, ValueError, r"labels that the classifier does not know, \['d'\]"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        make().fit(X, NAMES, callback=ds.monitoring.GaussianProcessBoard(tmp_path, **arguments))
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="log_dir is not a folder that can be written"):
+        ds.monitoring.GaussianProcessBoard(tmp_path / "file")

@@ -1,0 +1,272 @@
+"""Gaussian-process classifiers as files and SavedModels, as users meet them: in another process, damaged, alone."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.exceptions import NotFittedError
+
+import deepsimplex as ds
+from deepsimplex import files
+from deepsimplex.gp.library import gpflow
+
+X, y = load_wine(return_X_y=True)
+# What a SavedModel takes is float32: the same numbers for both.
+X = X.astype("float32").astype("float64")
+X, X_TEST, y = X[::2], X[1::2][:37], y[::2]
+NAMES = np.array(["rouge", "blanc", "rosé"])[y]
+few = y < 2
+
+
+def make(*arguments, **options):
+    return ds.SimplexGaussianProcess(*arguments, **{"max_iterations": 5, "random_state": 3, **options})
+
+
+CLASSIFIERS = {
+    "ilr": lambda: make(ds.targets.ILR(0.95)).fit(X, y),
+    "texts": lambda: make("one_hot", kernel="matern32", ard=True, noise="learned").fit(X, NAMES),
+    "two classes": lambda: make("ilr", readout="argmax").fit(X[few], NAMES[few].astype(object)),
+    "an absent class": lambda: make("ilr", classes=np.array([2, 0, 1])).fit(X[few], y[few]),
+    "mean": lambda: make({"name": "mean", "targets": ["ilr", ds.targets.ILR(0.9)]}, classes=("a", "b", "c")).fit(
+        X, np.eye(3)[y]
+    ),
+    "dirichlet": lambda: make("dirichlet", kernel="matern52").fit(X, y),
+    "casimac": lambda: make(ds.targets.CASIMAC("cityblock"), "collapsed", inducing=15).fit(X, y),
+    "collapsed": lambda: make("dirichlet", "collapsed", inducing=X[::9]).fit(X, y),
+}
+SERVED = ["texts", "two classes", "dirichlet", "casimac"]
+
+
+@pytest.fixture(scope="module")
+def classifiers():
+    return {name: make() for name, make in CLASSIFIERS.items()}
+
+
+@pytest.fixture(scope="module")
+def place(classifiers, tmp_path_factory) -> Path:
+    """A folder with every classifier, saved and exported, and the samples of the test."""
+    place = tmp_path_factory.mktemp("saved")
+    for name, classifier in classifiers.items():
+        classifier.save(place / f"{name}.npz")
+    for name in SERVED:
+        classifiers[name].export(place / "served" / name)
+    np.save(place / "x.npy", X_TEST)
+    return place
+
+
+def run(script: str, place: Path) -> None:
+    # Written and run elsewhere: a source tree in the working folder must not help what is to run alone.
+    (place / "script.py").write_text(script)
+    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+LOAD = """
+import pathlib
+import numpy as np
+import deepsimplex as ds
+from deepsimplex import files
+X = np.load("x.npy")
+for path in sorted(pathlib.Path(".").glob("*.npz")):
+    loaded = ds.load_classifier(path)
+    np.savez(
+        pathlib.Path("loaded") / path.name,
+        p=loaded.predict_proba(X), decision=loaded.decision_function(X), loc=loaded.predict_latent(X).loc,
+        labels=np.asarray(loaded.predict(X), dtype=str),
+    )
+"""
+
+
+@pytest.mark.slow
+def test_another_process_predicts_the_same(classifiers, place):
+    (place / "loaded").mkdir()
+    run(LOAD, place)
+    for name, classifier in classifiers.items():
+        loaded = np.load(place / "loaded" / f"{name}.npz")
+        np.testing.assert_allclose(loaded["p"], classifier.predict_proba(X_TEST), rtol=1e-12, err_msg=name)
+        np.testing.assert_allclose(loaded["decision"], classifier.decision_function(X_TEST), rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(loaded["loc"], classifier.predict_latent(X_TEST).loc, rtol=1e-10, atol=1e-12)
+        np.testing.assert_array_equal(loaded["labels"], classifier.predict(X_TEST).astype(str))
+
+
+SERVE = """
+import pathlib, sys
+# So that TensorFlow, too, finds no Keras.
+for name in ("deepsimplex", "keras", "gpflow", "tensorflow_probability", "tf_keras"):
+    sys.modules[name] = None
+import numpy as np, tensorflow as tf
+x = np.load("x.npy").astype("float32")
+for path in pathlib.Path("served").iterdir():
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    assert list(signature.structured_input_signature[1]) == ["features"]
+    parts = [signature(features=tf.constant(rows)) for rows in (x[:1], x[1:])]
+    np.savez(
+        pathlib.Path("outputs") / (path.name + ".npz"),
+        **{name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]},
+    )
+"""
+
+
+@pytest.mark.slow
+def test_tensorflow_alone_serves_the_same(classifiers, place):
+    (place / "outputs").mkdir()
+    run(SERVE, place)
+    for name in SERVED:
+        classifier, outputs = classifiers[name], np.load(place / "outputs" / f"{name}.npz")
+        assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]
+        p, latent = classifier.predict_proba(X_TEST), classifier.predict_latent(X_TEST)
+        np.testing.assert_allclose(outputs["class_probabilities"], p, rtol=1e-6, err_msg=name)
+        np.testing.assert_array_equal(outputs["class_id"], p.argmax(axis=1))
+        np.testing.assert_allclose(outputs["latent_mean"], latent.loc, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(outputs["latent_scale"], latent.scale, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", SERVED)
+def test_the_loader_of_saved_models_takes_it(name, classifiers, place):
+    classifier, served = classifiers[name], ds.export.load_served(place / "served" / name)
+    assert served.class_names == [str(label) for label in classifier.classes_]
+    p = served.predict(X_TEST)["class_probabilities"]
+    np.testing.assert_allclose(p, classifier.predict_proba(X_TEST), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["texts", "an absent class", "mean", "casimac", "collapsed"])
+def test_what_is_loaded_can_be_cloned_and_fitted_again(name, classifiers, place):
+    classifier, loaded = classifiers[name], ds.load_classifier(place / f"{name}.npz")
+    assert type(loaded) is type(classifier)
+    assert repr(loaded.get_params()) == repr(classifier.get_params())
+    assert loaded.classes_.dtype == classifier.classes_.dtype
+    np.testing.assert_array_equal(loaded.classes_, classifier.classes_)
+    assert loaded.regressor_.objective_ == classifier.regressor_.objective_
+    assert loaded.target_.get_config() == classifier.target_.get_config()
+    np.testing.assert_array_equal(loaded.target_.scores_, classifier.target_.scores_)
+    data = (X[few], y[few]) if len(set(y[few])) == len(classifier.classes_) else (X, classifier.classes_[y])
+    again = [clone(one).fit(*data).predict_proba(X_TEST) for one in (classifier, loaded)]
+    np.testing.assert_array_equal(*again)
+    copied = pickle.loads(pickle.dumps(loaded))
+    np.testing.assert_allclose(copied.predict_proba(X_TEST), loaded.predict_proba(X_TEST), rtol=1e-10)
+
+
+def test_intervals_are_those_of_the_saved_one(classifiers, place):
+    expected = np.stack(classifiers["ilr"].class_intervals(X_TEST[:5]))
+    found = np.stack(ds.load_classifier(place / "ilr.npz").class_intervals(X_TEST[:5]))
+    np.testing.assert_allclose(found, expected, rtol=1e-9)
+
+
+def test_a_casimac_target_carries_no_training_samples(place):
+    target = ds.load_classifier(place / "casimac.npz").target_
+    assert target.num_classes_ == 3
+    with pytest.raises(ValueError, match="do not carry them"):
+        target.transform(X_TEST, y[:37])
+
+
+def test_names_of_features_are_kept(tmp_path):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(X[:, :2], columns=["alcohol", "malic acid"])
+    make().fit(frame, y).save(tmp_path / "named.npz")
+    loaded = ds.load_classifier(tmp_path / "named.npz")
+    np.testing.assert_array_equal(loaded.feature_names_in_, frame.columns)
+    assert loaded.predict(frame).shape == y.shape
+    with pytest.raises(ValueError, match="feature names"):
+        loaded.predict(frame[["malic acid", "alcohol"]])
+
+
+def cannot_be_saved():
+    texts = np.array(["2020-01-01", "2021-01-01", "2022-01-01"])
+    yield "filepath must end in .npz", make().fit(X, y), "model.keras"
+    yield "kernel is a Matern12 object", make(kernel=gpflow.kernels.Matern12()).fit(X, y), "model.npz"
+    yield (
+        "kernel is a SquaredExponential object",
+        make(kernel=gpflow.kernels.SquaredExponential(active_dims=[0])).fit(X, y),
+        "model.npz",
+    )
+    yield "kernel cannot be saved: .* by name", make(kernel=gpflow.kernels.SquaredExponential()).fit(X, y), "model.npz"
+    yield "classes_ cannot be saved: .* datetime64", make().fit(X, texts.astype("datetime64[D]")[y]), "model.npz"
+    yield "found a Own, which pickle", Own(max_iterations=1).fit(X, y), "model.npz"
+
+
+class Own(ds.SimplexGaussianProcess):
+    pass
+
+
+def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
+    for message, classifier, name in cannot_be_saved():
+        (tmp_path / name).write_text("earlier")
+        with pytest.raises(ValueError, match=message):
+            classifier.save(tmp_path / name)
+        assert (tmp_path / name).read_text() == "earlier"
+        latent = pickle.loads(pickle.dumps(classifier)).predict_latent(X_TEST)
+        np.testing.assert_allclose(latent.loc, classifier.predict_latent(X_TEST).loc, rtol=1e-9)
+
+
+def test_kernels_of_ones_own_can_be_exported(tmp_path):
+    classifier = make(kernel=gpflow.kernels.Matern12(active_dims=[0, 3]) + gpflow.kernels.Constant()).fit(X, y)
+    classifier.export(tmp_path / "served", class_names=["a", "b", "c"])
+    served = ds.export.load_served(tmp_path / "served")
+    assert served.class_names == ["a", "b", "c"]
+    p = served.predict(X_TEST)["class_probabilities"]
+    np.testing.assert_allclose(p, classifier.predict_proba(X_TEST), rtol=1e-6)
+    with pytest.raises(ValueError, match="class_names must hold 3 names, as classes_; found 2"):
+        classifier.export(tmp_path / "served", class_names=["a", "b"])
+
+
+def test_nothing_is_written_before_fit(tmp_path):
+    for write in (make().save, make().export):
+        with pytest.raises(NotFittedError):
+            write(tmp_path / "model.npz")
+    assert not list(tmp_path.iterdir())
+
+
+def cut_short(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def altered(path):
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def of_another_version(path):
+    arrays = files.load_arrays(path, "deepsimplex classifier 1")
+    files.save_arrays(path, "deepsimplex classifier 0", arrays)
+
+
+DAMAGES = {
+    "cut short": cut_short,
+    "altered": altered,
+    "of another version": of_another_version,
+    "empty": lambda path: path.write_bytes(b""),
+    "text": lambda path: path.write_text("no archive"),
+    "other arrays": lambda path: np.savez(path, x=np.zeros(3)),
+    "objects": lambda path: np.savez(path, x=np.array([object], dtype=object)),
+    "one array": lambda path: np.save(path.open("wb"), np.zeros(3)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_damaged_and_foreign_files_are_named(damage, place, tmp_path):
+    path = tmp_path / "damaged.npz"
+    path.write_bytes((place / "ilr.npz").read_bytes())
+    ds.load_classifier(path)
+    damage(path)
+    with pytest.raises(ValueError, match=r"filepath: '.*damaged.npz' is damaged, or no classifier"):
+        ds.load_classifier(path)
+
+
+def test_a_missing_file_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no classifier at .*nothing\.npz"):
+        ds.load_classifier(tmp_path / "nothing.npz")
+
+
+def test_parameters_of_a_later_version_are_named(classifiers, tmp_path, monkeypatch):
+    parameters = {**classifiers["ilr"].get_params(), "depth": 3}
+    monkeypatch.setattr(classifiers["ilr"], "get_params", lambda deep: parameters, raising=False)
+    classifiers["ilr"].save(tmp_path / "later.npz")
+    with pytest.raises(ValueError, match=r"later.npz' holds parameters of SimplexGaussianProcess \(depth\)"):
+        ds.load_classifier(tmp_path / "later.npz")

@@ -1,0 +1,133 @@
+"""Gaussian-process classifiers on data that are short of something: right answers, or errors that say of what."""
+
+import re
+
+import numpy as np
+import pytest
+
+import deepsimplex as ds
+from deepsimplex.gp.library import gpflow
+
+RNG = np.random.default_rng(0)
+y = np.arange(60) % 3
+X = RNG.normal(size=(60, 2)) + 4.0 * np.eye(3)[y][:, :2]
+each_inference = pytest.mark.parametrize("inference", ["exact", "collapsed"])
+
+
+def make(inference, *arguments, **options):
+    options = {"inducing": 30, "max_iterations": 20, **options}
+    return ds.SimplexGaussianProcess(*arguments, inference=inference, **options)
+
+
+@each_inference
+def test_a_constant_feature_changes_nothing(inference):
+    p = make(inference).fit(X, y).predict_proba(X)
+    more = np.column_stack([X, np.full(60, 0.1)])
+    np.testing.assert_allclose(make(inference).fit(more, y).predict_proba(more), p, atol=1e-6)
+
+
+@each_inference
+def test_features_that_are_all_constant_leave_the_shares_of_the_classes(inference):
+    uneven = np.minimum(y, 1)
+    p = make(inference).fit(np.full((60, 2), 0.1), uneven).predict_proba([[0.1, 0.1], [5.0, 0.1]])
+    assert (p[:, 1] > p[:, 0]).all()
+    even = make(inference).fit(np.full((60, 2), 0.1), y).predict_proba([[0.1, 0.1]])
+    np.testing.assert_allclose(even, 1 / 3, atol=1e-6)
+
+
+@each_inference
+def test_duplicated_rows_are_more_of_the_same(inference):
+    """Twice every row with a variance twice as large is the same problem."""
+    noise = ds.targets.ILR(0.99, noise=0.5), ds.targets.ILR(0.99, noise=0.5 * np.sqrt(2))
+    once = make(inference, noise[0], inducing=60, max_iterations=0).fit(X, y)
+    twice = make(inference, noise[1], inducing=60, max_iterations=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    np.testing.assert_allclose(twice.predict_latent(X).loc, once.predict_latent(X).loc, rtol=1e-3, atol=1e-3)
+
+
+@each_inference
+def test_duplicated_rows_that_disagree_share_their_probability(inference):
+    rows = np.repeat(X[:10], 6, axis=0)
+    p = make(inference).fit(rows, np.tile([0, 1], 30)).predict_proba(X[:10])
+    np.testing.assert_allclose(p, 0.5, atol=0.01)
+
+
+def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
+    kernel = gpflow.kernels.SquaredExponential(variance=1e12, lengthscales=50.0)
+    target = ds.targets.ILR(0.99, noise=1e-6)
+    classifier = make("exact", target, kernel=kernel, max_iterations=0)
+    rows = np.repeat(np.linspace(0, 1, 15)[:, None], 4, axis=0)
+    with pytest.warns(RuntimeWarning, match=r"singular to within round-off: added .* Duplicated rows"):
+        classifier.fit(rows, np.repeat([0, 1, 2], 20))
+    assert classifier.score(rows, np.repeat([0, 1, 2], 20)) > 0.9
+
+
+def test_inducing_points_may_be_equal_and_more_than_rows():
+    p = make("collapsed", inducing=X).fit(X, y).predict_proba(X)
+    for inducing in (500, np.tile(X, (2, 1))):
+        np.testing.assert_allclose(make("collapsed", inducing=inducing).fit(X, y).predict_proba(X), p, atol=0.01)
+
+
+@each_inference
+@pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot", "casimac"])
+def test_a_class_with_one_member_is_a_class(inference, target):
+    labels = np.minimum(y, 1)
+    labels[7] = 2
+    p = make(inference, target).fit(X, labels).predict_proba(X)
+    assert p.shape == (60, 3)
+    assert np.argmax(p[:, 2]) == 7
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-9)
+
+
+@each_inference
+def test_one_class_of_several_is_what_is_predicted(inference):
+    p = make(inference, classes=[0, 1, 2]).fit(X, np.zeros(60, dtype=int)).predict_proba(X)
+    assert (p[:, 0] > 0.9).all()
+
+
+@each_inference
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint16", "bool", "object", ">f8"])
+def test_real_numbers_of_every_dtype_are_features(inference, dtype):
+    features = (4 * X).round().clip(0, 100).astype(dtype)
+    p = make(inference, max_iterations=3).fit(features, y).predict_proba(features)
+    expected = features.astype("float64")
+    np.testing.assert_allclose(p, make(inference, max_iterations=3).fit(expected, y).predict_proba(expected), rtol=1e-9)
+
+
+@each_inference
+@pytest.mark.parametrize(
+    ("features", "labels", "message"),
+    [
+        (np.where(X > 4, np.nan, X), y, "Input X contains NaN"),
+        (np.where(X > 4, np.inf, X), y, "Input X contains infinity"),
+        (X[:1], y[:1], "Found array with 1 sample"),
+        (X[:0], y[:0], "Found array with 0 sample"),
+        (X[:, :0], y, "Found array with 0 feature"),
+        (X[:, 0], y, "Expected 2D array, got 1D array"),
+        (X[:, :, None], y, "Found array with dim 3"),
+        (np.full((60, 2), "a"), y, "could not convert string to float"),
+        (X + 1j, y, "Complex data not supported"),
+        (X, y[:20], "X and y must have as many rows; found 60 and 20"),
+        (X, np.where(y > 1, np.nan, y), "Input y contains NaN"),
+        (X, X[:, 0], "Unknown label type: continuous"),
+        (X, np.array([1, "a", None] * 20, dtype=object), "Unknown label type: unknown"),
+        (X, np.zeros(60), "a classifier needs at least 2 classes; found one class alone"),
+    ],
+)
+def test_what_is_no_data_is_told_why(inference, features, labels, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make(inference).fit(features, labels)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inducing": 0}, "inducing, unless it holds points [M, d], must be a whole number, at least 1; found 0"),
+        ({"inducing": 2}, "inducing must be at least the number of classes, 3; found 2"),
+        ({"inducing": X[:9, :1]}, "inducing must have 2 columns, as the training samples; found 1"),
+        ({"max_iterations": -1}, "max_iterations must be a whole number, at least 0; found -1"),
+        ({"restarts": 0.5}, "restarts must be a whole number, at least 0; found 0.5"),
+    ],
+)
+def test_what_is_no_setting_is_told_why(options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        make("collapsed", **options).fit(X, y)
