@@ -123,9 +123,9 @@ class TargetClassifier(LatentClassifier):
 
     target: Any
 
-    def _observations(self, X: NDArray[np.float64], labels: Labels) -> LatentGaussian:
-        """Latents of the training samples by a copy of the target, which becomes ``target_``."""
-        self.target_ = get_target(get_target(self.target).get_config())
+    def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any = None) -> LatentGaussian:
+        """Latents of the training samples by a copy of the target (or another), which becomes ``target_``."""
+        self.target_ = get_target(get_target(self.target if target is None else target).get_config())
         return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
 
     @property

@@ -1,6 +1,6 @@
 """Targets: how a label, with its sample or without, becomes a Gaussian observation in latent space."""
 
-from deepsimplex.targets.base import LabelTarget, Target
+from deepsimplex.targets.base import Candidates, LabelTarget, Target
 from deepsimplex.targets.cache import TargetCacheWarning
 from deepsimplex.targets.casimac import CASIMAC
 from deepsimplex.targets.composition import composition, composition_scale
@@ -14,6 +14,7 @@ __all__ = [
     "CASIMAC",
     "ILR",
     "TARGETS",
+    "Candidates",
     "Dirichlet",
     "LabelTarget",
     "Mean",

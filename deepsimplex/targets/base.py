@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
@@ -11,6 +12,26 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.labels import any_labels, check_lengths
 
 Readout = Literal["argmax", "softmax"]
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """Values of one argument of a target among which data may choose.
+
+    Attributes
+    ----------
+    argument : str
+    values : tuple of float
+
+    Examples
+    --------
+    >>> from deepsimplex.targets import ILR
+    >>> ILR.candidates.argument, len(ILR.candidates.values)
+    ('smoothing', 6)
+    """
+
+    argument: str
+    values: tuple[float, ...]
 
 
 class Target(ABC):
@@ -27,6 +48,8 @@ class Target(ABC):
         The readout its latents are made for.
     needs_samples : bool
         Whether latents depend on the samples, not on the labels alone.
+    candidates : Candidates or None
+        How far apart the target's paper tries to put the classes; None where there is nothing to choose.
     num_classes_ : int
         Number of classes n, after fit.
     """
@@ -34,6 +57,7 @@ class Target(ABC):
     name: ClassVar[str]
     default_readout: Readout
     needs_samples: bool = False
+    candidates: ClassVar[Candidates | None] = None
     num_classes_: int
 
     @abstractmethod

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import LabelTarget, Readout, number
+from deepsimplex.targets.base import Candidates, LabelTarget, Readout, number
 
 
 class Dirichlet(LabelTarget):
@@ -31,6 +31,8 @@ class Dirichlet(LabelTarget):
 
     name: ClassVar[str] = "dirichlet"
     default_readout: Readout = "softmax"
+    # [GPD sec. 5] and [ILR-GP] Table 3 select among these.
+    candidates: ClassVar[Candidates | None] = Candidates("concentration", (0.1, 0.01, 0.001, 0.0001))
 
     def __init__(self, concentration: float = 0.01) -> None:
         self.concentration = number(concentration, "concentration", above=0)

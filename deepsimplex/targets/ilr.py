@@ -9,7 +9,7 @@ from scipy.stats import norm
 from deepsimplex.geometry import helmert, ilr
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import LabelTarget, Readout, number
+from deepsimplex.targets.base import Candidates, LabelTarget, Readout, number
 
 
 class ILR(LabelTarget):
@@ -39,6 +39,8 @@ class ILR(LabelTarget):
 
     name: ClassVar[str] = "ilr"
     default_readout: Readout = "softmax"
+    # Those that [ILR-GP] Table 3 selects, and 0.9.
+    candidates: ClassVar[Candidates | None] = Candidates("smoothing", (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999))
 
     def __init__(self, smoothing: float = 0.99, overlap: float = 0.01, noise: float | None = None) -> None:
         self.smoothing = number(smoothing, "smoothing", above=0, below=1)
