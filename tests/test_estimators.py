@@ -18,6 +18,7 @@ CLASSIFIERS = {
     "exact": ds.SimplexGaussianProcess(max_iterations=20),
     "exact, Dirichlet": ds.SimplexGaussianProcess("dirichlet", max_iterations=20),
     "collapsed": ds.SimplexGaussianProcess(inference="collapsed", inducing=20, max_iterations=20),
+    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=10, batch_size=16),
     "CASIMAC": ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC()),
 }
 each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
@@ -54,10 +55,10 @@ def test_labels_of_any_kind_name_the_columns(classifier, wine):
 
 
 @pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot"])
-@pytest.mark.parametrize("inference", ["exact", "collapsed"])
+@pytest.mark.parametrize("inference", ["exact", "collapsed", "stochastic"])
 def test_every_target_of_labels_classifies_wine(target, inference, wine):
     X, y, X_test, y_test = wine
-    classifier = ds.SimplexGaussianProcess(target, inference, inducing=30).fit(X, y)
+    classifier = ds.SimplexGaussianProcess(target, inference, inducing=30, batch_size=30).fit(X, y)
     p = classifier.predict_proba(X_test)
     assert ds.evaluation.accuracy(y_test, p) > 0.94
     assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.6

@@ -11,7 +11,7 @@ from deepsimplex.estimators.selection import Smoothing, select_target
 if TYPE_CHECKING:
     from deepsimplex.estimators.step import Callback
 
-Inference = Literal["exact", "collapsed"]
+Inference = Literal["exact", "collapsed", "stochastic"]
 INFERENCES: tuple[str, ...] = get_args(Inference)
 
 
@@ -22,9 +22,10 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     ----------
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "ilr".
-    inference : {"exact", "collapsed"}
+    inference : {"exact", "collapsed", "stochastic"}
         "exact" factorises the kernel matrix of all samples: up to some thousands. "collapsed" takes Titsias' bound over
-        inducing points.
+        inducing points, by L-BFGS over all samples; "stochastic" the same bound by minibatches, natural gradients and
+        Adam.
     smoothing : {None, "validate", "train"}
         How far apart the classes are put, where their target leaves a choice: the smoothing of ILR targets, the
         concentration of Dirichlet ones. None (default) takes the target as it is. "validate" tries the values of the
@@ -34,9 +35,12 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     kernel, ard, noise, scale_features, max_iterations, restarts
         See ``deepsimplex.gp.GaussianProcess``.
     inducing : int or array_like, shape [M, d]
-        For "collapsed"; see ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
-    learn_inducing : bool
-        Likewise. Default False.
+        For "collapsed" and "stochastic"; see ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
+    learn_inducing : bool, optional
+        Whether the inducing points are moved. None (default) moves those of "stochastic" and leaves those of
+        "collapsed" where they are.
+    epochs, batch_size, learning_rate
+        For "stochastic"; see ``deepsimplex.gp.StochasticGaussianProcess``.
     readout : {"argmax", "softmax"}, optional
         None (default) takes the target's own.
     classes : array_like, shape [n], optional
@@ -78,7 +82,10 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         ard: bool = False,
         noise: str = "auto",
         inducing: int | ArrayLike = 200,
-        learn_inducing: bool = False,
+        learn_inducing: bool | None = None,
+        epochs: int = 30,
+        batch_size: int = 512,
+        learning_rate: float = 0.03,
         scale_features: bool = True,
         readout: str | None = None,
         classes: ArrayLike | None = None,
@@ -94,6 +101,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         self.noise = noise
         self.inducing = inducing
         self.learn_inducing = learn_inducing
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
         self.scale_features = scale_features
         self.readout = readout
         self.classes = classes
@@ -114,9 +124,14 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         }
         if self.inference == "exact":
             return gp.ExactGaussianProcess(self.kernel, **settings)
+        settings["inducing"] = self.inducing
+        if self.learn_inducing is not None:
+            settings["learn_inducing"] = self.learn_inducing
         if self.inference == "collapsed":
-            settings |= {"inducing": self.inducing, "learn_inducing": self.learn_inducing}
             return gp.CollapsedGaussianProcess(self.kernel, **settings)
+        if self.inference == "stochastic":
+            settings |= {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
+            return gp.StochasticGaussianProcess(self.kernel, **settings)
         raise ValueError(f"inference must be one of {', '.join(INFERENCES)}; found {self.inference!r}")
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: "Callback | None" = None) -> Self:

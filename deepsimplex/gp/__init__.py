@@ -3,5 +3,6 @@
 from deepsimplex.gp.collapsed import CollapsedGaussianProcess
 from deepsimplex.gp.exact import ExactGaussianProcess
 from deepsimplex.gp.step import Step
+from deepsimplex.gp.stochastic import StochasticGaussianProcess
 
-__all__ = ["CollapsedGaussianProcess", "ExactGaussianProcess", "Step"]
+__all__ = ["CollapsedGaussianProcess", "ExactGaussianProcess", "Step", "StochasticGaussianProcess"]

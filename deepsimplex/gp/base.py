@@ -1,6 +1,7 @@
 """What the Gaussian processes share: their settings, the scaled problem, and a posterior that predicts."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, Self
 
 import numpy as np
@@ -14,6 +15,8 @@ from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.problem import Problem
 from deepsimplex.gp.step import Callback, Step
 from deepsimplex.latent import LatentGaussian
+
+Report = Callable[[int, float], None]
 
 
 class GaussianProcess(ABC):
@@ -83,14 +86,7 @@ class GaussianProcess(ABC):
             if callback is not None:
                 callback(Step(iteration, value, problem.hyperparameters(), lambda: self._posterior(problem)))
 
-        self.objective_ = minimise(
-            lambda: self._evaluation(problem),
-            problem.trainable_variables,
-            self.max_iterations,
-            self.restarts,
-            np.random.default_rng(self.seed),
-            report,
-        )
+        self.objective_ = self._optimise(problem, report)
         self.posterior_ = self._posterior(problem)
         return self
 
@@ -107,6 +103,12 @@ class GaussianProcess(ABC):
         kernel = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(self.seed))
         noise = Noise.of(observation, float(latents.width[0]), self.noise)
         return Problem(scaled, latents(observation.loc), kernel, noise, features, latents)
+
+    def _optimise(self, problem: Any, report: Report) -> float:
+        """Leave the problem's hyperparameters where the objective is least, which is returned."""
+        rng = np.random.default_rng(self.seed)
+        variables = problem.trainable_variables
+        return minimise(lambda: self._evaluation(problem), variables, self.max_iterations, self.restarts, rng, report)
 
     @abstractmethod
     def _evaluation(self, problem: Any) -> Evaluation:

@@ -89,23 +89,25 @@ class SparseProblem(Problem):
         return tf.linalg.cholesky(K + jitter * tf.eye(K.shape[0], dtype=K.dtype))
 
     @cached_property
-    def _signature(self) -> list[Any]:
+    def signature(self) -> list[Any]:
+        """Of a block of rows: features, latents and the noise's own variances."""
         return [tf.TensorSpec([None, part.shape[1]], tf.float64) for part in (self.X, self.Z, self.noise.own)]
 
     @cached_property
     def _block_sums(self) -> Any:
-        return tf.function(self._of_block, input_signature=self._signature, autograph=False)
+        return tf.function(self.of_block, input_signature=self.signature, autograph=False)
 
     @cached_property
     def _block_pull_back(self) -> Any:
         def compute(x: Any, z: Any, own: Any, *by_sums: Any) -> Any:
             with tf.GradientTape() as tape:
-                sums = self._of_block(x, z, own)
+                sums = self.of_block(x, z, own)
             return tape.gradient(sums, self.trainable_variables, Sums(*by_sums), unconnected_gradients="zero")
 
         return tf.function(compute, autograph=False, reduce_retracing=True)
 
-    def _of_block(self, x: Any, z: Any, own: Any) -> Sums:
+    def of_block(self, x: Any, z: Any, own: Any) -> Sums:
+        """Sums over the rows of a block."""
         A = tf.linalg.triangular_solve(self.factor(), self.kernel(self.inducing, x))  # [M, rows]
         v = self.noise(own)
         weighted = z / v

@@ -1,0 +1,72 @@
+"""Minibatches against the bound over all samples."""
+
+import keras
+import numpy as np
+import pytest
+
+from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
+from deepsimplex.gp.stochastic import Batches, _Ascent
+from deepsimplex.latent import LatentGaussian
+from tests.gp.test_regression import NOISES, data, each_noise
+
+
+def problem_of(deviations, noise):
+    return StochasticGaussianProcess(inducing=8, noise=noise, ard=True)._problem(*data(deviations), None)
+
+
+@each_noise
+@pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
+def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_the_collapsed_bound(deviations, noise):
+    problem = problem_of(deviations, noise)
+    value, expected = CollapsedGaussianProcess._evaluation(None, problem)
+    before = [variable.numpy() for variable in problem.trainable_variables]
+    ascent = _Ascent(problem, keras.optimizers.SGD(1.0), natural_step=1.0)
+    (batch,) = Batches(problem, 1000, np.random.default_rng(0))
+    assert ascent.step(*batch).numpy() == pytest.approx(value, rel=1e-9)
+    for variable, start, gradient in zip(problem.trainable_variables, before, expected, strict=True):
+        moved = (start - variable.numpy()) * len(problem.X)
+        np.testing.assert_allclose(moved, gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max()))
+
+
+def test_sums_of_minibatches_are_those_of_all_samples_on_average():
+    problem = problem_of(NOISES["two values"], "target")
+    whole = [part.numpy() for part in problem.sums()]
+    batches = Batches(problem, 10, np.random.default_rng(0))
+    assert len(batches) == 4
+    parts = [problem.of_block(*batch) for batch in batches]
+    for expected, *found in zip(whole, *parts, strict=True):
+        np.testing.assert_allclose(sum(part.numpy() for part in found), expected, rtol=1e-9, atol=1e-9)
+    first, second = (np.concatenate([batch[0] for batch in batches]) for _ in range(2))
+    assert not np.array_equal(first, second)
+    np.testing.assert_array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
+
+
+def test_minibatches_come_near_the_bound_of_all_samples():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-3.0, 3.0, (600, 1))
+    observation = LatentGaussian(np.sin(3.0 * X) + 0.1 * rng.normal(size=(600, 1)), np.zeros((600, 1)))
+    settings = {"inducing": 25, "learn_inducing": True}
+    whole = CollapsedGaussianProcess(**settings).fit(X, observation)
+    steps = []
+    parts = StochasticGaussianProcess(**settings, batch_size=100, epochs=40).fit(X, observation, callback=steps.append)
+    assert parts.objective_ < whole.objective_ + 0.02 * 600
+    assert [step.iteration for step in steps] == list(range(1, 41))
+    assert steps[-1].objective < steps[0].objective
+    test = np.linspace(-3.0, 3.0, 50)[:, None]
+    np.testing.assert_allclose(parts.predict(test).loc, whole.predict(test).loc, atol=0.05)
+    again = StochasticGaussianProcess(**settings, batch_size=100, epochs=40).fit(X, observation)
+    np.testing.assert_array_equal(again.predict(test).loc, parts.predict(test).loc)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"epochs": -1}, "epochs must be"),
+        ({"batch_size": 0}, "batch_size must be"),
+        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
+        ({"natural_step": 1.5}, "natural_step must be above 0 and at most 1"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        StochasticGaussianProcess(**arguments)
