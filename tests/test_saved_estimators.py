@@ -165,14 +165,25 @@ def test_a_casimac_target_carries_no_training_samples(place):
 
 
 def test_names_of_features_are_kept(tmp_path):
-    pandas = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(X[:, :2], columns=["alcohol", "malic acid"])
-    make().fit(frame, y).save(tmp_path / "named.npz")
+    classifier = make().fit(X[:, :2], y)
+    classifier.feature_names_in_ = np.array(["alcohol", "malic acid"], dtype=object)  # as of a data frame
+    classifier.save(tmp_path / "named.npz")
     loaded = ds.load_classifier(tmp_path / "named.npz")
-    np.testing.assert_array_equal(loaded.feature_names_in_, frame.columns)
-    assert loaded.predict(frame).shape == y.shape
-    with pytest.raises(ValueError, match="feature names"):
-        loaded.predict(frame[["malic acid", "alcohol"]])
+    assert loaded.feature_names_in_.dtype == object
+    np.testing.assert_array_equal(loaded.feature_names_in_, classifier.feature_names_in_)
+
+
+def test_whatever_a_fit_leaves_is_kept(tmp_path):
+    """Classifiers to come leave attributes of their own."""
+    classifier = make().fit(X, y)
+    left = {"scores_": {0.9: -1.5, None: float("inf"), "all": (1, [True, "two"])}, "chosen_": np.float64(0.9)}
+    vars(classifier).update(left)
+    classifier.save(tmp_path / "left.npz")
+    loaded = ds.load_classifier(tmp_path / "left.npz")
+    assert {key: getattr(loaded, key) for key in left} == left
+    classifier.scores_ = {(0, 1): object()}
+    with pytest.raises(ValueError, match=r"scores_\[.*\] cannot be saved: .* found a object"):
+        classifier.save(tmp_path / "left.npz")
 
 
 def cannot_be_saved():

@@ -81,10 +81,10 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
             "save the classifier again or restore a copy"
         ) from error
     about = json.loads(str(arrays["about"]))
-    made = _make(about["class"], _read(about["parameters"], arrays), path)
-    _set(made, _read(about["attributes"], arrays))
+    made = _make(about["class"], _read_all(about["parameters"], arrays), path)
+    _set(made, _read_all(about["attributes"], arrays))
     made._hold(_posterior(arrays))
-    _set(made.regressor_, _read(about["regressor"], arrays))
+    _set(made.regressor_, _read_all(about["regressor"], arrays))
     return made
 
 
@@ -122,7 +122,7 @@ def _set(fitted: Any, attributes: Mapping[str, Any]) -> None:
 
 
 def _written_all(values: Mapping[str, Any], arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    return {"mapping": {key: _written(value, key, arrays) for key, value in values.items()}}
+    return {key: _written(value, key, arrays) for key, value in values.items()}
 
 
 def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
@@ -138,8 +138,10 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Target):
         return {"target": value.get_config(), "num_classes": getattr(value, "num_classes_", None)}
-    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
-        return {"mapping": {key: _written(item, f"{name}[{key!r}]", arrays) for key, item in value.items()}}
+    if isinstance(value, Mapping):
+        # Keys of JSON are texts; a mapping's may be numbers.
+        pairs = [(_written(key, f"a key of {name}", arrays), item) for key, item in value.items()]
+        return {"mapping": [(key, _written(item, f"{name}[{key!r}]", arrays)) for key, item in pairs]}
     raise ValueError(
         f"{name} cannot be saved: files hold numbers, texts, arrays, lists and targets; found a "
         f"{type(value).__name__}. Give it by name where it has one and fit again, or pickle the classifier"
@@ -173,7 +175,11 @@ def _read(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return tuple(_read(value["tuple"], arrays))
     if "target" in value:
         return _target(value["target"], value["num_classes"])
-    return {key: _read(item, arrays) for key, item in value["mapping"].items()}
+    return {_read(key, arrays): _read(item, arrays) for key, item in value["mapping"]}
+
+
+def _read_all(values: Mapping[str, Any], arrays: Mapping[str, NDArray[Any]]) -> dict[str, Any]:
+    return {key: _read(value, arrays) for key, value in values.items()}
 
 
 def _target(config: dict[str, Any], num_classes: int | None) -> Target:
