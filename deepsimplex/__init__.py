@@ -25,11 +25,17 @@ if TYPE_CHECKING:
         plots,
         targets,
     )
-    from deepsimplex.estimators import LatentRegressionClassifier, SimplexGaussianProcess, load_classifier
+    from deepsimplex.estimators import (
+        CategoricalGaussianProcess,
+        LatentRegressionClassifier,
+        SimplexGaussianProcess,
+        load_classifier,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "CategoricalGaussianProcess",
     "LatentGaussian",
     "LatentRegressionClassifier",
     "SimplexClassifier",
@@ -53,9 +59,16 @@ __all__ = [
     "targets",
 ]
 
+_OF_ESTIMATORS = (
+    "CategoricalGaussianProcess",
+    "LatentRegressionClassifier",
+    "SimplexGaussianProcess",
+    "load_classifier",
+)
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("LatentRegressionClassifier", "SimplexGaussianProcess", "load_classifier"):
+    if name in _OF_ESTIMATORS:
         return getattr(importlib.import_module("deepsimplex.estimators"), name)
     if name in __all__:
         return importlib.import_module(f"deepsimplex.{name}")

@@ -26,17 +26,14 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_ : int
     """
 
-    readout: str | None
     classes: ArrayLike | None
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
-        """Features [N, d] and labels to learn from, once they are known to fit together and the settings."""
+        """Features [N, d] and labels to learn from, once they are known to fit together."""
         features: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         labels = Labels.of(y, self.classes)
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
-        if self.readout is not None:
-            named_readout(self.readout)
         self.classes_ = labels.classes
         return features, labels
 
@@ -122,6 +119,12 @@ class TargetClassifier(LatentClassifier):
     """
 
     target: Any
+    readout: str | None
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
+        if self.readout is not None:
+            named_readout(self.readout)
+        return super()._checked(X, y)
 
     def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any = None) -> LatentGaussian:
         """Latents of the training samples by a copy of the target (or another), which becomes ``target_``."""

@@ -69,3 +69,8 @@ class Labels:
     def hard(self) -> NDArray[np.int64]:
         """The number of the likeliest class of every sample."""
         return self.memberships if self.memberships.ndim == 1 else np.argmax(self.memberships, axis=1)
+
+    @property
+    def shares(self) -> NDArray[np.float64]:
+        """Memberships [N, n]: one-hot rows of hard labels."""
+        return np.eye(len(self.classes))[self.memberships] if self.memberships.ndim == 1 else self.memberships

@@ -1,8 +1,15 @@
 """Gaussian processes from features to latents, on GPflow's kernels."""
 
+from deepsimplex.gp.categorical import CategoricalProcess
 from deepsimplex.gp.collapsed import CollapsedGaussianProcess
 from deepsimplex.gp.exact import ExactGaussianProcess
 from deepsimplex.gp.step import Step
 from deepsimplex.gp.stochastic import StochasticGaussianProcess
 
-__all__ = ["CollapsedGaussianProcess", "ExactGaussianProcess", "Step", "StochasticGaussianProcess"]
+__all__ = [
+    "CategoricalProcess",
+    "CollapsedGaussianProcess",
+    "ExactGaussianProcess",
+    "Step",
+    "StochasticGaussianProcess",
+]

@@ -97,7 +97,7 @@ class GaussianProcess(ABC):
         return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.centre)))
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
-        features = Scaling.of_features(X) if self.scale_features else Scaling(np.zeros(X.shape[1]), np.ones(X.shape[1]))
+        features = Scaling.of_features(X) if self.scale_features else Scaling.none(X.shape[1])
         latents = Scaling.of_latents(observation.loc)
         scaled = features(X)
         kernel = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(self.seed))

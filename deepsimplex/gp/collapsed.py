@@ -6,13 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.gp.base import GaussianProcess
-from deepsimplex.gp.inputs import check_features, check_whole
+from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.optimise import Evaluation
 from deepsimplex.gp.posterior import Posterior
-from deepsimplex.gp.problem import Problem
 from deepsimplex.gp.sparse import SparseProblem
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.spread import spread_rows
 
 
 class CollapsedGaussianProcess(GaussianProcess):
@@ -56,14 +54,8 @@ class CollapsedGaussianProcess(GaussianProcess):
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> SparseProblem:
         problem = super()._problem(X, observation, y)
-        return SparseProblem(problem, self._points(problem, y), self.learn_inducing)
-
-    def _points(self, problem: Problem, y: ArrayLike | None) -> NDArray[np.float64]:
-        """Inducing points, of scaled features."""
-        if np.ndim(self.inducing) == 0:
-            number = check_whole(self.inducing, "inducing, unless it holds points [M, d],", 1)
-            return spread_rows(problem.X, number, np.random.default_rng(self.seed), y)
-        return problem.features(check_features(self.inducing, "inducing", columns=problem.X.shape[1], least=1))
+        points = inducing_points(self.inducing, problem.X, problem.features, self.seed, y)
+        return SparseProblem(problem, points, self.learn_inducing)
 
     def _evaluation(self, problem: SparseProblem) -> Evaluation:
         value, by_sums = problem.bound(*problem.sums())

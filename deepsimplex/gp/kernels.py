@@ -43,7 +43,15 @@ def kernel_from_state(state: Any) -> Any:
     return kernel
 
 
-def make_kernel(spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.random.Generator) -> Any:
+def kernel_hyperparameters(kernel: Any) -> dict[str, NDArray[np.float64]]:
+    """A kernel's hyperparameters by GPflow's names for them."""
+    named = gpflow.utilities.parameter_dict(kernel)
+    return {path.lstrip("."): np.asarray(parameter.numpy()) for path, parameter in named.items()}
+
+
+def make_kernel(
+    spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.random.Generator, variance: float = 1.0
+) -> Any:
     """A kernel of one's own for the features X [N, d].
 
     Parameters
@@ -51,11 +59,14 @@ def make_kernel(spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.rand
     spec : str or gpflow.kernels.Kernel
         "rbf", "matern32", "matern52", or a GPflow kernel, of which a copy is returned as it is.
     X : ndarray, shape [N, d]
-        The lengthscale starts at the median distance between (at most a thousand of) its rows, the variance at one.
+        The lengthscale starts at the median distance between (at most a thousand of) its rows, the variance at
+        ``variance``.
     ard : bool
         Whether every feature has a lengthscale of its own (automatic relevance determination).
     rng : numpy.random.Generator
         Chooses the rows.
+    variance : float
+        Default 1.
 
     Returns
     -------
@@ -84,6 +95,6 @@ def make_kernel(spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.rand
     if not np.isfinite(length):
         raise ValueError("X holds features too large for their distances to be computed; scale_features=True helps")
     kernel = KERNELS[spec]()
-    kernel.variance = positive(1.0)
+    kernel.variance = positive(variance)
     kernel.lengthscales = positive(np.full(X.shape[1], length) if ard else length)
     return kernel

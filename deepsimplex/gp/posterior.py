@@ -31,6 +31,11 @@ class Scaling:
     width: NDArray[np.float64]
 
     @classmethod
+    def none(cls, columns: int) -> "Scaling":
+        """That leaves columns as they are."""
+        return cls(np.zeros(columns), np.ones(columns))
+
+    @classmethod
     def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
         """To mean zero and deviation one, column by column; a constant column becomes zero."""
         # By powers of two, which round nothing off, so that squares neither overflow nor vanish.
@@ -69,6 +74,9 @@ class Posterior(tf.Module):
     factors : ndarray, shape [1, M, M] or [L, M, M]
         T, one for all latent dimensions or one for each.
     features, latents : Scaling
+    scores : ndarray, shape [n, L], optional
+        Scores by which the latents are read out, where they were learned together; None (default) where a target has
+        them.
     """
 
     def __init__(
@@ -79,9 +87,10 @@ class Posterior(tf.Module):
         factors: NDArray[np.float64],
         features: Scaling,
         latents: Scaling,
+        scores: NDArray[np.float64] | None = None,
     ) -> None:
         super().__init__()
-        self.kernel = kernel
+        self.kernel, self.scores = kernel, scores
         # Variables, so that an export holds them once and not in every graph.
         self.support, self.weights, self.factors = (
             tf.Variable(value, trainable=False, dtype=tf.float64) for value in (support, weights, factors)
@@ -134,6 +143,7 @@ class Posterior(tf.Module):
             **{name: getattr(self, name).numpy() for name in ("support", "weights", "factors")},
             **{f"{name}_centre": scaling.centre for name, scaling in scalings.items()},
             **{f"{name}_width": scaling.width for name, scaling in scalings.items()},
+            **({} if self.scores is None else {"scores": self.scores}),
         }
 
     @classmethod
@@ -144,12 +154,13 @@ class Posterior(tf.Module):
             Scaling(state[f"{name}_centre"], state[f"{name}_width"]) for name in ("features", "latents")
         )
         kernel = kernel_from_state({**kernel, "name": str(state["kernel_name"])})
-        return cls(kernel, state["support"], state["weights"], state["factors"], features, latents)
+        support, weights, factors = (state[name] for name in ("support", "weights", "factors"))
+        return cls(kernel, support, weights, factors, features, latents, state.get("scores"))
 
     def __reduce__(self) -> Any:
         """Arrays and a kernel's name can be pickled, TensorFlow's variables not everywhere."""
         arrays = [variable.numpy() for variable in (self.support, self.weights, self.factors)]
-        return _posterior_of, (kernel_state(self.kernel), *arrays, self.features, self.latents)
+        return _posterior_of, (kernel_state(self.kernel), *arrays, self.features, self.latents, self.scores)
 
 
 def _posterior_of(kernel: Any, *parts: Any) -> Posterior:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.kernels import kernel_hyperparameters
 from deepsimplex.gp.noise import Noise
 from deepsimplex.gp.posterior import Posterior, Scaling
 
@@ -59,10 +59,8 @@ class Problem(tf.Module):
 
     def hyperparameters(self) -> dict[str, NDArray[np.float64]]:
         """The kernel's and the noise's that are learned, by their names."""
-        named = {path.lstrip("."): value for path, value in gpflow.utilities.parameter_dict(self.kernel).items()}
-        if self.noise.parameter is not None:
-            named["noise"] = self.noise.parameter
-        return {name: np.asarray(parameter.numpy()) for name, parameter in named.items()}
+        named = kernel_hyperparameters(self.kernel)
+        return named if self.noise.parameter is None else {**named, "noise": self.noise.parameter.numpy()}
 
     def posterior(
         self, support: NDArray[np.float64], weights: NDArray[np.float64], factors: NDArray[np.float64]

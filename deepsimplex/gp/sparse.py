@@ -82,12 +82,6 @@ class SparseProblem(Problem):
                 gradient += part.numpy()
         return total
 
-    def factor(self) -> Any:
-        """Cholesky factor L of K(U, U) [M, M]."""
-        K = self.kernel(self.inducing)
-        jitter = _JITTER * tf.reduce_mean(tf.linalg.diag_part(K))
-        return tf.linalg.cholesky(K + jitter * tf.eye(K.shape[0], dtype=K.dtype))
-
     @cached_property
     def signature(self) -> list[Any]:
         """Of a block of rows: features, latents and the noise's own variances."""
@@ -108,7 +102,9 @@ class SparseProblem(Problem):
 
     def of_block(self, x: Any, z: Any, own: Any) -> Sums:
         """Sums over the rows of a block."""
-        A = tf.linalg.triangular_solve(self.factor(), self.kernel(self.inducing, x))  # [M, rows]
+        A = tf.linalg.triangular_solve(
+            inducing_factor(self.kernel, self.inducing), self.kernel(self.inducing, x)
+        )  # [M, rows]
         v = self.noise(own)
         weighted = z / v
         return Sums(
@@ -165,23 +161,59 @@ class SparseProblem(Problem):
 
     def sparse_posterior(self) -> Posterior:
         """With the optimal distribution of the inducing variables."""
-        L = self.factor().numpy()
-        if not np.isfinite(L).all():  # how TensorFlow says that there is none
-            raise ValueError(
-                f"the covariance matrix of the inducing points [{len(L)}, {len(L)}] is not positive definite, even "
-                f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel"
-            )
+        L = check_factor(inducing_factor(self.kernel, self.inducing).numpy())
         sums = Sums(*(part.numpy() for part in self.sums()))
         weights, factors = [], []
         for column, dims in self.columns():
-            B = sums.gram[column] + np.eye(len(L))
-            solved = cho_solve((cholesky(B, warn=True), True), sums.projections[:, dims])
-            weights.append(solve_triangular(L, solved, lower=True, trans="T"))
-            # K^-1 less the precision that the data leave is L^-T (I - B^-1) L^-1, and that has a square root.
-            values, vectors = eigh(B)
-            root = np.sqrt(1.0 - 1.0 / np.maximum(values, 1.0))[:, None] * vectors.T
-            factors.append(solve_triangular(L, root.T, lower=True, trans="T").T)
+            solved, root = optimal(L, sums.gram[column], sums.projections[:, dims])
+            weights.append(solved)
+            factors.append(root)
         return self.posterior(self.inducing.numpy(), np.concatenate(weights, axis=1), np.stack(factors))
+
+
+def inducing_factor(kernel: Any, inducing: Any) -> Any:
+    """Cholesky factor L of K(U, U) [M, M] with a little on its diagonal."""
+    K = kernel(inducing)
+    jitter = _JITTER * tf.reduce_mean(tf.linalg.diag_part(K))
+    return tf.linalg.cholesky(K + jitter * tf.eye(K.shape[0], dtype=K.dtype))
+
+
+def check_factor(L: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the factor of K(U, U), or say that there is none."""
+    if not np.isfinite(L).all():  # how TensorFlow says that there is none
+        raise ValueError(
+            f"the covariance matrix of the inducing points [{len(L)}, {len(L)}] is not positive definite, even "
+            f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel"
+        )
+    return L
+
+
+def optimal(
+    L: NDArray[np.float64], gram: NDArray[np.float64], projections: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The best distribution of inducing variables for sums over samples, as a posterior takes it.
+
+    Parameters
+    ----------
+    L : ndarray, shape [M, M]
+        Factor of K(U, U).
+    gram : ndarray, shape [M, M]
+        A diag(1 / v) A^T, with A = L^-1 K(U, X).
+    projections : ndarray, shape [M, D]
+        A diag(1 / v) z.
+
+    Returns
+    -------
+    weights : ndarray, shape [M, D]
+    factor : ndarray, shape [M, M]
+    """
+    B = gram + np.eye(len(L))
+    solved = cho_solve((cholesky(B, warn=True), True), projections)
+    weights = solve_triangular(L, solved, lower=True, trans="T")
+    # K^-1 less the precision that the data leave is L^-T (I - B^-1) L^-1, and that has a square root.
+    values, vectors = eigh(B)
+    root = np.sqrt(1.0 - 1.0 / np.maximum(values, 1.0))[:, None] * vectors.T
+    return weights, solve_triangular(L, root.T, lower=True, trans="T").T
 
 
 def _most_frequent(values: NDArray[np.float64]) -> float:

@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.gp.base import Report
 from deepsimplex.gp.collapsed import CollapsedGaussianProcess
@@ -78,17 +78,13 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         super().__init__(kernel, inducing=inducing, learn_inducing=learn_inducing, **settings)
         self.epochs = check_whole(epochs, "epochs", 0)
         self.batch_size = check_whole(batch_size, "batch_size", 1)
-        if not learning_rate > 0:
-            raise ValueError(f"learning_rate must be above 0; found {learning_rate!r}")
-        if not 0 < natural_step <= 1:
-            raise ValueError(f"natural_step must be above 0 and at most 1; found {natural_step!r}")
-        self.learning_rate, self.natural_step = float(learning_rate), float(natural_step)
+        self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)
 
     def _optimise(self, problem: SparseProblem, report: Report) -> float:
-        batches = Batches(problem, self.batch_size, np.random.default_rng(self.seed))
-        steps = max(1, self.epochs * len(batches))
-        schedule = keras.optimizers.schedules.CosineDecay(self.learning_rate, steps, alpha=_LAST_RATE)
-        ascent = _Ascent(problem, keras.optimizers.Adam(schedule), self.natural_step)
+        parts = (problem.X, problem.Z, problem.noise.own)
+        batches = Batches(parts, self.batch_size, np.random.default_rng(self.seed))
+        optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
+        ascent = _Ascent(problem, optimizer, self.natural_step)
         for epoch in range(self.epochs):
             values = [ascent.step(*batch) for batch in batches]
             report(epoch + 1, float(np.mean(values)))
@@ -96,20 +92,34 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         return float(value)
 
 
+def check_rates(learning_rate: float, natural_step: float) -> tuple[float, float]:
+    """Return both, or say what they may be."""
+    if not learning_rate > 0:
+        raise ValueError(f"learning_rate must be above 0; found {learning_rate!r}")
+    if not 0 < natural_step <= 1:
+        raise ValueError(f"natural_step must be above 0 and at most 1; found {natural_step!r}")
+    return float(learning_rate), float(natural_step)
+
+
+def falling_rate(learning_rate: float, steps: int) -> Any:
+    """A learning rate that falls along a half cosine in so many steps."""
+    return keras.optimizers.schedules.CosineDecay(learning_rate, max(steps, 1), alpha=_LAST_RATE)
+
+
 class Batches:
-    """Minibatches of a problem's rows, in another order every time they are gone through.
+    """Minibatches of arrays' rows, in another order every time they are gone through.
 
     Parameters
     ----------
-    problem : SparseProblem
+    parts : tuple of ndarray
+        Of as many rows.
     size : int
         Of a batch. The rows that are left over after the last whole one are left out, others every time.
     rng : numpy.random.Generator
     """
 
-    def __init__(self, problem: SparseProblem, size: int, rng: np.random.Generator) -> None:
-        self._parts = (problem.X, problem.Z, problem.noise.own)
-        self._size, self._rng = min(size, len(problem.X)), rng
+    def __init__(self, parts: tuple[NDArray[np.float64], ...], size: int, rng: np.random.Generator) -> None:
+        self._parts, self._size, self._rng = parts, min(size, len(parts[0])), rng
 
     def __len__(self) -> int:
         return len(self._parts[0]) // self._size

@@ -21,7 +21,7 @@ def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_th
     value, expected = CollapsedGaussianProcess._evaluation(None, problem)
     before = [variable.numpy() for variable in problem.trainable_variables]
     ascent = _Ascent(problem, keras.optimizers.SGD(1.0), natural_step=1.0)
-    (batch,) = Batches(problem, 1000, np.random.default_rng(0))
+    (batch,) = Batches((problem.X, problem.Z, problem.noise.own), 1000, np.random.default_rng(0))
     assert ascent.step(*batch).numpy() == pytest.approx(value, rel=1e-9)
     for variable, start, gradient in zip(problem.trainable_variables, before, expected, strict=True):
         moved = (start - variable.numpy()) * len(problem.X)
@@ -31,7 +31,7 @@ def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_th
 def test_sums_of_minibatches_are_those_of_all_samples_on_average():
     problem = problem_of(NOISES["two values"], "target")
     whole = [part.numpy() for part in problem.sums()]
-    batches = Batches(problem, 10, np.random.default_rng(0))
+    batches = Batches((problem.X, problem.Z, problem.noise.own), 10, np.random.default_rng(0))
     assert len(batches) == 4
     parts = [problem.of_block(*batch) for batch in batches]
     for expected, *found in zip(whole, *parts, strict=True):
@@ -48,13 +48,13 @@ def test_minibatches_come_near_the_bound_of_all_samples():
     settings = {"inducing": 25, "learn_inducing": True}
     whole = CollapsedGaussianProcess(**settings).fit(X, observation)
     steps = []
-    parts = StochasticGaussianProcess(**settings, batch_size=100, epochs=40).fit(X, observation, callback=steps.append)
-    assert parts.objective_ < whole.objective_ + 0.02 * 600
-    assert [step.iteration for step in steps] == list(range(1, 41))
+    parts = StochasticGaussianProcess(**settings, batch_size=100, epochs=150).fit(X, observation, callback=steps.append)
+    assert parts.objective_ < whole.objective_ + 0.04 * 600
+    assert [step.iteration for step in steps] == list(range(1, 151))
     assert steps[-1].objective < steps[0].objective
     test = np.linspace(-3.0, 3.0, 50)[:, None]
     np.testing.assert_allclose(parts.predict(test).loc, whole.predict(test).loc, atol=0.05)
-    again = StochasticGaussianProcess(**settings, batch_size=100, epochs=40).fit(X, observation)
+    again = StochasticGaussianProcess(**settings, batch_size=100, epochs=150).fit(X, observation)
     np.testing.assert_array_equal(again.predict(test).loc, parts.predict(test).loc)
 
 

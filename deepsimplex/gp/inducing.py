@@ -1,0 +1,41 @@
+"""Where the inducing points of sparse processes begin."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.gp.inputs import check_features, check_whole
+from deepsimplex.gp.posterior import Scaling
+from deepsimplex.spread import spread_rows
+
+
+def inducing_points(
+    inducing: int | ArrayLike, X: NDArray[np.float64], features: Scaling, seed: int, y: ArrayLike | None
+) -> NDArray[np.float64]:
+    """Inducing points [M, d] of scaled features.
+
+    Parameters
+    ----------
+    inducing : int or array_like, shape [M, d]
+        How many are to be chosen among the rows by k-means++ in every class, or the points themselves, in the units of
+        the data.
+    X : ndarray, shape [N, d]
+        Scaled features.
+    features : Scaling
+        From the units of the data.
+    seed : int
+    y : array_like, shape [N], optional
+        Classes.
+
+    Examples
+    --------
+    >>> X = np.arange(6.0)[:, None]
+    >>> inducing_points(6, X, Scaling.none(1), 0, None).ravel()
+    array([0., 1., 2., 3., 4., 5.])
+    """
+    if np.ndim(inducing) == 0:
+        number = check_whole(inducing, "inducing, unless it holds points [M, d],", 1)
+        return spread_rows(X, number, np.random.default_rng(seed), y)
+    points: Any = features(check_features(inducing, "inducing", columns=X.shape[1], least=1))
+    return points

@@ -1,0 +1,139 @@
+"""The categorical likelihood against plain formulas, GPflow's own bound, and the shapes of its links."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.special import log_softmax
+
+from deepsimplex.geometry import helmert
+from deepsimplex.gp import CategoricalProcess
+from deepsimplex.gp.categorical import CategoricalModel, _Ascent, _derivatives
+from deepsimplex.gp.kernels import make_kernel
+from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.posterior import Scaling
+from deepsimplex.readout import softmax
+
+N, n = 60, 3
+
+
+@pytest.fixture(scope="module")
+def rings():
+    rng = np.random.default_rng(0)
+    X = rng.uniform(-2.0, 2.0, (N, 2))
+    return X, np.digitize(np.hypot(*X.T), [0.9, 1.6])
+
+
+def ascent_of(X, link, natural_step=1.0, mixing=False, rate=0.0):
+    process = CategoricalProcess(link, mixing=mixing)
+    kernel = make_kernel("rbf", X, False, np.random.default_rng(0), variance=4.0)
+    basis = helmert(n).T if link == "ilr" else np.eye(n)
+    optimizer = keras.optimizers.SGD(rate)
+    return _Ascent(CategoricalModel(kernel, X[:12], basis, process), optimizer, natural_step, N, seed=0)
+
+
+@pytest.mark.parametrize("link", ["ilr", "softmax"])
+def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
+    rng = np.random.default_rng(1)
+    scores = helmert(n).T if link == "ilr" else np.eye(n)
+    f, shares = rng.normal(size=(4, scores.shape[1])), rng.dirichlet(np.ones(n), 4)
+
+    def likelihood(latents):
+        return np.sum(shares * log_softmax(latents @ scores.T, axis=1), axis=1)
+
+    first, curvature = _derivatives(tf.constant((f @ scores.T)[None]), tf.constant(shares), tf.constant(scores))
+    for dim, step in enumerate(1e-4 * np.eye(scores.shape[1])):
+        above, at, below = likelihood(f + step), likelihood(f), likelihood(f - step)
+        np.testing.assert_allclose(first[:, dim], (above - below) / 2e-4, rtol=1e-6, atol=1e-8)
+        np.testing.assert_allclose(curvature[:, dim], -(above - 2 * at + below) / 1e-8, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("link", ["ilr", "softmax"])
+def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
+    """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
+    X, y = rings
+    ascent = ascent_of(X, link, natural_step=0.2)
+    shares = tf.constant(np.eye(n)[y])
+    values = [float(ascent.step(tf.constant(X), shares)) for _ in range(300)]
+    posterior = ascent.posterior(Scaling.none(2))
+    latent = posterior.predict(X)
+    assert latent.latent_dim == (n - 1 if link == "ilr" else n)
+
+    scores = posterior.scores
+    peer = gpflow.models.SVGP(
+        posterior.kernel,
+        gpflow.likelihoods.Softmax(n),
+        X[:12],
+        num_latent_gps=n,
+        q_diag=False,
+    )
+    gpflow.set_trainable(peer.kernel, False)
+    gpflow.set_trainable(peer.inducing_variable, False)
+    peer.likelihood.num_monte_carlo_points = 200
+    tf.random.set_seed(0)
+    gpflow.optimizers.Scipy().minimize(
+        peer.training_loss_closure((X, y[:, None]), compile=True), peer.trainable_variables, options={"maxiter": 150}
+    )
+    tf.random.set_seed(1)
+    peer.likelihood.num_monte_carlo_points = 5000
+    bound = -float(peer.elbo((X, y[:, None])))
+    expected = np.mean([peer.predict_y(X)[0].numpy() for _ in range(3)], axis=0)
+    found = softmax(latent, scores)
+    if link == "softmax":
+        assert np.mean(values[-100:]) == pytest.approx(bound, rel=0.03)
+        np.testing.assert_allclose(found, expected, atol=0.05)
+    else:
+        # n - 1 processes of the same variance: the common part of n, which softmax does not see, is missing.
+        np.testing.assert_allclose(found, expected, atol=0.06)
+
+
+def test_precision_of_the_inducing_variables_never_falls_below_the_prior(rings):
+    X, y = rings
+    ascent = ascent_of(X, "ilr", natural_step=0.3)
+    for _ in range(20):
+        ascent.step(tf.constant(X), tf.constant(np.eye(n)[y]))
+    assert np.linalg.eigvalsh(ascent._gram.numpy()).min() > -1e-9
+    far = ascent.posterior(Scaling.none(2)).predict(np.array([[50.0, 50.0]]))
+    np.testing.assert_allclose(far.loc, 0.0, atol=1e-6)
+    np.testing.assert_allclose(far.scale, 2.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("link", ["ilr", "softmax"])
+def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
+    X, y = rings
+    settings = {"inducing": 30, "batch_size": 20, "epochs": 40}
+    process = CategoricalProcess(link, mixing=True, **settings).fit(X, np.eye(n)[y])
+    p = softmax(process.predict(X), process.posterior_.scores)
+    assert np.mean(p.argmax(axis=1) == y) > 0.93
+    assert -np.log(p[np.arange(N), y]).mean() < 0.35
+    plain = helmert(n).T if link == "ilr" else np.eye(n)
+    assert np.abs(process.posterior_.scores - plain).max() > 0.05
+    again = CategoricalProcess(link, mixing=True, **settings).fit(X, np.eye(n)[y])
+    np.testing.assert_array_equal(again.predict(X).loc, process.predict(X).loc)
+
+
+def test_soft_labels_are_shares(rings):
+    X, y = rings
+    hard = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, np.eye(n)[y])
+    soft = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, 0.7 * np.eye(n)[y] + 0.1)
+    p_hard, p_soft = (softmax(process.predict(X), process.posterior_.scores) for process in (hard, soft))
+    assert p_soft.max(axis=1).mean() < p_hard.max(axis=1).mean() - 0.05
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"link": "ilrr"}, "link must be one of"),
+        ({"epochs": -1}, "epochs must be"),
+        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+    ],
+)
+def test_what_is_wrong_is_said(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        CategoricalProcess(**arguments)
+
+
+def test_memberships_are_as_many_as_rows(rings):
+    X, y = rings
+    with pytest.raises(ValueError, match="memberships must have as many rows as X"):
+        CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
