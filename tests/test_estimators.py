@@ -18,7 +18,7 @@ CLASSIFIERS = {
     "exact": ds.SimplexGaussianProcess(max_iterations=20),
     "exact, Dirichlet": ds.SimplexGaussianProcess("dirichlet", max_iterations=20),
     "collapsed": ds.SimplexGaussianProcess(inference="collapsed", inducing=20, max_iterations=20),
-    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=10, batch_size=16),
+    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=20, batch_size=16),
     "categorical": ds.CategoricalGaussianProcess(inducing=20, epochs=10, batch_size=16),
     "CASIMAC": ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC()),
 }
