@@ -38,8 +38,9 @@ CLASSIFIERS = {
     "dirichlet": lambda: make("dirichlet", kernel="matern52").fit(X, y),
     "casimac": lambda: make(ds.targets.CASIMAC("cityblock"), "collapsed", inducing=15).fit(X, y),
     "collapsed": lambda: make("dirichlet", "collapsed", inducing=X[::9]).fit(X, y),
+    "categorical": lambda: ds.CategoricalGaussianProcess(mixing=True, inducing=15, epochs=8, batch_size=20).fit(X, y),
 }
-SERVED = ["texts", "two classes", "dirichlet", "casimac"]
+SERVED = ["texts", "two classes", "dirichlet", "casimac", "categorical"]
 
 
 @pytest.fixture(scope="module")
