@@ -106,11 +106,12 @@ def test_neither_batches_nor_graphs_change_the_answer(wrap):
     def function(x):
         return softmax(regressor(x), num_points=16)
 
+    wrapped = wrap(function)
     whole = feature_gradients(function, x)
     for batch_size in (1, 3, 100):
-        np.testing.assert_allclose(feature_gradients(wrap(function), x, batch_size), whole, atol=1e-13)
-    np.testing.assert_allclose(feature_gradients(wrap(function), tf.constant(x)), whole, atol=1e-13)
-    assert feature_gradients(wrap(function), x[:0]).shape == (0, 3, FEATURES)
+        np.testing.assert_allclose(feature_gradients(wrapped, x, batch_size), whole, atol=1e-13)
+    np.testing.assert_allclose(feature_gradients(wrapped, tf.constant(x)), whole, atol=1e-13)
+    assert feature_gradients(wrapped, x[:0]).shape == (0, 3, FEATURES)
 
 
 def test_images_keep_their_shape():

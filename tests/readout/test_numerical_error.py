@@ -21,9 +21,9 @@ def sampled(latent, num_points):
     )
 
 
-@pytest.mark.parametrize("num_points", [None, 512])
-def test_the_spread_of_scramblings_is_the_size_of_the_true_error(num_points):
-    latent = latents(30, 9, "isotropic")
+@pytest.mark.parametrize(("dims", "num_points"), [(9, None), (4, 512)])
+def test_the_spread_of_scramblings_is_the_size_of_the_true_error(dims, num_points):
+    latent = latents(30, dims, "isotropic")
     true = sampled(latent, num_points) - argmax(latent)
     estimate = argmax_error(latent, method="quasi_monte_carlo", num_points=num_points)
     assert 0.3 < np.sqrt(np.mean(true**2) / np.mean(estimate**2)) < 3

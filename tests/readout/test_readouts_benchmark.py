@@ -9,10 +9,9 @@ def test_the_benchmark_prints_every_figure(monkeypatch, capsys):
     pytest.importorskip("casimac")
     from training.benchmarks import readouts
 
-    for name, value in {"ROWS": 60, "PEER_ROWS": 20, "PEER_DRAWS": 50, "STEPS": 2}.items():
+    sizes = {"ROWS": 60, "PEER_ROWS": 20, "PEER_DRAWS": 50, "STEPS": 2, "CLASSES": (3, 5), "FEW_CLASSES": 4}
+    for name, value in {**sizes, "REFERENCE_POINTS": 2**7}.items():
         monkeypatch.setattr(readouts, name, value)
-    monkeypatch.setattr(readouts, "CLASSES", (3, 10))
-    monkeypatch.setattr(readouts, "REFERENCE_POINTS", 2**9)
     readouts.main(repeats=1)
     printed = capsys.readouterr().out
     for what in ("largest error", "relative", "Sobol points", "speed over casimac", "memory", "training step"):

@@ -11,6 +11,16 @@ from scipy.special import expit, log_ndtr, softmax
 from scipy.stats import norm
 
 
+def density(z: float) -> float:
+    """Of the standard normal distribution; many times as fast for a single number as SciPy's, and so is the next."""
+    return math.exp(-0.5 * z * z) / math.sqrt(2 * math.pi)
+
+
+def distribution(z: float) -> float:
+    """Phi(z)."""
+    return 0.5 * math.erfc(-z / math.sqrt(2))
+
+
 def log_argmax_independent(mean: NDArray[np.float64], deviation: NDArray[np.float64]) -> NDArray[np.float64]:
     """log P[argmax = y] of independent Gaussian scores, shapes [n]: one adaptive integral a class, in units of t_y."""
     answer = np.empty(len(mean))
@@ -54,7 +64,7 @@ def argmax_three(loc: NDArray[np.float64], factor: NDArray[np.float64], S: NDArr
         begin, step = -m1 / s1, -m2 / slope
 
         def integrand(x: float, at: float = m2, slope: float = slope, rest: float = rest) -> float:
-            return norm.pdf(x) * norm.cdf((at + slope * x) / rest)
+            return density(x) * distribution((at + slope * x) / rest)
 
         points = sorted(x for x in (step, step - 4 * abs(rest / slope), step + 4 * abs(rest / slope), 0.0) if x > begin)
         answer[y] = sum(
@@ -83,7 +93,7 @@ def softmax_two(m: float, s: float) -> float:
     """E[sigmoid(x)], x ~ N(m, s^2), by adaptive quadrature on both sides of the step."""
 
     def integrand(x: float) -> float:
-        return norm.pdf(x, m, s) * expit(x)
+        return density((x - m) / s) / s * expit(x)
 
     width = 9 * s
     points = [x for x in (-20.0, 0.0, 20.0, m) if m - width < x < m + width]
@@ -103,11 +113,11 @@ def softmax_independent(mean: NDArray[np.float64], deviation: NDArray[np.float64
     """E[softmax(g)] of independent Gaussian scores, shapes [n], as P[argmax_k g_k + Gumbel_k = y] on dense grids."""
     low = (mean - 10 * deviation).max() - 4
     high = mean.max() + min((deviation**2).max() / 2, 8 * deviation.max()) + 40
-    u, step = np.linspace(low, high, 2001, retstep=True)
-    t, width = np.linspace(-10, 10 + 3 * deviation.max(), 4001, retstep=True)
+    u, step = np.linspace(low, high, 1001, retstep=True)
+    t, width = np.linspace(-10, 10 + 3 * deviation.max(), 1001, retstep=True)
     weights = norm.pdf(t) * width
-    cdf, density = np.empty((2, len(mean), len(u)))
+    cdf, densities = np.empty((2, len(mean), len(u)))
     for k in range(len(mean)):
         e = np.exp(-np.maximum(u[:, None] - mean[k] - deviation[k] * t, -7.0))
-        cdf[k], density[k] = np.exp(-e) @ weights, (e * np.exp(-e)) @ weights
-    return np.array([(density[y] * np.delete(cdf, y, axis=0).prod(0)).sum() * step for y in range(len(mean))])
+        cdf[k], densities[k] = np.exp(-e) @ weights, (e * np.exp(-e)) @ weights
+    return np.array([(densities[y] * np.delete(cdf, y, axis=0).prod(0)).sum() * step for y in range(len(mean))])
