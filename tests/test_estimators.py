@@ -72,6 +72,29 @@ def test_distance_targets_classify_too(wine):
     assert classifier.score(scaler.transform(X_test), y_test) > 0.94
 
 
+def test_distances_of_ones_own_work_too(wine):
+    X, y, X_test, _ = wine
+    scaler = StandardScaler().fit(X)
+    X, X_test = scaler.transform(X), scaler.transform(X_test)
+
+    def manhattan(a, b):
+        return np.abs(a - b).sum()
+
+    own = ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC(manhattan)).fit(X, y)
+    named = ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC("cityblock")).fit(X, y)
+    np.testing.assert_allclose(own.predict_proba(X_test), named.predict_proba(X_test), rtol=1e-6)
+    assert not own.target.is_fitted
+
+
+@pytest.mark.parametrize("inference", ["stochastic", "categorical"])
+def test_defaults_serve_small_data(inference):
+    X, y = load_iris(return_X_y=True)
+    make = ds.CategoricalGaussianProcess if inference == "categorical" else ds.SimplexGaussianProcess
+    classifier = make(**({} if inference == "categorical" else {"inference": inference})).fit(X[::2], y[::2])
+    assert classifier.score(X[1::2], y[1::2]) > 0.93
+    assert ds.evaluation.negative_log_likelihood(y[1::2], classifier.predict_proba(X[1::2])) < 0.35
+
+
 def test_a_class_that_is_not_there_keeps_its_column(wine):
     X, y, X_test, _ = wine
     some = y != 1

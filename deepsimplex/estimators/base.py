@@ -1,5 +1,6 @@
 """What the scikit-learn classifiers share: labels become latents, a regressor learns them, a readout reads them out."""
 
+import copy
 from abc import abstractmethod
 from typing import Any
 
@@ -128,7 +129,8 @@ class TargetClassifier(LatentClassifier):
 
     def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any = None) -> LatentGaussian:
         """Latents of the training samples by a copy of the target (or another), which becomes ``target_``."""
-        self.target_ = get_target(get_target(self.target if target is None else target).get_config())
+        # A copy, which what cannot be written down (a function as the distance) is part of.
+        self.target_ = copy.deepcopy(get_target(self.target if target is None else target))
         return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
 
     @property

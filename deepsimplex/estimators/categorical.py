@@ -66,7 +66,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
         epochs: int = 30,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         learning_rate: float = 0.03,
         scale_features: bool = True,
         classes: ArrayLike | None = None,

@@ -84,7 +84,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         inducing: int | ArrayLike = 200,
         learn_inducing: bool | None = None,
         epochs: int = 30,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         learning_rate: float = 0.03,
         scale_features: bool = True,
         readout: str | None = None,

@@ -17,6 +17,7 @@ from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, Step
 from deepsimplex.gp.stochastic import Batches, check_rates, falling_rate
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.targets.labels import any_labels
 
 Link = Literal["ilr", "softmax"]
 LINKS: tuple[str, ...] = get_args(Link)
@@ -61,7 +62,7 @@ class CategoricalProcess:
     --------
     >>> X = np.linspace(0.0, 6.0, 200)[:, None]
     >>> y = (np.sin(X[:, 0]) > 0).astype(int)
-    >>> process = CategoricalProcess(inducing=10, batch_size=50).fit(X, np.eye(2)[y])
+    >>> process = CategoricalProcess(inducing=10, batch_size=50).fit(X, y)
     >>> score = process.predict(X).loc @ process.posterior_.scores.T
     >>> bool((score.argmax(axis=1) == y).mean() > 0.95)
     True
@@ -77,7 +78,7 @@ class CategoricalProcess:
         inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
         epochs: int = 30,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         learning_rate: float = 0.03,
         natural_step: float = 0.1,
         scale_features: bool = True,
@@ -88,21 +89,22 @@ class CategoricalProcess:
         self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
         self.inducing, self.learn_inducing = inducing, learn_inducing
         self.epochs = check_whole(epochs, "epochs", 0)
-        self.batch_size = check_whole(batch_size, "batch_size", 1)
+        self.batch_size = None if batch_size is None else check_whole(batch_size, "batch_size", 1)
         self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)
         self.scale_features, self.seed = scale_features, seed
 
-    def fit(self, X: ArrayLike, memberships: ArrayLike, callback: Callback | None = None) -> Self:
-        """Learn from features X [N, d] and memberships [N, n], whose rows sum to one: one-hot rows, or soft labels."""
-        features, shares = check_features(X, least=2), check_features(memberships, "memberships", least=2)
-        if len(shares) != len(features):
-            raise ValueError(f"memberships must have as many rows as X, {len(features)}; found {len(shares)}")
+    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+        """Learn from features X [N, d] and labels y [N], or soft labels [N, n] whose rows sum to one."""
+        features = check_features(X, least=2)
+        labels, n = any_labels(y)
+        if len(labels) != len(features):
+            raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
+        shares = np.eye(n)[labels] if labels.ndim == 1 else labels
         rng = np.random.default_rng(self.seed)
         scaling = Scaling.of_features(features) if self.scale_features else Scaling.none(features.shape[1])
         scaled = scaling(features)
         kernel = make_kernel(self.kernel, scaled, self.ard, rng, variance=_VARIANCE)
         points = inducing_points(self.inducing, scaled, scaling, self.seed, shares.argmax(axis=1))
-        n = shares.shape[1]
         model = CategoricalModel(kernel, points, helmert(n).T if self.link == "ilr" else np.eye(n), self)
         batches = Batches((scaled, shares), self.batch_size, rng)
         optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
@@ -177,19 +179,20 @@ class _Ascent:
         self.step = tf.function(self._step, input_signature=signature, autograph=False)
 
     def _step(self, x: Any, shares: Any) -> Any:
-        """Move Adam's variables, then the sums, by a batch's rows; the negative bound before."""
+        """Move the sums, then Adam's variables, by a batch's rows; the negative bound before."""
         share = self._N / tf.cast(tf.shape(x)[0], tf.float64)
         factors = tf.linalg.cholesky(self._gram + tf.eye(self._gram.shape[-1], dtype=tf.float64))  # [L, M, M]
-        columns = tf.transpose(self._projections)[:, :, tf.newaxis]
-        means = tf.linalg.cholesky_solve(factors, columns)[:, :, 0]  # [L, M]
+        identity = tf.eye(factors.shape[-1], batch_shape=[factors.shape[0]], dtype=factors.dtype)
+        inverses = tf.linalg.triangular_solve(factors, identity)
+        solved = tf.einsum("lkm,ml->lk", inverses, self._projections)
+        means = tf.einsum("lkm,lk->lm", inverses, solved)  # [L, M]
         half = self._draws.normal((_DRAWS, tf.shape(x)[0], means.shape[0]), dtype=tf.float64)
         draws = tf.concat([half, -half], axis=0)
         with tf.GradientTape() as tape:
             A, left = self._model.projected(x)
             mean = tf.matmul(A, means, transpose_a=True, transpose_b=True)  # [N, L]
             # a^T (I + gram)^-1 a of every process.
-            rows = tf.broadcast_to(A, tf.concat([tf.shape(factors)[:1], tf.shape(A)], axis=0))
-            kept = tf.reduce_sum(tf.square(tf.linalg.triangular_solve(factors, rows)), axis=1)  # [L, N]
+            kept = tf.reduce_sum(tf.square(tf.matmul(inverses, A)), axis=1)  # [L, N]
             deviation = tf.sqrt(tf.transpose(kept) + left[:, tf.newaxis] + 1e-12)
             scores = self._model.scores
             logits = tf.einsum("snl,kl->snk", mean + deviation * draws, scores)
@@ -199,8 +202,10 @@ class _Ascent:
         first, curvature = _derivatives(logits, shares, scores)
         self._move(self._gram, share * tf.einsum("mn,nl,kn->lmk", A, curvature, A))
         self._move(self._projections, share * tf.matmul(A, first + curvature * mean))
-        self._optimizer.apply_gradients([(-g / self._N, v) for g, v in zip(gradients, self._variables, strict=True)])
-        return _divergence(factors, means) - fit
+        if self._variables:
+            moves = [(-g / self._N, v) for g, v in zip(gradients, self._variables, strict=True)]
+            self._optimizer.apply_gradients(moves)
+        return _divergence(factors, inverses, means) - fit
 
     def _move(self, total: Any, part: Any) -> None:
         total.assign_add(self._natural_step * (part - total))
@@ -225,11 +230,8 @@ def _derivatives(logits: Any, shares: Any, scores: Any) -> tuple[Any, Any]:
     return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
 
 
-def _divergence(factors: Any, means: Any) -> Any:
-    """Kullback-Leibler divergence of N(means_l, (R_l R_l^T)^-1) from N(0, I), over all l."""
-    inverses = tf.linalg.triangular_solve(
-        factors, tf.eye(factors.shape[-1], batch_shape=[factors.shape[0]], dtype=factors.dtype)
-    )
+def _divergence(factors: Any, inverses: Any, means: Any) -> Any:
+    """Kullback-Leibler divergence of N(means_l, (R_l R_l^T)^-1) from N(0, I), over all l, of R_l and R_l^-1."""
     size = tf.cast(tf.size(means), factors.dtype)
     traces = tf.reduce_sum(tf.square(inverses)) + tf.reduce_sum(tf.square(means)) - size
     return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factors)))

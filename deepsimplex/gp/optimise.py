@@ -27,7 +27,7 @@ def minimise(
     variables : sequence of tf.Variable
         Unconstrained.
     max_iterations : int
-        Of every start.
+        Of every start. Zero leaves everything as it is.
     restarts : int
         Further starts, at the first one times exp of normal noise. The best end is kept. Default 0.
     rng : numpy.random.Generator, optional
@@ -40,6 +40,8 @@ def minimise(
     float
         The least value.
     """
+    if not variables or max_iterations == 0:
+        return evaluate()[0]
     start = _pack([variable.numpy() for variable in variables])
     best_value, best = np.inf, start
     iteration = 0

@@ -17,6 +17,9 @@ from deepsimplex.gp.sparse import SparseProblem, Sums
 # Least learning rate, as a share of the first: what remains when the steps of Adam have been made smaller and smaller.
 _LAST_RATE = 0.05
 
+# Rows of a batch whose size is left open: at most so many.
+_LARGEST_BATCH = 512
+
 
 class StochasticGaussianProcess(CollapsedGaussianProcess):
     """Sparse Gaussian-process regression onto latents, learned from minibatches.
@@ -33,8 +36,8 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         See ``CollapsedGaussianProcess``. The points are moved by default.
     epochs : int
         Passes over the samples. Default 30.
-    batch_size : int
-        Default 512.
+    batch_size : int, optional
+        None (default) takes a tenth of the samples, at most 512: few samples need as many steps as many do.
     learning_rate : float
         Adam's, at the start; it falls along a half cosine. Hyperparameters are logarithms, so it is the relative
         change in a step. Default 0.03.
@@ -70,14 +73,14 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
         epochs: int = 30,
-        batch_size: int = 512,
+        batch_size: int | None = None,
         learning_rate: float = 0.03,
         natural_step: float = 0.1,
         **settings: Any,
     ) -> None:
         super().__init__(kernel, inducing=inducing, learn_inducing=learn_inducing, **settings)
         self.epochs = check_whole(epochs, "epochs", 0)
-        self.batch_size = check_whole(batch_size, "batch_size", 1)
+        self.batch_size = None if batch_size is None else check_whole(batch_size, "batch_size", 1)
         self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)
 
     def _optimise(self, problem: SparseProblem, report: Report) -> float:
@@ -113,13 +116,16 @@ class Batches:
     ----------
     parts : tuple of ndarray
         Of as many rows.
-    size : int
-        Of a batch. The rows that are left over after the last whole one are left out, others every time.
+    size : int or None
+        Of a batch; None for a tenth of the rows, at most 512. The rows that are left over after the last whole batch
+        are left out, others every time.
     rng : numpy.random.Generator
     """
 
-    def __init__(self, parts: tuple[NDArray[np.float64], ...], size: int, rng: np.random.Generator) -> None:
-        self._parts, self._size, self._rng = parts, min(size, len(parts[0])), rng
+    def __init__(self, parts: tuple[NDArray[np.float64], ...], size: int | None, rng: np.random.Generator) -> None:
+        N = len(parts[0])
+        self._parts, self._rng = parts, rng
+        self._size = min(_LARGEST_BATCH, max(1, N // 10)) if size is None else min(size, N)
 
     def __len__(self) -> int:
         return len(self._parts[0]) // self._size
@@ -155,6 +161,7 @@ class _Ascent:
         value, by_sums = self._problem.bound(*self._sums)
         by_batch = Sums(*(share * part for part in by_sums))
         gradients = tape.gradient(of_batch, self._variables, by_batch, unconnected_gradients="zero")
-        # Per sample, as losses are.
-        self._optimizer.apply_gradients([(g / N, v) for g, v in zip(gradients, self._variables, strict=True)])
+        if self._variables:
+            # Per sample, as losses are.
+            self._optimizer.apply_gradients([(g / N, v) for g, v in zip(gradients, self._variables, strict=True)])
         return value

@@ -133,7 +133,7 @@ def test_what_is_wrong_is_said(arguments, message):
         CategoricalProcess(**arguments)
 
 
-def test_memberships_are_as_many_as_rows(rings):
+def test_labels_are_as_many_as_rows(rings):
     X, y = rings
-    with pytest.raises(ValueError, match="memberships must have as many rows as X"):
+    with pytest.raises(ValueError, match="y must have as many rows as X"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])

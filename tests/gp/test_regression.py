@@ -5,7 +5,7 @@ import pytest
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
-from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
+from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.optimise import _assign, _pack
 from deepsimplex.latent import LatentGaussian
@@ -186,6 +186,24 @@ def test_restarts_are_repeatable_and_never_worse():
     twice = [ExactGaussianProcess(restarts=2, seed=4).fit(X, observation).objective_ for _ in range(2)]
     assert twice[0] == twice[1]
     assert twice[0] <= once + 1e-9
+
+
+def test_what_is_not_to_be_learned_stays():
+    X, observation = data(NOISES["shared"])
+    kernel = gpflow.kernels.Matern52(lengthscales=0.7)
+    gpflow.set_trainable(kernel, False)
+    inducing = X[:8]
+    for process in (
+        ExactGaussianProcess(kernel, noise="target"),
+        CollapsedGaussianProcess(kernel, noise="target", inducing=inducing),
+        StochasticGaussianProcess(kernel, noise="target", inducing=inducing, learn_inducing=False, epochs=2),
+    ):
+        process.fit(X, observation)
+        assert process.posterior_.kernel.lengthscales.numpy() == 0.7
+        assert np.isfinite(process.objective_)
+    unmoved = ExactGaussianProcess(ard=True, max_iterations=0).fit(X, observation).posterior_.kernel
+    assert unmoved.variance.numpy() == pytest.approx(1.0)
+    assert np.ptp(unmoved.lengthscales.numpy()) == 0.0
 
 
 def test_every_step_is_told_with_what_it_came_to():
