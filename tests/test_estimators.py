@@ -42,14 +42,16 @@ def fitted(classifier, *data):
     return clone(classifier).fit(*data)
 
 
-@each_classifier
-def test_labels_of_any_kind_name_the_columns(classifier, wine):
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_labels_of_any_kind_name_the_columns(name, wine):
+    """The order of the classes is that of their inducing points too, and of the minibatches' random numbers."""
+    classifier, difference = CLASSIFIERS[name], 1e-3 if name.startswith("exact") else 0.25
     X, y, X_test, y_test = wine
     names = np.array(["red", "white", "amber"])
     named = fitted(classifier, X, names[y])
     np.testing.assert_array_equal(named.classes_, np.sort(names))
     p = fitted(classifier, X, y).predict_proba(X_test)
-    np.testing.assert_allclose(named.predict_proba(X_test)[:, [1, 2, 0]], p, atol=0.1)
+    np.testing.assert_allclose(named.predict_proba(X_test)[:, [1, 2, 0]], p, atol=difference)
     assert np.mean(named.predict(X_test) == names[y_test]) > 0.6
     np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
     np.testing.assert_allclose(np.exp(named.predict_log_proba(X_test)), named.predict_proba(X_test), rtol=1e-9)
