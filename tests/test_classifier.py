@@ -508,6 +508,23 @@ def test_usual_callbacks_work(few, tmp_path):
     assert np.mean(p.argmax(axis=1) == y_test) == pytest.approx(max(history["val_accuracy"]))
 
 
+def test_each_step_is_traced_once(four, monkeypatch):
+    """A sampling readout takes seconds to trace."""
+    traced = []
+    for name in ("train_step", "test_step"):
+        step = getattr(ds.SimplexClassifier, name)
+        monkeypatch.setattr(
+            ds.SimplexClassifier, name, lambda self, data, name=name, step=step: traced.append(name) or step(self, data)
+        )
+    (x, y), (x_test, y_test) = four
+    model = make("ilr", num_classes=4)
+    model.fit(x, y, epochs=2, verbose=0, validation_data=(x_test, y_test))
+    assert traced == ["train_step", "test_step"]
+    model.compile(metrics=["accuracy"])
+    model.evaluate(x_test, y_test, verbose=0)
+    assert traced == ["train_step", "test_step", "test_step"]
+
+
 def test_the_summary_shows_the_pieces_alone(fitted):
     lines = []
     fitted.summary(print_fn=lines.append)

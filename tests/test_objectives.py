@@ -94,17 +94,16 @@ def test_every_objective_is_its_formula(objective, briefly, four):
     assert model.test_on_batch(x_test, y_test)[0] == pytest.approx(loss, rel=1e-5)
 
 
-@pytest.mark.parametrize("weight", [0.1, 0.8])
-def test_hybrid_is_the_weighted_mean_of_latent_and_class(weight, briefly, four):
+def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
     _, (x_test, y_test) = four
     first = briefly["latent"]
     model = ds.SimplexClassifier(
-        first.backbone, first.target, 4, head=first.head, objective="hybrid", hybrid_weight=weight
+        first.backbone, first.target, 4, head=first.head, objective="hybrid", hybrid_weight=0.1
     )
     model.compile()
     latent, of_class = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
     found = model.evaluate(x_test, y_test, verbose=0)
-    assert found == pytest.approx((1 - weight) * latent + weight * of_class, rel=1e-5)
+    assert found == pytest.approx(0.9 * latent + 0.1 * of_class, rel=1e-5)
     model.compile(loss=ds.losses.LatentNLL(reduction="sum"))  # the class term is summed with it
     total = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
     assert total == pytest.approx(100 * found, rel=1e-5)
@@ -159,17 +158,15 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
     assert all(make(other).composition_scale is None for other in ("latent", "class", "hybrid"))
 
 
-def readout_for(covariance):
-    """The default; where it samples, one of few points, which is faster to train with."""
-    return None if covariance == "isotropic" else ds.readout.ArgmaxReadout(num_points=16)
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
-@pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_every_objective_trains_every_covariance(objective, covariance, four):
+@pytest.mark.parametrize(
+    ("objective", "covariance"),
+    [("class", "diagonal"), ("class", "full"), ("hybrid", "full"), ("composition", "diagonal")],
+)
+def test_every_objective_trains_through_a_readout_that_samples(objective, covariance, four):
+    """Of few points, which is faster to train with. Below, digits are told apart through one that is exact."""
     (x, y), (x_test, y_test) = four
-    model = make(objective, num_classes=4, covariance=covariance, readout=readout_for(covariance))
+    model = make(objective, num_classes=4, covariance=covariance, readout=ds.readout.ArgmaxReadout(num_points=16))
     history = model.fit(x, y, epochs=8, verbose=0, validation_data=(x_test, y_test)).history
     assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
     assert np.isfinite([history["loss"], history["val_loss"]]).all()
@@ -177,8 +174,10 @@ def test_every_objective_trains_every_covariance(objective, covariance, four):
     assert history["val_accuracy"][-1] > 0.9  # chance is 0.25
 
 
-@pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot"])
-@pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
+@pytest.mark.parametrize(
+    ("objective", "target"),
+    [("class", "ilr"), ("class", "dirichlet"), ("class", "one_hot"), ("hybrid", "ilr"), ("composition", "dirichlet")],
+)
 def test_every_objective_trains_label_targets(objective, target, few):
     (x, y), _ = few
     history = make(objective, target=target).fit(x, y, epochs=3, verbose=0).history
@@ -323,7 +322,7 @@ def test_the_class_objective_takes_latents_by_their_class(few):
 
 @pytest.mark.slow
 def test_compositions_of_streams_have_the_scale_of_arrays(few):
-    (x, y), _ = few
+    x, y = (part[:100] for part in few[0])
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
     loc, scale = latent.loc.astype("float32"), latent.scale.astype("float32")
@@ -434,7 +433,7 @@ def test_a_config_without_objective_is_an_older_models(few):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
+@pytest.mark.parametrize("objective", ["hybrid", "composition"])
 def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, few, tmp_path):
     (x, y), _ = few
 
@@ -460,12 +459,14 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_mixed_precision_trains(objective, four):
+@pytest.mark.parametrize(
+    ("objective", "covariance"), [("class", "diagonal"), ("hybrid", "isotropic"), ("composition", "isotropic")]
+)
+def test_mixed_precision_trains(objective, covariance, four):
     (x, y), _ = four
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = make(objective, num_classes=4, covariance="diagonal")
+        model = make(objective, num_classes=4, covariance=covariance)
         history = model.fit(x, y, epochs=3, verbose=0).history
     finally:
         keras.mixed_precision.set_global_policy("float32")

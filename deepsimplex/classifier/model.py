@@ -415,6 +415,8 @@ class SimplexClassifier(keras.Model):
             kwargs.setdefault("validation_batch_size", batch_size)
             training = batches(samples, batch_size, epoch_order if shuffle else None)
         validation = None if validation_data is None else prepare.others(validation_data)
+        self._build_metrics(training.element_spec[1]["label"])
+        self._build_optimizer()
         return super().fit(
             training,
             epochs=epochs,
@@ -458,6 +460,7 @@ class SimplexClassifier(keras.Model):
             x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(self._others(x))
         elif not observations.is_packed(y):
             x, y, sample_weight = self._others((x, y, sample_weight))
+        self._build_metrics((x.element_spec[1] if isinstance(x, tf.data.Dataset) else y)["label"])
         return super().evaluate(x, y, batch_size=batch_size, verbose=verbose, sample_weight=sample_weight, **kwargs)
 
     def _others(self, data: Any) -> Any:
@@ -511,6 +514,19 @@ class SimplexClassifier(keras.Model):
         self._trained_on_integers = all(tf.as_dtype(leaf.dtype).is_integer for leaf in leaves)
         if not self.built:
             self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), samples))
+
+    def _build_metrics(self, label: Any) -> None:
+        """Make the metrics' variables for labels like these: a step that makes variables would be traced twice."""
+        if self._compile_metrics is not None and not self._compile_metrics.built:
+            labels = keras.KerasTensor(tuple(label.shape), tf.as_dtype(label.dtype).name)
+            with self.distribute_strategy.scope():
+                self._compile_metrics.build(labels, keras.KerasTensor((None, self.num_classes)))
+
+    def _build_optimizer(self) -> None:
+        """The same for the optimizer's variables."""
+        if not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
 
     # Files
 
