@@ -39,7 +39,7 @@ class GaussianProcess(ABC):
     max_iterations : int
         L-BFGS iterations of every start. Default 200.
     restarts : int
-        Further random starts of which the best is kept. Default 0.
+        Further random starts of the hyperparameters of kernel and noise, of which the best is kept. Default 0.
     seed : int
         Of every random choice. Default 0.
 
@@ -78,7 +78,8 @@ class GaussianProcess(ABC):
         """Learn from features X [N, d] and their latent observations (N of them, at least two).
 
         Classes y [N] share inducing points out among them, where there are any. ``callback`` is called with a ``Step``
-        after every iteration.
+        after every iteration. A ``ConvergenceWarning`` of scikit-learn tells when ``max_iterations`` cut the search
+        short.
         """
         problem = self._problem(*check_data(X, observation, y), y)
 
@@ -108,7 +109,15 @@ class GaussianProcess(ABC):
         """Leave the problem's hyperparameters where the objective is least, which is returned."""
         rng = np.random.default_rng(self.seed)
         variables = problem.trainable_variables
-        return minimise(lambda: self._evaluation(problem), variables, self.max_iterations, self.restarts, rng, report)
+        return minimise(
+            lambda: self._evaluation(problem),
+            variables,
+            self.max_iterations,
+            self.restarts,
+            problem.spreads(variables),
+            rng,
+            report,
+        )
 
     @abstractmethod
     def _evaluation(self, problem: Any) -> Evaluation:

@@ -10,6 +10,10 @@ from scipy.linalg import lapack
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
+class SingularError(ValueError):
+    """A covariance matrix has no Cholesky factor."""
+
+
 def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float64]:
     """Lower-triangular factor of A, with as much added to its diagonal as it needs to have one.
 
@@ -26,8 +30,8 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
 
     Raises
     ------
-    ValueError
-        When 1e-4 is not enough, or A is not finite.
+    SingularError
+        When 1e-4 is not enough, or A is not finite. It is a ValueError.
 
     Warns
     -----
@@ -42,7 +46,7 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
     """
     diagonal = np.diagonal(A)
     if not np.isfinite(diagonal).all():
-        raise ValueError("the kernel's covariance matrix is not finite: are features or hyperparameters too large?")
+        raise SingularError("the kernel's covariance matrix is not finite: are features or hyperparameters too large?")
     scale = float(diagonal.mean())
     for jitter in _JITTERS:
         L, info = lapack.dpotrf(A + jitter * scale * np.eye(len(A)) if jitter else A, lower=1, clean=1)
@@ -55,13 +59,19 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
                     stacklevel=2,
                 )
             return np.asarray(L)
-    raise ValueError(
+    raise SingularError(
         f"the covariance matrix [{len(A)}, {len(A)}] is not positive definite, even with {_JITTERS[-1]:.0e} of its "
         "mean diagonal added: learn the noise, remove duplicated rows, or check the kernel"
     )
 
 
-def inverse(L: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(L L^T)^-1 of a lower-triangular factor L [N, N]: both triangles."""
-    lower, _ = lapack.dpotri(L, lower=1)
-    return np.asarray(np.tril(lower) + np.tril(lower, -1).T)
+def inverse_triangle(L: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The lower triangle of (L L^T)^-1 of a lower-triangular factor L [N, N], zeros above.
+
+    Examples
+    --------
+    >>> inverse_triangle(np.array([[1.0, 0.0], [0.5, 0.5]]))
+    array([[ 2.,  0.],
+           [-2.,  4.]])
+    """
+    return np.asarray(lapack.dpotri(L, lower=1)[0])

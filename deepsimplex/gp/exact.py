@@ -5,10 +5,10 @@ import math
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from scipy.linalg import cho_solve, solve_triangular
+from scipy.linalg import blas, cho_solve, solve_triangular
 
 from deepsimplex.gp.base import GaussianProcess
-from deepsimplex.gp.cholesky import cholesky, inverse
+from deepsimplex.gp.cholesky import cholesky, inverse_triangle
 from deepsimplex.gp.optimise import Evaluation
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
@@ -29,7 +29,7 @@ class ExactGaussianProcess(GaussianProcess):
     Notes
     -----
     [ILR-GP sec. 3.2], [GPD sec. 4]. The derivative by the kernel matrix, (A^-1 - a a^T) / 2 with a = A^-1 z, is written
-    out; the kernel's own comes from GPflow. A step costs N^3, memory 4 N^2 numbers (and N^2 more per dimension where
+    out; the kernel's own comes from GPflow. A step costs N^3, memory 12 N^2 numbers (and 3 N^2 more per dimension where
     noise differs): up to some thousands of samples.
 
     Examples
@@ -57,7 +57,7 @@ class ExactGaussianProcess(GaussianProcess):
 
 
 def _plus(K: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.float64]:
-    A = K.copy(order="F")
+    A = K.T.copy(order="F")  # of a symmetric matrix in rows, by columns, as LAPACK wants it
     A[np.diag_indices_from(A)] += variances
     return A
 
@@ -80,6 +80,7 @@ def marginal_likelihood(
     -------
     value : float
     by_K : ndarray, shape [N, N]
+        One triangle of it, off the diagonal twice, and zeros: with symmetric matrices it sums to the same.
     by_variances : ndarray, shape as theirs
     """
     value = 0.5 * Z.size * math.log(2.0 * math.pi)
@@ -89,7 +90,8 @@ def marginal_likelihood(
         z = Z[:, dims]
         a = cho_solve((L, True), z)
         value += 0.5 * float(np.sum(z * a)) + z.shape[1] * float(np.log(np.diagonal(L)).sum())
-        by_A = 0.5 * (z.shape[1] * inverse(L) - a @ a.T)
-        by_K += by_A
+        by_A = blas.dsyrk(-1.0, a, z.shape[1], inverse_triangle(L), lower=1, overwrite_c=1)
+        by_A[np.diag_indices_from(by_A)] *= 0.5
+        by_K += by_A.T
         by_variances[:, column] = np.diagonal(by_A)
     return value, by_K, by_variances

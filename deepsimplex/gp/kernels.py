@@ -1,9 +1,11 @@
 """Kernels by name, with hyperparameters that start where the data are and are learned as logarithms."""
 
 import copy
+from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex.gp.library import gpflow
@@ -27,11 +29,10 @@ def positive(value: Any) -> Any:
 
 def kernel_state(kernel: Any) -> Any:
     """What a kernel is made of, in NumPy: its name and hyperparameters; a kernel of another class is its own state."""
-    for name, kind in KERNELS.items():
-        # One that looks at some of the features only is more than its name and hyperparameters.
-        if type(kernel) is kind and isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None):
-            return {"name": name, "variance": kernel.variance.numpy(), "lengthscales": kernel.lengthscales.numpy()}
-    return kernel
+    name = _name_of(kernel)
+    if name is None:
+        return kernel
+    return {"name": name, "variance": kernel.variance.numpy(), "lengthscales": kernel.lengthscales.numpy()}
 
 
 def kernel_from_state(state: Any) -> Any:
@@ -41,6 +42,25 @@ def kernel_from_state(state: Any) -> Any:
     kernel = KERNELS[state["name"]]()
     kernel.variance, kernel.lengthscales = positive(state["variance"]), positive(state["lengthscales"])
     return kernel
+
+
+def _name_of(kernel: Any) -> str | None:
+    """The name of a kernel that is its name and hyperparameters, and nothing more; None for others."""
+    # One that looks at some of the features only is more.
+    of_all = isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None)
+    names = [name for name, kind in KERNELS.items() if type(kernel) is kind and of_all]
+    return names[0] if names else None
+
+
+def covariance_function(kernel: Any, X: NDArray[np.float64]) -> Callable[[], Any]:
+    """A function that gives K(X, X) [N, N] at the kernel's hyperparameters as they are, in TensorFlow.
+
+    Where all features share one lengthscale the distances are computed once, here: N^2 numbers that are kept.
+    """
+    if _name_of(kernel) is None or kernel.lengthscales.shape.rank:
+        return lambda: kernel(X)
+    squares = gpflow.utilities.ops.square_distance(tf.constant(X), None)
+    return lambda: kernel.K_r2(squares / tf.square(kernel.lengthscales))
 
 
 def kernel_hyperparameters(kernel: Any) -> dict[str, NDArray[np.float64]]:

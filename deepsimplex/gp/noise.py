@@ -13,6 +13,8 @@ NoiseName = Literal["auto", "target", "learned", "scaled"]
 NOISES: tuple[str, ...] = get_args(NoiseName)
 # Variance at which a learned noise starts where the observations bring none, in units of the latents' own variance.
 _START = 0.1
+# Least variance at which it starts: from below the floor no derivative leads out.
+_LEAST_START = 1e-3
 # Least variance, in the same units: what keeps a covariance matrix of distinct rows regular.
 _FLOOR = 1e-6
 
@@ -47,7 +49,7 @@ class Noise(tf.Module):
             raise ValueError(f"noise={noise!r} needs a target that states its noise (ILR, Dirichlet); found none")
         self.kind = noise if noise != "auto" else "target" if stated else "learned"
         self.own = own[:, :1] if self.kind == "learned" else own
-        start = {"learned": float(own.mean()) if stated else _START, "scaled": np.ones(own.shape[1])}
+        start = {"learned": max(float(own.mean()), _LEAST_START) if stated else _START, "scaled": np.ones(own.shape[1])}
         self.parameter = positive(start[self.kind]) if self.kind in start else None
 
     @classmethod
@@ -63,5 +65,5 @@ class Noise(tf.Module):
         if self.kind == "learned":
             own = tf.fill(tf.shape(own), self.parameter)
         elif self.parameter is not None:
-            own = own * self.parameter
+            own = tf.maximum(own, _FLOOR) * self.parameter
         return tf.maximum(own, _FLOOR)

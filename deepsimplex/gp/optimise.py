@@ -1,11 +1,15 @@
 """Hyperparameters by L-BFGS, from several starts on request."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from sklearn.exceptions import ConvergenceWarning
+
+from deepsimplex.gp.cholesky import SingularError
 
 Evaluation = tuple[float, Sequence[NDArray[np.float64]]]
 
@@ -15,6 +19,7 @@ def minimise(
     variables: Sequence[Any],
     max_iterations: int,
     restarts: int = 0,
+    spreads: Sequence[float] = (),
     rng: np.random.Generator | None = None,
     report: Callable[[int, float], None] | None = None,
 ) -> float:
@@ -23,15 +28,18 @@ def minimise(
     Parameters
     ----------
     evaluate : callable
-        The value at the variables as they are, and its derivative by each of them.
+        The value at the variables as they are, and its derivative by each of them. Where it raises ``SingularError``
+        the search turns back, unless it has come from nowhere yet.
     variables : sequence of tf.Variable
         Unconstrained.
     max_iterations : int
         Of every start. Zero leaves everything as it is.
     restarts : int
-        Further starts, at the first one times exp of normal noise. The best end is kept. Default 0.
+        Further starts, at the first one plus normal noise. The best end is kept. Default 0.
+    spreads : sequence of float
+        Standard deviation of that noise for each of the variables; needed where there are restarts, as is
     rng : numpy.random.Generator, optional
-        Draws them; needed where there are any.
+        which draws it.
     report : callable, optional
         Called with the number of the iteration, from 1, and the value there.
 
@@ -39,33 +47,67 @@ def minimise(
     -------
     float
         The least value.
+
+    Warns
+    -----
+    ConvergenceWarning
+        When ``max_iterations`` ended the search that found the least value.
     """
     if not variables or max_iterations == 0:
         return evaluate()[0]
     start = _pack([variable.numpy() for variable in variables])
-    best_value, best = np.inf, start
-    iteration = 0
+    search = _Search(evaluate, variables, report)
+    search.run(start, max_iterations)
+    for _ in range(restarts):
+        assert rng is not None
+        noise = _pack([spread * rng.normal(size=v.shape) for spread, v in zip(spreads, variables, strict=True)])
+        search.run(start + noise, max_iterations)
+    _assign(variables, search.best)
+    if search.cut_short:
+        warnings.warn(
+            f"the hyperparameters were still moving after max_iterations={max_iterations}: raise it, or scale the "
+            "features if they are not",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return search.least
 
-    def at(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        nonlocal best_value, best
-        _assign(variables, theta)
-        value, gradients = evaluate()
-        if value < best_value:
-            best_value, best = value, theta.copy()
+
+class _Search:
+    """Searches that share the best point they came by."""
+
+    def __init__(
+        self, evaluate: Callable[[], Evaluation], variables: Sequence[Any], report: Callable[[int, float], None] | None
+    ) -> None:
+        self._evaluate, self._variables, self._report = evaluate, variables, report
+        self._iteration = 0
+        self.least, self.best, self.cut_short = np.inf, _pack([v.numpy() for v in variables]), False
+
+    def run(self, start: NDArray[np.float64], max_iterations: int) -> None:
+        """From one start."""
+        before = self.least
+        options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-4}
+        end = minimize(self._at, start, jac=True, method="L-BFGS-B", options=options, callback=self._count)
+        if self.least < before:
+            self.cut_short = end.nit >= max_iterations
+
+    def _at(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        _assign(self._variables, theta)
+        try:
+            value, gradients = self._evaluate()
+        except SingularError:
+            if not np.isfinite(self.least):
+                raise
+            # A wall of a height that sends the search back by a good deal, not to where it stood.
+            return self.least + max(1.0, abs(self.least)), np.zeros_like(theta)
+        if value < self.least:
+            self.least, self.best = float(value), theta.copy()
         return value, _pack(gradients)
 
-    def count(intermediate_result: Any) -> None:
-        nonlocal iteration
-        iteration += 1
-        if report is not None:
-            report(iteration, float(intermediate_result.fun))
-
-    for attempt in range(restarts + 1):
-        noise = 0.0 if attempt == 0 or rng is None else rng.normal(size=start.shape)
-        options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-4}
-        minimize(at, start + noise, jac=True, method="L-BFGS-B", options=options, callback=count)
-    _assign(variables, best)
-    return float(best_value)
+    def _count(self, intermediate_result: Any) -> None:
+        self._iteration += 1
+        if self._report is not None:
+            self._report(self._iteration, float(intermediate_result.fun))
 
 
 def _pack(parts: Sequence[Any]) -> NDArray[np.float64]:

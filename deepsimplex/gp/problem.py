@@ -1,6 +1,7 @@
 """The problem that a Gaussian process solves, in units in which its priors make sense."""
 
 import copy
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.gp.kernels import kernel_hyperparameters
+from deepsimplex.gp.kernels import covariance_function, kernel_hyperparameters
 from deepsimplex.gp.noise import Noise
 from deepsimplex.gp.posterior import Posterior, Scaling
 
@@ -41,21 +42,31 @@ class Problem(tf.Module):
         self.features, self.latents = features, latents
 
     @cached_property
+    def _covariance(self) -> Any:
+        return covariance_function(self.kernel, self.X)
+
+    @cached_property
     def moments(self) -> Any:
         """The kernel matrix K(X, X) and the variances of the noise at the hyperparameters as they are, compiled."""
-        return tf.function(lambda: (self.kernel(self.X), self.noise(self.noise.own)), autograph=False)
+        covariance = self._covariance
+        return tf.function(lambda: (covariance(), self.noise(self.noise.own)), autograph=False)
 
     @cached_property
     def pull_back(self) -> Any:
         """Derivatives by ``trainable_variables`` of what has these derivatives by the moments, compiled."""
+        covariance = self._covariance
 
         def compute(by_covariance: Any, by_variances: Any) -> Any:
             with tf.GradientTape() as tape:
-                moments = self.kernel(self.X), self.noise(self.noise.own)
+                moments = covariance(), self.noise(self.noise.own)
             by_moments = [by_covariance, by_variances]
             return tape.gradient(moments, self.trainable_variables, by_moments, unconnected_gradients="zero")
 
         return tf.function(compute, autograph=False)
+
+    def spreads(self, variables: Sequence[Any]) -> list[float]:
+        """How far apart different starts put each of the variables: logarithms by one, what is none not at all."""
+        return [1.0] * len(variables)
 
     def hyperparameters(self) -> dict[str, NDArray[np.float64]]:
         """The kernel's and the noise's that are learned, by their names."""

@@ -1,7 +1,7 @@
 """Titsias' bound as a function of sums over rows, which blocks of rows add up and differentiate one after the other."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -60,6 +60,10 @@ class SparseProblem(Problem):
         # The most frequent variance of every column: rows that have it share one product.
         self._usual = np.array([[_most_frequent(column) for column in own.T]])
         self._rows = max(1, _BUDGET // len(inducing))
+
+    def spreads(self, variables: Sequence[Any]) -> list[float]:
+        """Inducing points are among the samples already."""
+        return [float(variable is not self.inducing) for variable in variables]
 
     def _blocks(self) -> Iterator[tuple[Any, Any, Any]]:
         for rows in row_slices(len(self.X), self._rows):

@@ -1,0 +1,75 @@
+"""The search for hyperparameters: where it cannot stand, where it ends, and what starts there are."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.exceptions import ConvergenceWarning
+
+from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
+from deepsimplex.gp.cholesky import SingularError
+from deepsimplex.gp.optimise import minimise
+from deepsimplex.latent import LatentGaussian
+
+X = np.linspace(0.0, 6.0, 60)[:, None]
+
+
+def barrier(variable):
+    """Least at 3, with nothing from 5 on; the first step from 0 goes to 20."""
+    x = variable.numpy()
+    if x[0] > 5.0:
+        raise SingularError("no factor")
+    return 5.0 * float((x[0] - 3.0) ** 2), [10.0 * (x - 3.0)]
+
+
+def test_the_search_turns_back_where_there_is_no_factor():
+    variable = tf.Variable([0.0], dtype=tf.float64)
+    tried = []
+
+    def evaluate():
+        tried.append(variable.numpy()[0])
+        return barrier(variable)
+
+    minimise(evaluate, [variable], 50, restarts=1, spreads=[100.0], rng=np.random.default_rng(0))
+    assert max(tried) > 5.0
+    np.testing.assert_allclose(variable.numpy(), 3.0, atol=1e-3)
+
+
+def test_a_start_without_factor_is_an_error():
+    variable = tf.Variable([6.0], dtype=tf.float64)
+    with pytest.raises(SingularError):
+        minimise(lambda: barrier(variable), [variable], 50)
+
+
+def test_a_search_that_is_cut_short_says_so():
+    observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.01))
+    with pytest.warns(ConvergenceWarning, match="still moving after max_iterations=2"):
+        ExactGaussianProcess(max_iterations=2).fit(X, observation)
+
+
+def test_searches_that_end_of_themselves_say_nothing(recwarn):
+    observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.01))
+    ExactGaussianProcess().fit(X, observation)
+    ExactGaussianProcess(max_iterations=0).fit(X, observation)
+    assert not [warning for warning in recwarn if warning.category is ConvergenceWarning]
+
+
+def test_restarts_move_logarithms_and_leave_inducing_points():
+    observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.3))
+    process = CollapsedGaussianProcess(inducing=7, learn_inducing=True)
+    problem = process._problem(X, observation, None)
+    variables = problem.trainable_variables
+    spreads = {
+        variable.shape.rank: spread for variable, spread in zip(variables, problem.spreads(variables), strict=True)
+    }
+    assert spreads == {0: 1.0, 2: 0.0}
+
+
+@pytest.mark.parametrize(("noise", "start"), [("learned", 1e-3), ("scaled", 1.0)])
+def test_noise_that_is_stated_too_small_is_learned(noise, start):
+    """Stated as a hundred-thousandth of what it is."""
+    rng, steps = np.random.default_rng(0), []
+    observation = LatentGaussian(np.sin(X) + 0.3 * rng.normal(size=X.shape), np.full((60, 1), 3e-6))
+    process = ExactGaussianProcess(noise=noise).fit(X, observation, callback=steps.append)
+    assert steps[-1].hyperparameters["noise"] > 1.5 * start
+    if noise == "learned":
+        assert np.abs(process.predict(X).loc - np.sin(X)).max() < 0.3
