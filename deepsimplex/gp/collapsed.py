@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex.gp.base import GaussianProcess
 from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.optimise import Evaluation
+from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.sparse import SparseProblem
 from deepsimplex.latent import LatentGaussian
@@ -17,8 +18,8 @@ class CollapsedGaussianProcess(GaussianProcess):
     """Sparse Gaussian-process regression onto latents by Titsias' bound.
 
     sum_l log N(z_l | 0, Q + diag(v_l)) - tr((K - Q) / v_l) / 2 with Q = K_nm K_mm^-1 K_mn [Titsias 2009], one kernel
-    and one set of inducing points for all latent dimensions. Where those share their noise (CASIMAC, ILR, one-hot) one
-    factor serves all; else (Dirichlet) there is one per dimension.
+    and, unless told otherwise, one set of inducing points for all latent dimensions. Where those share their noise too
+    (CASIMAC, ILR, one-hot) one factor serves all; else (Dirichlet) there is one per dimension.
 
     Parameters
     ----------
@@ -27,6 +28,10 @@ class CollapsedGaussianProcess(GaussianProcess):
         Default 200.
     learn_inducing : bool
         Whether the points are moved to raise the bound. Default False: they stay among the samples.
+    separate_inducing : bool
+        Whether every latent dimension has inducing points of its own. Default False: one set for all. Separate ones
+        tell more from as many points, at as many times the cost as there are dimensions; the variances of a prediction
+        differ then, too.
     **settings
         See ``GaussianProcess``.
 
@@ -47,15 +52,22 @@ class CollapsedGaussianProcess(GaussianProcess):
     """
 
     def __init__(
-        self, kernel: Any = "rbf", *, inducing: int | ArrayLike = 200, learn_inducing: bool = False, **settings: Any
+        self,
+        kernel: Any = "rbf",
+        *,
+        inducing: int | ArrayLike = 200,
+        learn_inducing: bool = False,
+        separate_inducing: bool = False,
+        **settings: Any,
     ) -> None:
         super().__init__(kernel, **settings)
-        self.inducing, self.learn_inducing = inducing, learn_inducing
+        self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> SparseProblem:
         problem = super()._problem(X, observation, y)
-        points = inducing_points(self.inducing, problem.X, problem.features, self.seed, y)
-        return SparseProblem(problem, points, self.learn_inducing)
+        sets = range(problem.Z.shape[1] if self.separate_inducing else 1)
+        points = [inducing_points(self.inducing, problem.X, problem.features, self.seed + k, y) for k in sets]
+        return SparseProblem(problem, MovablePoints(np.stack(points), problem.X, self.learn_inducing))
 
     def _evaluation(self, problem: SparseProblem) -> Evaluation:
         value, by_sums = problem.bound(*problem.sums())

@@ -67,8 +67,8 @@ class Posterior(tf.Module):
     Parameters
     ----------
     kernel : gpflow.kernels.Kernel
-    support : ndarray, shape [M, d]
-        Training or inducing inputs Z, of scaled features.
+    support : ndarray, shape [M, d] or [L, M, d]
+        Training or inducing inputs Z, of scaled features, for all latent dimensions or for each.
     weights : ndarray, shape [M, L]
         W.
     factors : ndarray, shape [1, M, M] or [L, M, M]
@@ -105,14 +105,19 @@ class Posterior(tf.Module):
     def __call__(self, x: Any) -> dict[str, Any]:
         """Latents {"loc": [N, L], "scale": [N, 1] or [N, L]} of features x [N, d], float64."""
         x = self.features(tf.cast(x, tf.float64))
-        k = self.kernel(self.support, x)
+        k = self.kernel(self.support, x)  # [M, N] or [L, M, N]
         explained = tf.reduce_sum(tf.square(tf.matmul(self.factors, k)), axis=1)  # [1 or L, N]
         prior = self.kernel(x, full_cov=False)
         # What round-off takes below zero is as good as known.
         variance = tf.maximum(tf.transpose(prior - explained), 1e-12 * prior[:, tf.newaxis])
         width = self.latents.width[:1]
+        mean = (
+            tf.matmul(k, self.weights, transpose_a=True)
+            if k.shape.rank == 2
+            else tf.einsum("lmn,ml->nl", k, self.weights)
+        )
         return {
-            "loc": self.latents.centre + width * tf.matmul(k, self.weights, transpose_a=True),
+            "loc": self.latents.centre + width * mean,
             "scale": width * tf.sqrt(variance),
         }
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import cho_solve, eigh, solve_triangular
 
 from deepsimplex.gp.cholesky import cholesky
+from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
 from deepsimplex.pieces import row_slices
@@ -22,16 +23,21 @@ _BUDGET = 2**19
 
 
 class Sums(NamedTuple):
-    """Sums over rows, for every column c of the noise variances v, with A = L^-1 K(U, X) and L L^T = K(U, U).
+    """Sums over rows, with A = L^-1 K(U, X) and L L^T = K(U, U) of every set of inducing points.
+
+    Latent dimensions that share both the inducing points and the variances v of the noise are one system of equations:
+    there are S of them, one or L, and C variances of a row, one or L.
 
     Attributes
     ----------
-    gram : tensor, shape [C, M, M]
-        A diag(1 / v_c) A^T.
-    projections : tensor, shape [M, L]
-        A diag(1 / v_c) z_l, c the column of dimension l.
-    squares, logarithms, priors : tensor, shape [C]
-        Sums of z_l^2 / v_c over the column's dimensions too, of log v_c, and of k(x, x) / v_c.
+    gram : tensor, shape [S, M, M]
+        A diag(1 / v) A^T.
+    projections : tensor, shape [S, M, L / S]
+        A diag(1 / v) z.
+    squares : tensor, shape []
+        z^2 / v, over the latent dimensions too.
+    logarithms, priors : tensor, shape [C]
+        log v, and k(x, x) / v.
     """
 
     gram: Any
@@ -47,23 +53,23 @@ class SparseProblem(Problem):
     Parameters
     ----------
     problem : Problem
-    inducing : ndarray, shape [M, d]
-        U, of scaled features.
-    trainable : bool
-        Whether they are hyperparameters too.
+    inducing : MovablePoints
+        U, of scaled features: one set [1, M, d] for all latent dimensions, or one for each, [L, M, d].
     """
 
-    def __init__(self, problem: Problem, inducing: NDArray[np.float64], trainable: bool) -> None:
+    def __init__(self, problem: Problem, inducing: MovablePoints) -> None:
         super().__init__(problem.X, problem.Z, problem.kernel, problem.noise, problem.features, problem.latents)
-        self.inducing = tf.Variable(inducing, trainable=trainable, dtype=tf.float64)
+        self.inducing = inducing
+        self._sets, points, _ = inducing().shape
+        self._systems = max(self._sets, self.noise.own.shape[1])
         own = self.noise.own
         # The most frequent variance of every column: rows that have it share one product.
         self._usual = np.array([[_most_frequent(column) for column in own.T]])
-        self._rows = max(1, _BUDGET // len(inducing))
+        self._rows = max(1, _BUDGET // (self._sets * points))
 
     def spreads(self, variables: Sequence[Any]) -> list[float]:
         """Inducing points are among the samples already."""
-        return [float(variable is not self.inducing) for variable in variables]
+        return [float(variable is not self.inducing.shift) for variable in variables]
 
     def _blocks(self) -> Iterator[tuple[Any, Any, Any]]:
         for rows in row_slices(len(self.X), self._rows):
@@ -106,23 +112,29 @@ class SparseProblem(Problem):
 
     def of_block(self, x: Any, z: Any, own: Any) -> Sums:
         """Sums over the rows of a block."""
-        A = tf.linalg.triangular_solve(
-            inducing_factor(self.kernel, self.inducing), self.kernel(self.inducing, x)
-        )  # [M, rows]
+        inducing = self.inducing()
+        A = tf.linalg.triangular_solve(inducing_factor(self.kernel, inducing), self.kernel(inducing, x))  # [., M, rows]
         v = self.noise(own)
         weighted = z / v
         return Sums(
             self._gram(A, own, v),
-            tf.matmul(A, weighted),
-            tf.stack([tf.reduce_sum((weighted * z)[:, dims]) for _, dims in self.columns()]),
+            self._projections(A, weighted),
+            tf.reduce_sum(weighted * z),
             tf.reduce_sum(tf.math.log(v), axis=0),
             tf.reduce_sum(self.kernel(x, full_cov=False)[:, tf.newaxis] / v, axis=0),
         )
 
+    def _projections(self, A: Any, weighted: Any) -> Any:
+        if self._systems == 1:
+            return tf.matmul(A, weighted[tf.newaxis])
+        if self._sets == 1:
+            return tf.transpose(tf.matmul(A[0], weighted))[..., tf.newaxis]
+        return tf.matmul(A, tf.transpose(weighted)[..., tf.newaxis])
+
     def _gram(self, A: Any, own: Any, v: Any) -> Any:
-        if own.shape[1] == 1:
-            return tf.matmul(A / tf.transpose(v), A, transpose_b=True)[tf.newaxis]
-        usual = 1.0 / self.noise(self._usual)  # [1, C]
+        if own.shape[1] == 1 or self._sets > 1:
+            return tf.matmul(A / tf.transpose(v)[:, tf.newaxis], A, transpose_b=True)
+        A, usual = A[0], 1.0 / self.noise(self._usual)  # [1, C]
         shared = tf.matmul(A, A, transpose_b=True)
         more = 1.0 / v - usual
         grams = []
@@ -146,47 +158,39 @@ class SparseProblem(Problem):
         return tf.function(compute, autograph=False)
 
     def _negative_bound(self, sums: Sums) -> Any:
-        N = len(self.X)
+        N, dims = self.Z.shape
         L = tf.linalg.cholesky(sums.gram + tf.eye(sums.gram.shape[-1], dtype=sums.gram.dtype))
+        c = tf.linalg.triangular_solve(L, sums.projections)
         determinants = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(L)), axis=-1)
-        value = 0.0
-        for column, dims in self.columns():
-            c = tf.linalg.triangular_solve(L[column], sums.projections[:, dims])
-            per_dimension = (
-                N * math.log(2.0 * math.pi)
-                + sums.logarithms[column]
-                + determinants[column]
-                + sums.priors[column]
-                - tf.linalg.trace(sums.gram[column])
-            )
-            fit = sums.squares[column] - tf.reduce_sum(tf.square(c))
-            value += 0.5 * ((dims.stop - dims.start) * per_dimension + fit)
-        return value
+        per_dimension = sums.logarithms + determinants + sums.priors - tf.linalg.trace(sums.gram)  # [S]
+        shared = dims // self._systems
+        fit = sums.squares - tf.reduce_sum(tf.square(c))
+        return 0.5 * (N * dims * math.log(2.0 * math.pi) + shared * tf.reduce_sum(per_dimension) + fit)
 
     def sparse_posterior(self) -> Posterior:
         """With the optimal distribution of the inducing variables."""
-        L = check_factor(inducing_factor(self.kernel, self.inducing).numpy())
-        sums = Sums(*(part.numpy() for part in self.sums()))
-        weights, factors = [], []
-        for column, dims in self.columns():
-            solved, root = optimal(L, sums.gram[column], sums.projections[:, dims])
-            weights.append(solved)
-            factors.append(root)
-        return self.posterior(self.inducing.numpy(), np.concatenate(weights, axis=1), np.stack(factors))
+        inducing = self.inducing().numpy()
+        factors = check_factor(inducing_factor(self.kernel, inducing).numpy())
+        gram, projections = (part.numpy() for part in self.sums()[:2])
+        solved = [optimal(factors[min(s, self._sets - 1)], gram[s], projections[s]) for s in range(self._systems)]
+        weights, roots = zip(*solved, strict=True)
+        support = inducing if self._sets > 1 else inducing[0]
+        return self.posterior(support, np.concatenate(weights, axis=1), np.stack(roots))
 
 
 def inducing_factor(kernel: Any, inducing: Any) -> Any:
-    """Cholesky factor L of K(U, U) [M, M] with a little on its diagonal."""
+    """Cholesky factor L of K(U, U) [..., M, M] with a little on its diagonal."""
     K = kernel(inducing)
     jitter = _JITTER * tf.reduce_mean(tf.linalg.diag_part(K))
-    return tf.linalg.cholesky(K + jitter * tf.eye(K.shape[0], dtype=K.dtype))
+    return tf.linalg.cholesky(K + jitter * tf.eye(K.shape[-1], dtype=K.dtype))
 
 
 def check_factor(L: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the factor of K(U, U), or say that there is none."""
     if not np.isfinite(L).all():  # how TensorFlow says that there is none
+        M = L.shape[-1]
         raise ValueError(
-            f"the covariance matrix of the inducing points [{len(L)}, {len(L)}] is not positive definite, even "
+            f"the covariance matrix of the inducing points [{M}, {M}] is not positive definite, even "
             f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel"
         )
     return L

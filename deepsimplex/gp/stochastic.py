@@ -32,7 +32,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
 
     Parameters
     ----------
-    inducing, learn_inducing
+    inducing, learn_inducing, separate_inducing
         See ``CollapsedGaussianProcess``. The points are moved by default.
     epochs : int
         Passes over the samples. Default 30.
@@ -72,13 +72,20 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         *,
         inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
+        separate_inducing: bool = False,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float = 0.03,
         natural_step: float = 0.1,
         **settings: Any,
     ) -> None:
-        super().__init__(kernel, inducing=inducing, learn_inducing=learn_inducing, **settings)
+        super().__init__(
+            kernel,
+            inducing=inducing,
+            learn_inducing=learn_inducing,
+            separate_inducing=separate_inducing,
+            **settings,
+        )
         self.epochs = check_whole(epochs, "epochs", 0)
         self.batch_size = None if batch_size is None else check_whole(batch_size, "batch_size", 1)
         self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)

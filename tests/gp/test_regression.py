@@ -87,6 +87,13 @@ def test_derivatives_by_inducing_points_agree_with_finite_differences():
 
 
 @each_noise
+@pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
+def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(deviations, noise):
+    process = CollapsedGaussianProcess(inducing=6, noise=noise, learn_inducing=True, separate_inducing=True)
+    assert_derivatives_are_right(process, process._problem(*data(deviations), None))
+
+
+@each_noise
 def test_exact_predictions_are_those_of_the_plain_formula(deviations):
     X, observation = data(deviations)
     process = ExactGaussianProcess(max_iterations=5).fit(X, observation)
@@ -123,6 +130,36 @@ def test_the_collapsed_bound_is_the_plain_formula(deviations):
     K_uu = k(U, U) + 1e-6 * np.diag(np.diag(k(U, U)))
     expected = reference.titsias_bound(np.diag(k(x, x)), k(U, x), K_uu, Z, variances)
     assert process.objective_ == pytest.approx(-expected, rel=1e-8)
+
+
+@each_noise
+def test_the_bound_of_separate_inducing_points_is_that_of_every_dimension_with_its_own(deviations):
+    X, observation = data(deviations)
+    process = CollapsedGaussianProcess(inducing=9, separate_inducing=True, max_iterations=0).fit(X, observation)
+    k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
+    expected = 0.0
+    variances = np.broadcast_to(variances, Z.shape)
+    for dim, U in enumerate(process.posterior_.support.numpy()):
+        K_uu = k(U, U) + 1e-6 * np.diag(np.diag(k(U, U)))
+        one = slice(dim, dim + 1)
+        expected += reference.titsias_bound(np.diag(k(x, x)), k(U, x), K_uu, Z[:, one], variances[:, one])
+    assert process.objective_ == pytest.approx(-expected, rel=1e-8)
+    supports = process.posterior_.support.numpy()
+    assert supports.shape == (DIMS, 9, FEATURES)
+    assert np.abs(supports[0] - supports[1]).max() > 0.1
+
+
+@each_noise
+def test_separate_inducing_points_that_are_the_same_are_as_shared_ones(deviations):
+    X, observation = data(deviations)
+    shared, separate = (
+        CollapsedGaussianProcess(inducing=X[:12], separate_inducing=separately, max_iterations=0).fit(X, observation)
+        for separately in (False, True)
+    )
+    assert separate.objective_ == pytest.approx(shared.objective_, rel=1e-10)
+    one, other = shared.predict(X + 0.1), separate.predict(X + 0.1)
+    np.testing.assert_allclose(other.loc, one.loc, rtol=1e-8)
+    np.testing.assert_allclose(other.scale, np.broadcast_to(one.scale, other.scale.shape), rtol=1e-8)
 
 
 def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
