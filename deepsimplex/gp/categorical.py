@@ -99,16 +99,16 @@ class CategoricalProcess:
         labels, n = any_labels(y)
         if len(labels) != len(features):
             raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
-        shares = np.eye(n)[labels] if labels.ndim == 1 else labels
+        memberships = np.eye(n)[labels] if labels.ndim == 1 else labels
         rng = np.random.default_rng(self.seed)
         scaling = Scaling.of_features(features) if self.scale_features else Scaling.none(features.shape[1])
         scaled = scaling(features)
         kernel = make_kernel(self.kernel, scaled, self.ard, rng, variance=_VARIANCE)
-        points = inducing_points(self.inducing, scaled, scaling, self.seed, shares.argmax(axis=1))
+        points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1))
         model = CategoricalModel(kernel, points, helmert(n).T if self.link == "ilr" else np.eye(n), self)
-        batches = Batches((scaled, shares), self.batch_size, rng)
+        batches = Batches((scaled, memberships), self.batch_size, rng)
         optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
-        ascent = _Ascent(model, optimizer, self.natural_step, len(scaled), self.seed)
+        ascent = _NaturalAscent(model, optimizer, self.natural_step, len(scaled), self.seed)
         for epoch in range(self.epochs):
             value = float(np.mean([ascent.step(*batch) for batch in batches]))
             if callback is not None:
@@ -158,7 +158,7 @@ class CategoricalModel(tf.Module):
         return A, tf.maximum(left, 0.0)
 
 
-class _Ascent:
+class _NaturalAscent:
     """Steps that share the distribution of the inducing variables and the state of Adam.
 
     It is kept as the sums over samples of Gaussian observations that have the same derivatives as the likelihood:
@@ -178,7 +178,7 @@ class _Ascent:
         signature.append(tf.TensorSpec([None, model._basis.shape[0]], tf.float64))
         self.step = tf.function(self._step, input_signature=signature, autograph=False)
 
-    def _step(self, x: Any, shares: Any) -> Any:
+    def _step(self, x: Any, memberships: Any) -> Any:
         """Move the sums, then Adam's variables, by a batch's rows; the negative bound before."""
         share = self._N / tf.cast(tf.shape(x)[0], tf.float64)
         factors = tf.linalg.cholesky(self._gram + tf.eye(self._gram.shape[-1], dtype=tf.float64))  # [L, M, M]
@@ -196,10 +196,10 @@ class _Ascent:
             deviation = tf.sqrt(tf.transpose(kept) + left[:, tf.newaxis] + 1e-12)
             scores = self._model.scores
             logits = tf.einsum("snl,kl->snk", mean + deviation * draws, scores)
-            likelihood = tf.reduce_sum(shares * tf.nn.log_softmax(logits), axis=-1)
+            likelihood = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
             fit = share * tf.reduce_sum(likelihood) / (2 * _DRAWS)
         gradients = tape.gradient(fit, self._variables, unconnected_gradients="zero")
-        first, curvature = _derivatives(logits, shares, scores)
+        first, curvature = _derivatives(logits, memberships, scores)
         self._move(self._gram, share * tf.einsum("mn,nl,kn->lmk", A, curvature, A))
         self._move(self._projections, share * tf.matmul(A, first + curvature * mean))
         if self._variables:
@@ -221,10 +221,10 @@ class _Ascent:
         return Posterior(kernel, inducing, weights, factors, features, Scaling.none(len(gram)), scores)
 
 
-def _derivatives(logits: Any, shares: Any, scores: Any) -> tuple[Any, Any]:
+def _derivatives(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
     """Of the expected log likelihood by the latents' means [N, L]: the first, and less the second, never negative."""
     p = tf.nn.softmax(logits)  # [draws, N, n]
-    first = tf.einsum("snk,kl->snl", shares - p, scores)
+    first = tf.einsum("snk,kl->snl", memberships - p, scores)
     centred = tf.einsum("snk,kl->snl", p, scores)
     curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centred)
     return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)

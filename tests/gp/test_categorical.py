@@ -8,7 +8,7 @@ from scipy.special import log_softmax
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import CategoricalModel, _Ascent, _derivatives
+from deepsimplex.gp.categorical import CategoricalModel, _derivatives, _NaturalAscent
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.posterior import Scaling
@@ -29,19 +29,19 @@ def ascent_of(X, link, natural_step=1.0, mixing=False, rate=0.0):
     kernel = make_kernel("rbf", X, False, np.random.default_rng(0), variance=4.0)
     basis = helmert(n).T if link == "ilr" else np.eye(n)
     optimizer = keras.optimizers.SGD(rate)
-    return _Ascent(CategoricalModel(kernel, X[:12], basis, process), optimizer, natural_step, N, seed=0)
+    return _NaturalAscent(CategoricalModel(kernel, X[:12], basis, process), optimizer, natural_step, N, seed=0)
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
 def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
     rng = np.random.default_rng(1)
     scores = helmert(n).T if link == "ilr" else np.eye(n)
-    f, shares = rng.normal(size=(4, scores.shape[1])), rng.dirichlet(np.ones(n), 4)
+    f, memberships = rng.normal(size=(4, scores.shape[1])), rng.dirichlet(np.ones(n), 4)
 
     def likelihood(latents):
-        return np.sum(shares * log_softmax(latents @ scores.T, axis=1), axis=1)
+        return np.sum(memberships * log_softmax(latents @ scores.T, axis=1), axis=1)
 
-    first, curvature = _derivatives(tf.constant((f @ scores.T)[None]), tf.constant(shares), tf.constant(scores))
+    first, curvature = _derivatives(tf.constant((f @ scores.T)[None]), tf.constant(memberships), tf.constant(scores))
     for dim, step in enumerate(1e-4 * np.eye(scores.shape[1])):
         above, at, below = likelihood(f + step), likelihood(f), likelihood(f - step)
         np.testing.assert_allclose(first[:, dim], (above - below) / 2e-4, rtol=1e-6, atol=1e-8)
@@ -53,8 +53,8 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
     """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
     X, y = rings
     ascent = ascent_of(X, link, natural_step=0.2)
-    shares = tf.constant(np.eye(n)[y])
-    values = [float(ascent.step(tf.constant(X), shares)) for _ in range(300)]
+    memberships = tf.constant(np.eye(n)[y])
+    values = [float(ascent.step(tf.constant(X), memberships)) for _ in range(300)]
     posterior = ascent.posterior(Scaling.none(2))
     latent = posterior.predict(X)
     assert latent.latent_dim == (n - 1 if link == "ilr" else n)
@@ -112,7 +112,7 @@ def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
     np.testing.assert_array_equal(again.predict(X).loc, process.predict(X).loc)
 
 
-def test_soft_labels_are_shares(rings):
+def test_soft_labels_are_memberships(rings):
     X, y = rings
     hard = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, np.eye(n)[y])
     soft = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, 0.7 * np.eye(n)[y] + 0.1)
