@@ -12,6 +12,7 @@ from deepsimplex.geometry import helmert
 from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.inputs import check_features, check_whole
 from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
+from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, Step
@@ -36,7 +37,8 @@ class CategoricalProcess:
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
     of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
-    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the kernel, the points and W.
+    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
+    the points in deviations of the features, and W: the units of the features do not matter.
 
     Parameters
     ----------
@@ -105,7 +107,8 @@ class CategoricalProcess:
         scaled = scaling(features)
         kernel = make_kernel(self.kernel, scaled, self.ard, rng, variance=_VARIANCE)
         points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1))
-        model = CategoricalModel(kernel, points, helmert(n).T if self.link == "ilr" else np.eye(n), self)
+        movable = MovablePoints(points, scaled, self.learn_inducing)
+        model = CategoricalModel(kernel, movable, helmert(n).T if self.link == "ilr" else np.eye(n), self.mixing)
         batches = Batches((scaled, memberships), self.batch_size, rng)
         optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
         ascent = _NaturalAscent(model, optimizer, self.natural_step, len(scaled), self.seed)
@@ -130,21 +133,23 @@ class CategoricalModel(tf.Module):
     Parameters
     ----------
     kernel : gpflow.kernels.Kernel
-    points : ndarray, shape [M, d]
+    points : MovablePoints
         Inducing points, of scaled features.
     basis : ndarray, shape [n, L]
         Scores without mixing.
-    settings : CategoricalProcess
-        Says what is learned.
+    mixing : bool
+        Whether W is learned.
     """
 
-    def __init__(
-        self, kernel: Any, points: NDArray[np.float64], basis: NDArray[np.float64], settings: CategoricalProcess
-    ) -> None:
+    def __init__(self, kernel: Any, points: MovablePoints, basis: NDArray[np.float64], mixing: bool) -> None:
         super().__init__()
-        self.kernel, self._basis = kernel, basis
-        self.inducing = tf.Variable(points, trainable=settings.learn_inducing, dtype=tf.float64)
-        self.mixing = tf.Variable(np.eye(basis.shape[1]), trainable=settings.mixing, dtype=tf.float64)
+        self.kernel, self.points, self._basis = kernel, points, basis
+        self.mixing = tf.Variable(np.eye(basis.shape[1]), trainable=mixing, dtype=tf.float64)
+
+    @property
+    def inducing(self) -> Any:
+        """Inducing points U [M, d] where they are now."""
+        return self.points()
 
     @property
     def scores(self) -> Any:
@@ -153,7 +158,8 @@ class CategoricalModel(tf.Module):
 
     def projected(self, x: Any) -> tuple[Any, Any]:
         """A = L^-1 K(U, x) [M, N] of features, and what of their prior variances [N] the inducing points leave."""
-        A = tf.linalg.triangular_solve(inducing_factor(self.kernel, self.inducing), self.kernel(self.inducing, x))
+        inducing = self.inducing
+        A = tf.linalg.triangular_solve(inducing_factor(self.kernel, inducing), self.kernel(inducing, x))
         left = self.kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
         return A, tf.maximum(left, 0.0)
 

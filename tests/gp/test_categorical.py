@@ -9,8 +9,10 @@ from scipy.special import log_softmax
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
 from deepsimplex.gp.categorical import CategoricalModel, _derivatives, _NaturalAscent
+from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Scaling
 from deepsimplex.readout import softmax
 
@@ -25,11 +27,11 @@ def rings():
 
 
 def ascent_of(X, link, natural_step=1.0, mixing=False, rate=0.0):
-    process = CategoricalProcess(link, mixing=mixing)
     kernel = make_kernel("rbf", X, False, np.random.default_rng(0), variance=4.0)
     basis = helmert(n).T if link == "ilr" else np.eye(n)
     optimizer = keras.optimizers.SGD(rate)
-    return _NaturalAscent(CategoricalModel(kernel, X[:12], basis, process), optimizer, natural_step, N, seed=0)
+    model = CategoricalModel(kernel, MovablePoints(X[:12], X, True), basis, mixing)
+    return _NaturalAscent(model, optimizer, natural_step, N, seed=0)
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
@@ -118,6 +120,24 @@ def test_soft_labels_are_memberships(rings):
     soft = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, 0.7 * np.eye(n)[y] + 0.1)
     p_hard, p_soft = (softmax(process.predict(X), process.posterior_.scores) for process in (hard, soft))
     assert p_soft.max(axis=1).mean() < p_hard.max(axis=1).mean() - 0.05
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
+    X, y = rings
+    settings = {"inducing": 12, "batch_size": 20, "epochs": 10, "learning_rate": 0.1, "scale_features": False}
+    plain = CategoricalProcess(**settings).fit(X, y).posterior_
+    other = CategoricalProcess(**settings).fit(unit * X, y).posterior_
+    assert np.abs(plain.support - inducing_points(12, X, Scaling.none(2), 0, y)).max() > 0.3
+    np.testing.assert_allclose(other.support / unit, plain.support, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(other.kernel.lengthscales / unit, plain.kernel.lengthscales, rtol=1e-6)
+    np.testing.assert_allclose(other.predict(unit * X).loc, plain.predict(X).loc, rtol=1e-4, atol=1e-5)
+
+
+def test_points_that_are_not_learned_stay_where_they_are_given(rings):
+    X, y = rings
+    process = CategoricalProcess(inducing=X[:9], learn_inducing=False, scale_features=False, epochs=3).fit(X, y)
+    np.testing.assert_array_equal(process.posterior_.support, X[:9])
 
 
 @pytest.mark.parametrize(
