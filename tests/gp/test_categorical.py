@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
+from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
@@ -14,7 +15,9 @@ from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Scaling
+from deepsimplex.pieces import row_slices
 from deepsimplex.readout import softmax
+from tests.reference.gaussian_process import rbf, variational_two_classes
 
 N, n = 60, 3
 
@@ -89,15 +92,89 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
         np.testing.assert_allclose(found, expected, atol=0.06)
 
 
-def test_precision_of_the_inducing_variables_never_falls_below_the_prior(rings):
+@pytest.mark.parametrize("link", ["ilr", "softmax"])
+def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_posterior_give_them(link, rings):
+    X, y = rings
+    ascent = ascent_of(X, link)
+    memberships = 0.8 * np.eye(n)[y] + 0.2 / n
+    ascent.settle(X, memberships, passes=40)
+    posterior = ascent.posterior(Scaling.none(2))
+    latent, scores = posterior.predict(X), posterior.scores
+    f = latent.loc + latent.scale * np.random.default_rng(0).normal(size=(4000, *latent.loc.shape))
+    p = softmax_of(f @ scores.T, axis=-1)
+    first, weights = (memberships - p).mean(axis=0) @ scores, (p @ scores**2 - (p @ scores) ** 2).mean(axis=0)
+    A = ascent._model.projected(X)[0].numpy()
+    for dim, gram in enumerate(ascent._gram.numpy()):
+        expected = (A * weights[:, dim]) @ A.T
+        np.testing.assert_allclose(gram, expected, atol=0.05 * np.abs(expected).max())
+        expected = A @ (first + weights * latent.loc)[:, dim]
+        np.testing.assert_allclose(ascent._projections[:, dim], expected, atol=0.1 * np.abs(expected).max())
+
+
+def test_minibatches_leave_the_prior_where_there_are_no_samples(rings):
     X, y = rings
     ascent = ascent_of(X, "ilr", natural_step=0.3)
     for _ in range(20):
         ascent.step(tf.constant(X), tf.constant(np.eye(n)[y]))
     assert np.linalg.eigvalsh(ascent._gram.numpy()).min() > -1e-9
-    far = ascent.posterior(Scaling.none(2)).predict(np.array([[50.0, 50.0]]))
+    posterior = ascent.posterior(Scaling.none(2))
+    far, near = posterior.predict(np.array([[50.0, 50.0]])), posterior.predict(X)
     np.testing.assert_allclose(far.loc, 0.0, atol=1e-6)
     np.testing.assert_allclose(far.scale, 2.0, rtol=1e-6)
+    assert near.scale.max() < 1.9
+    assert near.scale.mean() < 1.5
+    assert np.abs(near.loc).mean() > 0.5
+
+
+def two_classes(seed=0):
+    """Two noisy halves of a line, and the settings under which nothing but q(u) is learned."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (200, 1))
+    y = (np.sin(1.5 * X[:, 0]) + 0.3 * rng.normal(size=200) > 0).astype(int)
+    settings = {"inducing": X[:15], "learn_inducing": False, "scale_features": False, "learning_rate": 1e-12}
+    return X, y, settings
+
+
+@pytest.mark.parametrize("epochs", [0, 20])
+def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
+    X, y, settings = two_classes()
+    process = CategoricalProcess(epochs=epochs, **settings).fit(X, y)
+    kernel = process.posterior_.kernel
+    variance, length = float(kernel.variance.numpy()), float(kernel.lengthscales.numpy())
+    assert variance == pytest.approx(4.0)
+    U = process.posterior_.support.numpy()
+    K_uu = rbf(U, U, variance, length) + 1e-6 * variance * np.eye(len(U))
+    signs = np.where(y == 0, 1.0, -1.0) * np.sign(helmert(2)[0, 0])
+    objective, mean, deviation = variational_two_classes(
+        np.full(len(X), variance), rbf(U, X, variance, length), K_uu, signs, np.sqrt(2.0)
+    )
+    assert process.objective_ == pytest.approx(objective, rel=0.01)
+    found = process.predict(X)
+    np.testing.assert_allclose(found.loc[:, 0], mean, atol=0.2 * deviation.min())
+    np.testing.assert_allclose(found.scale[:, 0], deviation, rtol=0.03)
+
+
+def test_little_is_left_of_the_noise_of_minibatches():
+    X, y, settings = two_classes()
+    order = np.random.default_rng(1).permutation(len(X))
+    processes = [CategoricalProcess(epochs=5, **settings).fit(X[rows], y[rows]) for rows in (np.arange(len(X)), order)]
+    first, second = (process.predict(X) for process in processes)
+    assert np.abs((first.loc - second.loc) / first.scale).max() < 0.1
+    assert processes[0].objective_ == pytest.approx(processes[1].objective_, rel=0.01)
+
+
+def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
+    X, y, settings = two_classes()
+    whole = CategoricalProcess(epochs=3, **settings).fit(X, y)
+    cuts = []
+    monkeypatch.setattr("deepsimplex.gp.categorical._BUDGET", 32 * 64)
+    monkeypatch.setattr(
+        "deepsimplex.gp.categorical.row_slices", lambda *rows: cuts.append(row_slices(*rows)) or cuts[-1]
+    )
+    pieces = CategoricalProcess(epochs=3, **settings).fit(X, y)
+    assert len(cuts[0]) == 4
+    assert pieces.objective_ == pytest.approx(whole.objective_, rel=0.01)
+    np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, atol=0.1)
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
