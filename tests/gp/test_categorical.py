@@ -1,5 +1,7 @@
 """The categorical likelihood against plain formulas, GPflow's own bound, and the shapes of its links."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
@@ -234,3 +236,22 @@ def test_labels_are_as_many_as_rows(rings):
     X, y = rings
     with pytest.raises(ValueError, match="y must have as many rows as X"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
+
+
+@pytest.mark.parametrize("inducing", [[0.0, 1.0], np.array([0.0, 1.0])])
+def test_points_of_a_single_feature_are_told_to_be_a_column(inducing):
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    message = (
+        "inducing must be a whole number or points [M, 1]; found shape (2,). "
+        "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        CategoricalProcess(inducing=inducing).fit(X, np.arange(20) % 2)
+
+
+def test_two_rows_are_enough():
+    X = np.array([[0.0], [1.0]])
+    process = CategoricalProcess(epochs=2).fit(X, [0, 1])
+    p = softmax(process.predict(X), process.posterior_.scores)
+    assert p[0, 0] > 0.6
+    assert p[1, 1] > 0.6
