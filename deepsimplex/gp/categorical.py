@@ -1,7 +1,7 @@
 """The uncollapsed sparse Gaussian process of classes themselves: latents learned by the likelihood of labels."""
 
 import copy
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, NamedTuple, Self, get_args
 
 import keras
 import numpy as np
@@ -12,19 +12,29 @@ from deepsimplex.geometry import helmert
 from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.inputs import check_features, check_whole
 from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
+from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, Step
 from deepsimplex.gp.stochastic import Batches, check_rates, falling_rate
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.pieces import row_slices
 from deepsimplex.targets.labels import any_labels
 
 Link = Literal["ilr", "softmax"]
 LINKS: tuple[str, ...] = get_args(Link)
 # Variance at which the kernel starts: logits of a few units tell classes apart.
 _VARIANCE = 4.0
-# Draws of the latents of a sample and a step; as many more are their mirror images.
-_DRAWS = 4
+# Draws of the latents of a sample, in a step and in a pass over all samples; as many more are their mirror images.
+_DRAWS, _PASS_DRAWS = 4, 8
+# Passes over all samples in the end, at most, after epochs and without any; and by how much a sample one must lower the
+# bound for another.
+_PASSES, _PASSES_ALONE, _GAIN = 4, 30, 1e-5
+# Natural step between them. All processes are moved at once though labels couple them: where several pull together, a
+# whole step goes too far.
+_PASS_STEP = 0.4
+# Numbers in the largest tensor of a block of rows.
+_BUDGET = 2**22
 
 
 class CategoricalProcess:
@@ -36,7 +46,10 @@ class CategoricalProcess:
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
     of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
-    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the kernel, the points and W.
+    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
+    the points in deviations of the features, and W: the units of the features do not matter. In the end a few
+    natural steps by all samples lead q to where the hyperparameters have it, so that little of the last minibatches'
+    noise is left. With ``epochs=0`` these steps are all there is, at the hyperparameters and points as they begin.
 
     Parameters
     ----------
@@ -53,10 +66,13 @@ class CategoricalProcess:
     ----------
     posterior_ : Posterior
         After fit, with ``scores``.
+    objective_ : float
+        Negative bound over all samples, at the end.
 
     Notes
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR], [Hensman 2015]. The expectations are averages over draws in mirrored pairs.
+    The passes in the end take blocks of rows, so that memory does not grow with them, and the time of an epoch or two.
 
     Examples
     --------
@@ -99,21 +115,23 @@ class CategoricalProcess:
         labels, n = any_labels(y)
         if len(labels) != len(features):
             raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
-        shares = np.eye(n)[labels] if labels.ndim == 1 else labels
+        memberships = np.eye(n)[labels] if labels.ndim == 1 else labels
         rng = np.random.default_rng(self.seed)
         scaling = Scaling.of_features(features) if self.scale_features else Scaling.none(features.shape[1])
         scaled = scaling(features)
         kernel = make_kernel(self.kernel, scaled, self.ard, rng, variance=_VARIANCE)
-        points = inducing_points(self.inducing, scaled, scaling, self.seed, shares.argmax(axis=1))
-        model = CategoricalModel(kernel, points, helmert(n).T if self.link == "ilr" else np.eye(n), self)
-        batches = Batches((scaled, shares), self.batch_size, rng)
+        points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1))
+        movable = MovablePoints(points, scaled, self.learn_inducing)
+        model = CategoricalModel(kernel, movable, helmert(n).T if self.link == "ilr" else np.eye(n), self.mixing)
+        batches = Batches((scaled, memberships), self.batch_size, rng)
         optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
-        ascent = _Ascent(model, optimizer, self.natural_step, len(scaled), self.seed)
+        ascent = _NaturalAscent(model, optimizer, self.natural_step, len(scaled), self.seed)
         for epoch in range(self.epochs):
             value = float(np.mean([ascent.step(*batch) for batch in batches]))
             if callback is not None:
                 hyperparameters = kernel_hyperparameters(kernel)
                 callback(Step(epoch + 1, value, hyperparameters, lambda: ascent.posterior(scaling)))
+        self.objective_ = ascent.settle(scaled, memberships, _PASSES if self.epochs else _PASSES_ALONE)
         self.posterior_ = ascent.posterior(scaling)
         return self
 
@@ -130,21 +148,23 @@ class CategoricalModel(tf.Module):
     Parameters
     ----------
     kernel : gpflow.kernels.Kernel
-    points : ndarray, shape [M, d]
+    points : MovablePoints
         Inducing points, of scaled features.
     basis : ndarray, shape [n, L]
         Scores without mixing.
-    settings : CategoricalProcess
-        Says what is learned.
+    mixing : bool
+        Whether W is learned.
     """
 
-    def __init__(
-        self, kernel: Any, points: NDArray[np.float64], basis: NDArray[np.float64], settings: CategoricalProcess
-    ) -> None:
+    def __init__(self, kernel: Any, points: MovablePoints, basis: NDArray[np.float64], mixing: bool) -> None:
         super().__init__()
-        self.kernel, self._basis = kernel, basis
-        self.inducing = tf.Variable(points, trainable=settings.learn_inducing, dtype=tf.float64)
-        self.mixing = tf.Variable(np.eye(basis.shape[1]), trainable=settings.mixing, dtype=tf.float64)
+        self.kernel, self.points, self._basis = kernel, points, basis
+        self.mixing = tf.Variable(np.eye(basis.shape[1]), trainable=mixing, dtype=tf.float64)
+
+    @property
+    def inducing(self) -> Any:
+        """Inducing points U [M, d] where they are now."""
+        return self.points()
 
     @property
     def scores(self) -> Any:
@@ -153,12 +173,50 @@ class CategoricalModel(tf.Module):
 
     def projected(self, x: Any) -> tuple[Any, Any]:
         """A = L^-1 K(U, x) [M, N] of features, and what of their prior variances [N] the inducing points leave."""
-        A = tf.linalg.triangular_solve(inducing_factor(self.kernel, self.inducing), self.kernel(self.inducing, x))
+        inducing = self.inducing
+        A = tf.linalg.triangular_solve(inducing_factor(self.kernel, inducing), self.kernel(inducing, x))
         left = self.kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
         return A, tf.maximum(left, 0.0)
 
 
-class _Ascent:
+class _Whitened(NamedTuple):
+    """Distributions N(means_l, (R_l R_l^T)^-1) of the whitened inducing variables of every latent process.
+
+    Attributes
+    ----------
+    factors, inverses : tensor, shape [L, M, M]
+        R_l, lower-triangular, and R_l^-1.
+    means : tensor, shape [L, M]
+    """
+
+    factors: Any
+    inverses: Any
+    means: Any
+
+    @classmethod
+    def of_sums(cls, gram: Any, projections: Any) -> "_Whitened":
+        """With the precisions I + gram [L, M, M] and these times the means, projections [M, L]."""
+        factors = tf.linalg.cholesky(gram + tf.eye(gram.shape[-1], dtype=gram.dtype))
+        identity = tf.eye(factors.shape[-1], batch_shape=[factors.shape[0]], dtype=factors.dtype)
+        inverses = tf.linalg.triangular_solve(factors, identity)
+        solved = tf.einsum("lkm,ml->lk", inverses, projections)
+        return cls(factors, inverses, tf.einsum("lkm,lk->lm", inverses, solved))
+
+    def marginals(self, A: Any, left: Any) -> tuple[Any, Any]:
+        """Means and deviations [N, L] of the latents, of what ``projected`` tells of their features."""
+        mean = tf.matmul(A, self.means, transpose_a=True, transpose_b=True)
+        # a^T (I + gram)^-1 a of every process.
+        kept = tf.reduce_sum(tf.square(tf.matmul(self.inverses, A)), axis=1)  # [L, N]
+        return mean, tf.sqrt(tf.transpose(kept) + left[:, tf.newaxis] + 1e-12)
+
+    def divergence(self) -> Any:
+        """Kullback-Leibler divergence from N(0, I), over all processes."""
+        size = tf.cast(tf.size(self.means), self.means.dtype)
+        traces = tf.reduce_sum(tf.square(self.inverses)) + tf.reduce_sum(tf.square(self.means)) - size
+        return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.factors)))
+
+
+class _NaturalAscent:
     """Steps that share the distribution of the inducing variables and the state of Adam.
 
     It is kept as the sums over samples of Gaussian observations that have the same derivatives as the likelihood:
@@ -173,42 +231,92 @@ class _Ascent:
         L, M = model.mixing.shape[0], model.inducing.shape[0]
         self._gram = tf.Variable(tf.zeros((L, M, M), tf.float64))
         self._projections = tf.Variable(tf.zeros((M, L), tf.float64))
-        self._draws = tf.random.Generator.from_seed(seed)
-        signature = [tf.TensorSpec([None, model.inducing.shape[1]], tf.float64)]
-        signature.append(tf.TensorSpec([None, model._basis.shape[0]], tf.float64))
-        self.step = tf.function(self._step, input_signature=signature, autograph=False)
+        self._draws, self._seed = tf.random.Generator.from_seed(seed), seed
+        rows = [tf.TensorSpec([None, size], tf.float64) for size in (model.inducing.shape[1], model.scores.shape[0])]
+        self.step = tf.function(self._step, input_signature=rows, autograph=False)
+        self._block = tf.function(self._of_block, autograph=False, reduce_retracing=True)
 
-    def _step(self, x: Any, shares: Any) -> Any:
+    def _step(self, x: Any, memberships: Any) -> Any:
         """Move the sums, then Adam's variables, by a batch's rows; the negative bound before."""
         share = self._N / tf.cast(tf.shape(x)[0], tf.float64)
-        factors = tf.linalg.cholesky(self._gram + tf.eye(self._gram.shape[-1], dtype=tf.float64))  # [L, M, M]
-        identity = tf.eye(factors.shape[-1], batch_shape=[factors.shape[0]], dtype=factors.dtype)
-        inverses = tf.linalg.triangular_solve(factors, identity)
-        solved = tf.einsum("lkm,ml->lk", inverses, self._projections)
-        means = tf.einsum("lkm,lk->lm", inverses, solved)  # [L, M]
-        half = self._draws.normal((_DRAWS, tf.shape(x)[0], means.shape[0]), dtype=tf.float64)
-        draws = tf.concat([half, -half], axis=0)
+        q = _Whitened.of_sums(self._gram, self._projections)
+        half = self._draws.normal((_DRAWS, tf.shape(x)[0], q.means.shape[0]), dtype=tf.float64)
         with tf.GradientTape() as tape:
-            A, left = self._model.projected(x)
-            mean = tf.matmul(A, means, transpose_a=True, transpose_b=True)  # [N, L]
-            # a^T (I + gram)^-1 a of every process.
-            kept = tf.reduce_sum(tf.square(tf.matmul(inverses, A)), axis=1)  # [L, N]
-            deviation = tf.sqrt(tf.transpose(kept) + left[:, tf.newaxis] + 1e-12)
-            scores = self._model.scores
-            logits = tf.einsum("snl,kl->snk", mean + deviation * draws, scores)
-            likelihood = tf.reduce_sum(shares * tf.nn.log_softmax(logits), axis=-1)
-            fit = share * tf.reduce_sum(likelihood) / (2 * _DRAWS)
+            likelihood, A, mean, logits = self._likelihood(q, x, memberships, half)
+            fit = share * likelihood
         gradients = tape.gradient(fit, self._variables, unconnected_gradients="zero")
-        first, curvature = _derivatives(logits, shares, scores)
-        self._move(self._gram, share * tf.einsum("mn,nl,kn->lmk", A, curvature, A))
-        self._move(self._projections, share * tf.matmul(A, first + curvature * mean))
+        of_rows = self._sums(A, mean, logits, memberships)
+        for total, part in zip((self._gram, self._projections), of_rows, strict=True):
+            total.assign_add(self._natural_step * (share * part - total))
         if self._variables:
             moves = [(-g / self._N, v) for g, v in zip(gradients, self._variables, strict=True)]
             self._optimizer.apply_gradients(moves)
-        return _divergence(factors, inverses, means) - fit
+        return q.divergence() - fit
 
-    def _move(self, total: Any, part: Any) -> None:
-        total.assign_add(self._natural_step * (part - total))
+    def _likelihood(self, q: _Whitened, x: Any, memberships: Any, half: Any) -> tuple[Any, Any, Any, Any]:
+        """Expected log likelihood of rows by draws [S, N, L] and their mirror images; A, means and logits there."""
+        A, left = self._model.projected(x)
+        mean, deviation = q.marginals(A, left)
+        latents = mean + deviation * tf.concat([half, -half], axis=0)
+        logits = tf.einsum("snl,kl->snk", latents, self._model.scores)
+        of_draws = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
+        return tf.reduce_sum(tf.reduce_mean(of_draws, axis=0)), A, mean, logits
+
+    def _sums(self, A: Any, mean: Any, logits: Any, memberships: Any) -> tuple[Any, Any]:
+        """What gram and projections would be if these rows were all."""
+        first, curvature = _derivatives(logits, memberships, self._model.scores)
+        return tf.einsum("mn,nl,kn->lmk", A, curvature, A), tf.matmul(A, first + curvature * mean)
+
+    def settle(self, X: NDArray[np.float64], memberships: NDArray[np.float64], passes: int) -> float:
+        """Natural steps by all rows, at the hyperparameters as they are; the negative bound where they lead.
+
+        The draws are the same in every pass, so that bounds can be compared. A step that does not lower the negative
+        bound is taken back and halved.
+        """
+        check_factor(inducing_factor(self._model.kernel, self._model.inducing).numpy())
+        best, step = np.inf, _PASS_STEP
+        reached = target = self._natural()
+        for _ in range(passes):
+            value, by_rows = self._over_all(X, memberships)
+            gain = best - value
+            if gain > 0.0:
+                best, reached, target = value, self._natural(), by_rows
+            else:
+                step *= 0.5
+            if abs(gain) <= _GAIN * self._N:
+                break
+            self._assign([a + step * (b - a) for a, b in zip(reached, target, strict=True)])
+        self._assign(reached)
+        return best
+
+    def _over_all(self, X: NDArray[np.float64], memberships: NDArray[np.float64]) -> tuple[float, list[Any]]:
+        """The negative bound, and the sums over all rows by its derivatives."""
+        q = _Whitened.of_sums(*self._natural())
+        L, M = q.means.shape
+        row_size = max(L * M, 2 * _PASS_DRAWS * memberships.shape[1])
+        value, total = q.divergence(), None
+        for number, rows in enumerate(row_slices(len(X), max(1, _BUDGET // row_size))):
+            seed = tf.constant([self._seed, number], tf.int64)
+            likelihood, *sums = self._block(tf.constant(X[rows]), tf.constant(memberships[rows]), seed, *q)
+            value = value - likelihood
+            total = sums if total is None else [a + b for a, b in zip(total, sums, strict=True)]
+        assert total is not None
+        return float(value), total
+
+    def _of_block(self, x: Any, memberships: Any, seed: Any, *q: Any) -> Any:
+        """Expected log likelihood of rows, and their part of the sums."""
+        whitened = _Whitened(*q)
+        size = (_PASS_DRAWS, tf.shape(x)[0], whitened.means.shape[0])
+        half = tf.random.stateless_normal(size, seed, dtype=tf.float64)
+        likelihood, A, mean, logits = self._likelihood(whitened, x, memberships, half)
+        return likelihood, *self._sums(A, mean, logits, memberships)
+
+    def _natural(self) -> list[Any]:
+        return [self._gram.read_value(), self._projections.read_value()]
+
+    def _assign(self, sums: list[Any]) -> None:
+        for total, value in zip((self._gram, self._projections), sums, strict=True):
+            total.assign(value)
 
     def posterior(self, features: Scaling) -> Posterior:
         """As the sums and the hyperparameters are."""
@@ -221,17 +329,10 @@ class _Ascent:
         return Posterior(kernel, inducing, weights, factors, features, Scaling.none(len(gram)), scores)
 
 
-def _derivatives(logits: Any, shares: Any, scores: Any) -> tuple[Any, Any]:
+def _derivatives(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
     """Of the expected log likelihood by the latents' means [N, L]: the first, and less the second, never negative."""
     p = tf.nn.softmax(logits)  # [draws, N, n]
-    first = tf.einsum("snk,kl->snl", shares - p, scores)
+    first = tf.einsum("snk,kl->snl", memberships - p, scores)
     centred = tf.einsum("snk,kl->snl", p, scores)
     curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centred)
     return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
-
-
-def _divergence(factors: Any, inverses: Any, means: Any) -> Any:
-    """Kullback-Leibler divergence of N(means_l, (R_l R_l^T)^-1) from N(0, I), over all l, of R_l and R_l^-1."""
-    size = tf.cast(tf.size(means), factors.dtype)
-    traces = tf.reduce_sum(tf.square(inverses)) + tf.reduce_sum(tf.square(means)) - size
-    return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(factors)))

@@ -28,6 +28,11 @@ def inducing_points(
     y : array_like, shape [N], optional
         Classes.
 
+    Raises
+    ------
+    TypeError, ValueError
+        For what is neither a number of points nor points of as many features as X has.
+
     Examples
     --------
     >>> X = np.arange(6.0)[:, None]
@@ -37,5 +42,11 @@ def inducing_points(
     if np.ndim(inducing) == 0:
         number = check_whole(inducing, "inducing, unless it holds points [M, d],", 1)
         return spread_rows(X, number, np.random.default_rng(seed), y)
+    if np.ndim(inducing) == 1:
+        columns, found = X.shape[1], np.shape(inducing)
+        hint = "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
+        if columns > 1:
+            hint = "np.reshape(inducing, (1, -1)) makes them a single point"
+        raise ValueError(f"inducing must be a whole number or points [M, {columns}]; found shape {found}. {hint}")
     points: Any = features(check_features(inducing, "inducing", columns=X.shape[1], least=1))
     return points

@@ -1,4 +1,4 @@
-"""A graph on rows in pieces: memory grows with the piece, not with the batch."""
+"""Rows in pieces, in graphs and eagerly: memory grows with the piece, not with the batch, for gradients too."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,7 +7,9 @@ import tensorflow as tf
 
 
 def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size: int, budget: int) -> Any:
-    """Apply ``compute(loc, scale) -> [rows, n]`` to pieces of the rows and join the answers, inside the graph.
+    """Apply ``compute(loc, scale) -> [rows, n]`` to pieces of the rows and join the answers.
+
+    A gradient computes them again, piece by piece.
 
     Parameters
     ----------
@@ -25,13 +27,13 @@ def map_rows(compute: Callable[[Any, Any], Any], loc: Any, scale: Any, row_size:
     """
     most = max(1, budget // row_size)
     static = loc.shape[0]
-    if static is not None:
-        return compute(loc, scale) if static <= most else _in_pieces(compute, most, loc, scale)
+    if static is not None and static <= most:
+        return compute(loc, scale)
     return _whole_or_in_pieces(compute, most)(loc, scale)
 
 
 def _whole_or_in_pieces(compute: Callable[[Any, Any], Any], most: int) -> Callable[[Any, Any], Any]:
-    """The computation on an unknown number of rows; a loop, even of one turn, costs more than most batches do."""
+    """The computation on many rows, or an unknown number: a loop, even of one turn, costs more than most batches do."""
 
     def slopes(loc: Any, scale: Any, upstream: Any) -> tuple[Any, Any]:
         with tf.GradientTape() as tape:
@@ -41,13 +43,18 @@ def _whole_or_in_pieces(compute: Callable[[Any, Any], Any], most: int) -> Callab
 
     @tf.custom_gradient
     def run(loc: Any, scale: Any) -> tuple[Any, Any]:
-        whole = tf.shape(loc)[0] <= most
-        answer = tf.cond(whole, lambda: compute(loc, scale), lambda: _in_pieces(compute, most, loc, scale))
+        def whole_or_not(function: Callable[..., Any], *parts: Any) -> Any:
+            if loc.shape[0] is not None:
+                return _in_pieces(function, most, *parts)
+            whole = tf.shape(loc)[0] <= most
+            return tf.cond(whole, lambda: function(*parts), lambda: _in_pieces(function, most, *parts))
+
+        # Hidden from a tape that is open outside: eagerly it would keep every tensor of every piece.
+        answer = whole_or_not(compute, tf.stop_gradient(loc), tf.stop_gradient(scale))
 
         # Computed again, piece by piece: memory stays bounded, and nothing passes from branch to branch.
         def gradient(upstream: Any) -> Any:
-            parts = (loc, scale, upstream)
-            return tf.cond(whole, lambda: slopes(*parts), lambda: _in_pieces(slopes, most, *parts))
+            return whole_or_not(slopes, loc, scale, upstream)
 
         return answer, gradient
 

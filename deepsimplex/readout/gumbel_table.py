@@ -1,9 +1,11 @@
-"""The same function of many arguments: a table of C of a Gaussian plus a Gumbel variable for every row.
+"""Winning masses of scores that share their deviation: by a table of C for every row; their gradient by sums.
 
+C is the distribution function of a Gaussian plus a standard Gumbel variable, as in ``gumbel_convolution``.
 Where all classes of a row share a deviation s, C(u - m_k; s) is one function of one variable for all of them. The table
 holds log(-log C), which is nearly linear at both ends (for s = 0 it is -x itself), and interpolates it by polynomials
 of degree five through the value and two derivatives at every node: to 1e-9 in float64, whatever the scale, relative to
-C and to its hazard rate C' / C as small as they may be.
+C and to its hazard rate C' / C as small as they may be. The gradient wants two derivatives more, of which such
+polynomials tell little: it comes from the sums for every pair of a class and a node, in pieces of rows.
 """
 
 import math
@@ -12,7 +14,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.readout.gumbel_convolution import convolution, derivatives, survival
+from deepsimplex.pieces import row_slices
+from deepsimplex.readout.gumbel_convolution import convolution, derivatives, num_terms, survival
 from deepsimplex.readout.normal import tiny_of
 from deepsimplex.readout.quadrature import winning_masses
 
@@ -22,6 +25,8 @@ _NODES = {"float32": 96, "float64": 256}
 _WIDTH = 9.0
 # Standard deviations above the mean, beyond which nothing is told from one; and how far the exponential tail goes on.
 _TOP = 38.0
+# Numbers in the largest tensor of a piece of rows that is differentiated.
+_BUDGET = 2**20
 
 
 def num_nodes(dtype: tf.DType) -> int:
@@ -47,18 +52,34 @@ def shared_winning_masses(m: Any, s: Any, u: Any, weights: Any) -> tuple[Any, An
     tensor, shape [N, n]
         Its gradient is that of the sums without a table.
     """
-    x = u[:, tf.newaxis, :] - m[:, :, tf.newaxis]
-    log_cdf, hazard = _log_cdf_and_hazard(x, s, u[:, :1])
+    # Hidden from a tape that is open outside: eagerly it would keep every tensor of the table.
+    means, deviations = tf.stop_gradient(m), tf.stop_gradient(s)
+    x = u[:, tf.newaxis, :] - means[:, :, tf.newaxis]
+    log_cdf, hazard = _log_cdf_and_hazard(x, deviations, u[:, :1])
     weighted = weights * tf.exp(tf.reduce_sum(log_cdf, axis=1))
 
     def gradient(upstream: Any) -> tuple[Any, Any, None, None]:
-        with tf.GradientTape() as tape:
-            tape.watch([m, s])
-            values = convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], s[:, :, tf.newaxis])
-            masses = winning_masses(*values, weights[:, tf.newaxis, :])
-        return *tape.gradient(masses, [m, s], upstream), None, None
+        parts = (m, s, u, weights, upstream)
+        if m.shape[0] is None:  # XLA, which layers are compiled by, has no loops of unknown length
+            return *_slopes(*parts), None, None
+        row_size = m.shape[1] * u.shape[1] * num_terms(m.dtype)
+        pieces = [
+            _slopes(*(part[rows] for part in parts)) for rows in row_slices(m.shape[0], max(1, _BUDGET // row_size))
+        ]
+        by_m, by_s = (tf.concat(of_pieces, axis=0) for of_pieces in zip(*pieces, strict=True))
+        return by_m, by_s, None, None
 
     return tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1), gradient
+
+
+def _slopes(m: Any, s: Any, u: Any, weights: Any, upstream: Any) -> tuple[Any, Any]:
+    """Derivatives by m and s of the masses, without a table."""
+    with tf.GradientTape() as tape:
+        tape.watch([m, s])
+        values = convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], s[:, :, tf.newaxis])
+        masses = winning_masses(*values, weights[:, tf.newaxis, :])
+    by_m, by_s = tape.gradient(masses, [m, s], upstream)
+    return by_m, by_s
 
 
 def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any]:

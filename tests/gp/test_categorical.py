@@ -1,18 +1,25 @@
 """The categorical likelihood against plain formulas, GPflow's own bound, and the shapes of its links."""
 
+import re
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
+from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import CategoricalModel, _Ascent, _derivatives
+from deepsimplex.gp.categorical import CategoricalModel, _derivatives, _NaturalAscent
+from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Scaling
+from deepsimplex.pieces import row_slices
 from deepsimplex.readout import softmax
+from tests.reference.gaussian_process import rbf, variational_two_classes
 
 N, n = 60, 3
 
@@ -25,23 +32,23 @@ def rings():
 
 
 def ascent_of(X, link, natural_step=1.0, mixing=False, rate=0.0):
-    process = CategoricalProcess(link, mixing=mixing)
     kernel = make_kernel("rbf", X, False, np.random.default_rng(0), variance=4.0)
     basis = helmert(n).T if link == "ilr" else np.eye(n)
     optimizer = keras.optimizers.SGD(rate)
-    return _Ascent(CategoricalModel(kernel, X[:12], basis, process), optimizer, natural_step, N, seed=0)
+    model = CategoricalModel(kernel, MovablePoints(X[:12], X, True), basis, mixing)
+    return _NaturalAscent(model, optimizer, natural_step, N, seed=0)
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
 def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
     rng = np.random.default_rng(1)
     scores = helmert(n).T if link == "ilr" else np.eye(n)
-    f, shares = rng.normal(size=(4, scores.shape[1])), rng.dirichlet(np.ones(n), 4)
+    f, memberships = rng.normal(size=(4, scores.shape[1])), rng.dirichlet(np.ones(n), 4)
 
     def likelihood(latents):
-        return np.sum(shares * log_softmax(latents @ scores.T, axis=1), axis=1)
+        return np.sum(memberships * log_softmax(latents @ scores.T, axis=1), axis=1)
 
-    first, curvature = _derivatives(tf.constant((f @ scores.T)[None]), tf.constant(shares), tf.constant(scores))
+    first, curvature = _derivatives(tf.constant((f @ scores.T)[None]), tf.constant(memberships), tf.constant(scores))
     for dim, step in enumerate(1e-4 * np.eye(scores.shape[1])):
         above, at, below = likelihood(f + step), likelihood(f), likelihood(f - step)
         np.testing.assert_allclose(first[:, dim], (above - below) / 2e-4, rtol=1e-6, atol=1e-8)
@@ -53,8 +60,8 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
     """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
     X, y = rings
     ascent = ascent_of(X, link, natural_step=0.2)
-    shares = tf.constant(np.eye(n)[y])
-    values = [float(ascent.step(tf.constant(X), shares)) for _ in range(300)]
+    memberships = tf.constant(np.eye(n)[y])
+    values = [float(ascent.step(tf.constant(X), memberships)) for _ in range(300)]
     posterior = ascent.posterior(Scaling.none(2))
     latent = posterior.predict(X)
     assert latent.latent_dim == (n - 1 if link == "ilr" else n)
@@ -87,15 +94,89 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
         np.testing.assert_allclose(found, expected, atol=0.06)
 
 
-def test_precision_of_the_inducing_variables_never_falls_below_the_prior(rings):
+@pytest.mark.parametrize("link", ["ilr", "softmax"])
+def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_posterior_give_them(link, rings):
+    X, y = rings
+    ascent = ascent_of(X, link)
+    memberships = 0.8 * np.eye(n)[y] + 0.2 / n
+    ascent.settle(X, memberships, passes=40)
+    posterior = ascent.posterior(Scaling.none(2))
+    latent, scores = posterior.predict(X), posterior.scores
+    f = latent.loc + latent.scale * np.random.default_rng(0).normal(size=(4000, *latent.loc.shape))
+    p = softmax_of(f @ scores.T, axis=-1)
+    first, weights = (memberships - p).mean(axis=0) @ scores, (p @ scores**2 - (p @ scores) ** 2).mean(axis=0)
+    A = ascent._model.projected(X)[0].numpy()
+    for dim, gram in enumerate(ascent._gram.numpy()):
+        expected = (A * weights[:, dim]) @ A.T
+        np.testing.assert_allclose(gram, expected, atol=0.05 * np.abs(expected).max())
+        expected = A @ (first + weights * latent.loc)[:, dim]
+        np.testing.assert_allclose(ascent._projections[:, dim], expected, atol=0.1 * np.abs(expected).max())
+
+
+def test_minibatches_leave_the_prior_where_there_are_no_samples(rings):
     X, y = rings
     ascent = ascent_of(X, "ilr", natural_step=0.3)
     for _ in range(20):
         ascent.step(tf.constant(X), tf.constant(np.eye(n)[y]))
     assert np.linalg.eigvalsh(ascent._gram.numpy()).min() > -1e-9
-    far = ascent.posterior(Scaling.none(2)).predict(np.array([[50.0, 50.0]]))
+    posterior = ascent.posterior(Scaling.none(2))
+    far, near = posterior.predict(np.array([[50.0, 50.0]])), posterior.predict(X)
     np.testing.assert_allclose(far.loc, 0.0, atol=1e-6)
     np.testing.assert_allclose(far.scale, 2.0, rtol=1e-6)
+    assert near.scale.max() < 1.9
+    assert near.scale.mean() < 1.5
+    assert np.abs(near.loc).mean() > 0.5
+
+
+def two_classes(seed=0):
+    """Two noisy halves of a line, and the settings under which nothing but q(u) is learned."""
+    rng = np.random.default_rng(seed)
+    X = rng.uniform(-3.0, 3.0, (200, 1))
+    y = (np.sin(1.5 * X[:, 0]) + 0.3 * rng.normal(size=200) > 0).astype(int)
+    settings = {"inducing": X[:15], "learn_inducing": False, "scale_features": False, "learning_rate": 1e-12}
+    return X, y, settings
+
+
+@pytest.mark.parametrize("epochs", [0, 20])
+def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
+    X, y, settings = two_classes()
+    process = CategoricalProcess(epochs=epochs, **settings).fit(X, y)
+    kernel = process.posterior_.kernel
+    variance, length = float(kernel.variance.numpy()), float(kernel.lengthscales.numpy())
+    assert variance == pytest.approx(4.0)
+    U = process.posterior_.support.numpy()
+    K_uu = rbf(U, U, variance, length) + 1e-6 * variance * np.eye(len(U))
+    signs = np.where(y == 0, 1.0, -1.0) * np.sign(helmert(2)[0, 0])
+    objective, mean, deviation = variational_two_classes(
+        np.full(len(X), variance), rbf(U, X, variance, length), K_uu, signs, np.sqrt(2.0)
+    )
+    assert process.objective_ == pytest.approx(objective, rel=0.01)
+    found = process.predict(X)
+    np.testing.assert_allclose(found.loc[:, 0], mean, atol=0.2 * deviation.min())
+    np.testing.assert_allclose(found.scale[:, 0], deviation, rtol=0.03)
+
+
+def test_little_is_left_of_the_noise_of_minibatches():
+    X, y, settings = two_classes()
+    order = np.random.default_rng(1).permutation(len(X))
+    processes = [CategoricalProcess(epochs=5, **settings).fit(X[rows], y[rows]) for rows in (np.arange(len(X)), order)]
+    first, second = (process.predict(X) for process in processes)
+    assert np.abs((first.loc - second.loc) / first.scale).max() < 0.1
+    assert processes[0].objective_ == pytest.approx(processes[1].objective_, rel=0.01)
+
+
+def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
+    X, y, settings = two_classes()
+    whole = CategoricalProcess(epochs=3, **settings).fit(X, y)
+    cuts = []
+    monkeypatch.setattr("deepsimplex.gp.categorical._BUDGET", 32 * 64)
+    monkeypatch.setattr(
+        "deepsimplex.gp.categorical.row_slices", lambda *rows: cuts.append(row_slices(*rows)) or cuts[-1]
+    )
+    pieces = CategoricalProcess(epochs=3, **settings).fit(X, y)
+    assert len(cuts[0]) == 4
+    assert pieces.objective_ == pytest.approx(whole.objective_, rel=0.01)
+    np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, atol=0.1)
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
@@ -112,12 +193,30 @@ def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
     np.testing.assert_array_equal(again.predict(X).loc, process.predict(X).loc)
 
 
-def test_soft_labels_are_shares(rings):
+def test_soft_labels_are_memberships(rings):
     X, y = rings
     hard = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, np.eye(n)[y])
     soft = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, 0.7 * np.eye(n)[y] + 0.1)
     p_hard, p_soft = (softmax(process.predict(X), process.posterior_.scores) for process in (hard, soft))
     assert p_soft.max(axis=1).mean() < p_hard.max(axis=1).mean() - 0.05
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
+    X, y = rings
+    settings = {"inducing": 12, "batch_size": 20, "epochs": 10, "learning_rate": 0.1, "scale_features": False}
+    plain = CategoricalProcess(**settings).fit(X, y).posterior_
+    other = CategoricalProcess(**settings).fit(unit * X, y).posterior_
+    assert np.abs(plain.support - inducing_points(12, X, Scaling.none(2), 0, y)).max() > 0.3
+    np.testing.assert_allclose(other.support / unit, plain.support, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(other.kernel.lengthscales / unit, plain.kernel.lengthscales, rtol=1e-6)
+    np.testing.assert_allclose(other.predict(unit * X).loc, plain.predict(X).loc, rtol=1e-4, atol=1e-5)
+
+
+def test_points_that_are_not_learned_stay_where_they_are_given(rings):
+    X, y = rings
+    process = CategoricalProcess(inducing=X[:9], learn_inducing=False, scale_features=False, epochs=3).fit(X, y)
+    np.testing.assert_array_equal(process.posterior_.support, X[:9])
 
 
 @pytest.mark.parametrize(
@@ -137,3 +236,22 @@ def test_labels_are_as_many_as_rows(rings):
     X, y = rings
     with pytest.raises(ValueError, match="y must have as many rows as X"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
+
+
+@pytest.mark.parametrize("inducing", [[0.0, 1.0], np.array([0.0, 1.0])])
+def test_points_of_a_single_feature_are_told_to_be_a_column(inducing):
+    X = np.linspace(0.0, 1.0, 20)[:, None]
+    message = (
+        "inducing must be a whole number or points [M, 1]; found shape (2,). "
+        "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        CategoricalProcess(inducing=inducing).fit(X, np.arange(20) % 2)
+
+
+def test_two_rows_are_enough():
+    X = np.array([[0.0], [1.0]])
+    process = CategoricalProcess(epochs=2).fit(X, [0, 1])
+    p = softmax(process.predict(X), process.posterior_.scores)
+    assert p[0, 0] > 0.6
+    assert p[1, 1] > 0.6

@@ -72,7 +72,11 @@ def test_settings_out_of_range_are_named(process, settings, message):
         (2, ValueError, "inducing must be at least the number of classes, 3; found 2"),
         (X[:4, :2], ValueError, "inducing must have 3 columns, as the training samples; found 2"),
         (X[:4, :1], ValueError, "inducing must have 3 columns, as the training samples; found 1"),
-        (X[0], ValueError, "inducing must have shape [N, d]; found shape (3,)"),
+        (
+            X[0],
+            ValueError,
+            "inducing must be a whole number or points [M, 3]; found shape (3,). np.reshape(inducing, (1,",
+        ),
         (X[:0], ValueError, "inducing must have at least 1 rows; found 0"),
         (with_nan(X), ValueError, "inducing must be finite; found NaN"),
         ([["a", "b", "c"]], TypeError, "inducing must hold real numbers"),

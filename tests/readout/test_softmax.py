@@ -1,3 +1,6 @@
+import gc
+import weakref
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,7 +11,8 @@ from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import decision_function, gumbel, method_for, softmax
+from deepsimplex.readout import decision_function, gumbel, gumbel_table, method_for, softmax
+from deepsimplex.readout.gumbel_convolution import convolution, num_terms
 from deepsimplex.readout.points import gaussian
 from tests.readout.test_argmax import latents, tf_latent
 from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
@@ -261,3 +265,63 @@ def test_the_table_of_shared_deviations_gives_what_the_sums_of_every_class_give(
     np.testing.assert_allclose(p[likely], expected[likely], rtol=1e3 * error)
     for found, wanted in zip(gradients, expected_gradients, strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=20 * error)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypatch):
+    rng = np.random.default_rng(5)
+    mean, deviation = tf.constant(rng.normal(size=(7, 5)), dtype), tf.constant(rng.uniform(0.1, 3.0, (7, 1)), dtype)
+    upstream, rows = tf.constant(rng.normal(size=(7, 5)), dtype), []
+
+    def recorded(x, s):
+        rows.append(x.shape[0])
+        return convolution(x, s)
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            tape.watch([mean, deviation])
+            p = gumbel.probabilities(mean, deviation, 32)
+        return tape.gradient(p, [mean, deviation], upstream)
+
+    monkeypatch.setattr("deepsimplex.readout.gumbel_table.convolution", recorded)
+    whole = gradient()
+    monkeypatch.setattr("deepsimplex.readout.gumbel_table._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
+    pieces = gradient()
+    assert rows == [7, 3, 3, 1]
+    for found, expected in zip(pieces, whole, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6)
+
+
+@pytest.mark.parametrize("spread", [1, 4])
+def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
+    rng = np.random.default_rng(6)
+    loc, scale = tf.constant(rng.normal(size=(9, 4))), tf.constant(rng.uniform(0.2, 2.0, (9, spread)))
+    kept = []
+
+    def watched(function):
+        def call(*arguments):
+            answers = function(*arguments)
+            kept.extend(weakref.ref(answer) for answer in answers)
+            return answers
+
+        return call
+
+    def gradient():
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            p = softmax({"loc": loc, "scale": scale}, np.eye(4), num_points=16)
+            value = tf.reduce_sum(p[:, 0])
+        if kept:
+            gc.collect()
+            assert not [reference for reference in kept if reference() is not None]
+        return tape.gradient(value, [loc, scale])
+
+    whole = gradient()
+    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 1)
+    for name in ("_log_cdf_and_hazard", "convolution"):
+        function = getattr(gumbel_table, name)
+        monkeypatch.setattr(gumbel_table, name, watched(function))
+    monkeypatch.setattr(gumbel, "convolution", watched(gumbel.convolution))
+    for found, expected in zip(gradient(), whole, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    assert kept
