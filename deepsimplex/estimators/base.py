@@ -49,7 +49,7 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     @abstractmethod
-    def _reading(self) -> str:
+    def _readout_name(self) -> str:
         """Name of the readout."""
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
@@ -59,7 +59,7 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: ArrayLike, log: bool) -> NDArray[np.float64]:
         latent = self.predict_latent(X)
-        return np.asarray(rule_for(latent, self._scores, "auto", self._reading).read(latent, log))
+        return np.asarray(rule_for(latent, self._scores, "auto", self._readout_name).read(latent, log))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``."""
@@ -101,7 +101,7 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
         """Lower and upper ends [N, n] of class probabilities: see ``deepsimplex.readout.class_intervals``."""
         latent = self.predict_latent(X)
-        return class_intervals(latent, level, self._scores, self._reading)
+        return class_intervals(latent, level, self._scores, self._readout_name)
 
     def _number(self, label: Any) -> int:
         found = np.flatnonzero(self.classes_ == label)
@@ -138,5 +138,5 @@ class TargetClassifier(LatentClassifier):
         return self.target_.scores_
 
     @property
-    def _reading(self) -> str:
+    def _readout_name(self) -> str:
         return self.readout or self.target_.default_readout

@@ -107,7 +107,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         return np.asarray(self._posterior.scores)
 
     @property
-    def _reading(self) -> str:
+    def _readout_name(self) -> str:
         return "softmax"
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: "Callback | None" = None) -> Self:
@@ -133,5 +133,5 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         """
         features, labels = self._checked(X, y)
         regressor = self._regressor()
-        self.regressor_ = regressor.fit(features, labels.shares, self._told(callback, len(features)))
+        self.regressor_ = regressor.fit(features, labels.shares, self._step_callback(callback, len(features)))
         return self

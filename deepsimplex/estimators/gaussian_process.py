@@ -159,6 +159,6 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         regressor = self._regressor()
         target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels)
         observation = self._observations(features, labels, target)
-        told = self._told(callback, len(features))
-        self.regressor_ = regressor.fit(features, observation, labels.hard, told)
+        step_callback = self._step_callback(callback, len(features))
+        self.regressor_ = regressor.fit(features, observation, labels.hard, step_callback)
         return self

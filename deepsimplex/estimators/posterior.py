@@ -48,18 +48,18 @@ class PosteriorClassifier(LatentClassifier):
         """Whether ``fit`` has come to its end: one that was refused leaves some attributes behind."""
         return hasattr(self, "regressor_")
 
-    def _hold(self, posterior: "gp.posterior.Posterior") -> None:
+    def _set_posterior(self, posterior: "gp.posterior.Posterior") -> None:
         """Predict by a posterior that another fit made."""
         self.regressor_ = self._regressor()
         self.regressor_.posterior_ = posterior
 
-    def _there(self, posterior: "gp.posterior.Posterior") -> Self:
-        """This classifier, in the middle of its fit, as it is with the posterior there."""
-        there = copy.copy(self)
-        there._hold(posterior)
-        return there
+    def _with_posterior(self, posterior: "gp.posterior.Posterior") -> Self:
+        """A copy of this classifier that predicts by a posterior from the middle of its fit."""
+        classifier = copy.copy(self)
+        classifier._set_posterior(posterior)
+        return classifier
 
-    def _told(self, callback: Callback | None, num_samples: int) -> "Callable[[gp.Step], None] | None":
+    def _step_callback(self, callback: Callback | None, num_samples: int) -> "Callable[[gp.Step], None] | None":
         """What a regressor calls, so that the callback is told of the classifier too."""
         if callback is None:
             return None
@@ -71,7 +71,7 @@ class PosteriorClassifier(LatentClassifier):
                     step.objective,
                     step.hyperparameters,
                     num_samples,
-                    lambda: self._there(step.posterior()),
+                    lambda: self._with_posterior(step.posterior()),
                 )
             )
 
@@ -129,7 +129,7 @@ class PosteriorClassifier(LatentClassifier):
             self._posterior,
             filepath,
             latent=self._posterior,
-            readout=readout_layer(self._reading, self._scores),
+            readout=readout_layer(self._readout_name, self._scores),
             sample_shape=(self.n_features_in_,),
             class_names=names,
             input_name="features",

@@ -83,7 +83,7 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     about = json.loads(str(arrays["about"]))
     made = _make(about["class"], _read_all(about["parameters"], arrays), path)
     _set(made, _read_all(about["attributes"], arrays))
-    made._hold(_posterior(arrays))
+    made._set_posterior(_posterior(arrays))
     _set(made.regressor_, _read_all(about["regressor"], arrays))
     return made
 
