@@ -87,6 +87,19 @@ def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was():
     np.testing.assert_allclose(steps[-1][1], classifier.predict_proba(X_TEST), rtol=1e-6)
 
 
+CATEGORICAL = ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=40)
+
+
+@pytest.mark.parametrize("classifier", [make(max_iterations=2), CATEGORICAL], ids=["exact", "categorical"])
+def test_a_step_that_is_over_gives_no_classifier(classifier):
+    """It would be that of a later step."""
+    steps = []
+    classifier.fit(X, NAMES, callback=steps.append)
+    for step in steps:
+        with pytest.raises(RuntimeError, match=rf"gone on since iteration {step.iteration}: .* inside the callback"):
+            step.classifier()
+
+
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
