@@ -2,6 +2,8 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,23 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
     """
 
     classes: ArrayLike | None
+    regressor_: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether ``fit`` has come to its end, where the regressor is kept."""
+        return hasattr(self, "regressor_")
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Within, the classifier is not fitted; a fit that is refused or interrupted leaves it as it was before."""
+        before = dict(self.__dict__)
+        self.__dict__.pop("regressor_", None)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
         """Features [N, d] and labels to learn from, once they are known to fit together."""

@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 
 from deepsimplex.estimators.base import TargetClassifier
 from deepsimplex.estimators.posterior import PosteriorClassifier
+from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.estimators.selection import Smoothing, select_target
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         None (default) takes the target's own.
     classes : array_like, shape [n], optional
         All classes there are, where y may lack some; None (default) takes those of y.
-    random_state : int
-        Seed of every random choice. Default 0: the same data give the same classifier.
+    random_state : int, numpy.random.RandomState or None
+        Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
+        data give the same classifier.
 
     Attributes
     ----------
@@ -91,7 +93,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         classes: ArrayLike | None = None,
         max_iterations: int = 200,
         restarts: int = 0,
-        random_state: int = 0,
+        random_state: RandomState = 0,
     ) -> None:
         self.target = target
         self.inference = inference
@@ -111,7 +113,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         self.restarts = restarts
         self.random_state = random_state
 
-    def _regressor(self) -> Any:
+    def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
 
         settings: dict[str, Any] = {
@@ -120,7 +122,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             "scale_features": self.scale_features,
             "max_iterations": self.max_iterations,
             "restarts": self.restarts,
-            "seed": self.random_state,
+            "seed": seed,
         }
         if self.inference == "exact":
             return gp.ExactGaussianProcess(self.kernel, **settings)
@@ -155,10 +157,12 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         ValueError
             For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
         """
-        features, labels = self._checked(X, y)
-        regressor = self._regressor()
-        target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels)
-        observation = self._observations(features, labels, target)
-        step_callback = self._step_callback(callback, len(features))
-        self.regressor_ = regressor.fit(features, observation, labels.hard, step_callback)
+        with self._fitting():
+            features, labels = self._checked(X, y)
+            seed = seed_of(self.random_state)
+            regressor = self._regressor(seed)
+            target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
+            observation = self._observations(features, labels, target)
+            step_callback = self._step_callback(callback, len(features))
+            self.regressor_ = regressor.fit(features, observation, labels.hard, step_callback)
         return self

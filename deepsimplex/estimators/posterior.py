@@ -31,10 +31,8 @@ class PosteriorClassifier(LatentClassifier):
         With the attribute ``posterior_``.
     """
 
-    regressor_: Any
-
     @abstractmethod
-    def _regressor(self) -> Any:
+    def _regressor(self, seed: int) -> Any:
         """An unfitted regressor of this classifier's parameters."""
 
     @property
@@ -44,13 +42,9 @@ class PosteriorClassifier(LatentClassifier):
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         return self._posterior.predict(X)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether ``fit`` has come to its end: one that was refused leaves some attributes behind."""
-        return hasattr(self, "regressor_")
-
     def _set_posterior(self, posterior: "gp.posterior.Posterior") -> None:
         """Predict by a posterior that another fit made."""
-        self.regressor_ = self._regressor()
+        self.regressor_ = self._regressor(seed=0)  # nothing is left to chance
         self.regressor_.posterior_ = posterior
 
     def _with_posterior(self, posterior: "gp.posterior.Posterior") -> Self:
