@@ -8,6 +8,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsRegressor
@@ -237,6 +238,25 @@ def test_regressors_without_deviations_take_those_of_their_residuals(wine):
     p = classifier.predict_proba(X_test)
     assert ds.evaluation.accuracy(y_test, p) > 0.94
     assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.4
+
+
+def test_latents_hold_observation_noise_where_the_notes_say_so():
+    """Of so many equal rows the latent function is known well, and an observation of it is not."""
+    X, y = np.zeros((300, 1)), np.arange(300) % 2
+    noise = float(np.std(ds.targets.ILR().fit_transform(X, y).loc))
+
+    def deviation(classifier):
+        return float(classifier.fit(X, y).predict_latent(X[:1]).scale[0, 0])
+
+    for stated in ({"target": ds.targets.ILR(noise=noise)}, {"noise": "learned"}):
+        assert deviation(ds.SimplexGaussianProcess(**stated)) < 0.1 * noise
+    residuals = ds.LatentRegressionClassifier(LinearRegression(), "ilr")
+    white = ds.LatentRegressionClassifier(target="ilr")
+    assert deviation(residuals) == pytest.approx(noise, rel=0.02)
+    assert deviation(ds.LatentRegressionClassifier(BayesianRidge(), "ilr")) == pytest.approx(noise, rel=0.02)
+    assert deviation(white) == pytest.approx(noise, rel=0.02)
+    alpha = GaussianProcessRegressor(alpha=noise**2, optimizer=None)
+    assert deviation(ds.LatentRegressionClassifier(alpha, "ilr")) < 0.1 * noise
 
 
 def test_regressors_of_one_output_serve_two_classes(wine):

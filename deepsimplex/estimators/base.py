@@ -72,7 +72,7 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
         """Name of the readout."""
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
-        """The latent Gaussians of features X [N, d], without observation noise."""
+        """The latent Gaussians of features X [N, d]; the classifier's notes say whether they hold observation noise."""
         check_is_fitted(self)
         return self._latents(validate_data(self, X, dtype=np.float64, reset=False))
 
@@ -85,7 +85,11 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
         return self._read(X, log=False)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Their logarithms, computed in log space: they do not underflow."""
+        """Their logarithms [N, n], finite where probabilities underflow.
+
+        The argmax readout computes them in log space. So does softmax for two classes; for more, logarithms of
+        probabilities below 1e-30 are averages over samples, with the errors that ``deepsimplex.readout.softmax`` tells.
+        """
         return self._read(X, log=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -118,7 +122,12 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
         return logarithms - logarithms.mean(axis=1, keepdims=True)
 
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
-        """Lower and upper ends [N, n] of class probabilities: see ``deepsimplex.readout.class_intervals``."""
+        """Lower and upper ends [N, n] of class probabilities, of the readout that gives the probabilities.
+
+        Where that is softmax, the model believes each probability to lie between them with so much certainty. Where it
+        is argmax (CASIMAC, one-hot), they only tell how exactly the probability was computed, and all but coincide.
+        ``deepsimplex.readout.class_intervals``, which says more, takes softmax unless told otherwise.
+        """
         latent = self.predict_latent(X)
         return class_intervals(latent, level, self._scores, self._readout_name)
 

@@ -47,7 +47,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
 
     Notes
     -----
-    [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC.
+    [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. Latents, as ``predict_latent`` gives them,
+    are not observed and have no observation noise.
 
     Examples
     --------

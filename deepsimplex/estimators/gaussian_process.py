@@ -65,6 +65,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     -----
     [ILR-GP sec. 3.2], [GPD sec. 4], and CASIMAC's targets with a Gaussian process as its authors' package has it.
 
+    ``predict_latent`` gives the latent functions themselves: without observation noise, whether the target states it or
+    it is learned. That is what is read out.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
