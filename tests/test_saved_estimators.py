@@ -226,6 +226,22 @@ def test_kernels_of_ones_own_can_be_exported(tmp_path):
         classifier.export(tmp_path / "served", class_names=["a", "b"])
 
 
+def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, monkeypatch):
+    (tmp_path / "home").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    classifier = make(max_iterations=0).fit(X, y)
+    classifier.save("~/models/wine.npz")
+    classifier.export("~/models/wine")
+    p = classifier.predict_proba(X_TEST)
+    np.testing.assert_allclose(ds.load_classifier("~/models/wine.npz").predict_proba(X_TEST), p, rtol=1e-12)
+    served = ds.export.load_served("~/models/wine").predict(X_TEST)
+    np.testing.assert_allclose(served["class_probabilities"], p, rtol=1e-6)
+    assert sorted(path.name for path in (tmp_path / "home" / "models").iterdir()) == ["wine", "wine.npz"]
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
 def test_nothing_is_written_before_fit(tmp_path):
     for write in (make().save, make().export):
         with pytest.raises(NotFittedError):

@@ -14,7 +14,6 @@ from deepsimplex.estimators.base import LatentClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.step import Callback, ClassifierStep
 from deepsimplex.export import export_saved_model
-from deepsimplex.files import check_writable
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import readout_layer
 
@@ -77,7 +76,7 @@ class PosteriorClassifier(LatentClassifier):
         Parameters
         ----------
         filepath : path-like
-            Ends in .npz; replaced whole or not at all.
+            Ends in .npz and may begin with ``~``; replaced whole or not at all.
 
         Raises
         ------
@@ -102,7 +101,7 @@ class PosteriorClassifier(LatentClassifier):
         Parameters
         ----------
         filepath : path-like
-            Folder to write; replaced whole or not at all.
+            Folder to write, which may begin with ``~``; replaced whole or not at all.
         class_names : list of str, optional
             In the order of ``classes_``; None (default) writes those as text.
         verbose : bool
@@ -118,7 +117,6 @@ class PosteriorClassifier(LatentClassifier):
         names = [str(name) for name in (self.classes_ if class_names is None else class_names)]
         if len(names) != len(self.classes_):
             raise ValueError(f"class_names must hold {len(self.classes_)} names, as classes_; found {len(names)}")
-        check_writable(os.path.dirname(os.path.abspath(filepath)), "filepath")
         export_saved_model(
             self._posterior,
             filepath,

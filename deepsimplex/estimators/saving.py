@@ -45,6 +45,7 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     filepath : path-like
+        May begin with ``~``.
 
     Returns
     -------
@@ -68,7 +69,7 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     >>> bool(np.allclose(load_classifier(folder / "iris.npz").predict_proba(X), classifier.predict_proba(X)))
     True
     """
-    path = Path(filepath)
+    path = Path(filepath).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
     try:
