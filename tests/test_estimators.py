@@ -7,7 +7,7 @@ import pytest
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
 from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, load_wine
-from sklearn.exceptions import NotFittedError
+from sklearn.exceptions import DataConversionWarning, NotFittedError
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
@@ -109,6 +109,16 @@ def test_a_class_that_is_not_there_keeps_its_column(wine):
         assert p.shape == (len(X_test), 3)
         np.testing.assert_array_equal(classifier.classes_, classifier.classes)
         assert p[:, classifier.classes.index(1)].max() < 0.34
+
+
+def test_a_column_of_labels_is_taken_and_told_to_the_line_that_gave_it(wine):
+    X, y, X_test, _ = wine
+    classifier = ds.LatentRegressionClassifier(KNeighborsRegressor(), "ilr")
+    p = classifier.fit(X, y).predict_proba(X_test)
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed") as told:
+        classifier.fit(X, y[:, np.newaxis])
+    assert [warning.filename for warning in told] == [__file__]
+    np.testing.assert_array_equal(classifier.predict_proba(X_test), p)
 
 
 def test_soft_labels_are_shares_of_the_classes(wine):

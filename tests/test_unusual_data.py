@@ -56,8 +56,9 @@ def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
     target = ds.targets.ILR(0.99, noise=1e-6)
     classifier = make("exact", target, kernel=kernel, max_iterations=0)
     rows = np.repeat(np.linspace(0, 1, 15)[:, None], 4, axis=0)
-    with pytest.warns(RuntimeWarning, match=r"singular to within round-off: added .* Duplicated rows"):
+    with pytest.warns(RuntimeWarning, match=r"singular to within round-off: added .* Duplicated rows") as told:
         classifier.fit(rows, np.repeat([0, 1, 2], 20))
+    assert told[0].filename == __file__
     assert classifier.score(rows, np.repeat([0, 1, 2], 20)) > 0.9
 
 
