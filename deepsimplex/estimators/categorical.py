@@ -123,7 +123,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
             Labels of any kind, or soft labels: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is.
+            ``deepsimplex.monitoring.GaussianProcessBoard`` is. If it has a method ``fit_ended``, that is called with
+            the fitted classifier.
 
         Returns
         -------
@@ -137,5 +138,5 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         with self._fitting():
             features, labels = self._checked(X, y)
             regressor = self._regressor(seed_of(self.random_state))
-            self.regressor_ = regressor.fit(features, labels.shares, self._step_callback(callback, len(features)))
+            self._learn(regressor, callback, features, labels.shares)
         return self

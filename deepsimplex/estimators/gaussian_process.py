@@ -149,7 +149,8 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is, but not while ``smoothing`` tries values.
+            ``deepsimplex.monitoring.GaussianProcessBoard`` is, but not while ``smoothing`` tries values. If it has a
+            method ``fit_ended``, that is called with the fitted classifier.
 
         Returns
         -------
@@ -166,6 +167,5 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             regressor = self._regressor(seed)
             target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
             observation = self._observations(features, labels, target)
-            step_callback = self._step_callback(callback, len(features))
-            self.regressor_ = regressor.fit(features, observation, labels.hard, step_callback)
+            self._learn(regressor, callback, features, observation, labels.hard)
         return self

@@ -70,6 +70,13 @@ class PosteriorClassifier(LatentClassifier):
 
         return tell
 
+    def _learn(self, regressor: Any, callback: Callback | None, X: NDArray[np.float64], *observed: Any) -> None:
+        """Fit the regressor to features X [N, d] and what was observed there, and keep it; tell the callback."""
+        self.regressor_ = regressor.fit(X, *observed, callback=self._step_callback(callback, len(X)))
+        fit_ended: Any = getattr(callback, "fit_ended", None)
+        if fit_ended is not None:
+            fit_ended(self)
+
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.
 
