@@ -30,7 +30,10 @@ CLASSIFIERS = {
 each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
 
 
-@parametrize_with_checks(list(CLASSIFIERS.values()))
+SOFTMAX = ds.CategoricalGaussianProcess("softmax", inducing=20, epochs=10, batch_size=16)
+
+
+@parametrize_with_checks([*CLASSIFIERS.values(), SOFTMAX])
 def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
     check(estimator)
 
