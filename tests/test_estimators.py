@@ -229,8 +229,13 @@ def test_decisions_and_intervals(wine):
     latent = classifier.predict_latent(X_test)
     expected = ds.readout.decision_function(latent, 0, 2, classifier.target_.scores_)
     np.testing.assert_array_equal(distance, expected)
-    lower, upper = classifier.class_intervals(X_test, level=0.9)
-    assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+    intervals = classifier.class_intervals(X_test, level=0.9)
+    expected = ds.readout.class_intervals(latent, 0.9, classifier.target_.scores_, "softmax")
+    np.testing.assert_array_equal(intervals, expected)
+    assert (intervals.upper - intervals.lower).mean() > 0.01
+    lower, upper = classifier.set_params(readout="argmax").class_intervals(X_test, level=0.9)
+    np.testing.assert_allclose(lower, classifier.predict_proba(X_test), atol=1e-9)
+    np.testing.assert_allclose(upper, lower, atol=1e-9)
     with pytest.raises(ValueError, match="pair must hold two of classes_"):
         classifier.decision_function(X_test, pair=(0, "red"))
 

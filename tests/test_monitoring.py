@@ -26,6 +26,14 @@ def make(**options):
     return ds.SimplexGaussianProcess(**{"noise": "learned", "max_iterations": 6, **options})
 
 
+def few_epochs(epochs):
+    options = {"inducing": 10, "epochs": epochs, "batch_size": 40}
+    return {
+        "stochastic": make(inference="stochastic", **options),
+        "categorical": ds.CategoricalGaussianProcess(link="softmax", **options),
+    }
+
+
 def test_a_fit_is_written_as_it_went(tmp_path):
     with ds.monitoring.GaussianProcessBoard(tmp_path / "events", (X_TEST, NAMES_TEST)) as board:
         classifier = make(classes=["a", "c", "b"]).fit(X, NAMES, callback=board)
@@ -72,26 +80,22 @@ def test_every_fit_adds_a_file(tmp_path):
     assert {step for _, step in third} == {1}
 
 
-def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was():
+@pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
+def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     steps = []
-    classifier = make()
+    classifier = {"exact": make(), **few_epochs(3)}[name]
 
     def watch(step):
+        step.classifier().save(tmp_path / f"{step.iteration}.npz")
         steps.append((step.classifier(), step.classifier().predict_proba(X_TEST)))
 
     classifier.fit(X, NAMES, callback=watch)
-    for kept, p in steps:
+    for number, (kept, p) in enumerate(steps, start=1):
         np.testing.assert_array_equal(kept.predict_proba(X_TEST), p)
+        saved = ds.load_classifier(tmp_path / f"{number}.npz")
+        np.testing.assert_allclose(saved.predict_proba(X_TEST), p, rtol=1e-12)
     assert np.abs(steps[0][1] - steps[-1][1]).max() > 1e-3
     np.testing.assert_allclose(steps[-1][1], classifier.predict_proba(X_TEST), rtol=1e-6)
-
-
-def few_epochs(epochs):
-    options = {"inducing": 10, "epochs": epochs, "batch_size": 40}
-    return {
-        "stochastic": make(inference="stochastic", **options),
-        "categorical": ds.CategoricalGaussianProcess(link="softmax", **options),
-    }
 
 
 @pytest.mark.parametrize(
