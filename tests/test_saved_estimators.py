@@ -204,6 +204,7 @@ def cannot_be_saved():
         "model.npz",
     )
     yield "kernel cannot be saved: .* by name", make(kernel=gpflow.kernels.SquaredExponential()).fit(X, y), "model.npz"
+    yield "random_state cannot be saved: .* number", make(random_state=np.random.RandomState(0)).fit(X, y), "model.npz"
     yield "classes_ cannot be saved: .* datetime64", make().fit(X, texts.astype("datetime64[D]")[y]), "model.npz"
     yield "found a Own, which pickle", Own(max_iterations=1).fit(X, y), "model.npz"
 

@@ -145,7 +145,7 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"mapping": [(key, _written(item, f"{name}[{key!r}]", arrays)) for key, item in pairs]}
     raise ValueError(
         f"{name} cannot be saved: files hold numbers, texts, arrays, lists and targets; found a "
-        f"{type(value).__name__}. Give it by name where it has one and fit again, or pickle the classifier"
+        f"{type(value).__name__}. Give it by name or number where that can be, and fit again, or pickle the classifier"
     )
 
 
