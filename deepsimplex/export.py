@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.files import replacing
+from deepsimplex.files import check_writable, replacing
 
 __all__ = ["ServedModel", "export_saved_model", "load_served"]
 
@@ -40,7 +40,7 @@ def export_saved_model(
     resource : keras.Model or tf.Module
         Owns the variables that the two functions use.
     filepath : path-like
-        Folder to write. It takes the place of an earlier one only when it is whole.
+        Folder to write, which may begin with ``~``. It takes the place of an earlier one only when it is whole.
     latent : callable
         From a float tensor of samples [N, ...] to the dict {"loc", "scale"}.
     readout : callable
@@ -104,12 +104,14 @@ def export_saved_model(
             "latent_scale": gaussian["scale"],
         }
 
-    _check_replaceable(Path(filepath))
+    folder = Path(filepath).expanduser()
+    _check_replaceable(folder)
+    check_writable(folder.absolute().parent, "filepath")
     archive = keras.export.ExportArchive()
     archive.track(resource)
     signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
     archive.add_endpoint("serve", serve, input_signature=[signature])
-    with replacing(filepath) as fresh:
+    with replacing(folder) as fresh:
         archive.write_out(fresh, verbose=verbose)
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
         (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
@@ -138,7 +140,7 @@ class ServedModel:
     Parameters
     ----------
     filepath : path-like
-        Folder of the SavedModel.
+        Folder of the SavedModel, which may begin with ``~``.
 
     Raises
     ------
@@ -160,7 +162,7 @@ class ServedModel:
     """
 
     def __init__(self, filepath: str | os.PathLike[str]) -> None:
-        folder = Path(filepath)
+        folder = Path(filepath).expanduser()
         _check_whole(folder)
         self.class_names: list[str] = json.loads((folder / CLASS_NAMES).read_text(encoding="utf-8"))
         self._model = tf.saved_model.load(os.fspath(folder))

@@ -26,7 +26,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Parameters
     ----------
     path : path-like
-        The final place. Its parent folder is created.
+        The final place, which may begin with ``~``. Its parent folder is created.
 
     Yields
     ------
@@ -41,7 +41,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     (Path(folder) / "numbers.txt").read_text()
     '1 2 3'
     """
-    final = Path(path)
+    final = Path(path).expanduser()
     final.parent.mkdir(parents=True, exist_ok=True)
     place = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
     fresh = place / final.name

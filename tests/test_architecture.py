@@ -17,6 +17,7 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 LEVELS = {
     "geometry": 0,
     "latent": 0,
+    "callers": 0,
     "files": 0,
     "names": 0,
     "pieces": 0,

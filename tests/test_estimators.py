@@ -4,12 +4,17 @@ import pickle
 
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
+from sklearn.compose import TransformedTargetRegressor
 from sklearn.datasets import load_iris, load_wine
+from sklearn.exceptions import DataConversionWarning, NotFittedError
+from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.linear_model import BayesianRidge, LinearRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVR
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import deepsimplex as ds
@@ -25,7 +30,10 @@ CLASSIFIERS = {
 each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
 
 
-@parametrize_with_checks(list(CLASSIFIERS.values()))
+SOFTMAX = ds.CategoricalGaussianProcess("softmax", inducing=20, epochs=10, batch_size=16)
+
+
+@parametrize_with_checks([*CLASSIFIERS.values(), SOFTMAX])
 def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
     check(estimator)
 
@@ -37,8 +45,6 @@ def wine():
 
 
 def fitted(classifier, *data):
-    from sklearn.base import clone
-
     return clone(classifier).fit(*data)
 
 
@@ -108,6 +114,16 @@ def test_a_class_that_is_not_there_keeps_its_column(wine):
         assert p[:, classifier.classes.index(1)].max() < 0.34
 
 
+def test_a_column_of_labels_is_taken_and_told_to_the_line_that_gave_it(wine):
+    X, y, X_test, _ = wine
+    classifier = ds.LatentRegressionClassifier(KNeighborsRegressor(), "ilr")
+    p = classifier.fit(X, y).predict_proba(X_test)
+    with pytest.warns(DataConversionWarning, match="A column-vector y was passed") as told:
+        classifier.fit(X, y[:, np.newaxis])
+    assert [warning.filename for warning in told] == [__file__]
+    np.testing.assert_array_equal(classifier.predict_proba(X_test), p)
+
+
 def test_soft_labels_are_shares_of_the_classes(wine):
     X, y, X_test, _ = wine
     hard = ds.SimplexGaussianProcess().fit(X, y)
@@ -141,6 +157,69 @@ def test_a_pickle_and_another_fit_give_the_same_answer(classifier, wine):
     np.testing.assert_allclose(one.predict_proba(X_test[order]), p[order], rtol=1e-10)
 
 
+@each_classifier
+def test_a_refit_that_comes_to_no_end_leaves_the_classifier_as_it_was(classifier, wine):
+    """Of other features and classes, and refused when all is done but to keep what was learned."""
+    X, y, X_test, _ = wine
+    again = fitted(classifier, X, y)
+    watch = {"callback": lambda step: interrupted(again, X_test)}
+    if isinstance(classifier, ds.LatentRegressionClassifier):
+        watch = {}
+        again.set_params(regressor=Patchy(None))  # whose deviations cannot be had
+    before, loc = dict(vars(again)), again.predict_latent(X_test).loc
+    for features, error in ((np.full_like(X, np.nan), ValueError), (X[:, :2], (KeyboardInterrupt, TypeError))):
+        with pytest.raises(error):
+            again.fit(features, np.where(y == 0, "a", "b"), **watch)
+        assert vars(again).keys() == before.keys()
+        assert all(value is before[name] for name, value in vars(again).items())
+        np.testing.assert_array_equal(again.predict_latent(X_test).loc, loc)
+    first = clone(classifier)
+    with pytest.raises(ValueError, match="NaN"):
+        first.fit(np.full_like(X, np.nan), y)
+    with pytest.raises(NotFittedError):
+        first.predict(X)
+
+
+def interrupted(classifier, X):
+    """As by a user, who finds the classifier without what it had learned before."""
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
+    raise KeyboardInterrupt
+
+
+DRAWN = {
+    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=1, batch_size=16),
+    "categorical": ds.CategoricalGaussianProcess(inducing=20, epochs=1, batch_size=16),
+    "residuals": ds.LatentRegressionClassifier(KNeighborsRegressor(), "ilr"),
+}
+
+
+@pytest.mark.parametrize("classifier", DRAWN.values(), ids=DRAWN)
+def test_generators_draw_the_seed_of_every_fit(classifier, wine):
+    X, y, X_test, _ = wine
+
+    def answers(random_state, fits=1):
+        one = clone(classifier).set_params(random_state=random_state)
+        return [one.fit(X, y).predict_latent(X_test).scale for _ in range(fits)]
+
+    first, second = answers(np.random.RandomState(3), fits=2)
+    assert np.abs(first - second).max() > 0
+    drawn = np.random.RandomState(3).randint(np.iinfo(np.int32).max)
+    np.testing.assert_array_equal(first, *answers(int(drawn)))
+    global_state = np.random.get_state()  # noqa: NPY002
+    np.random.seed(3)  # noqa: NPY002
+    np.testing.assert_array_equal(first, *answers(None))
+    np.random.set_state(global_state)  # noqa: NPY002
+
+
+@each_classifier
+@pytest.mark.parametrize("random_state", [-1, 2**32, 0.5, True, "0", np.random.default_rng(0)])
+def test_what_is_no_seed_is_said(classifier, random_state, wine):
+    X, y, *_ = wine
+    with pytest.raises(ValueError, match=r"random_state must be a whole number, at least 0 and below 2\*\*32, a"):
+        clone(classifier).set_params(random_state=random_state).fit(X, y)
+
+
 def test_decisions_and_intervals(wine):
     X, y, X_test, _ = wine
     classifier = ds.SimplexGaussianProcess().fit(X, y)
@@ -150,8 +229,13 @@ def test_decisions_and_intervals(wine):
     latent = classifier.predict_latent(X_test)
     expected = ds.readout.decision_function(latent, 0, 2, classifier.target_.scores_)
     np.testing.assert_array_equal(distance, expected)
-    lower, upper = classifier.class_intervals(X_test, level=0.9)
-    assert ((lower >= 0) & (lower <= upper) & (upper <= 1)).all()
+    intervals = classifier.class_intervals(X_test, level=0.9)
+    expected = ds.readout.class_intervals(latent, 0.9, classifier.target_.scores_, "softmax")
+    np.testing.assert_array_equal(intervals, expected)
+    assert (intervals.upper - intervals.lower).mean() > 0.01
+    lower, upper = classifier.set_params(readout="argmax").class_intervals(X_test, level=0.9)
+    np.testing.assert_allclose(lower, classifier.predict_proba(X_test), atol=1e-9)
+    np.testing.assert_allclose(upper, lower, atol=1e-9)
     with pytest.raises(ValueError, match="pair must hold two of classes_"):
         classifier.decision_function(X_test, pair=(0, "red"))
 
@@ -174,11 +258,102 @@ def test_regressors_without_deviations_take_those_of_their_residuals(wine):
     assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.4
 
 
+def test_latents_hold_observation_noise_where_the_notes_say_so():
+    """Of so many equal rows the latent function is known well, and an observation of it is not."""
+    X, y = np.zeros((300, 1)), np.arange(300) % 2
+    noise = float(np.std(ds.targets.ILR().fit_transform(X, y).loc))
+
+    def deviation(classifier):
+        return float(classifier.fit(X, y).predict_latent(X[:1]).scale[0, 0])
+
+    for stated in ({"target": ds.targets.ILR(noise=noise)}, {"noise": "learned"}):
+        assert deviation(ds.SimplexGaussianProcess(**stated)) < 0.1 * noise
+    residuals = ds.LatentRegressionClassifier(LinearRegression(), "ilr")
+    white = ds.LatentRegressionClassifier(target="ilr")
+    assert deviation(residuals) == pytest.approx(noise, rel=0.02)
+    assert deviation(ds.LatentRegressionClassifier(BayesianRidge(), "ilr")) == pytest.approx(noise, rel=0.02)
+    assert deviation(white) == pytest.approx(noise, rel=0.02)
+    alpha = GaussianProcessRegressor(alpha=noise**2, optimizer=None)
+    assert deviation(ds.LatentRegressionClassifier(alpha, "ilr")) < 0.1 * noise
+
+
 def test_regressors_of_one_output_serve_two_classes(wine):
     X, y, X_test, y_test = wine
     classifier = ds.LatentRegressionClassifier(BayesianRidge(), "ilr").fit(X[y < 2], y[y < 2])
     assert classifier.deviation_ is None
     assert classifier.score(X_test[y_test < 2], y_test[y_test < 2]) > 0.9
+
+
+ONE_OUTPUT = {
+    "itself": BayesianRidge(),
+    "pipeline": make_pipeline(StandardScaler(), BayesianRidge()),
+    "pipeline of one step": make_pipeline(BayesianRidge()),
+    "search": GridSearchCV(make_pipeline(StandardScaler(), BayesianRidge()), {"bayesianridge__alpha_1": [1e-6]}),
+    "pipeline of a search": make_pipeline(StandardScaler(), GridSearchCV(BayesianRidge(), {"alpha_1": [1e-6]})),
+}
+
+
+@pytest.mark.parametrize("regressor", ONE_OUTPUT.values(), ids=ONE_OUTPUT)
+def test_regressors_of_one_output_learn_every_dimension_and_keep_their_deviations(regressor, wine):
+    X, y, X_test, y_test = wine
+    classifier = ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y)
+    assert (classifier.deviation_, classifier.covariance_) == (None, "diagonal")
+    Z = ds.targets.ILR().fit_transform(X, y).loc
+    columns = [clone(ONE_OUTPUT["pipeline" if "StandardScaler" in repr(regressor) else "itself"]) for _ in range(2)]
+    moments = [column.fit(X, z).predict(X_test, return_std=True) for column, z in zip(columns, Z.T, strict=True)]
+    latent = classifier.predict_latent(X_test)
+    np.testing.assert_allclose(latent.loc, np.stack([mean for mean, _ in moments], axis=1), rtol=1e-9)
+    np.testing.assert_allclose(latent.scale, np.stack([deviation for _, deviation in moments], axis=1), rtol=1e-9)
+    assert classifier.score(X_test, y_test) > 0.9
+
+
+@pytest.mark.parametrize("regressor", [SVR(), make_pipeline(StandardScaler(), SVR())], ids=["itself", "pipeline"])
+def test_regressors_of_one_output_without_deviations_take_those_of_residuals(regressor, wine):
+    X, y, X_test, y_test = wine
+    scaler = StandardScaler().fit(X)
+    classifier = ds.LatentRegressionClassifier(regressor, "ilr").fit(scaler.transform(X), y)
+    assert classifier.deviation_ > 0
+    assert classifier.predict_latent(X_test).covariance == classifier.covariance_ == "isotropic"
+    assert classifier.score(scaler.transform(X_test), y_test) > 0.93
+
+
+def test_targets_that_are_transformed_take_the_deviations_of_residuals(wine):
+    X, y, *_ = wine
+    regressor = TransformedTargetRegressor(BayesianRidge(), transformer=StandardScaler())
+    assert ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y).deviation_ > 0
+
+
+class Patchy(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """States one deviation for all outputs of some rows alone."""
+
+    def __init__(self, differ):
+        self.differ = differ
+
+    def fit(self, X, Z):
+        self.mean_ = Z.mean(axis=0)
+        return self
+
+    def predict(self, X, return_std=False):
+        mean = np.tile(self.mean_, (len(X), 1))
+        other = np.where(self.differ(X[:, 0]), 2.0, 1.0)
+        return (mean, np.stack([np.ones(len(X)), other], axis=1)) if return_std else mean
+
+
+@pytest.mark.parametrize(
+    ("differ", "covariance"),
+    [(lambda x: x > 13, "diagonal"), (lambda x: x > 1e6, "isotropic")],
+    ids=["among training samples", "far away"],
+)
+def test_the_kind_of_covariance_is_settled_by_fit(differ, covariance, wine):
+    """Rows are answered by themselves: neither their order nor the size of a batch matters."""
+    X, y, X_test, _ = wine
+    classifier = ds.LatentRegressionClassifier(Patchy(differ), "ilr").fit(X, y)
+    X_test = np.concatenate([X_test[:6], [[1e7, *X[0, 1:]]]])
+    p = classifier.predict_proba(X_test)
+    for row in range(len(X_test)):
+        assert classifier.predict_latent(X_test[[row]]).covariance == classifier.covariance_ == covariance
+        np.testing.assert_allclose(classifier.predict_proba(X_test[[row]])[0], p[row], rtol=1e-10)
+    np.testing.assert_allclose(classifier.predict_proba(X_test[::-1])[::-1], p, rtol=1e-10)
 
 
 def test_the_papers_regressor_is_the_default():

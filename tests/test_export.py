@@ -146,7 +146,7 @@ def test_a_damaged_saved_model_is_named(damage, served, tmp_path):
     shutil.copytree(served, folder)
     ds.export.load_served(folder)
     damage(folder)
-    with pytest.raises(ValueError, match="export"):
+    with pytest.raises(ValueError, match=r"^filepath: '.*damaged' (is damaged: |has no readable assets.extra)"):
         ds.export.load_served(folder)
 
 
@@ -265,6 +265,21 @@ def test_mixed_precision_models_are_served(digits, tmp_path):
     outputs = ds.export.load_served(tmp_path / "served").predict(x_test)
     assert outputs["class_probabilities"].dtype == np.float32
     np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
+
+
+def test_the_home_folder_is_known_by_its_sign(classifier, digits, tmp_path, monkeypatch):
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    classifier.save("~/model.keras")
+    classifier.export("~/served")
+    p = classifier.predict_proba(digits[2])
+    np.testing.assert_allclose(ds.load_model("~/model.keras").predict_proba(digits[2]), p, atol=1e-5)
+    served = ds.export.load_served("~/served").predict(digits[2])
+    np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
+    with pytest.raises(FileExistsError, match="pass overwrite=True"):
+        classifier.save("~/model.keras", overwrite=False)
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 def test_a_model_that_has_seen_nothing_cannot_be_exported(tmp_path):

@@ -26,6 +26,14 @@ def make(**options):
     return ds.SimplexGaussianProcess(**{"noise": "learned", "max_iterations": 6, **options})
 
 
+def few_epochs(epochs):
+    options = {"inducing": 10, "epochs": epochs, "batch_size": 40}
+    return {
+        "stochastic": make(inference="stochastic", **options),
+        "categorical": ds.CategoricalGaussianProcess(link="softmax", **options),
+    }
+
+
 def test_a_fit_is_written_as_it_went(tmp_path):
     with ds.monitoring.GaussianProcessBoard(tmp_path / "events", (X_TEST, NAMES_TEST)) as board:
         classifier = make(classes=["a", "c", "b"]).fit(X, NAMES, callback=board)
@@ -52,7 +60,6 @@ def test_lengthscales_have_curves_of_their_own_or_a_histogram(tmp_path):
     make(ard=True, inference="collapsed", inducing=10).fit(X, NAMES, callback=board)
     (written,) = events(tmp_path / "few")  # flushed, though not closed
     assert {tag for tag, _ in written} >= {f"kernel/lengthscales/{index}" for index in range(13)}
-    assert {step for _, step in written} <= {1, 3, 5}
     wide = np.concatenate([X, X[:, :5] ** 2], axis=1)
     with ds.monitoring.GaussianProcessBoard(tmp_path / "many") as board:
         make(ard=True, max_iterations=2).fit(wide, NAMES, callback=board)
@@ -73,18 +80,50 @@ def test_every_fit_adds_a_file(tmp_path):
     assert {step for _, step in third} == {1}
 
 
-def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was():
+@pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
+def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     steps = []
-    classifier = make()
+    classifier = {"exact": make(), **few_epochs(3)}[name]
 
     def watch(step):
+        step.classifier().save(tmp_path / f"{step.iteration}.npz")
         steps.append((step.classifier(), step.classifier().predict_proba(X_TEST)))
 
     classifier.fit(X, NAMES, callback=watch)
-    for kept, p in steps:
+    for number, (kept, p) in enumerate(steps, start=1):
         np.testing.assert_array_equal(kept.predict_proba(X_TEST), p)
+        saved = ds.load_classifier(tmp_path / f"{number}.npz")
+        np.testing.assert_allclose(saved.predict_proba(X_TEST), p, rtol=1e-12)
     assert np.abs(steps[0][1] - steps[-1][1]).max() > 1e-3
     np.testing.assert_allclose(steps[-1][1], classifier.predict_proba(X_TEST), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "epochs", "every", "iterations"),
+    [("stochastic", 4, 2, {1, 3, 4}), ("categorical", 3, 2, {1, 3}), ("categorical", 2, 5, {1, 2})],
+)
+def test_the_last_iteration_is_written_whatever_is_left_out(name, epochs, every, iterations, tmp_path):
+    data = (X_TEST, NAMES_TEST)
+    with ds.monitoring.GaussianProcessBoard(tmp_path / "all", data) as board:
+        few_epochs(epochs)[name].fit(X, NAMES, callback=board)
+    with ds.monitoring.GaussianProcessBoard(tmp_path / "some", data, every=every) as board:
+        few_epochs(epochs)[name].fit(X, NAMES, callback=board)
+    (whole,), (some,) = events(tmp_path / "all"), events(tmp_path / "some")
+    assert {step for _, step in whole} == set(range(1, epochs + 1))
+    assert {tag for tag, _ in whole} >= {"objective", "kernel/variance", "validation/nll", "validation/accuracy"}
+    assert some.keys() == {(tag, step) for tag, step in whole if step in iterations}
+    for key, value in some.items():
+        np.testing.assert_allclose(value, whole[key], rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["exact", "categorical"])
+def test_a_step_that_is_over_gives_no_classifier(name):
+    """It would be that of a later step."""
+    classifier, steps = {"exact": make(max_iterations=2), **few_epochs(2)}[name], []
+    classifier.fit(X, NAMES, callback=steps.append)
+    for step in steps:
+        with pytest.raises(RuntimeError, match=rf"gone on since iteration {step.iteration}: .* inside the callback"):
+            step.classifier()
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     Parameters
     ----------
     filepath : path-like
+        May begin with ``~``.
     **kwargs
         As in keras.models.load_model. Safe mode stays on: no code is unpickled.
 
@@ -37,7 +38,7 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     >>> load_model(folder / "model.keras").output_shape
     (None, 1)
     """
-    path = Path(filepath)
+    path = Path(filepath).expanduser()
     if not path.exists():
         raise FileNotFoundError(f"filepath: there is no model at {str(path)!r}")
     try:

@@ -15,7 +15,7 @@ from deepsimplex.classifier.epochs import SeededEpochs, batches
 from deepsimplex.classifier.objectives import Objective, log_probabilities
 from deepsimplex.classifier.preparation import Preparation, split
 from deepsimplex.export import export_saved_model
-from deepsimplex.files import check_writable, replacing
+from deepsimplex.files import replacing
 from deepsimplex.heads import GaussianHead
 from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -536,13 +536,13 @@ class SimplexClassifier(keras.Model):
         Parameters
         ----------
         filepath : path-like
-            Ends in ".keras".
+            Ends in ".keras" and may begin with ``~``.
         overwrite : bool
             False raises FileExistsError where a file is in the way.
         """
         if not os.fspath(filepath).endswith(".keras"):
             raise ValueError(f"filepath must end in .keras; found {os.fspath(filepath)!r}. export writes a SavedModel")
-        if not overwrite and os.path.exists(filepath):
+        if not overwrite and os.path.exists(os.path.expanduser(filepath)):
             raise FileExistsError(f"filepath {os.fspath(filepath)!r} exists; pass overwrite=True to replace it")
         with replacing(filepath) as fresh:
             super().save(fresh, overwrite=True, **kwargs)
@@ -560,7 +560,7 @@ class SimplexClassifier(keras.Model):
         Parameters
         ----------
         filepath : path-like
-            Folder to write; replaced whole or not at all.
+            Folder to write, which may begin with ``~``; replaced whole or not at all.
         format : str
             "tf_saved_model" (default); any other goes to keras.Model.export, which serves class probabilities alone.
         input_dtype : {"float32", "uint8"}
@@ -581,7 +581,6 @@ class SimplexClassifier(keras.Model):
             raise TypeError(f"export to tf_saved_model takes no {', '.join(kwargs)}")
         if not self.built or self._sample_shape is None:
             raise ValueError("export needs a model that has seen samples of one array: fit it or call it on one first")
-        check_writable(os.path.dirname(os.path.abspath(filepath)), "filepath")
         export_saved_model(
             self,
             filepath,

@@ -2,6 +2,8 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,23 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
     """
 
     classes: ArrayLike | None
+    regressor_: Any
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether ``fit`` has come to its end, where the regressor is kept."""
+        return hasattr(self, "regressor_")
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Within, the classifier is not fitted; a fit that is refused or interrupted leaves it as it was before."""
+        before = dict(self.__dict__)
+        self.__dict__.pop("regressor_", None)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
         """Features [N, d] and labels to learn from, once they are known to fit together."""
@@ -49,24 +68,28 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     @abstractmethod
-    def _reading(self) -> str:
+    def _readout_name(self) -> str:
         """Name of the readout."""
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
-        """The latent Gaussians of features X [N, d], without observation noise."""
+        """The latent Gaussians of features X [N, d]; the classifier's notes say whether they hold observation noise."""
         check_is_fitted(self)
         return self._latents(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _read(self, X: ArrayLike, log: bool) -> NDArray[np.float64]:
         latent = self.predict_latent(X)
-        return np.asarray(rule_for(latent, self._scores, "auto", self._reading).read(latent, log))
+        return np.asarray(rule_for(latent, self._scores, "auto", self._readout_name).read(latent, log))
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``."""
         return self._read(X, log=False)
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Their logarithms, computed in log space: they do not underflow."""
+        """Their logarithms [N, n], finite where probabilities underflow.
+
+        The argmax readout computes them in log space. So does softmax for two classes; for more, logarithms of
+        probabilities below 1e-30 are averages over samples, with the errors that ``deepsimplex.readout.softmax`` tells.
+        """
         return self._read(X, log=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -99,9 +122,14 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
         return logarithms - logarithms.mean(axis=1, keepdims=True)
 
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
-        """Lower and upper ends [N, n] of class probabilities: see ``deepsimplex.readout.class_intervals``."""
+        """Lower and upper ends [N, n] of class probabilities, of the readout that gives the probabilities.
+
+        Where that is softmax, the model believes each probability to lie between them with so much certainty. Where it
+        is argmax (CASIMAC, one-hot), they only tell how exactly the probability was computed, and all but coincide.
+        ``deepsimplex.readout.class_intervals``, which says more, takes softmax unless told otherwise.
+        """
         latent = self.predict_latent(X)
-        return class_intervals(latent, level, self._scores, self._reading)
+        return class_intervals(latent, level, self._scores, self._readout_name)
 
     def _number(self, label: Any) -> int:
         found = np.flatnonzero(self.classes_ == label)
@@ -138,5 +166,5 @@ class TargetClassifier(LatentClassifier):
         return self.target_.scores_
 
     @property
-    def _reading(self) -> str:
+    def _readout_name(self) -> str:
         return self.readout or self.target_.default_readout

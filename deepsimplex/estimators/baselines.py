@@ -13,6 +13,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
+from deepsimplex.estimators.seeds import RandomState
 
 # Share of the samples that Platt scaling is fitted to [GPD sec. 5].
 _CALIBRATION = 0.2
@@ -28,13 +29,13 @@ class _DecidesByMeans(SimplexGaussianProcess):
         return means[:, 1] - means[:, 0] if len(self.classes_) == 2 else means
 
 
-def _platt(classifier: Any, seed: int) -> CalibratedClassifierCV:
+def _platt(classifier: Any, random_state: RandomState) -> CalibratedClassifierCV:
     """Learn from 80 % of every class, and fit a sigmoid per class to the decisions about the other 20 %."""
-    split = StratifiedShuffleSplit(1, test_size=_CALIBRATION, random_state=seed)
+    split = StratifiedShuffleSplit(1, test_size=_CALIBRATION, random_state=random_state)
     return CalibratedClassifierCV(classifier, method="sigmoid", cv=split)
 
 
-def least_squares_gaussian_process(platt: bool = False, random_state: int = 0, **settings: Any) -> Any:
+def least_squares_gaussian_process(platt: bool = False, random_state: RandomState = 0, **settings: Any) -> Any:
     """Gaussian-process regression onto one-hot labels, with learned noise [GPD sec. 3.1].
 
     A regression on labels has no probabilities of its own. [GPD]'s code truncates its means to [0, 1] and normalises
@@ -48,7 +49,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: int = 0, *
     platt : bool
         Whether means become probabilities by Platt scaling: a sigmoid per class, fitted to a stratified 20 % of the
         samples from which the process does not learn [GPD sec. 5], and normalised over the classes. Default False.
-    random_state : int
+    random_state : int, numpy.random.RandomState or None
         Of the process and of that split. Default 0.
     **settings
         See ``SimplexGaussianProcess``.
@@ -78,7 +79,7 @@ def nystroem_kernel_ridge(
     penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
     folds: int = 5,
     platt: bool = True,
-    random_state: int = 0,
+    random_state: RandomState = 0,
 ) -> Any:
     """Kernel ridge regression onto labels through Nystroem features, with Platt scaling [GPD sec. 3.1, NKRR].
 
@@ -98,8 +99,8 @@ def nystroem_kernel_ridge(
         Of the cross-validation, stratified. Default 5.
     platt : bool
         Whether it is calibrated; without, it decides and has no ``predict_proba``. Default True.
-    random_state : int
-        Default 0.
+    random_state : int, numpy.random.RandomState or None
+        Of all parts. Default 0.
 
     Returns
     -------

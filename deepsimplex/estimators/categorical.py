@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.estimators.posterior import PosteriorClassifier
+from deepsimplex.estimators.seeds import RandomState, seed_of
 
 if TYPE_CHECKING:
     from deepsimplex.estimators.step import Callback
@@ -34,8 +35,9 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         See ``deepsimplex.gp.StochasticGaussianProcess``.
     classes : array_like, shape [n], optional
         All classes there are, where y may lack some; None (default) takes those of y.
-    random_state : int
-        Seed of every random choice. Default 0: the same data give the same classifier.
+    random_state : int, numpy.random.RandomState or None
+        Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
+        data give the same classifier.
 
     Attributes
     ----------
@@ -45,7 +47,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
 
     Notes
     -----
-    [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC.
+    [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. Latents, as ``predict_latent`` gives them,
+    are not observed and have no observation noise.
 
     Examples
     --------
@@ -70,7 +73,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         learning_rate: float = 0.03,
         scale_features: bool = True,
         classes: ArrayLike | None = None,
-        random_state: int = 0,
+        random_state: RandomState = 0,
     ) -> None:
         self.link = link
         self.kernel = kernel
@@ -85,7 +88,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         self.classes = classes
         self.random_state = random_state
 
-    def _regressor(self) -> Any:
+    def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
 
         return gp.CategoricalProcess(
@@ -99,7 +102,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             scale_features=self.scale_features,
-            seed=self.random_state,
+            seed=seed,
         )
 
     @property
@@ -107,7 +110,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         return np.asarray(self._posterior.scores)
 
     @property
-    def _reading(self) -> str:
+    def _readout_name(self) -> str:
         return "softmax"
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: "Callback | None" = None) -> Self:
@@ -120,7 +123,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
             Labels of any kind, or soft labels: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is.
+            ``deepsimplex.monitoring.GaussianProcessBoard`` is. If it has a method ``fit_ended``, that is called with
+            the fitted classifier.
 
         Returns
         -------
@@ -131,7 +135,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         ValueError
             For NaN, labels that ``classes`` does not name, and a single class.
         """
-        features, labels = self._checked(X, y)
-        regressor = self._regressor()
-        self.regressor_ = regressor.fit(features, labels.shares, self._told(callback, len(features)))
+        with self._fitting():
+            features, labels = self._checked(X, y)
+            regressor = self._regressor(seed_of(self.random_state))
+            self._learn(regressor, callback, features, labels.shares)
         return self

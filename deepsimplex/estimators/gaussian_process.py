@@ -6,6 +6,7 @@ from numpy.typing import ArrayLike
 
 from deepsimplex.estimators.base import TargetClassifier
 from deepsimplex.estimators.posterior import PosteriorClassifier
+from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.estimators.selection import Smoothing, select_target
 
 if TYPE_CHECKING:
@@ -45,8 +46,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         None (default) takes the target's own.
     classes : array_like, shape [n], optional
         All classes there are, where y may lack some; None (default) takes those of y.
-    random_state : int
-        Seed of every random choice. Default 0: the same data give the same classifier.
+    random_state : int, numpy.random.RandomState or None
+        Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
+        data give the same classifier.
 
     Attributes
     ----------
@@ -62,6 +64,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     Notes
     -----
     [ILR-GP sec. 3.2], [GPD sec. 4], and CASIMAC's targets with a Gaussian process as its authors' package has it.
+
+    ``predict_latent`` gives the latent functions themselves: without observation noise, whether the target states it or
+    it is learned. That is what is read out.
 
     Examples
     --------
@@ -91,7 +96,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         classes: ArrayLike | None = None,
         max_iterations: int = 200,
         restarts: int = 0,
-        random_state: int = 0,
+        random_state: RandomState = 0,
     ) -> None:
         self.target = target
         self.inference = inference
@@ -111,7 +116,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         self.restarts = restarts
         self.random_state = random_state
 
-    def _regressor(self) -> Any:
+    def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
 
         settings: dict[str, Any] = {
@@ -120,7 +125,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             "scale_features": self.scale_features,
             "max_iterations": self.max_iterations,
             "restarts": self.restarts,
-            "seed": self.random_state,
+            "seed": seed,
         }
         if self.inference == "exact":
             return gp.ExactGaussianProcess(self.kernel, **settings)
@@ -144,7 +149,8 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is, but not while ``smoothing`` tries values.
+            ``deepsimplex.monitoring.GaussianProcessBoard`` is, but not while ``smoothing`` tries values. If it has a
+            method ``fit_ended``, that is called with the fitted classifier.
 
         Returns
         -------
@@ -155,10 +161,11 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         ValueError
             For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
         """
-        features, labels = self._checked(X, y)
-        regressor = self._regressor()
-        target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels)
-        observation = self._observations(features, labels, target)
-        told = self._told(callback, len(features))
-        self.regressor_ = regressor.fit(features, observation, labels.hard, told)
+        with self._fitting():
+            features, labels = self._checked(X, y)
+            seed = seed_of(self.random_state)
+            regressor = self._regressor(seed)
+            target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
+            observation = self._observations(features, labels, target)
+            self._learn(regressor, callback, features, observation, labels.hard)
         return self

@@ -1,13 +1,16 @@
 """Labels as scikit-learn's users have them: any names, a list of classes of their own, or shares of every class."""
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
+from deepsimplex.callers import callers_stacklevel
 from deepsimplex.targets.labels import any_labels
 
 
@@ -39,7 +42,13 @@ class Labels:
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] > 1:
             return cls._of_shares(y, classes)
-        y = column_or_1d(y, warn=True)
+        if y.ndim == 2 and y.shape[1] == 1:
+            warnings.warn(
+                "A column-vector y was passed when a 1d array was expected: pass y.ravel()",
+                DataConversionWarning,
+                stacklevel=callers_stacklevel(),
+            )
+        y = column_or_1d(y)
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         found = np.unique(y)

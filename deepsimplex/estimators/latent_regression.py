@@ -1,7 +1,6 @@
 """Any scikit-learn regressor as a classifier: it learns latents in place of numbers."""
 
-import inspect
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,7 +10,12 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_predict
 
 from deepsimplex.estimators.base import TargetClassifier
+from deepsimplex.estimators.regressors import of_many_outputs, predict_with_deviations, states_deviations
+from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.latent import LatentGaussian
+
+# Rows at which the deviations of the latent dimensions are compared.
+_COMPARED = 100
 
 
 class LatentRegressionClassifier(TargetClassifier):
@@ -20,9 +24,10 @@ class LatentRegressionClassifier(TargetClassifier):
     Parameters
     ----------
     regressor : regressor, optional
-        With ``fit(X, Z)`` for latents Z [N, L] ([N] for L = 1) and ``predict``. Where its predict takes
-        ``return_std``, that is the latents' deviation. None (default) is the setting of [CASIMAC] sec. 3: a Gaussian
-        process with a Matern and a white kernel.
+        With ``fit(X, Z)`` for latents Z [N, L] ([N] for L = 1) and ``predict``. One whose tags say nothing of
+        ``multi_output`` is fitted to every latent dimension by itself. Where its predict takes ``return_std``, or that
+        of a pipeline's last step or of a search's best estimator, that is the latents' deviation. None (default) is
+        the setting of [CASIMAC] sec. 3: a Gaussian process with a Matern and a white kernel.
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "casimac", as the paper has it.
     folds : int
@@ -32,23 +37,29 @@ class LatentRegressionClassifier(TargetClassifier):
         None (default) takes the target's own.
     classes : array_like, shape [n], optional
         All classes there are, where y may lack some; None (default) takes those of y.
-    random_state : int
-        Shuffles the folds. Default 0.
+    random_state : int, numpy.random.RandomState or None
+        Shuffles the folds; a generator (None: NumPy's global one) does so at every fit. Default 0. The regressor has a
+        setting of its own.
 
     Attributes
     ----------
     classes_ : ndarray, shape [n]
     target_ : Target
     regressor_ : regressor
-        As fitted.
+        As fitted: a ``MultiOutputRegressor`` where there is one for every latent dimension.
     deviation_ : float or None
         Root mean square of the residuals, for regressors without deviations.
+    covariance_ : {"isotropic", "diagonal"}
+        Of the latents: isotropic where all of their dimensions have the same deviation.
     n_features_in_ : int
 
     Notes
     -----
-    [CASIMAC Eq. 12-15]. A deviation that is the same for all latent dimensions is taken as isotropic, so that the
-    readout is exact.
+    [CASIMAC Eq. 12-15]. Whether deviations are the same for all latent dimensions, so that the readout is exact, is
+    settled by ``fit``, halfway between training samples.
+
+    Deviations are of the latents as they would be observed: residuals hold their noise, and so do the deviations of
+    ``BayesianRidge`` and of a Gaussian process with a white kernel. One with ``alpha`` in its place leaves it out.
 
     There is no ``save`` and no ``export``: how any regressor is written is its own affair. Pickle or skops write all of
     the classifier.
@@ -71,7 +82,7 @@ class LatentRegressionClassifier(TargetClassifier):
         folds: int = 5,
         readout: str | None = None,
         classes: ArrayLike | None = None,
-        random_state: int = 0,
+        random_state: RandomState = 0,
     ) -> None:
         self.regressor = regressor
         self.target = target
@@ -98,32 +109,48 @@ class LatentRegressionClassifier(TargetClassifier):
         ValueError
             For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
         """
-        features, labels = self._checked(X, y)
-        latents = self._observations(features, labels).loc
-        Z = latents[:, 0] if latents.shape[1] == 1 else latents
-        paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
-        regressor = paper if self.regressor is None else self.regressor
-        self.deviation_ = None if _gives_deviations(regressor) else self._residual(regressor, features, Z)
-        self.regressor_ = clone(regressor).fit(features, Z)
+        with self._fitting():
+            features, labels = self._checked(X, y)
+            seed = seed_of(self.random_state)
+            if self.folds < 2:
+                raise ValueError(f"folds must be at least 2; found {self.folds!r}")
+            latents = self._observations(features, labels).loc
+            paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
+            regressor = clone(paper if self.regressor is None else self.regressor)
+            if latents.shape[1] == 1:
+                Z = latents[:, 0]
+            else:
+                Z, regressor = latents, of_many_outputs(regressor)
+            fitted = clone(regressor).fit(features, Z)
+            stated = states_deviations(fitted)
+            self.deviation_ = None if stated else self._residual(regressor, features, Z, seed)
+            self.covariance_ = _covariance(fitted, features) if stated else "isotropic"
+            self.regressor_ = fitted
         return self
 
-    def _residual(self, regressor: Any, X: NDArray[np.float64], Z: NDArray[np.float64]) -> float:
-        if self.folds < 2:
-            raise ValueError(f"folds must be at least 2; found {self.folds!r}")
-        folds = KFold(min(self.folds, len(X)), shuffle=True, random_state=self.random_state)
-        predicted = cross_val_predict(clone(regressor), X, Z, cv=folds)
+    def _residual(self, regressor: Any, X: NDArray[np.float64], Z: NDArray[np.float64], seed: int) -> float:
+        folds = KFold(min(self.folds, len(X)), shuffle=True, random_state=seed)
+        predicted = cross_val_predict(regressor, X, Z, cv=folds)
         return float(np.sqrt(np.mean(np.square(predicted - Z))))
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         if self.deviation_ is not None:
             mean, deviation = self.regressor_.predict(X), np.full((len(X), 1), self.deviation_)
         else:
-            mean, deviation = self.regressor_.predict(X, return_std=True)
+            mean, deviation = predict_with_deviations(self.regressor_, X)
+            deviation = deviation.reshape(len(X), -1)
+            if self.covariance_ == "isotropic":
+                deviation = np.sqrt(np.mean(np.square(deviation), axis=1, keepdims=True))
         mean = np.asarray(mean, dtype=np.float64).reshape(len(X), self.target_.latent_dim_)
-        deviation = np.asarray(deviation, dtype=np.float64).reshape(len(X), -1)
-        same = np.allclose(deviation, deviation[:, :1], rtol=1e-9, atol=0.0)
-        return LatentGaussian(mean, deviation[:, :1] if same else deviation)
+        return LatentGaussian(mean, deviation)
 
 
-def _gives_deviations(regressor: Any) -> bool:
-    return "return_std" in inspect.signature(regressor.predict).parameters
+def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
+    """Whether a regressor gives all of its outputs the same deviation, once for all predictions to come.
+
+    At training samples themselves deviations may be zero, whatever they are elsewhere.
+    """
+    between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]
+    _, deviation = predict_with_deviations(fitted, between)
+    deviation = deviation.reshape(len(between), -1)
+    return "isotropic" if np.allclose(deviation, deviation[:, :1], rtol=1e-9, atol=0.0) else "diagonal"

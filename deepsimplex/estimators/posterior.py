@@ -14,7 +14,6 @@ from deepsimplex.estimators.base import LatentClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.step import Callback, ClassifierStep
 from deepsimplex.export import export_saved_model
-from deepsimplex.files import check_writable
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import readout_layer
 
@@ -31,10 +30,8 @@ class PosteriorClassifier(LatentClassifier):
         With the attribute ``posterior_``.
     """
 
-    regressor_: Any
-
     @abstractmethod
-    def _regressor(self) -> Any:
+    def _regressor(self, seed: int) -> Any:
         """An unfitted regressor of this classifier's parameters."""
 
     @property
@@ -44,22 +41,18 @@ class PosteriorClassifier(LatentClassifier):
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         return self._posterior.predict(X)
 
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether ``fit`` has come to its end: one that was refused leaves some attributes behind."""
-        return hasattr(self, "regressor_")
-
-    def _hold(self, posterior: "gp.posterior.Posterior") -> None:
+    def _set_posterior(self, posterior: "gp.posterior.Posterior") -> None:
         """Predict by a posterior that another fit made."""
-        self.regressor_ = self._regressor()
+        self.regressor_ = self._regressor(seed=0)  # nothing is left to chance
         self.regressor_.posterior_ = posterior
 
-    def _there(self, posterior: "gp.posterior.Posterior") -> Self:
-        """This classifier, in the middle of its fit, as it is with the posterior there."""
-        there = copy.copy(self)
-        there._hold(posterior)
-        return there
+    def _with_posterior(self, posterior: "gp.posterior.Posterior") -> Self:
+        """A copy of this classifier that predicts by a posterior from the middle of its fit."""
+        classifier = copy.copy(self)
+        classifier._set_posterior(posterior)
+        return classifier
 
-    def _told(self, callback: Callback | None, num_samples: int) -> "Callable[[gp.Step], None] | None":
+    def _step_callback(self, callback: Callback | None, num_samples: int) -> "Callable[[gp.Step], None] | None":
         """What a regressor calls, so that the callback is told of the classifier too."""
         if callback is None:
             return None
@@ -71,11 +64,18 @@ class PosteriorClassifier(LatentClassifier):
                     step.objective,
                     step.hyperparameters,
                     num_samples,
-                    lambda: self._there(step.posterior()),
+                    lambda: self._with_posterior(step.posterior()),
                 )
             )
 
         return tell
+
+    def _learn(self, regressor: Any, callback: Callback | None, X: NDArray[np.float64], *observed: Any) -> None:
+        """Fit the regressor to features X [N, d] and what was observed there, and keep it; tell the callback."""
+        self.regressor_ = regressor.fit(X, *observed, callback=self._step_callback(callback, len(X)))
+        fit_ended: Any = getattr(callback, "fit_ended", None)
+        if fit_ended is not None:
+            fit_ended(self)
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.
@@ -83,7 +83,7 @@ class PosteriorClassifier(LatentClassifier):
         Parameters
         ----------
         filepath : path-like
-            Ends in .npz; replaced whole or not at all.
+            Ends in .npz and may begin with ``~``; replaced whole or not at all.
 
         Raises
         ------
@@ -108,7 +108,7 @@ class PosteriorClassifier(LatentClassifier):
         Parameters
         ----------
         filepath : path-like
-            Folder to write; replaced whole or not at all.
+            Folder to write, which may begin with ``~``; replaced whole or not at all.
         class_names : list of str, optional
             In the order of ``classes_``; None (default) writes those as text.
         verbose : bool
@@ -124,12 +124,11 @@ class PosteriorClassifier(LatentClassifier):
         names = [str(name) for name in (self.classes_ if class_names is None else class_names)]
         if len(names) != len(self.classes_):
             raise ValueError(f"class_names must hold {len(self.classes_)} names, as classes_; found {len(names)}")
-        check_writable(os.path.dirname(os.path.abspath(filepath)), "filepath")
         export_saved_model(
             self._posterior,
             filepath,
             latent=self._posterior,
-            readout=readout_layer(self._reading, self._scores),
+            readout=readout_layer(self._readout_name, self._scores),
             sample_shape=(self.n_features_in_,),
             class_names=names,
             input_name="features",

@@ -45,6 +45,7 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     Parameters
     ----------
     filepath : path-like
+        May begin with ``~``.
 
     Returns
     -------
@@ -68,7 +69,7 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     >>> bool(np.allclose(load_classifier(folder / "iris.npz").predict_proba(X), classifier.predict_proba(X)))
     True
     """
-    path = Path(filepath)
+    path = Path(filepath).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
     try:
@@ -83,7 +84,7 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     about = json.loads(str(arrays["about"]))
     made = _make(about["class"], _read_all(about["parameters"], arrays), path)
     _set(made, _read_all(about["attributes"], arrays))
-    made._hold(_posterior(arrays))
+    made._set_posterior(_posterior(arrays))
     _set(made.regressor_, _read_all(about["regressor"], arrays))
     return made
 
@@ -144,7 +145,7 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return {"mapping": [(key, _written(item, f"{name}[{key!r}]", arrays)) for key, item in pairs]}
     raise ValueError(
         f"{name} cannot be saved: files hold numbers, texts, arrays, lists and targets; found a "
-        f"{type(value).__name__}. Give it by name where it has one and fit again, or pickle the classifier"
+        f"{type(value).__name__}. Give it by name or number where that can be, and fit again, or pickle the classifier"
     )
 
 

@@ -16,7 +16,7 @@ _HELD_OUT = 10
 
 
 def select_target(
-    classifier: Any, X: NDArray[np.float64], labels: Labels
+    classifier: Any, X: NDArray[np.float64], labels: Labels, seed: int
 ) -> tuple[Target, float | None, dict[float, float]]:
     """The target of a classifier, with the value that its ``smoothing`` finds best for these samples.
 
@@ -24,9 +24,10 @@ def select_target(
     ----------
     classifier : TargetClassifier
         With the settings ``target``, ``smoothing``, ``classes`` and ``random_state``. It is left as it is: copies of
-        it are fitted.
+        it are fitted, all with the same seed.
     X : ndarray, shape [N, d]
     labels : Labels
+    seed : int
 
     Returns
     -------
@@ -47,11 +48,12 @@ def select_target(
     choices = _choices(classifier.smoothing, target)
     learn = score = np.arange(len(X))
     if classifier.smoothing == "validate":
-        learn, score = hold_out(labels.hard, classifier.random_state)
+        learn, score = hold_out(labels.hard, seed)
     scores = {}
     for value, candidate in choices.items():
-        settings = {"target": candidate, "smoothing": None, "classes": np.arange(len(labels.classes))}
-        copy = clone(classifier).set_params(**settings).fit(X[learn], labels.memberships[learn])
+        settings = {"target": candidate, "smoothing": None, "random_state": seed}
+        copy = clone(classifier).set_params(**settings, classes=np.arange(len(labels.classes)))
+        copy.fit(X[learn], labels.memberships[learn])
         scores[value] = _negative_log_likelihood(copy.predict_log_proba(X[score]), labels.memberships[score])
     best = min(scores, key=scores.__getitem__)
     return choices[best], best, scores

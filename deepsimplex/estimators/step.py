@@ -23,7 +23,8 @@ class ClassifierStep:
     num_samples : int
         Number of training samples N.
     classifier : callable
-        Makes the classifier there, which predicts, reads out and saves as a fitted one does: worth some steps' time.
+        Makes the classifier there, which predicts, reads out and saves as a fitted one does: worth some steps' time. To
+        be called inside the callback, or it raises RuntimeError; the classifier that it gives may be kept.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from deepsimplex.gp.noise import Noise, check_noise
 from deepsimplex.gp.optimise import Evaluation, minimise
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.problem import Problem
-from deepsimplex.gp.step import Callback, Step
+from deepsimplex.gp.step import Callback, tell
 from deepsimplex.latent import LatentGaussian
 
 Report = Callable[[int, float], None]
@@ -85,7 +85,7 @@ class GaussianProcess(ABC):
 
         def report(iteration: int, value: float) -> None:
             if callback is not None:
-                callback(Step(iteration, value, problem.hyperparameters(), lambda: self._posterior(problem)))
+                tell(callback, iteration, value, problem.hyperparameters(), lambda: self._posterior(problem))
 
         self.objective_ = self._optimise(problem, report)
         self.posterior_ = self._posterior(problem)

@@ -15,7 +15,7 @@ from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
 from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
-from deepsimplex.gp.step import Callback, Step
+from deepsimplex.gp.step import Callback, tell
 from deepsimplex.gp.stochastic import Batches, check_rates, falling_rate
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.pieces import row_slices
@@ -129,8 +129,7 @@ class CategoricalProcess:
         for epoch in range(self.epochs):
             value = float(np.mean([ascent.step(*batch) for batch in batches]))
             if callback is not None:
-                hyperparameters = kernel_hyperparameters(kernel)
-                callback(Step(epoch + 1, value, hyperparameters, lambda: ascent.posterior(scaling)))
+                tell(callback, epoch + 1, value, kernel_hyperparameters(kernel), lambda: ascent.posterior(scaling))
         self.objective_ = ascent.settle(scaled, memberships, _PASSES if self.epochs else _PASSES_ALONE)
         self.posterior_ = ascent.posterior(scaling)
         return self

@@ -6,6 +6,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
+from deepsimplex.callers import callers_stacklevel
+
 # Jitter tried in turn, relative to the mean of the diagonal.
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
@@ -56,7 +58,7 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
                     f"the covariance matrix is singular to within round-off: added {jitter:.0e} of its mean diagonal. "
                     "Duplicated rows with little noise make it so; a learned noise, or fewer inducing points, help",
                     RuntimeWarning,
-                    stacklevel=2,
+                    stacklevel=callers_stacklevel(),
                 )
             return np.asarray(L)
     raise SingularError(

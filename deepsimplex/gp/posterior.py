@@ -102,9 +102,30 @@ class Posterior(tf.Module):
         """Number of latent dimensions L."""
         return int(self.weights.shape[1])
 
+    @property
+    def _most_rows(self) -> int:
+        """How many rows at a time leave the memory bounded."""
+        return max(1, _BUDGET // (int(self.factors.shape[0]) * int(self.factors.shape[1])))
+
     def __call__(self, x: Any) -> dict[str, Any]:
-        """Latents {"loc": [N, L], "scale": [N, 1] or [N, L]} of features x [N, d], float64."""
-        x = self.features(tf.cast(x, tf.float64))
+        """Latents {"loc": [N, L], "scale": [N, 1] or [N, L]} of features x [N, d], float64.
+
+        A graph takes rows of any number in pieces that bound the memory.
+        """
+        x, most = tf.cast(x, tf.float64), self._most_rows
+        if x.shape[0] is not None and x.shape[0] <= most:
+            return self._latents(x)
+        rows, columns = tf.shape(x)[0], x.shape[1]
+        pieces = tf.maximum(1, -(-rows // most))
+        size = -(-rows // pieces)
+        padded = tf.pad(x, [[0, pieces * size - rows], [0, 0]])
+        signature = {"loc": tf.float64, "scale": tf.float64}
+        parts = tf.reshape(padded, [pieces, size, columns])
+        latents = tf.map_fn(self._latents, parts, fn_output_signature=signature, parallel_iterations=1)
+        return {name: tf.reshape(part, [pieces * size, part.shape[-1]])[:rows] for name, part in latents.items()}
+
+    def _latents(self, x: Any) -> dict[str, Any]:
+        x = self.features(x)
         k = self.kernel(self.support, x)  # [M, N] or [L, M, N]
         explained = tf.reduce_sum(tf.square(tf.matmul(self.factors, k)), axis=1)  # [1 or L, N]
         prior = self.kernel(x, full_cov=False)
@@ -123,8 +144,7 @@ class Posterior(tf.Module):
 
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """The same for arrays of any length, in pieces that bound the memory."""
-        dims, M = self.factors.shape[0], self.factors.shape[1]
-        pieces = [self(X[rows]) for rows in row_slices(len(X), max(1, _BUDGET // (int(dims) * int(M))))]
+        pieces = [self(X[rows]) for rows in row_slices(len(X), self._most_rows)]
         loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 

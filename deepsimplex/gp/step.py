@@ -23,7 +23,8 @@ class Step:
         The kernel's, named as GPflow names them ("variance", "lengthscales"), and "noise" where that is learned: in
         units of scaled features and latents.
     posterior : callable
-        Makes the posterior there: worth some steps' time.
+        Makes the posterior there: worth some steps' time. To be called inside the callback, while the optimisation
+        stands still, or it raises RuntimeError; the posterior that it gives may be kept.
 
     Examples
     --------
@@ -43,3 +44,36 @@ class Step:
 
 
 Callback = Callable[[Step], None]
+
+
+def tell(
+    callback: Callback,
+    iteration: int,
+    objective: float,
+    hyperparameters: dict[str, NDArray[np.float64]],
+    posterior: Callable[[], Posterior],
+) -> None:
+    """Call the callback with a step, whose posterior can be made until the callback returns.
+
+    Parameters
+    ----------
+    callback : callable
+    iteration, objective, hyperparameters
+        See ``Step``.
+    posterior : callable
+        Makes the posterior of the optimisation as it is when called.
+    """
+    make: Callable[[], Posterior] | None = posterior
+
+    def posterior_of_step() -> Posterior:
+        if make is None:
+            raise RuntimeError(
+                f"the optimisation has gone on since iteration {iteration}: call the step's posterior(), or "
+                "classifier(), inside the callback, and keep what it returns"
+            )
+        return make()
+
+    try:
+        callback(Step(iteration, objective, hyperparameters, posterior_of_step))
+    finally:
+        make = None  # a step that is kept holds no training data either

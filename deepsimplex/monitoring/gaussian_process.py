@@ -1,6 +1,7 @@
 """The optimisation behind a Gaussian-process classifier, in TensorBoard."""
 
 import os
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -41,7 +42,7 @@ class GaussianProcessBoard:
         Features [M, d] and labels [M], named as those of the training samples. The classifier is evaluated on them at
         every step that is written, which takes some steps' time.
     every : int
-        Of so many iterations the first is written. Default 1: all of them.
+        Of so many iterations the first is written, and the last of all in any case. Default 1: all of them.
 
     Raises
     ------
@@ -56,7 +57,8 @@ class GaussianProcessBoard:
     Scalars, by iteration: "objective" (what is minimised, the negative log marginal likelihood or its bound, per
     training sample), "kernel/variance", "kernel/lengthscales", "noise" where it is learned, "validation/nll" and
     "validation/accuracy". Vectors have a curve for every component, as "kernel/lengthscales/0", up to 16; larger ones
-    are histograms. Hyperparameters are in units of scaled features and latents.
+    are histograms. Hyperparameters are in units of scaled features and latents. Where ``every`` leaves the last
+    iteration out, it is written at the end of the fit, with NLL and accuracy of the fitted classifier.
 
     Every step is flushed, so that a fit that is cut short can be read. ``close`` ends the file; so does leaving a
     ``with`` block, and the next fit.
@@ -84,33 +86,46 @@ class GaussianProcessBoard:
         self.log_dir = check_writable(log_dir, "log_dir")
         self.every = int(every)
         self._writer: Any = None
+        self._left_out: WatchedStep | None = None  # the last step so far, unless it was written
 
     def __call__(self, step: WatchedStep) -> None:
         """Write a step, where its turn has come."""
         if step.iteration == 1:
             self.close()  # the last fit's file
         if (step.iteration - 1) % self.every:
-            return
-        scalars = {"objective": step.objective / step.num_samples, **self._validation(step)}
+            self._left_out = step
+        else:
+            self._left_out = None
+            self._write(step, step.classifier)
+
+    def fit_ended(self, classifier: Any) -> None:
+        """Write the last step if its turn had not come: called by the classifier's ``fit``."""
+        step, self._left_out = self._left_out, None
+        if step is not None:
+            self._write(step, lambda: classifier)
+
+    def _write(self, step: WatchedStep, classifier: Callable[[], Any]) -> None:
+        scalars = {"objective": step.objective / step.num_samples, **self._validation(classifier)}
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self.log_dir))
         with self._writer.as_default(step=step.iteration):
             for tag, value in scalars.items():
                 tf.summary.scalar(tag, value)
             for name, values in step.hyperparameters.items():
-                _write(name if name == "noise" else f"kernel/{name}", values)
+                _write_values(name if name == "noise" else f"kernel/{name}", values)
         self._writer.flush()
 
-    def _validation(self, step: WatchedStep) -> dict[str, float]:
+    def _validation(self, classifier: Callable[[], Any]) -> dict[str, float]:
         if self.validation_data is None:
             return {}
         X, labels = self.validation_data
-        classifier = step.classifier()
-        y, p = _numbers(labels, classifier.classes_), classifier.predict_proba(X)
+        there = classifier()
+        y, p = _numbers(labels, there.classes_), there.predict_proba(X)
         return {"validation/nll": negative_log_likelihood(y, p), "validation/accuracy": accuracy(y, p)}
 
     def close(self) -> None:
         """End the event file, if one is open."""
+        self._left_out = None
         if self._writer is not None:
             self._writer.close()
             self._writer = None
@@ -124,7 +139,7 @@ class GaussianProcessBoard:
         self.close()
 
 
-def _write(tag: str, values: NDArray[np.float64]) -> None:
+def _write_values(tag: str, values: NDArray[np.float64]) -> None:
     if values.ndim == 0:
         tf.summary.scalar(tag, values)
     elif values.size > _CURVES:

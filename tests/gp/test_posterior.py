@@ -1,0 +1,48 @@
+"""The posterior as a graph: rows of any number, in pieces."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.posterior import Posterior, Scaling
+
+RNG = np.random.default_rng(0)
+M, L, D = 8, 3, 2
+MOST = 5
+
+
+class Watched(gpflow.kernels.SquaredExponential):
+    """Refuses more rows at a time than the budget holds."""
+
+    def __call__(self, X, X2=None, **options):
+        rows = tf.shape(X if X2 is None else X2)[0]
+        with tf.control_dependencies([tf.debugging.assert_less_equal(rows, MOST)]):
+            return tf.identity(super().__call__(X, X2, **options))
+
+
+@pytest.fixture(params=["shared", "of every dimension"])
+def posterior(request, monkeypatch):
+    factors = 1 if request.param == "shared" else L
+    monkeypatch.setattr("deepsimplex.gp.posterior._BUDGET", MOST * factors * M)
+    support, weights = RNG.normal(size=(M, D)), RNG.normal(size=(M, L))
+    triangles = np.tril(RNG.normal(size=(factors, M, M))) / M
+    features, latents = Scaling(np.ones(D), np.full(D, 2.0)), Scaling(np.arange(1.0, L + 1), np.full(L, 3.0))
+    return Posterior(Watched(lengthscales=2.0), support, weights, triangles, features, latents)
+
+
+@pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
+def test_a_graph_of_any_number_of_rows_keeps_to_the_budget(jit, posterior):
+    served = tf.function(posterior, input_signature=[tf.TensorSpec([None, D])], autograph=False, jit_compile=jit)
+    for rows in (0, 1, MOST, MOST + 1, 4 * MOST + 2):
+        X = RNG.normal(size=(rows, D)).astype("float32")
+        expected, found = posterior.predict(X), served(tf.constant(X))
+        np.testing.assert_allclose(found["loc"], expected.loc, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(found["scale"], expected.scale, rtol=1e-9)
+        assert found["loc"].shape == (rows, L)
+
+
+def test_many_rows_of_a_known_number_keep_to_it_too(posterior):
+    X = RNG.normal(size=(3 * MOST + 1, D))
+    served = tf.function(lambda: posterior(X), autograph=False)
+    np.testing.assert_allclose(served()["loc"], posterior.predict(X).loc, rtol=1e-9)
