@@ -29,8 +29,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         Whether a square matrix that mixes the latent processes is learned. Default False.
     inducing : int or array_like, shape [M, d]
         See ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
-    learn_inducing : bool
-        Default True.
+    learn_inducing, separate_inducing : bool
+        Whether the inducing points are moved (default True), and whether every latent process has its own (False).
     epochs, batch_size, learning_rate
         See ``deepsimplex.gp.StochasticGaussianProcess``.
     classes : array_like, shape [n], optional
@@ -68,6 +68,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         mixing: bool = False,
         inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
+        separate_inducing: bool = False,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float = 0.03,
@@ -81,6 +82,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         self.mixing = mixing
         self.inducing = inducing
         self.learn_inducing = learn_inducing
+        self.separate_inducing = separate_inducing
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -98,6 +100,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
             mixing=self.mixing,
             inducing=self.inducing,
             learn_inducing=self.learn_inducing,
+            separate_inducing=self.separate_inducing,
             epochs=self.epochs,
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,

@@ -40,6 +40,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     learn_inducing : bool, optional
         Whether the inducing points are moved. None (default) moves those of "stochastic" and leaves those of
         "collapsed" where they are.
+    separate_inducing : bool
+        Whether every latent dimension has inducing points of its own, which tells more from as many points, at as many
+        times the cost as there are dimensions. Default False.
     epochs, batch_size, learning_rate
         For "stochastic"; see ``deepsimplex.gp.StochasticGaussianProcess``.
     readout : {"argmax", "softmax"}, optional
@@ -88,6 +91,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         noise: str = "auto",
         inducing: int | ArrayLike = 200,
         learn_inducing: bool | None = None,
+        separate_inducing: bool = False,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float = 0.03,
@@ -106,6 +110,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         self.noise = noise
         self.inducing = inducing
         self.learn_inducing = learn_inducing
+        self.separate_inducing = separate_inducing
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -129,7 +134,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         }
         if self.inference == "exact":
             return gp.ExactGaussianProcess(self.kernel, **settings)
-        settings["inducing"] = self.inducing
+        settings |= {"inducing": self.inducing, "separate_inducing": self.separate_inducing}
         if self.learn_inducing is not None:
             settings["learn_inducing"] = self.learn_inducing
         if self.inference == "collapsed":

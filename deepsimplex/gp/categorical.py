@@ -42,7 +42,7 @@ class CategoricalProcess:
 
     The link "ilr" has n - 1 latent processes and S = V^T, with V the ILR basis; "softmax" has n and S = I, which is
     the usual sparse variational classifier. With ``mixing`` a learned square matrix W follows, S W. Every process has
-    its own q(u) = N(m, S) at shared inducing points.
+    its own q(u) = N(m, S) at inducing points that are shared unless told otherwise.
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
     of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
@@ -59,7 +59,7 @@ class CategoricalProcess:
         See ``GaussianProcess``. The kernel's variance starts at 4.
     mixing : bool
         Whether W is learned, from the identity. Default False.
-    inducing, learn_inducing, epochs, batch_size, learning_rate, natural_step
+    inducing, learn_inducing, separate_inducing, epochs, batch_size, learning_rate, natural_step
         See ``StochasticGaussianProcess``.
 
     Attributes
@@ -93,6 +93,7 @@ class CategoricalProcess:
         ard: bool = False,
         inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
+        separate_inducing: bool = False,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float = 0.03,
@@ -103,7 +104,7 @@ class CategoricalProcess:
         if link not in LINKS:
             raise ValueError(f"link must be one of {', '.join(LINKS)}; found {link!r}")
         self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
-        self.inducing, self.learn_inducing = inducing, learn_inducing
+        self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
         self.epochs = check_whole(epochs, "epochs", 0)
         self.batch_size = None if batch_size is None else check_whole(batch_size, "batch_size", 1)
         self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)
@@ -120,9 +121,10 @@ class CategoricalProcess:
         scaling = Scaling.of_features(features) if self.scale_features else Scaling.none(features.shape[1])
         scaled = scaling(features)
         kernel = make_kernel(self.kernel, scaled, self.ard, rng, variance=_VARIANCE)
-        points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1))
-        movable = MovablePoints(points, scaled, self.learn_inducing)
-        model = CategoricalModel(kernel, movable, helmert(n).T if self.link == "ilr" else np.eye(n), self.mixing)
+        basis = helmert(n).T if self.link == "ilr" else np.eye(n)
+        sets = basis.shape[1] if self.separate_inducing else 1
+        points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1), sets)
+        model = CategoricalModel(kernel, MovablePoints(points, scaled, self.learn_inducing), basis, self.mixing)
         batches = Batches((scaled, memberships), self.batch_size, rng)
         optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
         ascent = _NaturalAscent(model, optimizer, self.natural_step, len(scaled), self.seed)
@@ -162,7 +164,7 @@ class CategoricalModel(tf.Module):
 
     @property
     def inducing(self) -> Any:
-        """Inducing points U [M, d] where they are now."""
+        """Inducing points U [G, M, d] where they are now: one set for all latent processes, or G = L sets."""
         return self.points()
 
     @property
@@ -171,10 +173,10 @@ class CategoricalModel(tf.Module):
         return tf.matmul(self._basis, self.mixing)
 
     def projected(self, x: Any) -> tuple[Any, Any]:
-        """A = L^-1 K(U, x) [M, N] of features, and what of their prior variances [N] the inducing points leave."""
+        """A = L^-1 K(U, x) [G, M, N] of features, and what of their prior variances [G, N] the points leave."""
         inducing = self.inducing
         A = tf.linalg.triangular_solve(inducing_factor(self.kernel, inducing), self.kernel(inducing, x))
-        left = self.kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=0)
+        left = self.kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1)
         return A, tf.maximum(left, 0.0)
 
 
@@ -194,19 +196,19 @@ class _Whitened(NamedTuple):
 
     @classmethod
     def of_sums(cls, gram: Any, projections: Any) -> "_Whitened":
-        """With the precisions I + gram [L, M, M] and these times the means, projections [M, L]."""
+        """With the precisions I + gram [L, M, M] and these times the means, projections [L, M]."""
         factors = tf.linalg.cholesky(gram + tf.eye(gram.shape[-1], dtype=gram.dtype))
         identity = tf.eye(factors.shape[-1], batch_shape=[factors.shape[0]], dtype=factors.dtype)
         inverses = tf.linalg.triangular_solve(factors, identity)
-        solved = tf.einsum("lkm,ml->lk", inverses, projections)
+        solved = tf.einsum("lkm,lm->lk", inverses, projections)
         return cls(factors, inverses, tf.einsum("lkm,lk->lm", inverses, solved))
 
     def marginals(self, A: Any, left: Any) -> tuple[Any, Any]:
         """Means and deviations [N, L] of the latents, of what ``projected`` tells of their features."""
-        mean = tf.matmul(A, self.means, transpose_a=True, transpose_b=True)
+        mean = tf.matmul(self.means[:, tf.newaxis], A)[:, 0]  # [L, N]
         # a^T (I + gram)^-1 a of every process.
         kept = tf.reduce_sum(tf.square(tf.matmul(self.inverses, A)), axis=1)  # [L, N]
-        return mean, tf.sqrt(tf.transpose(kept) + left[:, tf.newaxis] + 1e-12)
+        return tf.transpose(mean), tf.sqrt(tf.transpose(kept + left) + 1e-12)
 
     def divergence(self) -> Any:
         """Kullback-Leibler divergence from N(0, I), over all processes."""
@@ -219,7 +221,7 @@ class _NaturalAscent:
     """Steps that share the distribution of the inducing variables and the state of Adam.
 
     It is kept as the sums over samples of Gaussian observations that have the same derivatives as the likelihood:
-    ``gram`` [L, M, M] of A diag(w_l) A^T and ``projections`` [M, L] of A diag(w_l) z_l, so that whitened variables have
+    ``gram`` [L, M, M] of A diag(w_l) A^T and ``projections`` [L, M] of A diag(w_l) z_l, so that whitened variables have
     the precision I + gram.
     """
 
@@ -227,11 +229,11 @@ class _NaturalAscent:
         self._model, self._optimizer, self._natural_step, self._N = model, optimizer, natural_step, num_samples
         self._variables = list(model.trainable_variables)
         optimizer.build(self._variables)
-        L, M = model.mixing.shape[0], model.inducing.shape[0]
+        L, (_, M, columns) = model.mixing.shape[0], model.inducing.shape
         self._gram = tf.Variable(tf.zeros((L, M, M), tf.float64))
-        self._projections = tf.Variable(tf.zeros((M, L), tf.float64))
+        self._projections = tf.Variable(tf.zeros((L, M), tf.float64))
         self._draws, self._seed = tf.random.Generator.from_seed(seed), seed
-        rows = [tf.TensorSpec([None, size], tf.float64) for size in (model.inducing.shape[1], model.scores.shape[0])]
+        rows = [tf.TensorSpec([None, size], tf.float64) for size in (columns, model.scores.shape[0])]
         self.step = tf.function(self._step, input_signature=rows, autograph=False)
         self._block = tf.function(self._of_block, autograph=False, reduce_retracing=True)
 
@@ -264,7 +266,8 @@ class _NaturalAscent:
     def _sums(self, A: Any, mean: Any, logits: Any, memberships: Any) -> tuple[Any, Any]:
         """What gram and projections would be if these rows were all."""
         first, curvature = _derivatives(logits, memberships, self._model.scores)
-        return tf.einsum("mn,nl,kn->lmk", A, curvature, A), tf.matmul(A, first + curvature * mean)
+        gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
+        return gram, tf.matmul(A, tf.transpose(first + curvature * mean)[..., tf.newaxis])[..., 0]
 
     def settle(self, X: NDArray[np.float64], memberships: NDArray[np.float64], passes: int) -> float:
         """Natural steps by all rows, at the hyperparameters as they are; the negative bound where they lead.
@@ -320,12 +323,14 @@ class _NaturalAscent:
     def posterior(self, features: Scaling) -> Posterior:
         """As the sums and the hyperparameters are."""
         model, gram, projections = self._model, self._gram.numpy(), self._projections.numpy()
-        L = check_factor(inducing_factor(model.kernel, model.inducing).numpy())
-        solved = [optimal(L, gram[dim], projections[:, dim : dim + 1]) for dim in range(len(gram))]
-        weights, factors = np.concatenate([part[0] for part in solved], axis=1), np.stack([part[1] for part in solved])
+        inducing, scores = model.inducing.numpy(), model.scores.numpy()
+        L = check_factor(inducing_factor(model.kernel, inducing).numpy())
+        parts = zip(np.broadcast_to(L, gram.shape), gram, projections[..., np.newaxis], strict=True)
+        weights, factors = zip(*(optimal(*part) for part in parts), strict=True)
+        support = inducing if len(inducing) > 1 else inducing[0]
         # A copy: a posterior that is kept must not change when the optimisation goes on.
-        kernel, inducing, scores = copy.deepcopy(model.kernel), model.inducing.numpy(), model.scores.numpy()
-        return Posterior(kernel, inducing, weights, factors, features, Scaling.none(len(gram)), scores)
+        kernel, latents = copy.deepcopy(model.kernel), Scaling.none(len(gram))
+        return Posterior(kernel, support, np.concatenate(weights, axis=1), np.stack(factors), features, latents, scores)
 
 
 def _derivatives(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:

@@ -65,9 +65,9 @@ class CollapsedGaussianProcess(GaussianProcess):
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> SparseProblem:
         problem = super()._problem(X, observation, y)
-        sets = range(problem.Z.shape[1] if self.separate_inducing else 1)
-        points = [inducing_points(self.inducing, problem.X, problem.features, self.seed + k, y) for k in sets]
-        return SparseProblem(problem, MovablePoints(np.stack(points), problem.X, self.learn_inducing))
+        sets = problem.Z.shape[1] if self.separate_inducing else 1
+        points = inducing_points(self.inducing, problem.X, problem.features, self.seed, y, sets)
+        return SparseProblem(problem, MovablePoints(points, problem.X, self.learn_inducing))
 
     def _evaluation(self, problem: SparseProblem) -> Evaluation:
         value, by_sums = problem.bound(*problem.sums())

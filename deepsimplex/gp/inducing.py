@@ -11,9 +11,14 @@ from deepsimplex.spread import spread_rows
 
 
 def inducing_points(
-    inducing: int | ArrayLike, X: NDArray[np.float64], features: Scaling, seed: int, y: ArrayLike | None
+    inducing: int | ArrayLike,
+    X: NDArray[np.float64],
+    features: Scaling,
+    seed: int,
+    y: ArrayLike | None,
+    sets: int = 1,
 ) -> NDArray[np.float64]:
-    """Inducing points [M, d] of scaled features.
+    """Sets of inducing points [sets, M, d] of scaled features.
 
     Parameters
     ----------
@@ -27,6 +32,8 @@ def inducing_points(
     seed : int
     y : array_like, shape [N], optional
         Classes.
+    sets : int
+        How many sets are wanted. Chosen points differ from one to the next, given ones do not. Default 1.
 
     Raises
     ------
@@ -36,12 +43,13 @@ def inducing_points(
     Examples
     --------
     >>> X = np.arange(6.0)[:, None]
-    >>> inducing_points(6, X, Scaling.none(1), 0, None).ravel()
+    >>> inducing_points(6, X, Scaling.none(1), 0, None)[0].ravel()
     array([0., 1., 2., 3., 4., 5.])
     """
     if np.ndim(inducing) == 0:
         number = check_whole(inducing, "inducing, unless it holds points [M, d],", 1)
-        return spread_rows(X, number, np.random.default_rng(seed), y)
+        rng = np.random.default_rng(seed)
+        return np.stack([spread_rows(X, number, rng, y) for _ in range(sets)])
     if np.ndim(inducing) == 1:
         columns, found = X.shape[1], np.shape(inducing)
         hint = "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
@@ -49,4 +57,4 @@ def inducing_points(
             hint = "np.reshape(inducing, (1, -1)) makes them a single point"
         raise ValueError(f"inducing must be a whole number or points [M, {columns}]; found shape {found}. {hint}")
     points: Any = features(check_features(inducing, "inducing", columns=X.shape[1], least=1))
-    return points
+    return np.repeat(points[np.newaxis], sets, axis=0)

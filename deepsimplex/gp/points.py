@@ -18,7 +18,7 @@ class MovablePoints(tf.Module):
 
     Parameters
     ----------
-    points : ndarray, shape [M, d]
+    points : ndarray, shape [..., M, d]
         U_0, in the units of X.
     X : ndarray, shape [N, d]
         Features; the width of each is its standard deviation, or one where all are equal.
@@ -39,5 +39,5 @@ class MovablePoints(tf.Module):
         self.shift = tf.Variable(tf.zeros(points.shape, tf.float64), trainable=trainable)
 
     def __call__(self) -> Any:
-        """The points [M, d] where they are now."""
+        """The points [..., M, d] where they are now."""
         return self._start + self._width * self.shift
