@@ -7,6 +7,7 @@ from pathlib import Path
 
 from numpy.typing import NDArray
 
+from deepsimplex.callers import callers_stacklevel
 from deepsimplex.distances.search import Search
 from deepsimplex.files import check_writable, fingerprint, load_arrays, replacing, save_arrays
 
@@ -121,4 +122,4 @@ class Checkpoint:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, CheckpointWarning, stacklevel=2)
+    warnings.warn(message, CheckpointWarning, stacklevel=callers_stacklevel())

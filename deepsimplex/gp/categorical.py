@@ -9,6 +9,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.geometry import helmert
+from deepsimplex.gp.ascent import Ascent, Batches, check_rates, falling_rate
 from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.inputs import check_features, check_whole
 from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
@@ -16,7 +17,6 @@ from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, tell
-from deepsimplex.gp.stochastic import Batches, check_rates, falling_rate
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.pieces import row_slices
 from deepsimplex.targets.labels import any_labels
@@ -128,10 +128,12 @@ class CategoricalProcess:
         batches = Batches((scaled, memberships), self.batch_size, rng)
         optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
         ascent = _NaturalAscent(model, optimizer, self.natural_step, len(scaled), self.seed)
-        for epoch in range(self.epochs):
-            value = float(np.mean([ascent.step(*batch) for batch in batches]))
+
+        def report(epoch: int, value: float) -> None:
             if callback is not None:
-                tell(callback, epoch + 1, value, kernel_hyperparameters(kernel), lambda: ascent.posterior(scaling))
+                tell(callback, epoch, value, kernel_hyperparameters(kernel), lambda: ascent.posterior(scaling))
+
+        ascent.run(ascent.step, batches, self.epochs, report)
         self.objective_ = ascent.settle(scaled, memberships, _PASSES if self.epochs else _PASSES_ALONE)
         self.posterior_ = ascent.posterior(scaling)
         return self
@@ -217,7 +219,7 @@ class _Whitened(NamedTuple):
         return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.factors)))
 
 
-class _NaturalAscent:
+class _NaturalAscent(Ascent):
     """Steps that share the distribution of the inducing variables and the state of Adam.
 
     It is kept as the sums over samples of Gaussian observations that have the same derivatives as the likelihood:
@@ -226,12 +228,11 @@ class _NaturalAscent:
     """
 
     def __init__(self, model: CategoricalModel, optimizer: Any, natural_step: float, num_samples: int, seed: int):
-        self._model, self._optimizer, self._natural_step, self._N = model, optimizer, natural_step, num_samples
-        self._variables = list(model.trainable_variables)
-        optimizer.build(self._variables)
         L, (_, M, columns) = model.mixing.shape[0], model.inducing.shape
-        self._gram = tf.Variable(tf.zeros((L, M, M), tf.float64))
-        self._projections = tf.Variable(tf.zeros((L, M), tf.float64))
+        sums = [tf.zeros((L, M, M), tf.float64), tf.zeros((L, M), tf.float64)]
+        super().__init__(model, optimizer, natural_step, num_samples, sums)
+        self._model = model
+        self._gram, self._projections = self._sums
         self._draws, self._seed = tf.random.Generator.from_seed(seed), seed
         rows = [tf.TensorSpec([None, size], tf.float64) for size in (columns, model.scores.shape[0])]
         self.step = tf.function(self._step, input_signature=rows, autograph=False)
@@ -239,20 +240,16 @@ class _NaturalAscent:
 
     def _step(self, x: Any, memberships: Any) -> Any:
         """Move the sums, then Adam's variables, by a batch's rows; the negative bound before."""
-        share = self._N / tf.cast(tf.shape(x)[0], tf.float64)
+        share = self._share(x)
         q = _Whitened.of_sums(self._gram, self._projections)
         half = self._draws.normal((_DRAWS, tf.shape(x)[0], q.means.shape[0]), dtype=tf.float64)
         with tf.GradientTape() as tape:
             likelihood, A, mean, logits = self._likelihood(q, x, memberships, half)
-            fit = share * likelihood
-        gradients = tape.gradient(fit, self._variables, unconnected_gradients="zero")
-        of_rows = self._sums(A, mean, logits, memberships)
-        for total, part in zip((self._gram, self._projections), of_rows, strict=True):
-            total.assign_add(self._natural_step * (share * part - total))
-        if self._variables:
-            moves = [(-g / self._N, v) for g, v in zip(gradients, self._variables, strict=True)]
-            self._optimizer.apply_gradients(moves)
-        return q.divergence() - fit
+            misfit = -share * likelihood
+        gradients = tape.gradient(misfit, self._variables, unconnected_gradients="zero")
+        self._move_sums([share * part for part in self._sums_of(A, mean, logits, memberships)])
+        self._move_variables(gradients)
+        return q.divergence() + misfit
 
     def _likelihood(self, q: _Whitened, x: Any, memberships: Any, half: Any) -> tuple[Any, Any, Any, Any]:
         """Expected log likelihood of rows by draws [S, N, L] and their mirror images; A, means and logits there."""
@@ -263,7 +260,7 @@ class _NaturalAscent:
         of_draws = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
         return tf.reduce_sum(tf.reduce_mean(of_draws, axis=0)), A, mean, logits
 
-    def _sums(self, A: Any, mean: Any, logits: Any, memberships: Any) -> tuple[Any, Any]:
+    def _sums_of(self, A: Any, mean: Any, logits: Any, memberships: Any) -> tuple[Any, Any]:
         """What gram and projections would be if these rows were all."""
         first, curvature = _derivatives(logits, memberships, self._model.scores)
         gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
@@ -311,13 +308,13 @@ class _NaturalAscent:
         size = (_PASS_DRAWS, tf.shape(x)[0], whitened.means.shape[0])
         half = tf.random.stateless_normal(size, seed, dtype=tf.float64)
         likelihood, A, mean, logits = self._likelihood(whitened, x, memberships, half)
-        return likelihood, *self._sums(A, mean, logits, memberships)
+        return likelihood, *self._sums_of(A, mean, logits, memberships)
 
     def _natural(self) -> list[Any]:
-        return [self._gram.read_value(), self._projections.read_value()]
+        return [total.read_value() for total in self._sums]
 
     def _assign(self, sums: list[Any]) -> None:
-        for total, value in zip((self._gram, self._projections), sums, strict=True):
+        for total, value in zip(self._sums, sums, strict=True):
             total.assign(value)
 
     def posterior(self, features: Scaling) -> Posterior:

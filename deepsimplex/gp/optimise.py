@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from sklearn.exceptions import ConvergenceWarning
 
+from deepsimplex.callers import callers_stacklevel
 from deepsimplex.gp.cholesky import SingularError
 
 Evaluation = tuple[float, Sequence[NDArray[np.float64]]]
@@ -68,7 +69,7 @@ def minimise(
             f"the hyperparameters were still moving after max_iterations={max_iterations}: raise it, or scale the "
             "features if they are not",
             ConvergenceWarning,
-            stacklevel=2,
+            stacklevel=callers_stacklevel(),
         )
     return search.least
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex.callers import callers_stacklevel
 from deepsimplex.files import check_writable, load_arrays, replacing, save_arrays
 
 
@@ -69,4 +70,4 @@ def _load(path: Path, key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
 
 
 def _warn(message: str) -> None:
-    warnings.warn(message, TargetCacheWarning, stacklevel=2)
+    warnings.warn(message, TargetCacheWarning, stacklevel=callers_stacklevel())

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
-from deepsimplex.gp.stochastic import Batches, _Ascent
+from deepsimplex.gp.ascent import Batches
+from deepsimplex.gp.stochastic import _BoundAscent
 from deepsimplex.latent import LatentGaussian
 from tests.gp.test_regression import NOISES, data, each_noise
 
@@ -20,7 +21,7 @@ def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_th
     problem = problem_of(deviations, noise)
     value, expected = CollapsedGaussianProcess._evaluation(None, problem)
     before = [variable.numpy() for variable in problem.trainable_variables]
-    ascent = _Ascent(problem, keras.optimizers.SGD(1.0), natural_step=1.0)
+    ascent = _BoundAscent(problem, keras.optimizers.SGD(1.0), natural_step=1.0)
     (batch,) = Batches((problem.X, problem.Z, problem.noise.own), 1000, np.random.default_rng(0))
     assert ascent.step(*batch).numpy() == pytest.approx(value, rel=1e-9)
     for variable, start, gradient in zip(problem.trainable_variables, before, expected, strict=True):
