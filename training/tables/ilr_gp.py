@@ -7,11 +7,16 @@ the others out to choose lambda by their NLL, and learns from all of the others 
 preprocessings are shown; the one of the least mean NLL on held-out rows is marked as chosen. A figure passes where it
 is better than the paper's, or within two standard errors of the difference and the paper's rounding.
 
+Letter sets 5000 rows aside and learns from 15 000 by minibatches with the paper's lambda, features scaled one by one:
+200 inducing points of every latent dimension's own, which the bound moves, a lengthscale for every feature, and
+learned noise. With points that all dimensions share, its NLL is twice as large.
+
 ECE is given twice: as ``deepsimplex.evaluation`` has it, and with ten bins whose centres take the place of their mean
 confidences, as [GPD]'s code has it. The paper's figures look like the latter: its DRIVE row has accuracy 0.99, NLL
 0.02 and ECE 0.05 without any deviation, which is half the width of the last bin.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +36,19 @@ PAPER_SEEDS = 5
 METRICS = ("ACC", "NLL", "ECE")
 CENTRED = "ECE, bin centres"
 PREPROCESSINGS = {"[0, 1]": MinMaxScaler, "z-score": StandardScaler}
+
+
+LETTER: dict[str, Any] = {
+    "target": ds.targets.ILR(0.999999),
+    "smoothing": None,
+    "inference": "stochastic",
+    "inducing": 200,
+    "separate_inducing": True,
+    "ard": True,
+    "noise": "learned",
+    "readout": "softmax",
+    "epochs": 60,
+}
 
 
 @dataclass(frozen=True)
@@ -76,18 +94,19 @@ def measure(data: Data, test: int, scaler: Any, seed: int, **settings: Any) -> d
     X, y = data
     learn, held = split(len(X), test, seed)
     classifier = ds.SimplexGaussianProcess(
-        smoothing="validate", scale_features=False, classes=np.unique(y), random_state=seed, **settings
+        **{"smoothing": "validate", **settings}, scale_features=False, classes=np.unique(y), random_state=seed
     )
     pipeline = make_pipeline(scaler(), classifier).fit(X[learn], y[learn])
     p = pipeline.predict_proba(X[held])
+    target: Any = classifier.target_
     report = ds.evaluation.report(y[held], p)
     return {
         "ACC": report.accuracy,
         "NLL": report.negative_log_likelihood,
         "ECE": report.expected_calibration_error,
         CENTRED: centred_calibration_error(y[held], p),
-        "lambda": classifier.smoothing_,
-        "held-out NLL": min(classifier.smoothing_scores_.values()),
+        "lambda": target.smoothing,
+        "held-out NLL": min(classifier.smoothing_scores_.values(), default=np.nan),
     }
 
 
@@ -98,10 +117,10 @@ def verdict(metric: str, ours: NDArray[np.float64], mean: float, deviation: floa
     return "better" if lead >= 0 else "within" if lead >= -error else "WORSE"
 
 
-def lines(name: str, data: Data, seeds: int, **settings: Any) -> list[str]:
+def lines(name: str, data: Data, seeds: int, preprocessings: Sequence[str], **settings: Any) -> list[str]:
     """The row of a data set under each preprocessing."""
     paper, found = PAPER[name], {}
-    for preprocessing, scaler in PREPROCESSINGS.items():
+    for preprocessing, scaler in ((key, PREPROCESSINGS[key]) for key in preprocessings):
         runs = [measure(data, paper.test, scaler, seed, **settings) for seed in range(seeds)]
         found[preprocessing] = {key: np.array([run[key] for run in runs]) for key in runs[0]}
     chosen = min(found, key=lambda key: found[key]["held-out NLL"].mean())
@@ -122,21 +141,22 @@ def main(
     seeds: Annotated[int, typer.Option(help="splits to take means of")] = PAPER_SEEDS,
     noise: Annotated[str, typer.Option(help="noise of the Gaussian process")] = "auto",
     ard: Annotated[bool, typer.Option(help="a lengthscale for every feature; the paper has one for all")] = False,
-    letter: Annotated[bool, typer.Option(help="letter too, over 200 inducing points: hours")] = False,
+    letter: Annotated[bool, typer.Option(help="letter too: a quarter of an hour for each seed, or more")] = False,
 ) -> None:
     """Measure and print the table."""
     heads = [f"{metric} | paper" for metric in (*METRICS, CENTRED)]
     print(f"| data | {' | '.join(heads)} | lambda |\n|{'---|' * 10}")
     settings: dict[str, Any] = {"noise": noise, "ard": ard}
     for name in PAPER:
-        sparse = {"inference": "collapsed", "inducing": 200, "learn_inducing": True} if name == "letter" else {}
         if name == "letter" and not letter:
             continue
         arrays = load(name, data)
         if arrays is None:
             print(f"| {name}: no {name}.npz in --data |")
             continue
-        print("\n".join(lines(name, arrays, seeds, **settings, **sparse)), flush=True)
+        preprocessings = ["z-score"] if name == "letter" else list(PREPROCESSINGS)
+        found = lines(name, arrays, seeds, preprocessings, **(LETTER if name == "letter" else settings))
+        print("\n".join(found), flush=True)
 
 
 if __name__ == "__main__":
