@@ -103,6 +103,18 @@ def test_defaults_serve_small_data(inference):
     assert ds.evaluation.negative_log_likelihood(y[1::2], classifier.predict_proba(X[1::2])) < 0.35
 
 
+@pytest.mark.parametrize("inference", ["collapsed", "stochastic", "categorical"])
+def test_every_latent_dimension_has_inducing_points_of_its_own_on_request(inference, wine):
+    X, y, X_test, y_test = wine
+    make = ds.CategoricalGaussianProcess if inference == "categorical" else ds.SimplexGaussianProcess
+    options = {} if inference == "categorical" else {"inference": inference}
+    classifier = make(**options, inducing=4, separate_inducing=True, batch_size=30).fit(X, y)
+    supports = classifier.regressor_.posterior_.support.numpy()
+    assert supports.shape == (2, 4, X.shape[1])
+    assert np.abs(supports[0] - supports[1]).max() > 0.1
+    assert classifier.score(X_test, y_test) > 0.85
+
+
 def test_a_class_that_is_not_there_keeps_its_column(wine):
     X, y, X_test, _ = wine
     some = y != 1

@@ -38,11 +38,15 @@ CLASSIFIERS = {
     "dirichlet": lambda: make("dirichlet", kernel="matern52").fit(X, y),
     "casimac": lambda: make(ds.targets.CASIMAC("cityblock"), "collapsed", inducing=15).fit(X, y),
     "collapsed": lambda: make("dirichlet", "collapsed", inducing=X[::9]).fit(X, y),
-    "stochastic": lambda: make("ilr", "stochastic", inducing=10, epochs=2, batch_size=40).fit(X, y),
+    "stochastic": lambda: make("ilr", "stochastic", inducing=10, separate_inducing=True, epochs=2, batch_size=40).fit(
+        X, y
+    ),
     "softmax link": lambda: ds.CategoricalGaussianProcess("softmax", inducing=10, epochs=2, batch_size=40).fit(
         X, NAMES
     ),
-    "categorical": lambda: ds.CategoricalGaussianProcess(mixing=True, inducing=15, epochs=8, batch_size=20).fit(X, y),
+    "categorical": lambda: ds.CategoricalGaussianProcess(
+        mixing=True, inducing=15, separate_inducing=True, epochs=8, batch_size=20
+    ).fit(X, y),
 }
 SERVED = ["texts", "two classes", "dirichlet", "casimac", "stochastic", "softmax link", "categorical"]
 
