@@ -1,5 +1,7 @@
 """Rows of features that stand for all of them, and how far apart rows typically lie: where Gaussian processes begin."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -51,10 +53,8 @@ def spread_rows(
     """
     from sklearn.cluster import kmeans_plusplus  # imported here: the package comes in lightly
 
-    distinct, first = np.unique(rows, axis=0, return_index=True)
-    groups = (
-        np.zeros(len(distinct), dtype=int) if y is None else np.unique(np.asarray(y)[first], return_inverse=True)[1]
-    )
+    distinct, positions = np.unique(rows, axis=0, return_inverse=True)
+    groups = np.zeros(len(distinct), dtype=int) if y is None else _first_classes(np.asarray(y), positions)
     sizes = np.bincount(groups)
     if number < len(sizes):
         raise ValueError(f"inducing must be at least the number of classes, {len(sizes)}; found {number}")
@@ -66,6 +66,14 @@ def spread_rows(
         seed = int(rng.integers(2**31))
         chosen.append(members if share == len(members) else kmeans_plusplus(members, share, random_state=seed)[0])
     return np.concatenate(chosen)
+
+
+def _first_classes(y: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Numbers of the classes of rows that differ: of several classes of equal rows the first, in whatever order."""
+    classes = np.unique(y, return_inverse=True)[1]
+    groups = np.full(positions.max() + 1, len(y))
+    np.minimum.at(groups, positions.ravel(), classes)
+    return np.unique(groups, return_inverse=True)[1]
 
 
 def _shares(sizes: NDArray[np.int64], number: int) -> NDArray[np.int64]:

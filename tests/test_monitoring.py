@@ -116,6 +116,20 @@ def test_the_last_iteration_is_written_whatever_is_left_out(name, epochs, every,
         np.testing.assert_allclose(value, whole[key], rtol=1e-6)
 
 
+def test_a_fit_outlives_a_board_that_fails_in_the_end():
+    class Board:
+        def __call__(self, step):
+            pass
+
+        def fit_ended(self, classifier):
+            raise OSError("no space left")
+
+    classifier = make(max_iterations=2)
+    with pytest.raises(OSError, match="no space left"):
+        classifier.fit(X, NAMES, callback=Board())
+    assert classifier.predict_proba(X_TEST).shape == (len(X_TEST), 3)
+
+
 @pytest.mark.parametrize("name", ["exact", "categorical"])
 def test_a_step_that_is_over_gives_no_classifier(name):
     """It would be that of a later step."""

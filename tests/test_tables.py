@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from sklearn.preprocessing import MinMaxScaler
+from sklearn.datasets import load_digits
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from training.tables import ilr_gp
 
@@ -38,6 +39,14 @@ def test_a_row_is_measured_and_judged():
     figures = ilr_gp.measure(ilr_gp.load("wine", None), 50, MinMaxScaler, seed=0, max_iterations=2)
     assert figures["ACC"] > 0.9
     assert figures["lambda"] in (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999)
+
+
+def test_letter_is_learned_by_minibatches_with_the_lambda_of_the_paper():
+    X, y = load_digits(return_X_y=True)
+    settings = ilr_gp.LETTER | {"inducing": 20, "epochs": 3}
+    figures = ilr_gp.measure((X[:400, 20:40], y[:400]), 100, StandardScaler, seed=0, **settings)
+    assert figures["ACC"] > 0.6
+    assert figures["lambda"] == 0.999999
 
 
 def test_every_row_has_all_cells(monkeypatch, capsys, tmp_path):

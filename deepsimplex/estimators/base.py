@@ -88,7 +88,8 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
         """Their logarithms [N, n], finite where probabilities underflow.
 
         The argmax readout computes them in log space. So does softmax for two classes; for more, logarithms of
-        probabilities below 1e-30 are averages over samples, with the errors that ``deepsimplex.readout.softmax`` tells.
+        probabilities below 1e-30 are averages over samples, with the errors that ``deepsimplex.readout.softmax`` tells,
+        as all probabilities are where ``deepsimplex.readout.method_for`` says "quasi_monte_carlo".
         """
         return self._read(X, log=True)
 

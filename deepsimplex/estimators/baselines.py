@@ -57,7 +57,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     Returns
     -------
     SimplexGaussianProcess or sklearn.calibration.CalibratedClassifierCV
-        Not fitted.
+        Not fitted. Platt scaling is scikit-learn's: what it calibrates can be pickled, not saved or exported.
 
     Examples
     --------

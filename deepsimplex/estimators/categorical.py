@@ -48,7 +48,8 @@ class CategoricalGaussianProcess(PosteriorClassifier):
     Notes
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. Latents, as ``predict_latent`` gives them,
-    are not observed and have no observation noise.
+    are not observed and have no observation noise. Every process has its own variance: with link="ilr" and more than
+    two classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature.
 
     Examples
     --------
@@ -141,5 +142,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
         with self._fitting():
             features, labels = self._checked(X, y)
             regressor = self._regressor(seed_of(self.random_state))
-            self._learn(regressor, callback, features, labels.shares)
+            told = self._step_callback(callback, len(features))
+            self.regressor_ = regressor.fit(features, labels.shares, told)
+        self._tell_end(callback)
         return self

@@ -33,8 +33,10 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         target's paper on a tenth of every class that is held out, and takes the one of the least NLL there; all
         samples then learn with it [ILR-GP sec. 5]. "train" takes the one of the least NLL on the training samples
         themselves [GPD sec. 4.2]. Other values: scikit-learn's ``GridSearchCV`` over targets.
-    kernel, ard, noise, scale_features, max_iterations, restarts
+    kernel, ard, noise, scale_features
         See ``deepsimplex.gp.GaussianProcess``.
+    max_iterations, restarts
+        For "exact" and "collapsed"; see the same.
     inducing : int or array_like, shape [M, d]
         For "collapsed" and "stochastic"; see ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
     learn_inducing : bool, optional
@@ -42,7 +44,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         "collapsed" where they are.
     separate_inducing : bool
         Whether every latent dimension has inducing points of its own, which tells more from as many points, at as many
-        times the cost as there are dimensions. Default False.
+        times the cost as there are dimensions; probabilities are quasi-Monte Carlo then. Default False.
     epochs, batch_size, learning_rate
         For "stochastic"; see ``deepsimplex.gp.StochasticGaussianProcess``.
     readout : {"argmax", "softmax"}, optional
@@ -172,5 +174,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             regressor = self._regressor(seed)
             target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
             observation = self._observations(features, labels, target)
-            self._learn(regressor, callback, features, observation, labels.hard)
+            told = self._step_callback(callback, len(features))
+            self.regressor_ = regressor.fit(features, observation, labels.hard, told)
+        self._tell_end(callback)
         return self

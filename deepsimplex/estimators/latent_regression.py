@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from sklearn.model_selection import KFold, cross_val_predict
 
 from deepsimplex.estimators.base import TargetClassifier
-from deepsimplex.estimators.regressors import of_many_outputs, predict_with_deviations, states_deviations
+from deepsimplex.estimators.regressors import learns_single, of_many_outputs, predict_with_deviations, states_deviations
 from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.latent import LatentGaussian
 
@@ -57,6 +57,9 @@ class LatentRegressionClassifier(TargetClassifier):
     -----
     [CASIMAC Eq. 12-15]. Whether deviations are the same for all latent dimensions, so that the readout is exact, is
     settled by ``fit``, halfway between training samples.
+
+    The default regressor has a prior of variance one, as in [CASIMAC]'s benchmark: to latents of another order, as of
+    CASIMAC targets of unscaled features, give one whose kernel has an amplitude, ``ConstantKernel() * Matern()``.
 
     Deviations are of the latents as they would be observed: residuals hold their noise, and so do the deviations of
     ``BayesianRidge`` and of a Gaussian process with a white kernel. One with ``alpha`` in its place leaves it out.
@@ -117,7 +120,7 @@ class LatentRegressionClassifier(TargetClassifier):
             latents = self._observations(features, labels).loc
             paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
             regressor = clone(paper if self.regressor is None else self.regressor)
-            if latents.shape[1] == 1:
+            if latents.shape[1] == 1 and learns_single(regressor):
                 Z = latents[:, 0]
             else:
                 Z, regressor = latents, of_many_outputs(regressor)
@@ -131,7 +134,7 @@ class LatentRegressionClassifier(TargetClassifier):
     def _residual(self, regressor: Any, X: NDArray[np.float64], Z: NDArray[np.float64], seed: int) -> float:
         folds = KFold(min(self.folds, len(X)), shuffle=True, random_state=seed)
         predicted = cross_val_predict(regressor, X, Z, cv=folds)
-        return float(np.sqrt(np.mean(np.square(predicted - Z))))
+        return float(np.sqrt(np.mean(np.square(np.reshape(predicted, Z.shape) - Z))))
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         if self.deviation_ is not None:

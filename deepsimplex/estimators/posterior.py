@@ -70,9 +70,8 @@ class PosteriorClassifier(LatentClassifier):
 
         return tell
 
-    def _learn(self, regressor: Any, callback: Callback | None, X: NDArray[np.float64], *observed: Any) -> None:
-        """Fit the regressor to features X [N, d] and what was observed there, and keep it; tell the callback."""
-        self.regressor_ = regressor.fit(X, *observed, callback=self._step_callback(callback, len(X)))
+    def _tell_end(self, callback: Callback | None) -> None:
+        """Once the fit cannot be lost any more."""
         fit_ended: Any = getattr(callback, "fit_ended", None)
         if fit_ended is not None:
             fit_ended(self)

@@ -24,6 +24,20 @@ def of_many_outputs(regressor: Any) -> Any:
     return regressor if _learns_many(regressor) else MultiOutputRegressor(regressor)
 
 
+def learns_single(regressor: Any) -> bool:
+    """Whether a regressor takes a single output as a vector, as almost all do.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression, MultiTaskLasso
+    >>> learns_single(LinearRegression()), learns_single(MultiTaskLasso())
+    (True, False)
+    """
+    if isinstance(regressor, GridSearchCV | RandomizedSearchCV):
+        return learns_single(regressor.estimator)
+    return bool(get_tags(regressor).target_tags.single_output)
+
+
 def _learns_many(regressor: Any) -> bool:
     # What a search says of its estimator leaves this out.
     if isinstance(regressor, GridSearchCV | RandomizedSearchCV):

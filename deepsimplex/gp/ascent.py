@@ -1,6 +1,8 @@
 """What processes that learn from minibatches share: the batches, the learning rates, and the steps."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -8,24 +10,48 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex.gp.inputs import check_whole
+
 # Least learning rate, as a share of the first: what remains when the steps of Adam have been made smaller and smaller.
 _LAST_RATE = 0.05
 # Rows of a batch whose size is left open: at most so many.
 _LARGEST_BATCH = 512
 
 
-def check_rates(learning_rate: float, natural_step: float) -> tuple[float, float]:
-    """Return both, or say what they may be."""
-    if not learning_rate > 0:
-        raise ValueError(f"learning_rate must be above 0; found {learning_rate!r}")
-    if not 0 < natural_step <= 1:
-        raise ValueError(f"natural_step must be above 0 and at most 1; found {natural_step!r}")
-    return float(learning_rate), float(natural_step)
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to learn from minibatches.
 
+    Attributes
+    ----------
+    epochs : int
+    batch_size : int or None
+    learning_rate : float
+        Adam's, at the start.
+    natural_step : float
+        rho, above 0 and at most 1.
+    """
 
-def falling_rate(learning_rate: float, steps: int) -> Any:
-    """A learning rate that falls along a half cosine in so many steps."""
-    return keras.optimizers.schedules.CosineDecay(learning_rate, max(steps, 1), alpha=_LAST_RATE)
+    epochs: int
+    batch_size: int | None
+    learning_rate: float
+    natural_step: float
+
+    def __post_init__(self) -> None:
+        check_whole(self.epochs, "epochs", 0)
+        if self.batch_size is not None:
+            check_whole(self.batch_size, "batch_size", 1)
+        if not self.learning_rate > 0:
+            raise ValueError(f"learning_rate must be above 0; found {self.learning_rate!r}")
+        if not 0 < self.natural_step <= 1:
+            raise ValueError(f"natural_step must be above 0 and at most 1; found {self.natural_step!r}")
+
+    def adam(self, batches: "Batches") -> Any:
+        """Adam, whose learning rate falls along a half cosine in all steps of all epochs."""
+        steps = max(self.epochs * len(batches), 1)
+        return keras.optimizers.Adam(
+            keras.optimizers.schedules.CosineDecay(self.learning_rate, steps, alpha=_LAST_RATE)
+        )
 
 
 class Batches:
@@ -56,7 +82,7 @@ class Batches:
             yield [tf.constant(part[rows]) for part in self._parts]
 
 
-class Ascent:
+class Ascent(ABC):
     """Natural steps of sums over the samples, and Adam's for everything else.
 
     Parameters
@@ -80,13 +106,27 @@ class Ascent:
         optimizer.build(self._variables)
         self._sums = [tf.Variable(part) for part in sums]
 
-    def run(
-        self, step: Callable[..., Any], batches: Batches, epochs: int, report: Callable[[int, float], None]
-    ) -> None:
-        """Take a step by every batch; report the number of every epoch, from 1, and the mean of what steps return."""
-        for epoch in range(epochs):
-            values = [step(*batch) for batch in batches]
-            report(epoch + 1, float(np.mean(values)))
+    step: Callable[..., Any]
+    """Moves sums and variables by the rows of a batch, and returns the negative bound there."""
+
+    def run(self, batches: Batches, epochs: int, report: Callable[[int, float], None]) -> float:
+        """Take a step by every batch of every epoch, and end; the negative bound over all samples in the end.
+
+        Every epoch is reported by its number, from 1, and the mean of what its steps returned; the last after the end,
+        by what is returned.
+        """
+        for epoch in range(1, epochs + 1):
+            value = float(np.mean([self.step(*batch) for batch in batches]))
+            if epoch < epochs:
+                report(epoch, value)
+        objective = self.end()
+        if epochs:
+            report(epochs, objective)
+        return objective
+
+    @abstractmethod
+    def end(self) -> float:
+        """Do what is to be done by all samples when the steps are over; the negative bound over them."""
 
     def _share(self, x: Any) -> Any:
         """What sums over rows x are to be multiplied by to stand for all samples."""

@@ -19,7 +19,25 @@ from deepsimplex.latent import LatentGaussian
 Report = Callable[[int, float], None]
 
 
-class GaussianProcess(ABC):
+class Predictor:
+    """What has learned a posterior and predicts by it.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        After fit.
+    """
+
+    posterior_: Posterior
+
+    def predict(self, X: ArrayLike) -> LatentGaussian:
+        """Latents of features X [N, d]: isotropic where all latent dimensions share one variance, else diagonal."""
+        if not hasattr(self, "posterior_"):
+            raise ValueError("predict needs a posterior: call fit first")
+        return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.centre)))
+
+
+class GaussianProcess(Predictor, ABC):
     """A Gaussian process from features to latents.
 
     Parameters
@@ -31,7 +49,8 @@ class GaussianProcess(ABC):
         Whether every feature has a lengthscale of its own; for kernels by name. Default False.
     noise : {"auto", "target", "learned", "scaled"}
         Variance of the observations: "target" the target's own, "learned" one number for all in its place, "scaled"
-        the target's own times one learned number per latent dimension ([GPD]'s extra noise). "auto" (the default)
+        the target's own times one learned number, per latent dimension where it states a variance of each (Dirichlet:
+        [GPD]'s extra noise). "auto" (the default)
         is "target" where the target states a noise (ILR, Dirichlet) and "learned" where it does not.
     scale_features : bool
         Whether features are brought to mean zero and deviation one first. Default True: one lengthscale for all
@@ -90,12 +109,6 @@ class GaussianProcess(ABC):
         self.objective_ = self._optimise(problem, report)
         self.posterior_ = self._posterior(problem)
         return self
-
-    def predict(self, X: ArrayLike) -> LatentGaussian:
-        """Latents of features X [N, d]: isotropic where the noise is shared, else diagonal."""
-        if not hasattr(self, "posterior_"):
-            raise ValueError("predict needs a posterior: call fit first")
-        return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.centre)))
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
         features = Scaling.of_features(X) if self.scale_features else Scaling.none(X.shape[1])

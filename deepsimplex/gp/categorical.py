@@ -3,21 +3,20 @@
 import copy
 from typing import Any, Literal, NamedTuple, Self, get_args
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.geometry import helmert
-from deepsimplex.gp.ascent import Ascent, Batches, check_rates, falling_rate
+from deepsimplex.gp.ascent import Ascent, Batches, Schedule
+from deepsimplex.gp.base import Predictor
 from deepsimplex.gp.inducing import inducing_points
-from deepsimplex.gp.inputs import check_features, check_whole
+from deepsimplex.gp.inputs import check_features
 from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
 from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, tell
-from deepsimplex.latent import LatentGaussian
 from deepsimplex.pieces import row_slices
 from deepsimplex.targets.labels import any_labels
 
@@ -37,7 +36,7 @@ _PASS_STEP = 0.4
 _BUDGET = 2**22
 
 
-class CategoricalProcess:
+class CategoricalProcess(Predictor):
     """Sparse variational Gaussian processes with a categorical likelihood, p(y | f) = softmax(S f)_y.
 
     The link "ilr" has n - 1 latent processes and S = V^T, with V the ILR basis; "softmax" has n and S = I, which is
@@ -105,9 +104,7 @@ class CategoricalProcess:
             raise ValueError(f"link must be one of {', '.join(LINKS)}; found {link!r}")
         self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
         self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
-        self.epochs = check_whole(epochs, "epochs", 0)
-        self.batch_size = None if batch_size is None else check_whole(batch_size, "batch_size", 1)
-        self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)
+        self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
         self.scale_features, self.seed = scale_features, seed
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
@@ -125,24 +122,19 @@ class CategoricalProcess:
         sets = basis.shape[1] if self.separate_inducing else 1
         points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1), sets)
         model = CategoricalModel(kernel, MovablePoints(points, scaled, self.learn_inducing), basis, self.mixing)
-        batches = Batches((scaled, memberships), self.batch_size, rng)
-        optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
-        ascent = _NaturalAscent(model, optimizer, self.natural_step, len(scaled), self.seed)
+        schedule, samples = self.schedule, (scaled, memberships)
+        batches = Batches(samples, schedule.batch_size, rng)
+        passes = _PASSES if schedule.epochs else _PASSES_ALONE
+        optimizer = schedule.adam(batches)
+        ascent = _NaturalAscent(model, optimizer, schedule.natural_step, *samples, passes, self.seed)
 
         def report(epoch: int, value: float) -> None:
             if callback is not None:
                 tell(callback, epoch, value, kernel_hyperparameters(kernel), lambda: ascent.posterior(scaling))
 
-        ascent.run(ascent.step, batches, self.epochs, report)
-        self.objective_ = ascent.settle(scaled, memberships, _PASSES if self.epochs else _PASSES_ALONE)
+        self.objective_ = ascent.run(batches, schedule.epochs, report)
         self.posterior_ = ascent.posterior(scaling)
         return self
-
-    def predict(self, X: ArrayLike) -> LatentGaussian:
-        """Latents of features X [N, d], with a diagonal scale."""
-        if not hasattr(self, "posterior_"):
-            raise ValueError("predict needs a posterior: call fit first")
-        return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.centre)))
 
 
 class CategoricalModel(tf.Module):
@@ -227,11 +219,20 @@ class _NaturalAscent(Ascent):
     the precision I + gram.
     """
 
-    def __init__(self, model: CategoricalModel, optimizer: Any, natural_step: float, num_samples: int, seed: int):
+    def __init__(
+        self,
+        model: CategoricalModel,
+        optimizer: Any,
+        natural_step: float,
+        X: NDArray[np.float64],
+        memberships: NDArray[np.float64],
+        passes: int,
+        seed: int,
+    ) -> None:
         L, (_, M, columns) = model.mixing.shape[0], model.inducing.shape
         sums = [tf.zeros((L, M, M), tf.float64), tf.zeros((L, M), tf.float64)]
-        super().__init__(model, optimizer, natural_step, num_samples, sums)
-        self._model = model
+        super().__init__(model, optimizer, natural_step, len(X), sums)
+        self._model, self._X, self._memberships, self._passes = model, X, memberships, passes
         self._gram, self._projections = self._sums
         self._draws, self._seed = tf.random.Generator.from_seed(seed), seed
         rows = [tf.TensorSpec([None, size], tf.float64) for size in (columns, model.scores.shape[0])]
@@ -266,7 +267,7 @@ class _NaturalAscent(Ascent):
         gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
         return gram, tf.matmul(A, tf.transpose(first + curvature * mean)[..., tf.newaxis])[..., 0]
 
-    def settle(self, X: NDArray[np.float64], memberships: NDArray[np.float64], passes: int) -> float:
+    def end(self) -> float:
         """Natural steps by all rows, at the hyperparameters as they are; the negative bound where they lead.
 
         The draws are the same in every pass, so that bounds can be compared. A step that does not lower the negative
@@ -275,8 +276,8 @@ class _NaturalAscent(Ascent):
         check_factor(inducing_factor(self._model.kernel, self._model.inducing).numpy())
         best, step = np.inf, _PASS_STEP
         reached = target = self._natural()
-        for _ in range(passes):
-            value, by_rows = self._over_all(X, memberships)
+        for _ in range(self._passes):
+            value, by_rows = self._over_all()
             gain = best - value
             if gain > 0.0:
                 best, reached, target = value, self._natural(), by_rows
@@ -288,15 +289,16 @@ class _NaturalAscent(Ascent):
         self._assign(reached)
         return best
 
-    def _over_all(self, X: NDArray[np.float64], memberships: NDArray[np.float64]) -> tuple[float, list[Any]]:
+    def _over_all(self) -> tuple[float, list[Any]]:
         """The negative bound, and the sums over all rows by its derivatives."""
         q = _Whitened.of_sums(*self._natural())
         L, M = q.means.shape
-        row_size = max(L * M, 2 * _PASS_DRAWS * memberships.shape[1])
+        row_size = max(L * M, 2 * _PASS_DRAWS * self._memberships.shape[1])
         value, total = q.divergence(), None
-        for number, rows in enumerate(row_slices(len(X), max(1, _BUDGET // row_size))):
+        for number, rows in enumerate(row_slices(len(self._X), max(1, _BUDGET // row_size))):
             seed = tf.constant([self._seed, number], tf.int64)
-            likelihood, *sums = self._block(tf.constant(X[rows]), tf.constant(memberships[rows]), seed, *q)
+            samples = tf.constant(self._X[rows]), tf.constant(self._memberships[rows])
+            likelihood, *sums = self._block(*samples, seed, *q)
             value = value - likelihood
             total = sums if total is None else [a + b for a, b in zip(total, sums, strict=True)]
         assert total is not None

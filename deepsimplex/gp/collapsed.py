@@ -71,6 +71,8 @@ class CollapsedGaussianProcess(GaussianProcess):
 
     def _evaluation(self, problem: SparseProblem) -> Evaluation:
         value, by_sums = problem.bound(*problem.sums())
+        if not np.isfinite(value):
+            problem.check_inducing()  # which says why, if that is why
         return float(value), problem.pull_back_sums(by_sums)
 
     def _posterior(self, problem: SparseProblem) -> Posterior:

@@ -30,7 +30,7 @@ def minimise(
     ----------
     evaluate : callable
         The value at the variables as they are, and its derivative by each of them. Where it raises ``SingularError``
-        the search turns back, unless it has come from nowhere yet.
+        the search turns back, as it does from what is not finite, unless it has come from nowhere yet.
     variables : sequence of tf.Variable
         Unconstrained.
     max_iterations : int
@@ -81,29 +81,42 @@ class _Search:
         self, evaluate: Callable[[], Evaluation], variables: Sequence[Any], report: Callable[[int, float], None] | None
     ) -> None:
         self._evaluate, self._variables, self._report = evaluate, variables, report
-        self._iteration = 0
+        self._iteration, self._highest = 0, -np.inf
         self.least, self.best, self.cut_short = np.inf, _pack([v.numpy() for v in variables]), False
 
     def run(self, start: NDArray[np.float64], max_iterations: int) -> None:
-        """From one start."""
-        before = self.least
+        """From one start; from the first there must be a way, others may lie where there is none."""
+        before, self._highest = self.least, -np.inf
         options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-4}
-        end = minimize(self._at, start, jac=True, method="L-BFGS-B", options=options, callback=self._count)
+        try:
+            end = minimize(self._at, start, jac=True, method="L-BFGS-B", options=options, callback=self._count)
+        except SingularError:
+            if not np.isfinite(before):
+                raise
+            return
         if self.least < before:
             self.cut_short = end.nit >= max_iterations
 
     def _at(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         _assign(self._variables, theta)
         try:
-            value, gradients = self._evaluate()
+            value, slope = self._finite()
         except SingularError:
-            if not np.isfinite(self.least):
+            if not np.isfinite(self._highest):
                 raise
-            # A wall of a height that sends the search back by a good deal, not to where it stood.
-            return self.least + max(1.0, abs(self.least)), np.zeros_like(theta)
+            # A wall above all that this search has seen, which sends it back by a good deal, not to where it stood.
+            return self._highest + max(1.0, abs(self._highest)), np.zeros_like(theta)
+        self._highest = max(self._highest, value)
         if value < self.least:
-            self.least, self.best = float(value), theta.copy()
-        return value, _pack(gradients)
+            self.least, self.best = value, theta.copy()
+        return value, slope
+
+    def _finite(self) -> tuple[float, NDArray[np.float64]]:
+        value, gradients = self._evaluate()
+        slope = _pack(gradients)
+        if not (np.isfinite(value) and np.isfinite(slope).all()):
+            raise SingularError("the likelihood or its derivatives are not finite: are features too large?")
+        return float(value), slope
 
     def _count(self, intermediate_result: Any) -> None:
         self._iteration += 1

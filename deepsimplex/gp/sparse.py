@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, eigh, solve_triangular
 
-from deepsimplex.gp.cholesky import cholesky
+from deepsimplex.gp.cholesky import SingularError, cholesky
 from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
@@ -167,10 +167,13 @@ class SparseProblem(Problem):
         fit = sums.squares - tf.reduce_sum(tf.square(c))
         return 0.5 * (N * dims * math.log(2.0 * math.pi) + shared * tf.reduce_sum(per_dimension) + fit)
 
+    def check_inducing(self) -> NDArray[np.float64]:
+        """Factors [., M, M] of K(U, U), or an error that says that there are none."""
+        return check_factor(inducing_factor(self.kernel, self.inducing()).numpy())
+
     def sparse_posterior(self) -> Posterior:
         """With the optimal distribution of the inducing variables."""
-        inducing = self.inducing().numpy()
-        factors = check_factor(inducing_factor(self.kernel, inducing).numpy())
+        inducing, factors = self.inducing().numpy(), self.check_inducing()
         gram, projections = (part.numpy() for part in self.sums()[:2])
         solved = [optimal(factors[min(s, self._sets - 1)], gram[s], projections[s]) for s in range(self._systems)]
         weights, roots = zip(*solved, strict=True)
@@ -189,7 +192,7 @@ def check_factor(L: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return the factor of K(U, U), or say that there is none."""
     if not np.isfinite(L).all():  # how TensorFlow says that there is none
         M = L.shape[-1]
-        raise ValueError(
+        raise SingularError(
             f"the covariance matrix of the inducing points [{M}, {M}] is not positive definite, even "
             f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel"
         )

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from deepsimplex.gp.ascent import Ascent, Batches, check_rates, falling_rate
+from deepsimplex.gp.ascent import Ascent, Batches, Schedule
 from deepsimplex.gp.base import Report
 from deepsimplex.gp.collapsed import CollapsedGaussianProcess
-from deepsimplex.gp.inputs import check_whole
 from deepsimplex.gp.sparse import SparseProblem, Sums
 
 
@@ -79,18 +77,13 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
             separate_inducing=separate_inducing,
             **settings,
         )
-        self.epochs = check_whole(epochs, "epochs", 0)
-        self.batch_size = None if batch_size is None else check_whole(batch_size, "batch_size", 1)
-        self.learning_rate, self.natural_step = check_rates(learning_rate, natural_step)
+        self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
 
     def _optimise(self, problem: SparseProblem, report: Report) -> float:
         parts = (problem.X, problem.Z, problem.noise.own)
-        batches = Batches(parts, self.batch_size, np.random.default_rng(self.seed))
-        optimizer = keras.optimizers.Adam(falling_rate(self.learning_rate, self.epochs * len(batches)))
-        ascent = _BoundAscent(problem, optimizer, self.natural_step)
-        ascent.run(ascent.step, batches, self.epochs, report)
-        value, _ = problem.bound(*problem.sums())
-        return float(value)
+        batches = Batches(parts, self.schedule.batch_size, np.random.default_rng(self.seed))
+        ascent = _BoundAscent(problem, self.schedule.adam(batches), self.schedule.natural_step)
+        return ascent.run(batches, self.schedule.epochs, report)
 
 
 class _BoundAscent(Ascent):
@@ -113,3 +106,8 @@ class _BoundAscent(Ascent):
             tape.gradient(of_batch, self._variables, by_batch, unconnected_gradients="zero") if self._variables else ()
         )
         return value
+
+    def end(self) -> float:
+        """The negative bound; the posterior solves for the inducing variables."""
+        value, _ = self._problem.bound(*self._problem.sums())
+        return float(value)

@@ -39,29 +39,32 @@ def _whole_or_in_pieces(compute: Callable[[Any, Any], Any], most: int) -> Callab
         with tf.GradientTape() as tape:
             tape.watch([loc, scale])
             answer = compute(loc, scale)
-        return tuple(tape.gradient(answer, [loc, scale], upstream))
+        gradients = tape.gradient(answer, [loc, scale], upstream)
+        if any(gradient is None for gradient in gradients):
+            raise ValueError("probabilities counted among draws have no derivatives: take another method")
+        return tuple(gradients)
 
     @tf.custom_gradient
     def run(loc: Any, scale: Any) -> tuple[Any, Any]:
-        def whole_or_not(function: Callable[..., Any], *parts: Any) -> Any:
+        def whole_or_not(function: Callable[..., Any], signature: Any, *parts: Any) -> Any:
             if loc.shape[0] is not None:
-                return _in_pieces(function, most, *parts)
+                return _in_pieces(function, signature, most, *parts)
             whole = tf.shape(loc)[0] <= most
-            return tf.cond(whole, lambda: function(*parts), lambda: _in_pieces(function, most, *parts))
+            return tf.cond(whole, lambda: function(*parts), lambda: _in_pieces(function, signature, most, *parts))
 
         # Hidden from a tape that is open outside: eagerly it would keep every tensor of every piece.
-        answer = whole_or_not(compute, tf.stop_gradient(loc), tf.stop_gradient(scale))
+        answer = whole_or_not(compute, loc.dtype, tf.stop_gradient(loc), tf.stop_gradient(scale))
 
         # Computed again, piece by piece: memory stays bounded, and nothing passes from branch to branch.
         def gradient(upstream: Any) -> Any:
-            return whole_or_not(slopes, loc, scale, upstream)
+            return whole_or_not(slopes, (loc.dtype, scale.dtype), loc, scale, upstream)
 
         return answer, gradient
 
     return run
 
 
-def _in_pieces(compute: Callable[..., Any], most: int, *parts: Any) -> Any:
+def _in_pieces(compute: Callable[..., Any], signature: Any, most: int, *parts: Any) -> Any:
     # Python numbers where the batch size is known: XLA wants the shapes of a loop to be constants.
     static = parts[0].shape[0]
     rows = tf.shape(parts[0])[0] if static is None else static
@@ -81,7 +84,5 @@ def _in_pieces(compute: Callable[..., Any], most: int, *parts: Any) -> Any:
         )
 
     pieced = tuple(split(part) for part in parts)
-    dtype = parts[0].dtype
-    signature = dtype if len(parts) == 2 else (dtype, dtype)  # probabilities, or derivatives by both moments
     answer = tf.map_fn(lambda piece: compute(*piece), pieced, fn_output_signature=signature, parallel_iterations=1)
     return tf.nest.map_structure(join, answer)

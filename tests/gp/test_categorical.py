@@ -31,14 +31,14 @@ def rings():
     return X, np.digitize(np.hypot(*X.T), [0.9, 1.6])
 
 
-def ascent_of(X, link, natural_step=1.0, mixing=False, rate=0.0, separate=False):
+def ascent_of(X, memberships, link, natural_step=1.0, separate=False):
     kernel = make_kernel("rbf", X, False, np.random.default_rng(0), variance=4.0)
     basis = helmert(n).T if link == "ilr" else np.eye(n)
-    optimizer = keras.optimizers.SGD(rate)
+    optimizer = keras.optimizers.SGD(0.0)
     sets = basis.shape[1] if separate else 1
     points = np.stack([X[12 * k : 12 * (k + 1)] for k in range(sets)])
-    model = CategoricalModel(kernel, MovablePoints(points, X, True), basis, mixing)
-    return _NaturalAscent(model, optimizer, natural_step, N, seed=0)
+    model = CategoricalModel(kernel, MovablePoints(points, X, True), basis, False)
+    return _NaturalAscent(model, optimizer, natural_step, X, memberships, passes=40, seed=0)
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
@@ -61,7 +61,7 @@ def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
 def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
     """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
     X, y = rings
-    ascent = ascent_of(X, link, natural_step=0.2)
+    ascent = ascent_of(X, np.eye(n)[y], link, natural_step=0.2)
     memberships = tf.constant(np.eye(n)[y])
     values = [float(ascent.step(tf.constant(X), memberships)) for _ in range(300)]
     posterior = ascent.posterior(Scaling.none(2))
@@ -100,9 +100,9 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
 def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_posterior_give_them(link, separate, rings):
     X, y = rings
-    ascent = ascent_of(X, link, separate=separate)
     memberships = 0.8 * np.eye(n)[y] + 0.2 / n
-    ascent.settle(X, memberships, passes=40)
+    ascent = ascent_of(X, memberships, link, separate=separate)
+    ascent.end()
     posterior = ascent.posterior(Scaling.none(2))
     latent, scores = posterior.predict(X), posterior.scores
     f = latent.loc + latent.scale * np.random.default_rng(0).normal(size=(4000, *latent.loc.shape))
@@ -119,7 +119,7 @@ def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_poster
 
 def test_minibatches_leave_the_prior_where_there_are_no_samples(rings):
     X, y = rings
-    ascent = ascent_of(X, "ilr", natural_step=0.3)
+    ascent = ascent_of(X, np.eye(n)[y], "ilr", natural_step=0.3)
     for _ in range(20):
         ascent.step(tf.constant(X), tf.constant(np.eye(n)[y]))
     assert np.linalg.eigvalsh(ascent._gram.numpy()).min() > -1e-9

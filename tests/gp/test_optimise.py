@@ -14,11 +14,12 @@ X = np.linspace(0.0, 6.0, 60)[:, None]
 
 
 def barrier(variable):
-    """Least at 3, with nothing from 5 on; the first step from 0 goes to 20."""
+    """Least at 3, with nothing from 4.5 on; from 0, where it is almost straight, the second step goes beyond."""
     x = variable.numpy()
-    if x[0] > 5.0:
+    if x[0] > 4.5:
         raise SingularError("no factor")
-    return 5.0 * float((x[0] - 3.0) ** 2), [10.0 * (x - 3.0)]
+    height = float(np.sqrt(1.0 + (x[0] - 3.0) ** 2))
+    return height, [(x - 3.0) / height]
 
 
 def test_the_search_turns_back_where_there_is_no_factor():
@@ -29,9 +30,39 @@ def test_the_search_turns_back_where_there_is_no_factor():
         tried.append(variable.numpy()[0])
         return barrier(variable)
 
-    minimise(evaluate, [variable], 50, restarts=1, spreads=[100.0], rng=np.random.default_rng(0))
-    assert max(tried) > 5.0
-    np.testing.assert_allclose(variable.numpy(), 3.0, atol=1e-3)
+    minimise(evaluate, [variable], 50)
+    assert max(tried) > 4.5
+    np.testing.assert_allclose(variable.numpy(), 3.0, atol=1e-2)
+
+
+@pytest.mark.parametrize("failure", [SingularError, None])
+def test_restarts_from_far_above_turn_back_too(failure):
+    """The best so far is much lower than the wall must be."""
+    variable, found = tf.Variable([2.0], dtype=tf.float64), []
+
+    def evaluate():
+        x = variable.numpy()
+        if x[0] > 5.0:
+            if failure is not None:
+                raise failure("no factor")
+            return np.nan, [np.full(1, np.nan)]
+        return 1e4 * float((x[0] - 3.0) ** 2), [2e4 * (x - 3.0)]
+
+    class Starts:
+        """The first is singular, the second far away."""
+
+        def __init__(self):
+            self.left = [7.0, -90.0]
+
+        def normal(self, size):
+            return np.full(size, self.left.pop(0))
+
+    value = minimise(
+        evaluate, [variable], 50, 2, [1.0], Starts(), lambda iteration, value: found.append(variable.numpy()[0])
+    )
+    assert value < 1e-3
+    assert max(found) <= 5.0
+    assert min(found) < 0.0
 
 
 def test_a_start_without_factor_is_an_error():

@@ -38,6 +38,14 @@ def test_duplicated_rows_are_one_inducing_point():
     np.testing.assert_array_equal(spread_rows(X, 9, np.random.default_rng(0)), np.arange(4.0)[:, None])
 
 
+def test_equal_rows_of_several_classes_stand_for_one_whatever_their_order():
+    rng = np.random.default_rng(0)
+    X, y = np.repeat(rng.normal(size=(20, 2)), 3, axis=0), rng.integers(0, 3, 60)
+    order = rng.permutation(60)
+    one, other = (spread_rows(X[rows], 7, np.random.default_rng(1), y[rows]) for rows in (np.arange(60), order))
+    np.testing.assert_array_equal(one, other)
+
+
 def test_fewer_inducing_points_than_classes_are_an_error():
     with pytest.raises(ValueError, match="number of classes, 3; found 2"):
         spread_rows(np.arange(6.0)[:, None], 2, np.random.default_rng(0), [0, 0, 1, 1, 2, 2])

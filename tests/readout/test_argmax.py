@@ -387,6 +387,16 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
+def test_counted_draws_say_that_they_have_no_derivatives(monkeypatch):
+    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 1)
+    loc, scale = tf.constant(np.zeros((5, 3))), tf.constant(np.ones((5, 1)))
+    with tf.GradientTape() as tape:
+        tape.watch(loc)
+        p = argmax({"loc": loc, "scale": scale}, method="monte_carlo", num_points=8)
+    with pytest.raises(ValueError, match="have no derivatives: take another method"):
+        tape.gradient(p, loc)
+
+
 def test_no_rows_give_no_rows():
     assert argmax({"loc": np.zeros((0, 3)), "scale": np.zeros((0, 1))}).shape == (0, 4)
 

@@ -126,7 +126,7 @@ def lines(name: str, data: Data, seeds: int, preprocessings: Sequence[str], **se
     chosen = min(found, key=lambda key: found[key]["held-out NLL"].mean())
     rows = []
     for preprocessing, figures in found.items():
-        cells = [f"{name}, {preprocessing}{' (chosen)' if preprocessing == chosen else ''}"]
+        cells = [f"{name}, {preprocessing}{' (chosen)' if len(found) > 1 and preprocessing == chosen else ''}"]
         for metric, (mean, deviation) in zip((*METRICS, CENTRED), (*paper.figures, paper.figures[-1]), strict=True):
             ours = figures[metric]
             judged = verdict(metric, ours, mean, deviation)
@@ -139,8 +139,8 @@ def lines(name: str, data: Data, seeds: int, preprocessings: Sequence[str], **se
 def main(
     data: Annotated[Path | None, typer.Option(help="a folder of NAME.npz files that hold X and y")] = None,
     seeds: Annotated[int, typer.Option(help="splits to take means of")] = PAPER_SEEDS,
-    noise: Annotated[str, typer.Option(help="noise of the Gaussian process")] = "auto",
-    ard: Annotated[bool, typer.Option(help="a lengthscale for every feature; the paper has one for all")] = False,
+    noise: Annotated[str, typer.Option(help="noise of the Gaussian process, but for letter")] = "auto",
+    ard: Annotated[bool, typer.Option(help="a lengthscale for every feature, as for letter")] = False,
     letter: Annotated[bool, typer.Option(help="letter too: a quarter of an hour for each seed, or more")] = False,
 ) -> None:
     """Measure and print the table."""
