@@ -217,6 +217,19 @@ def test_the_order_of_rows_does_not_matter():
     np.testing.assert_allclose(other.loc, one.loc, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("separate", [False, True])
+def test_the_order_of_rows_does_not_move_the_inducing_points(separate):
+    X, observation = data(NOISES["two values"])
+    X[10:20], y = X[:10], np.arange(N) % 3
+    order = np.random.default_rng(2).permutation(N)
+    one, other = (
+        CollapsedGaussianProcess(inducing=8, separate_inducing=separate).fit(X[rows], observation[rows], y[rows])
+        for rows in (np.arange(N), order)
+    )
+    np.testing.assert_allclose(other.posterior_.support, one.posterior_.support, rtol=1e-12)
+    np.testing.assert_allclose(other.predict(X).loc, one.predict(X).loc, rtol=1e-3, atol=1e-3)
+
+
 def test_restarts_are_repeatable_and_never_worse():
     X, observation = data(NOISES["shared"])
     once = ExactGaussianProcess().fit(X, observation).objective_
