@@ -1,5 +1,6 @@
 """Gaussian processes from features to latents, on GPflow's kernels."""
 
+from deepsimplex.gp.base import GaussianProcess
 from deepsimplex.gp.categorical import CategoricalProcess
 from deepsimplex.gp.collapsed import CollapsedGaussianProcess
 from deepsimplex.gp.exact import ExactGaussianProcess
@@ -10,6 +11,7 @@ __all__ = [
     "CategoricalProcess",
     "CollapsedGaussianProcess",
     "ExactGaussianProcess",
+    "GaussianProcess",
     "Step",
     "StochasticGaussianProcess",
 ]

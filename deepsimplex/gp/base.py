@@ -68,6 +68,12 @@ class GaussianProcess(Predictor, ABC):
         After fit.
     objective_ : float
         Negative log marginal likelihood (or its bound) of the scaled latents, at the end.
+
+    Examples
+    --------
+    >>> from deepsimplex.gp import ExactGaussianProcess
+    >>> isinstance(ExactGaussianProcess("matern52", ard=True, noise="learned"), GaussianProcess)
+    True
     """
 
     def __init__(

@@ -194,7 +194,7 @@ def check_factor(L: NDArray[np.float64]) -> NDArray[np.float64]:
         M = L.shape[-1]
         raise SingularError(
             f"the covariance matrix of the inducing points [{M}, {M}] is not positive definite, even "
-            f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel"
+            f"with {_JITTER:.0e} of its mean diagonal added, or not finite: check the kernel and the learning rate"
         )
     return L
 

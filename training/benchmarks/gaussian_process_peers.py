@@ -12,8 +12,8 @@ import deepsimplex as ds
 
 STEPS, RATE = 50, 0.1
 BATCH, SVGP_RATE, DRAWS = 512, 0.02, 8
-# Steps from one look at the test rows to the next: an epoch of letter.
-EVERY = 29
+# Steps from one look at the test rows to the next: about two epochs of letter.
+EVERY = 60
 
 
 def gpytorch_dirichlet(X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any]) -> ds.LatentGaussian:

@@ -47,7 +47,7 @@ LETTER: dict[str, Any] = {
     "ard": True,
     "noise": "learned",
     "readout": "softmax",
-    "epochs": 60,
+    "epochs": 40,
 }
 
 
