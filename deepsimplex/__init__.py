@@ -23,9 +23,14 @@ if TYPE_CHECKING:
         gp,
         monitoring,
         plots,
+        prototypes,
         targets,
     )
     from deepsimplex.estimators import (
+        GLVQ,
+        GMLVQ,
+        LVQ1,
+        LVQ2,
         CategoricalGaussianProcess,
         LatentRegressionClassifier,
         SimplexGaussianProcess,
@@ -34,8 +39,12 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [
+__all__ = [  # noqa: RUF022, by letters: a test holds it
     "CategoricalGaussianProcess",
+    "GLVQ",
+    "GMLVQ",
+    "LVQ1",
+    "LVQ2",
     "LatentGaussian",
     "LatentRegressionClassifier",
     "SimplexClassifier",
@@ -55,12 +64,17 @@ __all__ = [
     "metrics",
     "monitoring",
     "plots",
+    "prototypes",
     "readout",
     "targets",
 ]
 
 _OF_ESTIMATORS = (
     "CategoricalGaussianProcess",
+    "GLVQ",
+    "GMLVQ",
+    "LVQ1",
+    "LVQ2",
     "LatentRegressionClassifier",
     "SimplexGaussianProcess",
     "load_classifier",

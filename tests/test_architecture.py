@@ -22,6 +22,7 @@ LEVELS = {
     "names": 0,
     "pieces": 0,
     "progress": 0,
+    "scaling": 0,
     "spread": 0,
     "distances": 1,
     "targets": 2,

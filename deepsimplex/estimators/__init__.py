@@ -1,15 +1,22 @@
-"""scikit-learn classifiers that join a target, a regressor and a readout, and those that they are compared with."""
+"""scikit-learn classifiers: of a target, a regressor and a readout; of prototypes; and those to compare them with."""
 
 from deepsimplex.estimators.baselines import least_squares_gaussian_process, nystroem_kernel_ridge
 from deepsimplex.estimators.categorical import CategoricalGaussianProcess
 from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
+from deepsimplex.estimators.lvq import GLVQ, GMLVQ, LVQ1, LVQ2
+from deepsimplex.estimators.prototypes import Explanation
 from deepsimplex.estimators.saving import load_classifier
 from deepsimplex.estimators.step import ClassifierStep
 
 __all__ = [
+    "GLVQ",
+    "GMLVQ",
+    "LVQ1",
+    "LVQ2",
     "CategoricalGaussianProcess",
     "ClassifierStep",
+    "Explanation",
     "LatentRegressionClassifier",
     "SimplexGaussianProcess",
     "least_squares_gaussian_process",

@@ -2,16 +2,14 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.learning import LearningClassifier
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import ClassIntervals, class_intervals, decision_function
 from deepsimplex.readout.method import rule_for
@@ -19,7 +17,7 @@ from deepsimplex.readout.registry import named_readout
 from deepsimplex.targets import get_target
 
 
-class LatentClassifier(ClassifierMixin, BaseEstimator):
+class LatentClassifier(LearningClassifier):
     """A scikit-learn classifier whose latents a readout turns into class probabilities.
 
     Attributes
@@ -29,33 +27,8 @@ class LatentClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_ : int
     """
 
-    classes: ArrayLike | None
     regressor_: Any
-
-    def __sklearn_is_fitted__(self) -> bool:
-        """Whether ``fit`` has come to its end, where the regressor is kept."""
-        return hasattr(self, "regressor_")
-
-    @contextmanager
-    def _fitting(self) -> Iterator[None]:
-        """Within, the classifier is not fitted; a fit that is refused or interrupted leaves it as it was before."""
-        before = dict(self.__dict__)
-        self.__dict__.pop("regressor_", None)
-        try:
-            yield
-        except BaseException:
-            self.__dict__.clear()
-            self.__dict__.update(before)
-            raise
-
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
-        """Features [N, d] and labels to learn from, once they are known to fit together."""
-        features: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
-        labels = Labels.of(y, self.classes)
-        if len(labels.memberships) != len(features):
-            raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
-        self.classes_ = labels.classes
-        return features, labels
+    _learned_as = "regressor_"
 
     @abstractmethod
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:

@@ -21,19 +21,18 @@ _KINDS = "biufUS"
 
 
 def save_classifier(classifier: Any, filepath: str | os.PathLike[str]) -> None:
-    """Write a fitted classifier whose regressor ends in a posterior: see ``SimplexGaussianProcess.save``."""
+    """Write a fitted classifier: its attributes, and the posterior that its regressor ends in, where it has one."""
     if not os.fspath(filepath).endswith(".npz"):
         raise ValueError(f"filepath must end in .npz; found {os.fspath(filepath)!r}. export writes a SavedModel")
     name = type(classifier).__name__
     if _classes().get(name) is not type(classifier):
         raise ValueError(f"save knows the classifiers {', '.join(_classes())}; found a {name}, which pickle can write")
-    regressor = _learned(classifier.regressor_)
-    parts = {
-        "parameters": classifier.get_params(deep=False),
-        "attributes": {key: value for key, value in _learned(classifier).items() if key != "regressor_"},
-        "regressor": {key: value for key, value in regressor.items() if key != "posterior_"},
-    }
-    arrays = {f"posterior.{key}": value for key, value in regressor["posterior_"].state().items()}
+    attributes = _learned(classifier)
+    parts = {"parameters": classifier.get_params(deep=False), "attributes": attributes}
+    arrays: dict[str, NDArray[Any]] = {}
+    if "regressor_" in attributes:
+        parts["regressor"] = _learned(attributes.pop("regressor_"))
+        arrays = {f"posterior.{key}": value for key, value in parts["regressor"].pop("posterior_").state().items()}
     about = {"class": name, **{part: _written_all(values, arrays) for part, values in parts.items()}}
     with replacing(filepath) as fresh:
         save_arrays(fresh, KEY, {"about": np.array(json.dumps(about)), **arrays})
@@ -84,8 +83,9 @@ def load_classifier(filepath: str | os.PathLike[str]) -> Any:
     about = json.loads(str(arrays["about"]))
     made = _make(about["class"], _read_all(about["parameters"], arrays), path)
     _set(made, _read_all(about["attributes"], arrays))
-    made._set_posterior(_posterior(arrays))
-    _set(made.regressor_, _read_all(about["regressor"], arrays))
+    if "regressor" in about:
+        made._set_posterior(_posterior(arrays))
+        _set(made.regressor_, _read_all(about["regressor"], arrays))
     return made
 
 

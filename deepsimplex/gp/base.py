@@ -11,10 +11,11 @@ from deepsimplex.gp.inputs import check_data, check_features, check_whole
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.noise import Noise, check_noise
 from deepsimplex.gp.optimise import Evaluation, minimise
-from deepsimplex.gp.posterior import Posterior, Scaling
+from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
 from deepsimplex.gp.step import Callback, tell
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.scaling import Scaling
 
 Report = Callable[[int, float], None]
 

@@ -14,10 +14,11 @@ from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.inputs import check_features
 from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
 from deepsimplex.gp.points import MovablePoints
-from deepsimplex.gp.posterior import Posterior, Scaling
+from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, tell
 from deepsimplex.pieces import row_slices
+from deepsimplex.scaling import Scaling
 from deepsimplex.targets.labels import any_labels
 
 Link = Literal["ilr", "softmax"]

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.gp.inputs import check_features, check_whole
-from deepsimplex.gp.posterior import Scaling
+from deepsimplex.scaling import Scaling
 from deepsimplex.spread import spread_rows
 
 

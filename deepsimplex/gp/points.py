@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.gp.posterior import Scaling
+from deepsimplex.scaling import Scaling
 
 
 class MovablePoints(tf.Module):

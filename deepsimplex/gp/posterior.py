@@ -1,7 +1,6 @@
 """What every fitted Gaussian process is in the end: a weighted sum of kernels, and the variance that they leave."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,52 +10,10 @@ from numpy.typing import NDArray
 from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.pieces import row_slices
+from deepsimplex.scaling import Scaling
 
 # Numbers in the largest tensor of a piece of rows.
 _BUDGET = 2**22
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """An affine map of columns: (values - centre) / width.
-
-    Parameters
-    ----------
-    centre : ndarray, shape [d]
-    width : ndarray, shape [d]
-        Positive.
-    """
-
-    centre: NDArray[np.float64]
-    width: NDArray[np.float64]
-
-    @classmethod
-    def none(cls, columns: int) -> "Scaling":
-        """That leaves columns as they are."""
-        return cls(np.zeros(columns), np.ones(columns))
-
-    @classmethod
-    def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
-        """To mean zero and deviation one, column by column; a constant column becomes zero."""
-        # By powers of two, which round nothing off, so that squares neither overflow nor vanish.
-        _, exponent = np.frexp(np.abs(X).max(axis=0))
-        width = np.ldexp(np.ldexp(X, -exponent).std(axis=0), exponent)
-        return cls(X.mean(axis=0), np.where(_is_round_off(width, X), 1.0, width))
-
-    @classmethod
-    def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
-        """To mean zero, and one width for all dimensions, so that noise that is isotropic stays so."""
-        centre = loc.mean(axis=0)
-        width = float(np.sqrt(np.mean(np.square(loc - centre))))
-        return cls(centre, np.full(loc.shape[1], 1.0 if np.all(_is_round_off(width, loc)) else width))
-
-    def __call__(self, values: Any) -> Any:
-        return (values - self.centre) / self.width
-
-
-def _is_round_off(width: Any, values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether the width of columns is what is left of equal numbers, which is round-off, not zero."""
-    return np.asarray(width <= 1e-12 * np.abs(values).max(axis=0))
 
 
 class Posterior(tf.Module):

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from deepsimplex.gp.kernels import covariance_function, kernel_hyperparameters
 from deepsimplex.gp.noise import Noise
-from deepsimplex.gp.posterior import Posterior, Scaling
+from deepsimplex.gp.posterior import Posterior
+from deepsimplex.scaling import Scaling
 
 
 class Problem(tf.Module):

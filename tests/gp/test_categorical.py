@@ -16,9 +16,9 @@ from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.points import MovablePoints
-from deepsimplex.gp.posterior import Scaling
 from deepsimplex.pieces import row_slices
 from deepsimplex.readout import softmax
+from deepsimplex.scaling import Scaling
 from tests.reference.gaussian_process import rbf, variational_two_classes
 
 N, n = 60, 3

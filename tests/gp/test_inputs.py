@@ -7,8 +7,8 @@ import pytest
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.library import gpflow
-from deepsimplex.gp.posterior import Scaling
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.scaling import Scaling
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 OBSERVATION = LatentGaussian(np.sin(X[:, :2]), np.full((30, 1), 0.1))

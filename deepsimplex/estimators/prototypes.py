@@ -1,0 +1,340 @@
+"""What the classifiers by prototypes share: decisions, probabilities and their explanation by the nearest ones."""
+
+import copy
+import os
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from deepsimplex.callers import callers_stacklevel
+from deepsimplex.estimators.learning import LearningClassifier
+from deepsimplex.estimators.saving import save_classifier
+from deepsimplex.estimators.seeds import RandomState, seed_of
+from deepsimplex.estimators.step import Callback, ClassifierStep
+from deepsimplex.prototypes import (
+    Learned,
+    fitted_temperature,
+    initial_prototypes,
+    nearest_of_classes,
+    relative_scores,
+    squared_distances,
+)
+from deepsimplex.scaling import Scaling
+
+Report = Callable[[Learned], None]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The nearest prototypes of samples, from near to far.
+
+    Attributes
+    ----------
+    indices : ndarray, shape [N, k]
+        Rows of the classifier's ``prototypes_``.
+    labels : ndarray, shape [N, k]
+        Their classes.
+    distances : ndarray, shape [N, k]
+        Squared, as the classifier compares them: of scaled features, through its Omega where it has one.
+    weights : ndarray, shape [N, k]
+        What each has to say in the decision: the probability of its class for the nearest prototype of a class, 0 for
+        the others, which are not asked. Those of all prototypes sum to one.
+
+    Examples
+    --------
+    >>> from deepsimplex import GLVQ
+    >>> X, y = [[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"]
+    >>> explained = GLVQ().fit(X, y).explain([[2.0]], k=1)
+    >>> explained.labels.tolist(), bool(explained.weights[0, 0] > 0.5)
+    ([['low']], True)
+    """
+
+    indices: NDArray[np.int64]
+    labels: NDArray[Any]
+    distances: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+
+class PrototypeClassifier(LearningClassifier):
+    """A scikit-learn classifier that gives the class of the nearest prototype.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape [n]
+        In the order of the columns of probabilities.
+    prototypes_ : ndarray, shape [P, d]
+        In the units of the features.
+    prototype_labels_ : ndarray, shape [P]
+        Their classes, as named in ``classes_``.
+    wins_ : ndarray, shape [P]
+        Training samples that each prototype is the nearest of.
+    temperature_ : float
+        Of the probabilities.
+    centre_, width_ : ndarray, shape [d]
+        Features are compared as (x - centre_) / width_.
+    n_iter_ : int
+        Iterations, or epochs.
+    n_features_in_ : int
+    """
+
+    prototypes_per_class: int
+    initialisation: str
+    scale_features: bool
+    random_state: RandomState
+    _learned_as: ClassVar[str] = "prototypes_"
+
+    @abstractmethod
+    def _check_settings(self, num_features: int) -> None:
+        """Raise ValueError for settings that are none."""
+
+    @abstractmethod
+    def _learn(
+        self,
+        X: NDArray[np.float64],
+        y: NDArray[np.int64],
+        W: NDArray[np.float64],
+        labels: NDArray[np.int64],
+        rng: np.random.Generator,
+        report: Report | None,
+    ) -> Learned:
+        """Move prototypes W [P, d] of scaled features, of at least two classes."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+        """Learn from features X [N, d] and labels y [N].
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        y : array_like, shape [N]
+            Labels of any kind. Soft labels are refused: a prototype has one class.
+        callback : callable, optional
+            Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, or epoch. If it has a method
+            ``fit_ended``, that is called with the fitted classifier.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that ``classes`` does not name, a single class, soft labels, and settings that are none.
+
+        Warns
+        -----
+        UserWarning
+            When prototypes are the nearest of no training sample.
+        """
+        with self._fitting():
+            features, labels = self._checked(X, y)
+            if labels.memberships.ndim == 2:
+                raise ValueError(
+                    "y must hold one label for every row: prototypes have one class each; found soft labels of shape "
+                    f"{labels.memberships.shape}. np.argmax(y, axis=1) takes the likeliest"
+                )
+            check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
+            self._check_settings(features.shape[1])
+            rng = np.random.default_rng(seed_of(self.random_state))
+            scaling = Scaling.of_features(features)
+            if not self.scale_features:
+                scaling = Scaling(scaling.centre, np.ones_like(scaling.width))
+            self._learn_scaled(scaling, features, labels.memberships, rng, callback)
+        self._tell_end(callback)
+        if len(idle := np.flatnonzero(self.wins_ == 0)):
+            warnings.warn(
+                f"prototypes {idle.tolist()} are the nearest of no training sample: prototypes_per_class="
+                f"{self.prototypes_per_class} may be more than the classes need; wins_ counts",
+                UserWarning,
+                stacklevel=callers_stacklevel(),
+            )
+        return self
+
+    def _learn_scaled(
+        self,
+        scaling: Scaling,
+        X: NDArray[np.float64],
+        y: NDArray[np.int64],
+        rng: np.random.Generator,
+        callback: Callback | None,
+    ) -> None:
+        scaled = scaling(X)
+        W, labels = initial_prototypes(scaled, y, self.prototypes_per_class, self.initialisation, rng)
+
+        def report(learned: Learned) -> None:
+            assert callback is not None
+            callback(
+                ClassifierStep(
+                    learned.iterations,
+                    learned.objective,
+                    {} if learned.omega is None else {"relevance": np.sum(np.square(learned.omega), axis=0)},
+                    len(X),
+                    lambda: copy.copy(self)._keep(learned, labels, scaling, scaled, y),
+                )
+            )
+
+        if labels[0] == labels[-1]:  # of one class alone there is nothing to tell
+            learned = self._unmoved(W)
+        else:
+            learned = self._learn(scaled, y, W, labels, rng, None if callback is None else report)
+        self._keep(learned, labels, scaling, scaled, y)
+
+    def _unmoved(self, W: NDArray[np.float64]) -> Learned:
+        return Learned(W, None, 0.0, 0)
+
+    def _keep(
+        self,
+        learned: Learned,
+        labels: NDArray[np.int64],
+        scaling: Scaling,
+        X: NDArray[np.float64],
+        y: NDArray[np.int64],
+    ) -> Self:
+        """Predict by what was learned from scaled features X and the numbers y of their classes."""
+        self.centre_, self.width_ = scaling.centre, scaling.width
+        self.prototype_labels_ = self.classes_[labels]
+        self.n_iter_ = learned.iterations
+        self._keep_metric(learned)
+        distances = squared_distances(X, learned.prototypes, learned.omega)
+        self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
+        nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
+        self.temperature_ = fitted_temperature(relative_scores(nearest), y)
+        self.prototypes_ = scaling.undo(learned.prototypes)
+        return self
+
+    def _keep_metric(self, learned: Learned) -> None:
+        """What was learned beside the prototypes."""
+
+    @property
+    def _omega(self) -> NDArray[np.float64] | None:
+        return None
+
+    @property
+    def _labels(self) -> NDArray[np.int64]:
+        """Numbers of the prototypes' classes."""
+        return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
+
+    def _distances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Squared distances [N, P]."""
+        check_is_fitted(self)
+        features = validate_data(self, X, dtype=np.float64, reset=False)
+        scaling = Scaling(self.centre_, self.width_)
+        return squared_distances(scaling(features), scaling(self.prototypes_), self._omega)
+
+    def _nearest(self, distances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        return nearest_of_classes(distances, self._labels, len(self.classes_))
+
+    def _log_probabilities(self, nearest: NDArray[np.float64]) -> NDArray[np.float64]:
+        return log_softmax(relative_scores(nearest) / self.temperature_, axis=1)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of the nearest prototype of every row, shape [N]."""
+        nearest, _ = self._nearest(self._distances(X))
+        return self.classes_[np.argmin(nearest, axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Class probabilities [N, n], columns as ``classes_``; zero for a class that had no samples."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Their logarithms [N, n]."""
+        return self._log_probabilities(self._nearest(self._distances(X))[0])
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Log-odds: of the second class for two, shape [N], else of every class against the mean, [N, n].
+
+        The largest is the class that ``predict`` gives. A class that had no samples has minus infinity, and no share
+        in the mean.
+        """
+        logarithms = self.predict_log_proba(X)
+        if len(self.classes_) == 2:
+            return logarithms[:, 1] - logarithms[:, 0]
+        there = np.isin(np.arange(len(self.classes_)), self._labels)
+        return logarithms - logarithms[:, there].mean(axis=1, keepdims=True)
+
+    def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
+        """The k nearest prototypes of every row, and their weight in the decision.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        k : int
+            Default 3; all prototypes where there are no more.
+
+        Returns
+        -------
+        Explanation
+        """
+        check_whole(k, "k", 1)
+        distances = self._distances(X)
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        nearest, which = self._nearest(distances)
+        p = np.exp(self._log_probabilities(nearest))
+        weights = np.zeros_like(distances)
+        for label in np.unique(self._labels):
+            weights[np.arange(len(weights)), which[:, label]] = p[:, label]
+        return Explanation(
+            order,
+            self.prototype_labels_[order],
+            np.take_along_axis(distances, order, axis=1),
+            np.take_along_axis(weights, order, axis=1),
+        )
+
+    def save(self, filepath: str | os.PathLike[str]) -> None:
+        """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.
+
+        Parameters
+        ----------
+        filepath : path-like
+            Ends in .npz and may begin with ``~``; replaced whole or not at all.
+
+        Raises
+        ------
+        ValueError
+            Before anything is written: for another ending, and for what no file holds, as a random generator.
+        OSError
+            When the file cannot be written; an earlier one survives.
+        """
+        check_is_fitted(self)
+        save_classifier(self, filepath)
+
+    def _tell_end(self, callback: Callback | None) -> None:
+        """Once the fit cannot be lost any more."""
+        fit_ended: Any = getattr(callback, "fit_ended", None)
+        if fit_ended is not None:
+            fit_ended(self)
+
+
+def check_whole(value: Any, name: str, least: int) -> None:
+    """An error that names a value that is no whole number, or below the least.
+
+    Examples
+    --------
+    >>> check_whole(0, "epochs", 1)
+    Traceback (most recent call last):
+    ValueError: epochs must be a whole number, at least 1; found 0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+
+
+def check_number(value: Any, name: str, least: float, most: float = np.inf, *, open_below: bool = True) -> None:
+    """An error that names a value that is no finite number between bounds.
+
+    Examples
+    --------
+    >>> check_number(2.0, "learning_rate", 0.0, 1.0)
+    Traceback (most recent call last):
+    ValueError: learning_rate must be a number above 0.0 and at most 1.0; found 2.0
+    """
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    if not number or not np.isfinite(value) or not least <= value <= most or (open_below and value == least):
+        above = f"above {least}" if open_below else f"of at least {least}"
+        below = "" if most == np.inf else f" and at most {most}"
+        raise ValueError(f"{name} must be a number {above}{below}; found {value!r}")

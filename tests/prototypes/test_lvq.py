@@ -1,0 +1,311 @@
+"""Prototypes on arrays: against loops, finite differences, and what must not matter."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import log_softmax
+
+from deepsimplex import prototypes
+from deepsimplex.prototypes.activations import make_activation
+from deepsimplex.prototypes.competition import compete
+from deepsimplex.prototypes.initialisation import INITIALISATIONS, initial_prototypes
+from deepsimplex.prototypes.learning import learn_metric, learn_prototypes, lost_directions
+from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
+from deepsimplex.prototypes.whitening import discriminant_directions, within_class_whitening
+from tests.reference import lvq as reference
+
+ACTIVATIONS = {"linear": prototypes.Linear(), "sigmoid": prototypes.Sigmoid(3.0)}
+each_activation = pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+seeds = st.integers(0, 2**32 - 1)
+
+
+def problem(seed, N=25, d=3, per_class=2, n=3):
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(n), per_class))
+    return rng.normal(size=(N, d)), np.arange(N) % n, rng.normal(size=(n * per_class, d)), labels
+
+
+def differences(function, at, step=1e-6):
+    """Central ones, by every element of an array."""
+    slope = np.empty(at.shape)
+    for index in np.ndindex(at.shape):
+        further = np.zeros(at.shape)
+        further[index] = step
+        slope[index] = (function(at + further) - function(at - further)) / (2 * step)
+    return slope
+
+
+def well_apart(seed):
+    """Classes around corners, and their means."""
+    rng = np.random.default_rng(seed)
+    y = np.arange(90) % 3
+    X = rng.normal(size=(90, 4)) + 3.0 * np.eye(3, 4)[y]
+    return X, y, *initial_prototypes(X, y, 1)
+
+
+@pytest.mark.parametrize(("second", "window"), [(False, None), (True, None), (True, 0.3)])
+@pytest.mark.parametrize("seed", range(4))
+def test_samples_move_prototypes_as_loops_do(second, window, seed):
+    X, y, W, labels = problem(seed)
+    order = np.random.default_rng(seed).permutation(len(X))
+    moved = compete(
+        X,
+        y,
+        W,
+        labels,
+        also_correct=second,
+        window=window,
+        learning_rate=0.3,
+        epochs=1,
+        rng=np.random.default_rng(seed),
+    )
+    rates = 0.3 * (1 - np.arange(len(X)) / len(X))
+    expected = reference.present(X[order], y[order], W, labels, rates, second, window)
+    np.testing.assert_allclose(moved, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_the_learning_rate_stays_on_request():
+    X, y, W, labels = problem(1)
+    moved = compete(X, y, W, labels, learning_rate=0.1, decay=False, epochs=3, rng=np.random.default_rng(5))
+    rng, expected = np.random.default_rng(5), W
+    for _ in range(3):
+        order = rng.permutation(len(X))
+        expected = reference.present(X[order], y[order], expected, labels, np.full(len(X), 0.1))
+    np.testing.assert_allclose(moved, expected, rtol=1e-10, atol=1e-12)
+
+
+@each_activation
+@pytest.mark.parametrize("rank", [None, 1, 2, 3])
+def test_the_cost_is_that_of_loops_and_its_gradient_that_of_differences(activation, rank):
+    X, y, W, labels = problem(rank or 0, N=40)
+    Omega = None if rank is None else np.random.default_rng(rank).normal(size=(rank, 3))
+    cost = RelativeDistanceCost(X, y, labels, activation)
+    value, gradient = cost(W, Omega)
+
+    def phi(mu):
+        return float(activation(np.array([mu]))[0][0])
+
+    assert value == pytest.approx(reference.cost(X, y, W, labels, phi, Omega), rel=1e-8)
+    by_differences = differences(lambda w: cost(w, Omega)[0], W)
+    np.testing.assert_allclose(gradient.prototypes, by_differences, rtol=1e-6, atol=1e-6)
+    if Omega is None:
+        assert gradient.omega is None
+        return
+    by_differences = differences(lambda omega: cost(W, omega)[0], Omega)
+    np.testing.assert_allclose(gradient.omega, by_differences, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 3)])
+def test_the_penalty_is_nothing_for_equal_directions_and_its_slope_that_of_differences(shape):
+    A = np.random.default_rng(0).normal(size=shape)
+    penalty, slope = lost_directions(A)
+    by_differences = differences(lambda A: lost_directions(A)[0], A)
+    np.testing.assert_allclose(slope, by_differences, rtol=1e-6, atol=1e-6)
+    assert penalty > 0 or shape[0] == 1
+    rotation = np.linalg.qr(A.T)[0].T
+    assert lost_directions(7.0 * rotation)[0] == pytest.approx(0.0, abs=1e-9)
+    assert lost_directions(1e3 * A)[0] == pytest.approx(penalty, abs=1e-9)
+    lost = np.vstack([A[:1]] * shape[0])
+    assert np.isfinite(lost_directions(lost)[0])
+    assert np.isfinite(lost_directions(lost)[1]).all()
+
+
+@settings(max_examples=30, deadline=None)
+@given(seed=seeds, scale=st.floats(0.1, 10.0))
+def test_the_cost_knows_no_order_place_direction_or_scale(seed, scale):
+    X, y, W, labels = problem(seed)
+    rng = np.random.default_rng(seed)
+    order, rotation = rng.permutation(len(X)), np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    Omega, shift = rng.normal(size=(2, 3)), rng.normal(size=3)
+    activation = prototypes.Sigmoid(2.0)
+    plain, gradient = RelativeDistanceCost(X, y, labels, activation)(W, Omega)
+
+    def same(X, y, W, Omega):
+        value, other = RelativeDistanceCost(X, y, labels, activation)(W, Omega)
+        assert value == pytest.approx(plain, rel=1e-5)
+        return other
+
+    np.testing.assert_allclose(same(X[order], y[order], W, Omega).omega, gradient.omega, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(
+        same(X + shift, y, W + shift, Omega).prototypes, gradient.prototypes, rtol=1e-4, atol=1e-6
+    )
+    same(scale * X, y, scale * W, Omega)
+    same(X, y, W, scale * Omega)
+    same(X, y, W, np.linalg.qr(rng.normal(size=(2, 2)))[0] @ Omega)
+    same(X @ rotation.T, y, W @ rotation.T, Omega @ rotation.T)
+
+
+def test_blocks_of_rows_are_one_sum(monkeypatch):
+    X, y, W, labels = problem(0, N=50)
+    Omega = np.random.default_rng(1).normal(size=(2, 3))
+    cost = RelativeDistanceCost(X, y, labels, prototypes.Linear())
+    value, gradient = cost(W, Omega)
+    monkeypatch.setattr("deepsimplex.prototypes.relative_distance._ROWS", 7)
+    again, other = cost(W, Omega)
+    assert again == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(other.prototypes, gradient.prototypes, rtol=1e-10)
+    np.testing.assert_allclose(other.omega, gradient.omega, rtol=1e-10)
+
+
+def test_prototypes_on_samples_and_on_one_another_give_no_nan():
+    X, y = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 0, 1])
+    W, labels = np.zeros((4, 2)), np.array([0, 0, 1, 1])
+    for Omega in (None, np.eye(2), np.zeros((2, 2))):
+        value, gradient = RelativeDistanceCost(X, y, labels, prototypes.Linear())(W, Omega)
+        assert value == pytest.approx(0.0, abs=1e-8)
+        assert np.isfinite(gradient.prototypes).all()
+    for learn in (learn_prototypes, learn_metric):
+        learned = learn(X, y, W, labels, prototypes.Linear())
+        assert np.isfinite(learned.prototypes).all()
+
+
+@pytest.mark.parametrize("initialisation", INITIALISATIONS)
+def test_prototypes_begin_in_their_class(initialisation):
+    X, y, *_ = problem(0, N=60)
+    W, labels = initial_prototypes(X, y, 4, initialisation, np.random.default_rng(0))
+    assert labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
+    assert len(np.unique(W, axis=0)) == 12
+    for w, label in zip(W, labels, strict=True):
+        if initialisation == "means":
+            assert (np.abs(w) <= np.abs(X[y == label]).max(axis=0)).all()
+        else:
+            assert (X[y == label] == w).all(axis=1).any()
+    again, _ = initial_prototypes(X, y, 4, initialisation, np.random.default_rng(0))
+    np.testing.assert_array_equal(again, W)
+    single, _ = initial_prototypes(X, y, 1, "means")
+    np.testing.assert_allclose(single, [X[y == label].mean(axis=0) for label in range(3)], rtol=1e-12)
+
+
+@pytest.mark.parametrize("initialisation", INITIALISATIONS)
+def test_a_class_has_no_more_prototypes_than_samples_that_differ(initialisation):
+    X = np.array([[0.0], [0.0], [1.0], [5.0], [6.0], [7.0], [8.0]])
+    W, labels = initial_prototypes(X, np.array([0, 0, 0, 2, 2, 2, 2]), 3, initialisation)
+    assert labels.tolist() == [0, 0, 2, 2, 2]
+    assert sorted(W[:2].ravel()) == [0.0, 1.0]
+
+
+def test_another_initialisation_is_named():
+    with pytest.raises(ValueError, match=r"initialisation must be one of .*; found 'mean'; did you mean 'means'\?"):
+        initial_prototypes(np.eye(2), np.array([0, 1]), 1, "mean")
+
+
+def test_whitened_features_vary_by_one_within_classes():
+    rng = np.random.default_rng(0)
+    y = np.arange(3000) % 3
+    X = rng.normal(size=(3000, 4)) @ rng.normal(size=(4, 4)) + 5.0 * np.eye(3, 4)[y]
+    whitened = X @ within_class_whitening(X, y)
+    residuals = whitened - np.stack([whitened[y == label].mean(axis=0) for label in range(3)])[y]
+    np.testing.assert_allclose(residuals.T @ residuals / 3000, np.eye(4), atol=0.02)
+    for rank in (1, 2, 3):
+        directions = discriminant_directions(whitened, y, rank)
+        np.testing.assert_allclose(directions @ directions.T, np.eye(rank), atol=1e-10)
+    means = np.stack([whitened[y == label].mean(axis=0) for label in range(3)])
+    means -= means.mean(axis=0)
+    plane = discriminant_directions(whitened, y, 2)
+    np.testing.assert_allclose(means @ plane.T @ plane, means, atol=1e-9)
+
+
+@pytest.mark.parametrize("learn", [learn_prototypes, learn_metric])
+def test_learning_lowers_the_cost_and_tells_every_iteration(learn):
+    X, y, W, labels = well_apart(0)
+    steps = []
+    start = learn(X, y, W, labels, prototypes.Sigmoid(2.0), max_iterations=0)
+    np.testing.assert_allclose(start.prototypes, W, atol=1e-12)
+    learned = learn(X, y, W, labels, prototypes.Sigmoid(2.0), report=steps.append)
+    objectives = [step.objective for step in steps]
+    assert learned.objective == objectives[-1] < start.objective
+    assert (np.diff(objectives) <= 0).all()
+    assert [step.iterations for step in steps] == list(range(1, learned.iterations + 1))
+    cost = RelativeDistanceCost(X - X.mean(axis=0), y, labels, prototypes.Sigmoid(2.0))
+    value, _ = cost(learned.prototypes - X.mean(axis=0), learned.omega)
+    assert value == pytest.approx(learned.objective, rel=1e-6)
+
+
+@pytest.mark.parametrize("learn", [learn_prototypes, learn_metric])
+@pytest.mark.parametrize("units", [1e-9, 1e9])
+def test_units_and_place_do_not_matter(learn, units):
+    X, y, W, labels = well_apart(1)
+    learned = learn(X, y, W, labels, prototypes.Linear(), max_iterations=20)
+    other = learn(units * (X + 3.0), y, units * (W + 3.0), labels, prototypes.Linear(), max_iterations=20)
+    assert other.objective == pytest.approx(learned.objective, rel=1e-5)
+    np.testing.assert_allclose(other.prototypes / units - 3.0, learned.prototypes, atol=1e-2)
+
+
+def test_whatever_linear_map_the_features_went_through_the_metric_learns_the_same():
+    """Up to the shrinkage of the covariance, which so many samples hardly need."""
+    rng = np.random.default_rng(0)
+    y = np.arange(2000) % 3
+    X = rng.normal(size=(2000, 3)) + 2.0 * np.eye(3)[y]
+    M = rng.normal(size=(3, 3))
+    learned = []
+    for features in (X, X @ M.T):
+        W, labels = initial_prototypes(features, y, 1)
+        learned.append(learn_metric(features, y, W, labels, prototypes.Linear(), regularisation=1.0, tol=1e-10))
+    assert learned[1].objective == pytest.approx(learned[0].objective, rel=1e-3)
+
+
+def test_a_limited_rank_limits_the_metric():
+    X, y, W, labels = well_apart(2)
+    for rank in (1, 2, 4):
+        omega = learn_metric(X, y, W, labels, prototypes.Linear(), rank=rank, regularisation=1.0).omega
+        assert omega.shape == (rank, 4)
+        assert np.sum(omega**2) == pytest.approx(1.0)
+        assert np.linalg.matrix_rank(omega) == rank
+
+
+def test_the_penalty_keeps_directions():
+    X, y, W, labels = well_apart(3)
+
+    def least_share(regularisation):
+        omega = learn_metric(X, y, W, labels, prototypes.Linear(), regularisation=regularisation, tol=1e-9).omega
+        return np.linalg.svd(omega)[1].min() / np.linalg.norm(omega)
+
+    assert least_share(0.0) < least_share(1.0) < least_share(1e5)
+
+
+def test_the_nearest_of_every_class_are_found_and_scored():
+    D = np.abs(np.random.default_rng(0).normal(size=(20, 6)))
+    labels = np.array([0, 2, 2, 0, 3, 3])
+    nearest, which = prototypes.nearest_of_classes(D, labels, 4)
+    scores = prototypes.relative_scores(nearest)
+    for i in range(20):
+        for c in (0, 2, 3):
+            own, other = D[i, labels == c].min(), D[i, labels != c].min()
+            assert nearest[i, c] == D[i, which[i, c]] == own
+            assert scores[i, c] == pytest.approx((other - own) / (other + own))
+    assert np.isinf(nearest[:, 1]).all()
+    assert (scores[:, 1] == -np.inf).all()
+
+
+def test_scores_where_distances_vanish_or_there_is_one_class_are_numbers():
+    scores = prototypes.relative_scores(np.array([[0.0, 0.0, 1.0], [0.0, 2.0, 0.0]]))
+    np.testing.assert_array_equal(scores, [[0.0, 0.0, -1.0], [0.0, -1.0, 0.0]])
+    np.testing.assert_array_equal(prototypes.relative_scores(np.array([[np.inf, 2.0], [np.inf, 0.0]]))[:, 1], 1.0)
+
+
+def test_the_temperature_is_the_likeliest_one():
+    rng = np.random.default_rng(0)
+    scores = rng.uniform(-1, 1, size=(400, 3))
+    y = np.array([rng.choice(3, p=np.exp(log_softmax(row / 0.3))) for row in scores])
+    T = prototypes.fitted_temperature(scores, y)
+    counts = np.bincount(y)
+    targets = (np.eye(3)[y] * counts + 1) / (counts[y] + 3)[:, None]
+    losses = [-np.sum(targets * log_softmax(scores / t, axis=1)) for t in (0.999 * T, T, 1.001 * T)]
+    assert losses[1] < min(losses[0], losses[2])
+    assert pytest.approx(0.3, rel=0.2) == T
+
+
+def test_samples_that_are_all_right_leave_a_doubt():
+    y = np.arange(40) % 2
+    T = prototypes.fitted_temperature(np.where(np.eye(2)[y] > 0, 0.5, -0.5), y)
+    assert 1 / (1 + np.exp(-1 / T)) == pytest.approx(21 / 22, rel=1e-6)
+
+
+def test_what_is_no_activation_is_said():
+    with pytest.raises(ValueError, match=r"activation must be one of sigmoid, linear; found 'sigmoidal'; did you mean"):
+        make_activation("sigmoidal", 1.0)
+    with pytest.raises(ValueError, match="steepness must be above 0 and finite; found 0"):
+        make_activation("sigmoid", 0)
+    phi, slope = prototypes.Sigmoid(1e6)(np.array([-1.0, 1.0]))
+    np.testing.assert_array_equal((phi, slope), ([0.0, 1.0], [0.0, 0.0]))

@@ -1,0 +1,335 @@
+"""LVQ1, LVQ2, GLVQ and GMLVQ as scikit-learn classifiers."""
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_iris, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import StratifiedKFold, cross_val_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import deepsimplex as ds
+
+CLASSIFIERS = {
+    "LVQ1": ds.LVQ1(epochs=30),
+    "LVQ2": ds.LVQ2(2, window=0.3, epochs=30),
+    "GLVQ": ds.GLVQ(2, initialisation="k-means++"),
+    "GMLVQ": ds.GMLVQ(),
+    "GMLVQ, one direction": ds.GMLVQ(2, rank=1, regularisation=0.0, activation="linear"),
+}
+each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
+idle_are_reported = pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
+
+
+# In one direction scikit-learn's three blobs lie one upon another, and classifiers must do well on them.
+PLANE = [classifier for name, classifier in CLASSIFIERS.items() if name != "GMLVQ, one direction"]
+
+
+@idle_are_reported
+@parametrize_with_checks([*PLANE, ds.GMLVQ(2, regularisation=0.0, activation="linear")])
+def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
+    check(estimator)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return X[::2], y[::2], X[1::2], y[1::2]
+
+
+def fitted(classifier, *data, **options):
+    return clone(classifier).set_params(**options).fit(*data)
+
+
+@each_classifier
+def test_wine_is_classified_and_its_labels_name_the_columns(classifier, wine):
+    X, y, X_test, y_test = wine
+    numbered = fitted(classifier, X, y)
+    p = numbered.predict_proba(X_test)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(p.argmax(axis=1), numbered.predict(X_test))
+    np.testing.assert_allclose(np.exp(numbered.predict_log_proba(X_test)), p, rtol=1e-12)
+    np.testing.assert_array_equal(numbered.decision_function(X_test).argmax(axis=1), numbered.predict(X_test))
+    assert numbered.score(X_test, y_test) > 0.85
+    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.45
+    for names in (np.array(["amber", "red", "white"]), np.array(["amber", "red", "white"], dtype=object)):
+        named = fitted(classifier, X, names[y])
+        np.testing.assert_array_equal(named.predict_proba(X_test), p)
+        np.testing.assert_array_equal(named.predict(X_test), names[numbered.predict(X_test)])
+        np.testing.assert_array_equal(named.prototype_labels_, names[numbered.prototype_labels_])
+
+
+@pytest.mark.parametrize("load", [load_wine, load_iris])
+def test_gmlvq_is_as_good_as_linear_discriminant_analysis(load):
+    """Held near its metric; left alone, it may miss a sample more."""
+    X, y = load(return_X_y=True)
+    folds = StratifiedKFold(n_splits=10, shuffle=True, random_state=0)
+
+    def mean(classifier, scoring="accuracy"):
+        return cross_val_score(classifier, X, y, cv=folds, scoring=scoring).mean()
+
+    held, of_lda = ds.GMLVQ(activation="linear", regularisation=16.0), mean(LinearDiscriminantAnalysis())
+    assert mean(held) >= of_lda - 1e-12
+    assert mean(ds.GMLVQ()) >= of_lda - 1.01 / len(X)
+    assert -mean(ds.GMLVQ(), "neg_log_loss") < 0.12
+
+
+@pytest.mark.parametrize("name", ["GLVQ", "GMLVQ"])
+def test_two_classes_have_one_decision(name, wine):
+    X, y, X_test, _ = wine
+    classifier = fitted(CLASSIFIERS[name], X[y < 2], y[y < 2])
+    decision, p = classifier.decision_function(X_test), classifier.predict_proba(X_test)
+    assert decision.shape == (len(X_test),)
+    np.testing.assert_allclose(1 / (1 + np.exp(-decision)), p[:, 1], rtol=1e-9)
+    np.testing.assert_array_equal(decision > 0, classifier.predict(X_test) == 1)
+
+
+@each_classifier
+def test_the_nearest_prototypes_explain_a_decision(classifier, wine):
+    X, y, X_test, _ = wine
+    classifier = fitted(classifier, X, y)
+    P = len(classifier.prototypes_)
+    explained, p = classifier.explain(X_test, k=50), classifier.predict_proba(X_test)
+    assert explained.indices.shape == (len(X_test), P)
+    assert (np.diff(explained.distances, axis=1) >= 0).all()
+    np.testing.assert_array_equal(explained.labels[:, 0], classifier.predict(X_test))
+    np.testing.assert_array_equal(explained.labels, classifier.prototype_labels_[explained.indices])
+    np.testing.assert_allclose(explained.weights.sum(axis=1), 1.0, rtol=1e-12)
+    np.testing.assert_allclose(explained.weights[:, 0], p.max(axis=1), rtol=1e-12)
+    scaled = (X_test[:, None] - classifier.prototypes_) / classifier.width_
+    if isinstance(classifier, ds.GMLVQ):
+        scaled = scaled @ classifier.omega_.T
+    np.testing.assert_allclose(
+        explained.distances, np.take_along_axis(np.sum(scaled**2, axis=2), explained.indices, axis=1), rtol=1e-9
+    )
+    one = classifier.explain(X_test[:1], k=1)
+    np.testing.assert_array_equal(one.indices, explained.indices[:1, :1])
+    with pytest.raises(ValueError, match="k must be a whole number, at least 1; found 0"):
+        classifier.explain(X_test, k=0)
+
+
+@each_classifier
+def test_a_pickle_a_file_and_another_fit_give_the_same_answer(classifier, wine, tmp_path):
+    X, y, X_test, _ = wine
+    one, other = fitted(classifier, X, y), fitted(classifier, X, y)
+    p = one.predict_proba(X_test)
+    np.testing.assert_array_equal(other.predict_proba(X_test), p)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict_proba(X_test), p)
+    one.save(tmp_path / "one.npz")
+    loaded = ds.load_classifier(tmp_path / "one.npz")
+    assert type(loaded) is type(one)
+    assert loaded.get_params() == one.get_params()
+    assert vars(loaded).keys() == vars(one).keys()
+    np.testing.assert_array_equal(loaded.predict_proba(X_test), p)
+    np.testing.assert_array_equal(clone(loaded).fit(X, y).predict_proba(X_test), p)
+    order = np.random.default_rng(0).permutation(len(X_test))
+    np.testing.assert_allclose(one.predict_proba(X_test[order]), p[order], rtol=1e-9)
+
+
+def test_named_labels_and_a_generator_meet_a_file(wine, tmp_path):
+    X, y, X_test, _ = wine
+    names = np.array(["amber", "red", "white"], dtype=object)
+    classifier = ds.GMLVQ(classes=names).fit(X, names[y])
+    classifier.save(tmp_path / "named.npz")
+    np.testing.assert_array_equal(
+        ds.load_classifier(tmp_path / "named.npz").predict(X_test), classifier.predict(X_test)
+    )
+    with pytest.raises(ValueError, match="random_state cannot be saved"):
+        ds.GLVQ(random_state=np.random.RandomState(0)).fit(X, y).save(tmp_path / "other.npz")
+    with pytest.raises(NotFittedError):
+        ds.GLVQ().save(tmp_path / "other.npz")
+
+
+@each_classifier
+def test_a_callback_watches_and_its_error_leaves_the_classifier_as_it_was(classifier, wine):
+    X, y, X_test, _ = wine
+    steps = []
+    again = clone(classifier)
+    again.fit(X, y, callback=lambda step: steps.append((step.iteration, step.objective, step.classifier())))
+    assert [iteration for iteration, *_ in steps] == list(range(1, again.n_iter_ + 1))
+    np.testing.assert_allclose(steps[-1][2].predict_proba(X_test), again.predict_proba(X_test), rtol=1e-9)
+    if isinstance(again, ds.GLVQ):
+        assert steps[-1][1] == again.objective_ < steps[0][1]
+    else:
+        assert steps[-1][1] == np.sum(again.predict(X) != y)
+    before = dict(vars(again))
+
+    def interrupt(step):
+        with pytest.raises(NotFittedError):
+            again.predict(X_test)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        again.fit(X[:, :3], y, callback=interrupt)
+    assert vars(again).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(again).items())
+
+
+def test_the_end_is_told(wine):
+    class Watch:
+        ended = None
+
+        def __call__(self, step):
+            assert self.ended is None
+
+        def fit_ended(self, classifier):
+            self.ended = classifier
+
+    watch = Watch()
+    assert ds.GLVQ().fit(*wine[:2], callback=watch) is watch.ended
+
+
+@each_classifier
+def test_a_prototype_that_never_wins_is_reported(classifier):
+    """Two prototypes in a place of few samples, and a class in the middle of another."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(60, 2))
+    y = np.zeros(60, dtype=int)
+    y[:3] = 1
+    X[:3] = [[0.0, 0.0], [1e-3, 0.0], [-1e-3, 0.0]]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        classifier = fitted(classifier, X, y, prototypes_per_class=30)
+    assert classifier.wins_.sum() == 60
+    idle = np.flatnonzero(classifier.wins_ == 0)
+    assert len(told) == (len(idle) > 0)
+    for warning in told:
+        assert f"prototypes {idle.tolist()} are the nearest of no training sample" in str(warning.message)
+        assert "test_prototype_classifiers" in warning.filename
+    assert np.isfinite(classifier.predict_proba(X)).all()
+
+
+def test_an_idle_prototype_is_told_to_the_line_of_the_fit():
+    X, y = np.array([[0.0], [1.0], [0.5], [0.5]]), np.array([0, 0, 1, 0])
+    with pytest.warns(UserWarning, match=r"prototypes \[1\] are the nearest of no training sample") as told:
+        ds.GLVQ(max_iterations=0).fit(X, y)
+    assert told[0].filename == __file__
+
+
+def test_a_class_has_no_more_prototypes_than_samples():
+    X, y = np.arange(10.0)[:, None], np.array(["a"] * 8 + ["b"] * 2)
+    classifier = ds.GLVQ(5).fit(X, y)
+    assert classifier.prototype_labels_.tolist() == ["a"] * 5 + ["b"] * 2
+    assert classifier.score(X, y) == 1.0
+
+
+@idle_are_reported
+@each_classifier
+def test_duplicates_that_disagree_are_no_nan(classifier):
+    X = np.repeat(np.eye(3), 8, axis=0)
+    classifier = fitted(classifier, X, np.arange(24) % 2)
+    p = classifier.predict_proba(np.vstack([X, np.full((1, 3), 9.0)]))
+    np.testing.assert_allclose(p, 0.5, atol=0.3)
+    for value in vars(classifier).values():
+        assert not isinstance(value, np.ndarray) or np.isfinite(value).all()
+
+
+@idle_are_reported
+@each_classifier
+def test_one_feature_is_enough(classifier):
+    rng = np.random.default_rng(0)
+    y = np.arange(60) % 2
+    X = rng.normal(size=(60, 1)) + 6.0 * y[:, None]
+    assert fitted(classifier, X, y).score(X, y) > 0.98
+
+
+@idle_are_reported
+@each_classifier
+def test_a_constant_feature_changes_nothing(classifier, wine):
+    X, y, X_test, _ = wine
+    p = fitted(classifier, X, y).predict_proba(X_test)
+    more, more_test = (np.column_stack([part, np.full(len(part), 0.1)]) for part in (X, X_test))
+    with_it = fitted(classifier, more, y)
+    np.testing.assert_allclose(with_it.predict_proba(more_test), p, atol=1e-6)
+    np.testing.assert_allclose(with_it.prototypes_[:, -1], 0.1)
+    if isinstance(with_it, ds.GMLVQ):
+        assert with_it.relevance_[-1] == 0.0
+        assert with_it.relevance_.sum() == pytest.approx(1.0)
+        more_test[:, -1] = 50.0
+        np.testing.assert_allclose(with_it.predict_proba(more_test), p, atol=1e-6)
+
+
+@idle_are_reported
+@each_classifier
+def test_features_that_are_all_constant_tell_nothing(classifier):
+    X, y = np.full((12, 2), 0.1), np.arange(12) % 3
+    p = fitted(classifier, X, y).predict_proba([[0.1, 0.1], [5.0, 0.1]])
+    np.testing.assert_allclose(p, 1 / 3, atol=1e-6)
+
+
+@each_classifier
+@pytest.mark.parametrize("units", [2.0**-27, 2.0**27])
+def test_units_do_not_matter(classifier, units, wine):
+    X, y, X_test, _ = wine
+    p = fitted(classifier, X, y).predict_proba(X_test)
+    np.testing.assert_allclose(fitted(classifier, units * X, y).predict_proba(units * X_test), p, atol=1e-3)
+
+
+def test_features_are_left_as_they_are_on_request(wine):
+    X, y, X_test, y_test = wine
+    scaled, plain = ds.GLVQ().fit(X, y), ds.GLVQ(scale_features=False).fit(X, y)
+    assert scaled.score(X_test, y_test) > plain.score(X_test, y_test) + 0.1
+    np.testing.assert_array_equal(plain.width_, 1.0)
+    start = ds.GLVQ(scale_features=False, max_iterations=0).fit(X, y)
+    np.testing.assert_allclose(start.prototypes_, [X[y == label].mean(axis=0) for label in range(3)], rtol=1e-9)
+
+
+@each_classifier
+def test_a_class_that_is_not_there_is_not_expected(classifier, wine):
+    X, y, X_test, _ = wine
+    some = y != 1
+    classifier = fitted(classifier, X[some], y[some], classes=[2, 1, 0])
+    p, decision = classifier.predict_proba(X_test), classifier.decision_function(X_test)
+    np.testing.assert_array_equal(p[:, 1], 0.0)
+    np.testing.assert_array_equal(decision[:, 1], -np.inf)
+    np.testing.assert_array_equal(classifier.classes_[decision.argmax(axis=1)], classifier.predict(X_test))
+    assert np.isfinite(decision[:, [0, 2]]).all()
+    alone = clone(classifier).fit(X[y == 0], y[y == 0])
+    np.testing.assert_array_equal(alone.predict_proba(X_test), [[0.0, 0.0, 1.0]] * len(X_test))
+
+
+@each_classifier
+def test_far_from_all_prototypes_no_class_is_likely(classifier, wine):
+    X, y, *_ = wine
+    classifier = fitted(classifier, X, y)
+    far = 1e9 * np.random.default_rng(0).normal(size=(20, X.shape[1]))
+    np.testing.assert_allclose(classifier.predict_proba(far), 1 / 3, atol=1e-3)
+    np.testing.assert_allclose(classifier.predict_proba(1e200 * far), 1 / 3)
+
+
+@each_classifier
+def test_soft_labels_are_refused(classifier, wine):
+    X, y, *_ = wine
+    with pytest.raises(ValueError, match=r"y must hold one label for every row: .* np.argmax\(y, axis=1\)"):
+        clone(classifier).fit(X, np.eye(3)[y])
+
+
+@pytest.mark.parametrize(
+    ("classifier", "message"),
+    [
+        (ds.LVQ1(0), "prototypes_per_class must be a whole number, at least 1; found 0"),
+        (ds.LVQ1(2.5), "prototypes_per_class must be a whole number, at least 1; found 2.5"),
+        (ds.LVQ1(learning_rate=0.0), "learning_rate must be a number above 0.0 and at most 1.0; found 0.0"),
+        (ds.LVQ1(epochs=-1), "epochs must be a whole number, at least 0; found -1"),
+        (ds.LVQ2(window=2.0), "window, unless it is None, must be a number above 0.0 and at most 1.0; found 2.0"),
+        (ds.GLVQ(activation="relu"), "activation must be one of sigmoid, linear; found 'relu'"),
+        (ds.GLVQ(steepness=0.0), "steepness must be a number above 0.0; found 0.0"),
+        (ds.GLVQ(steepness="2"), "steepness must be a number above 0.0"),
+        (ds.GLVQ(initialisation="mean"), "initialisation must be one of .* did you mean 'means'"),
+        (ds.GLVQ(max_iterations=-1), "max_iterations must be a whole number, at least 0; found -1"),
+        (ds.GLVQ(tol=-1.0), "tol must be a number of at least 0.0 and at most 1.0; found -1.0"),
+        (ds.GLVQ(random_state="0"), "random_state must be a whole number"),
+        (ds.GMLVQ(rank=0), "rank, unless it is None, must be a whole number, at least 1; found 0"),
+        (ds.GMLVQ(rank=14), "rank must be at most the number of features, 13; found 14"),
+        (ds.GMLVQ(regularisation=-1.0), "regularisation must be a number of at least 0.0; found -1.0"),
+        (ds.GMLVQ(classes=[0, 1]), "labels that classes=.* does not"),
+    ],
+)
+def test_what_is_wrong_is_said(classifier, message, wine):
+    X, y, *_ = wine
+    with pytest.raises(ValueError, match=message):
+        classifier.fit(X, y)
