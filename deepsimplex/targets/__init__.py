@@ -9,6 +9,7 @@ from deepsimplex.targets.ilr import ILR
 from deepsimplex.targets.mean import Mean
 from deepsimplex.targets.one_hot import OneHot
 from deepsimplex.targets.registry import TARGETS, get_target, target_from_config
+from deepsimplex.targets.vertices import Vertices
 
 __all__ = [
     "CASIMAC",
@@ -21,6 +22,7 @@ __all__ = [
     "OneHot",
     "Target",
     "TargetCacheWarning",
+    "Vertices",
     "composition",
     "composition_scale",
     "get_target",

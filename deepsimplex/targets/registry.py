@@ -14,6 +14,7 @@ TARGETS: dict[str, tuple[str, str]] = {
     "ilr": ("deepsimplex.targets.ilr", "ILR"),
     "mean": ("deepsimplex.targets.mean", "Mean"),
     "one_hot": ("deepsimplex.targets.one_hot", "OneHot"),
+    "vertices": ("deepsimplex.targets.vertices", "Vertices"),
 }
 
 

@@ -7,10 +7,11 @@ from hypothesis import strategies as st
 from scipy.special import softmax
 
 from deepsimplex.geometry import ilr_inverse
-from deepsimplex.targets import ILR, Dirichlet, OneHot
+from deepsimplex.geometry import vertices
+from deepsimplex.targets import ILR, Dirichlet, OneHot, Vertices
 from tests.reference import targets as oracle
 
-EACH = [ILR(), ILR(0.7, noise=0.3), Dirichlet(), Dirichlet(0.5), OneHot()]
+EACH = [ILR(), ILR(0.7, noise=0.3), Dirichlet(), Dirichlet(0.5), OneHot(), Vertices()]
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
@@ -90,6 +91,15 @@ def test_dirichlet_latents_are_read_out_without_their_noise(n):
     assert Dirichlet(0.01).table(n).scale.min() > 0
 
 
+def test_vertices():
+    latent = Vertices().fit_transform(None, [2, 0], num_classes=4)
+    np.testing.assert_array_equal(latent.loc, vertices(4)[[2, 0]])
+    np.testing.assert_array_equal(Vertices().scores(4), vertices(4))
+    assert Vertices().noise(4) is None
+    np.testing.assert_array_equal(Vertices().fit_transform(None, [0, 1]).loc, [[1.0], [-1.0]])
+    np.testing.assert_allclose(Vertices().transform(None, np.full((1, 3), 1 / 3)).loc, 0.0, atol=1e-15)
+
+
 def test_one_hot():
     latent = OneHot().fit_transform(None, [2, 0], num_classes=4)
     assert latent.loc.tolist() == [[0, 0, 1, 0], [1, 0, 0, 0]]
@@ -125,7 +135,7 @@ class TestEveryLabelTarget:
         np.testing.assert_array_equal(latent.scale, table.scale[y])
 
 
-@pytest.mark.parametrize("target", [ILR(), Dirichlet(), OneHot()], ids=repr)
+@pytest.mark.parametrize("target", [ILR(), Dirichlet(), OneHot(), Vertices()], ids=repr)
 def test_transform_asks_for_fit(target):
     with pytest.raises(ValueError, match=r"call fit\(x, y\) first.*table"):
         target.transform(None, [0, 1])

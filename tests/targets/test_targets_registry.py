@@ -8,7 +8,7 @@ import pytest
 
 from deepsimplex import targets
 from deepsimplex.distances import SSIM
-from deepsimplex.targets import CASIMAC, ILR, TARGETS, Dirichlet, Mean, OneHot, get_target, target_from_config
+from deepsimplex.targets import CASIMAC, ILR, TARGETS, Dirichlet, Mean, OneHot, Vertices, get_target, target_from_config
 
 X = np.random.default_rng(3).random((12, 5, 5))
 Y = np.arange(12) % 3
@@ -21,6 +21,7 @@ WRITABLE = [
     ILR(noise=0.5),
     Dirichlet(0.1),
     OneHot(),
+    Vertices(),
     Mean([CASIMAC(), CASIMAC("cityblock")]),
     Mean(["ilr", Mean([ILR(0.5)])]),
 ]
