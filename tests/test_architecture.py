@@ -25,6 +25,8 @@ LEVELS = {
     "scaling": 0,
     "spread": 0,
     "distances": 1,
+    "features": 1,
+    "kernels": 1,
     "targets": 2,
     "heads": 3,
     "losses": 2,

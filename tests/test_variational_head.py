@@ -11,7 +11,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import multivariate_normal
 
 import deepsimplex as ds
-from deepsimplex.heads.inducing import _reservoir
+from deepsimplex.features import _reservoir
 from deepsimplex.losses import LatentLoss
 from tests.layer_contract import assert_layer_contract
 from tests.reference import variational as reference
@@ -300,7 +300,8 @@ def test_it_reads_a_data_set_once(labelled):
 def test_every_row_is_as_likely_to_be_drawn():
     rows = np.arange(20.0)[:, None]
     rng = np.random.default_rng(0)
-    drawn = np.concatenate([_reservoir(np.split(rows, [3, 11]), 5, rng)[:, 0] for _ in range(2000)])
+    batches = [(part, np.zeros(len(part), dtype=int)) for part in np.split(rows, [3, 11])]
+    drawn = np.concatenate([_reservoir(batches, 5, rng)[0][:, 0] for _ in range(2000)])
     counts = np.bincount(drawn.astype(int), minlength=20)
     assert counts.sum() == 10_000
     assert np.abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)

@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from keras import ops
 
-from deepsimplex.heads.inducing import ROWS, feature_rows
-from deepsimplex.heads.kernels import KERNELS, Kernel, squared_distances
+from deepsimplex.features import ROWS, feature_rows
+from deepsimplex.kernels import KERNELS, Kernel, squared_distances
 from deepsimplex.names import did_you_mean
 from deepsimplex.spread import median_distance, spread_rows
 

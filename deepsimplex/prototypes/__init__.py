@@ -1,4 +1,4 @@
-"""Prototypes: Learning Vector Quantization from LVQ1 to GMLVQ, on arrays.
+"""Prototypes: Learning Vector Quantization from LVQ1 to GMLVQ on arrays, and Gaussian processes on prototypes.
 
 The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ`` and ``GMLVQ`` of ``deepsimplex`` join these pieces.
 """
@@ -11,13 +11,17 @@ from deepsimplex.prototypes.decision import (
     relative_scores,
     squared_distances,
 )
+from deepsimplex.prototypes.explanation import Explanation
+from deepsimplex.prototypes.gaussian_process import PrototypeGaussianProcess
 from deepsimplex.prototypes.initialisation import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 
 __all__ = [
+    "Explanation",
     "Learned",
     "Linear",
+    "PrototypeGaussianProcess",
     "RelativeDistanceCost",
     "Sigmoid",
     "compete",

@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import softmax
 
-from deepsimplex.geometry import ilr_inverse
-from deepsimplex.geometry import vertices
+from deepsimplex.geometry import ilr_inverse, vertices
 from deepsimplex.targets import ILR, Dirichlet, OneHot, Vertices
 from tests.reference import targets as oracle
 

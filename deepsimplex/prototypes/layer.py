@@ -1,0 +1,166 @@
+"""What the Keras layers of prototypes share: prototypes of every class as weights, placed among real samples."""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from typing import Any, Self
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.features import ROWS, features_of, labelled_feature_rows
+from deepsimplex.prototypes.explanation import Explanation, nearest_prototypes
+from deepsimplex.prototypes.initialisation import initial_prototypes
+from deepsimplex.targets.labels import class_labels
+
+
+def whole(value: Any, name: str, least: int) -> int:
+    """A whole number, or an error that names it.
+
+    Examples
+    --------
+    >>> whole(0, "rank", 1)
+    Traceback (most recent call last):
+    ValueError: rank must be a whole number, at least 1; found 0
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+    return int(value)
+
+
+class PrototypeLayer(keras.layers.Layer):
+    """A Keras layer that compares features [N, d] with M prototypes, as many of each class.
+
+    Attributes
+    ----------
+    prototypes : keras.Variable, shape [M, d]
+        Trainable; class by class.
+    prototype_labels : ndarray, shape [M]
+        Numbers of their classes.
+    """
+
+    prototypes: keras.Variable
+
+    def __init__(self, num_classes: int, prototypes_per_class: int, **kwargs: Any) -> None:
+        # Features come as they are and are cast up, never down.
+        super().__init__(autocast=False, **kwargs)
+        self.num_classes = whole(num_classes, "num_classes", least=2)
+        self.prototypes_per_class = whole(prototypes_per_class, "prototypes_per_class", least=1)
+        half = self.compute_dtype in ("float16", "bfloat16")
+        self._output_dtype = "float32" if half else self.compute_dtype
+
+    @property
+    def prototype_labels(self) -> NDArray[np.int64]:
+        return np.repeat(np.arange(self.num_classes), self.prototypes_per_class)
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        if len(input_shape) != 2 or input_shape[-1] is None:
+            raise ValueError(
+                f"prototypes need features of shape [N, d]; found {tuple(input_shape)}. End the backbone in "
+                "keras.layers.Flatten() or GlobalAveragePooling2D()"
+            )
+        shape = (self.num_classes * self.prototypes_per_class, input_shape[-1])
+        self.prototypes = self._weight("prototypes", shape, keras.initializers.RandomNormal(stddev=1.0))
+
+    def _weight(self, name: str, shape: tuple[int, ...], initializer: Any, trainable: bool = True) -> keras.Variable:
+        return self.add_weight(
+            shape, initializer, name=name, dtype=self._output_dtype, autocast=False, trainable=trainable
+        )
+
+    def initialise_from(
+        self,
+        samples: Any,
+        labels: ArrayLike | None = None,
+        backbone: Callable[..., Any] | None = None,
+        *,
+        initialisation: str = "k-means++",
+        seed: int = 0,
+    ) -> Self:
+        """Put prototypes among the features of samples of their class, and start what else depends on them there.
+
+        Parameters
+        ----------
+        samples : array or tf.data.Dataset
+            Samples [N, ...], or a finite data set of batches (samples, labels). One pass over it draws the features of
+            2000 samples, as many of every class.
+        labels : array_like, shape [N] or one-hot [N, n], optional
+            Of an array of samples.
+        backbone : keras.Model or keras.layers.Layer, optional
+            What the layer follows, from samples to features [N, d]; called with ``training=False``. Default: samples
+            are features.
+        initialisation : {"k-means++", "means", "samples"}
+            "k-means++" (default): samples far from one another; see ``deepsimplex.prototypes.initial_prototypes``.
+        seed : int
+            Seed of all draws. Default 0.
+
+        Returns
+        -------
+        PrototypeLayer
+            The layer itself, built.
+
+        Raises
+        ------
+        ValueError
+            For labels outside 0..n-1, a class of fewer samples that differ than prototypes, features not of rank 2,
+            not finite, or not as many as the layer was built for.
+        """
+        rng = np.random.default_rng(seed)
+        per_class = max(-(-ROWS // self.num_classes), 10 * self.prototypes_per_class)
+        X, y = labelled_feature_rows(samples, labels, backbone, per_class, rng, self._as_labels)
+        if not np.isfinite(X).all():
+            raise ValueError("samples must give finite features; found NaN or infinity")
+        W = self._prototypes_of_all(*initial_prototypes(X, y, self.prototypes_per_class, initialisation, rng))
+        if not self.built:
+            self.build((None, X.shape[1]))
+        if X.shape[1] != self.prototypes.shape[1]:
+            raise ValueError(
+                f"samples must give {self.prototypes.shape[1]} features, what the layer was built for; found "
+                f"{X.shape[1]}"
+            )
+        self.prototypes.assign(W)
+        self._start_among(X, y)
+        return self
+
+    def _as_labels(self, y: Any) -> NDArray[np.int64]:
+        return class_labels(y, self.num_classes)[0]
+
+    def _prototypes_of_all(self, W: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        found = np.bincount(labels, minlength=self.num_classes)
+        if (short := np.flatnonzero(found < self.prototypes_per_class)).size:
+            raise ValueError(
+                f"samples must hold at least prototypes_per_class={self.prototypes_per_class} that differ of every "
+                f"class; found {found[short[0]]} of class {short[0]}"
+            )
+        return W
+
+    @abstractmethod
+    def _start_among(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        """Start other weights where drawn features [N, d] and labels [N] ask for."""
+
+    @abstractmethod
+    def _evidence(self, features: Any) -> tuple[Any, Any]:
+        """Squared distances [N, M] to the prototypes, and their weights [N, M] in the decision."""
+
+    def explain(self, samples: Any, k: int = 3, backbone: Callable[..., Any] | None = None) -> Explanation:
+        """The k nearest prototypes of every sample, and their weight in the decision.
+
+        Parameters
+        ----------
+        samples : array, shape [N, ...]
+        k : int
+            Default 3; all prototypes where there are no more.
+        backbone : keras.Model or keras.layers.Layer, optional
+            From samples to features. Default: samples are features.
+
+        Returns
+        -------
+        Explanation
+            ``np.bincount(explanation.indices[:, 0], minlength=M)`` says how often each is the nearest.
+        """
+        features = features_of(samples, backbone)
+        distances, weights = (np.asarray(values, dtype=np.float64) for values in self._evidence(features))
+        return nearest_prototypes(distances, weights, self.prototype_labels, whole(k, "k", least=1))
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"num_classes": self.num_classes, "prototypes_per_class": self.prototypes_per_class}
+        return {**super().get_config(), **own}
