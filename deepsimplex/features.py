@@ -1,14 +1,13 @@
 """Features of samples drawn in one pass over them: where inducing points and prototypes start."""
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-
-from deepsimplex.pieces import parts
 
 # Rows among which points are chosen and the typical distance is taken: more change neither by much.
 ROWS = 2000
@@ -44,8 +43,9 @@ def feature_rows(
         batches: Iterable[Any] = (keras.utils.unpack_x_y_sample_weight(batch)[0] for batch in samples)
     else:
         samples = np.asarray(samples)
-        batches = _batches(samples, np.sort(rng.permutation(len(samples))[:rows]))
-    return _reservoir(((features_of(batch, backbone), _no_classes(batch)) for batch in batches), rows, rng)[0]
+        batches = _batches(samples, rng.permutation(len(samples))[:rows])
+    with as_in_training(backbone) as features:
+        return _reservoir(((features(batch), _no_classes(batch)) for batch in batches), rows, rng)[0]
 
 
 def labelled_feature_rows(
@@ -101,21 +101,28 @@ def labelled_feature_rows(
             )
         numbers = as_labels(labels)
         # Those that are not drawn need not go through the backbone.
-        chosen = np.sort(_smallest(rng.random(len(numbers)), numbers, rows))
+        chosen = rng.permutation(_smallest(rng.random(len(numbers)), numbers, rows))
         batches = zip(_batches(samples, chosen), _batches(numbers, chosen), strict=True)
-    drawn = ((features_of(x, backbone), as_labels(y)) for x, y in batches)
-    return _reservoir(drawn, rows, rng)
+    with as_in_training(backbone) as features:
+        return _reservoir(((features(x), as_labels(y)) for x, y in batches), rows, rng)
 
 
-def features_of(batch: Any, backbone: Callable[..., Any] | None) -> NDArray[np.float64]:
-    """Features [N, d] of a batch of samples, in inference mode.
+def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool = False) -> NDArray[np.float64]:
+    """Features [N, d] of a batch of samples, float64.
+
+    Parameters
+    ----------
+    batch : array, shape [N, ...]
+    backbone : keras.Model, keras.layers.Layer or None
+    training : bool
+        Whether the backbone is called as in training. Default False.
 
     Examples
     --------
     >>> features_of(np.ones((2, 3), "float32"), None).dtype
     dtype('float64')
     """
-    features = batch if backbone is None else backbone(batch, training=False)
+    features = batch if backbone is None else backbone(batch, training=training)
     features = np.asarray(keras.ops.convert_to_numpy(features), dtype=np.float64)
     if features.ndim != 2:
         raise ValueError(
@@ -123,6 +130,39 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None) -> NDArray[np.f
             "follows: initialise_from(..., backbone=backbone)"
         )
     return features
+
+
+@contextmanager
+def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[Any], NDArray[np.float64]]]:
+    """What a backbone makes of batches in training; its statistics and seeds are put back at the end.
+
+    The averages that batch normalisation uses for inference mean nothing yet in a backbone that is new: points among
+    features that they gave would be far from all that training sees.
+
+    Examples
+    --------
+    >>> norm = keras.layers.BatchNormalization()
+    >>> with as_in_training(norm) as features:
+    ...     features(np.array([[1.0], [3.0]], "float32")).round(2).tolist()
+    [[-1.0], [1.0]]
+    >>> float(norm.moving_mean[0])
+    0.0
+    """
+    state: list[tuple[keras.Variable, Any]] | None = None
+
+    def features(batch: Any) -> NDArray[np.float64]:
+        nonlocal state
+        if state is None:
+            if not getattr(backbone, "built", True):
+                features_of(batch, backbone)  # its variables are made
+            state = [(variable, variable.numpy()) for variable in getattr(backbone, "non_trainable_variables", ())]
+        return features_of(batch, backbone, training=True)
+
+    try:
+        yield features
+    finally:
+        for variable, value in state or ():
+            variable.assign(value)
 
 
 def _labelled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
@@ -134,8 +174,9 @@ def _labelled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
 
 
 def _batches(samples: NDArray[Any], chosen: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
-    for part in parts(slice(0, len(chosen)), BATCH_SIZE):
-        yield samples[chosen[part]]
+    # Of equal size: statistics of a last batch of few would be none.
+    for part in np.array_split(chosen, max(1, -(-len(chosen) // BATCH_SIZE))):
+        yield samples[part]
 
 
 def _no_classes(batch: Any) -> NDArray[np.int64]:

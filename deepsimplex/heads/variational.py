@@ -191,8 +191,8 @@ class VariationalGaussianProcess(keras.layers.Layer):
             without labels. One pass over it draws the features of 2000 samples (or of 10 for each inducing point, if
             that is more); k-means++ chooses among those.
         backbone : keras.Model or keras.layers.Layer, optional
-            What the layer follows, from samples to features [N, d]; called with ``training=False``. Default: samples
-            are features.
+            What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
+            samples are features.
         seed : int
             Seed of all draws. Default 0.
 

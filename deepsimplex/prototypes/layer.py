@@ -86,8 +86,8 @@ class PrototypeLayer(keras.layers.Layer):
         labels : array_like, shape [N] or one-hot [N, n], optional
             Of an array of samples.
         backbone : keras.Model or keras.layers.Layer, optional
-            What the layer follows, from samples to features [N, d]; called with ``training=False``. Default: samples
-            are features.
+            What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
+            samples are features.
         initialisation : {"k-means++", "means", "samples"}
             "k-means++" (default): samples far from one another; see ``deepsimplex.prototypes.initial_prototypes``.
         seed : int
