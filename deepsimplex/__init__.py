@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 # Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
 # with the package. Everything else waits until it is asked for.
-from deepsimplex import heads, losses, metrics, readout
+from deepsimplex import heads, losses, metrics, prototypes, readout
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.latent import LatentGaussian
 
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         gp,
         monitoring,
         plots,
-        prototypes,
         targets,
     )
     from deepsimplex.estimators import (

@@ -154,7 +154,7 @@ def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[An
         nonlocal state
         if state is None:
             if not getattr(backbone, "built", True):
-                features_of(batch, backbone)  # its variables are made
+                _build(backbone, batch)
             state = [(variable, variable.numpy()) for variable in getattr(backbone, "non_trainable_variables", ())]
         return features_of(batch, backbone, training=True)
 
@@ -163,6 +163,15 @@ def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[An
     finally:
         for variable, value in state or ():
             variable.assign(value)
+
+
+def _build(backbone: Any, batch: Any) -> None:
+    """Make the backbone's variables, for batches of any number of samples."""
+
+    def of_any_number(leaf: Any) -> keras.KerasTensor:
+        return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))
+
+    backbone(keras.tree.map_structure(of_any_number, batch))
 
 
 def _labelled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian, probability_distributions
 
-__all__ = ["CrossEntropy", "LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
+__all__ = ["GLVQ", "CrossEntropy", "LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
 
 
 class LatentLoss(keras.losses.Loss):
@@ -157,12 +157,78 @@ class CrossEntropy(keras.losses.Loss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
-        if len(y_true.shape) == 2 and y_true.shape[1] != 1:
+        if _is_soft(y_true):
             return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, y_true), axis=-1)  # 0 log 0 = 0
-        label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras made floats of them
         # A mask, where the gradient of a gather would take fifty operations.
-        own = tf.one_hot(label, y_pred.shape[1], on_value=True, off_value=False, dtype=tf.bool)
-        return -tf.reduce_sum(tf.where(own, y_pred, tf.zeros_like(y_pred)), axis=-1)
+        return -tf.reduce_sum(tf.where(_own_class(y_true, y_pred), y_pred, tf.zeros_like(y_pred)), axis=-1)
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class GLVQ(keras.losses.Loss):
+    """Cost of (labels, scores of ``prototypes.PrototypeScores``): Phi(mu), mu = -score of the label [GPLVQ Eq. 3.2].
+
+    mu = (d_J - d_K) / (d_J + d_K) compares the squared distances to the nearest prototypes of the sample's class and of
+    all others; it is -1 for samples that are well classified and 1 at worst.
+
+    Parameters
+    ----------
+    activation : {"sigmoid", "linear"}
+        Phi. Default "sigmoid": 1 / (1 + exp(-steepness mu)), for which samples near the decision count most.
+    steepness : float
+        Of the sigmoid; with 1 it is all but linear. Default 2.
+    reduction, name, dtype
+        As in keras.losses.Loss.
+
+    Raises
+    ------
+    ValueError
+        For another activation, a steepness that is not above 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> scores = np.array([[0.5, -0.5], [0.5, -0.5]], "float32")
+    >>> GLVQ("linear", reduction=None)(np.array([0, 1]), scores).numpy()
+    array([-0.5,  0.5], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        activation: str = "sigmoid",
+        steepness: float = 2.0,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "glvq",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        if activation not in ("sigmoid", "linear"):
+            raise ValueError(f"activation must be one of sigmoid, linear; found {activation!r}")
+        if not steepness > 0:
+            raise ValueError(f"steepness must be above 0; found {steepness!r}")
+        self.activation = activation
+        self.steepness = float(steepness)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
+        costs = -y_pred if self.activation == "linear" else tf.sigmoid(-self.steepness * y_pred)
+        return tf.reduce_sum(_memberships(y_true, y_pred) * costs, axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "activation": self.activation, "steepness": self.steepness}
+
+
+def _is_soft(y_true: Any) -> bool:
+    return len(y_true.shape) == 2 and y_true.shape[1] != 1
+
+
+def _own_class(y_true: Any, y_pred: Any) -> Any:
+    """Where outputs [N, n] are those of the labels [N] or [N, 1], which Keras made floats of."""
+    label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
+    return tf.one_hot(label, y_pred.shape[1], on_value=True, off_value=False, dtype=tf.bool)
+
+
+def _memberships(y_true: Any, y_pred: Any) -> Any:
+    return tf.cast(y_true if _is_soft(y_true) else _own_class(y_true, y_pred), y_pred.dtype)
 
 
 def as_latent_loss(loss: Any) -> keras.losses.Loss:
@@ -171,8 +237,8 @@ def as_latent_loss(loss: Any) -> keras.losses.Loss:
     Raises
     ------
     ValueError
-        For Keras' own losses and ``CrossEntropy``, which compare labels with outputs and know nothing of latent
-        Gaussians.
+        For Keras' own losses, ``CrossEntropy`` and ``GLVQ``, which compare labels with outputs and know nothing of
+        latent Gaussians.
 
     Examples
     --------
@@ -182,7 +248,7 @@ def as_latent_loss(loss: Any) -> keras.losses.Loss:
     if loss is None:
         return LatentNLL()
     keras_own = isinstance(loss, str | list | tuple | dict) or type(loss).__module__.startswith("keras.")
-    if keras_own or isinstance(loss, CrossEntropy) or getattr(loss, "__module__", "").startswith("keras."):
+    if keras_own or isinstance(loss, CrossEntropy | GLVQ) or getattr(loss, "__module__", "").startswith("keras."):
         raise ValueError(
             f"loss must be None or a loss of (observation, latent), such as deepsimplex.losses.LatentNLL(); found "
             f"{loss!r}, which compares labels with class scores. The model is trained in latent space; pass class-wise "

@@ -1,8 +1,5 @@
 """The variational Gaussian process on a backbone."""
 
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
@@ -13,6 +10,7 @@ from scipy.stats import multivariate_normal
 import deepsimplex as ds
 from deepsimplex.features import _reservoir
 from deepsimplex.losses import LatentLoss
+from tests.fresh_process import assert_reloads_and_serves
 from tests.layer_contract import assert_layer_contract
 from tests.reference import variational as reference
 
@@ -375,36 +373,9 @@ def test_it_is_less_sure_of_noise_than_of_digits(fitted, digits):
     assert np.median(scales[1]) > 1.5 * np.median(scales[0])
 
 
-IN_A_FRESH_PROCESS = """
-import sys, numpy as np, tensorflow as tf
-folder = sys.argv[1]
-x = np.load(folder + "/x.npy")
-serve = tf.saved_model.load(folder + "/served").signatures["serving_default"]
-served = {name: value.numpy() for name, value in serve(image=tf.constant(x)).items()}
-assert "deepsimplex" not in sys.modules
-import keras, deepsimplex
-model = keras.models.load_model(folder + "/model.keras")
-latent = model.predict_latent(x)
-np.savez(folder + "/outputs.npz", p=model.predict(x, verbose=0), loc=latent.loc, scale=latent.scale, **served)
-"""
-
-
 def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
     _, (x_test, _) = digits
-    x = x_test[:23]
-    fitted.save(tmp_path / "model.keras")
-    fitted.export(tmp_path / "served")
-    np.save(tmp_path / "x.npy", x)
-    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    outputs, latent = np.load(tmp_path / "outputs.npz"), fitted.predict_latent(x)
-    for name in ("p", "class_probabilities"):
-        np.testing.assert_allclose(outputs[name], fitted.predict_proba(x), atol=1e-5)
-    for name in ("loc", "latent_mean"):
-        np.testing.assert_allclose(outputs[name], latent.loc, atol=1e-4)
-    for name in ("scale", "latent_scale"):
-        np.testing.assert_allclose(outputs[name], latent.scale, atol=1e-4)
+    assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
 
 
 def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):

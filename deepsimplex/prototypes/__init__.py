@@ -16,12 +16,14 @@ from deepsimplex.prototypes.gaussian_process import PrototypeGaussianProcess
 from deepsimplex.prototypes.initialisation import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
+from deepsimplex.prototypes.scores import PrototypeScores
 
 __all__ = [
     "Explanation",
     "Learned",
     "Linear",
     "PrototypeGaussianProcess",
+    "PrototypeScores",
     "RelativeDistanceCost",
     "Sigmoid",
     "compete",

@@ -21,8 +21,9 @@ class Explanation:
         Squared, as they are compared: of scaled features, through Omega or in lengthscales where there are such.
     weights : ndarray, shape [N, k]
         What each has to say in the decision. LVQ asks the nearest prototype of every class alone, whose weight is the
-        probability of its class; those of all prototypes sum to one. A Gaussian process sums contributions
-        k(x, w_j) b_j of all: the weight is what is added to the score of the class that is decided for.
+        probability of its class, and those of all prototypes sum to one; in the layer ``PrototypeScores``, which has no
+        probabilities, it is its score. A Gaussian process sums contributions k(x, w_j) b_j of all: the weight is what
+        is added to the score of the class that is decided for.
 
     Examples
     --------

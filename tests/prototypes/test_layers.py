@@ -1,0 +1,361 @@
+"""Prototypes as Keras layers: a Gaussian process on them, and the scores of LVQ."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+
+import deepsimplex as ds
+from deepsimplex.prototypes import Linear, PrototypeGaussianProcess, PrototypeScores, RelativeDistanceCost, Sigmoid
+from deepsimplex.prototypes.activations import make_activation
+from tests.fresh_process import assert_reloads_and_serves
+from tests.layer_contract import assert_layer_contract
+from tests.reference import variational as reference
+
+D = 5
+FEATURES = np.random.default_rng(0).normal(size=(6, D)).astype("float32")
+LAYERS = {
+    "process": lambda **options: PrototypeGaussianProcess(4, 2, **options),
+    "ard": lambda **options: PrototypeGaussianProcess(4, 3, ard=True, kernel="matern52", **options),
+    "two classes": lambda **options: PrototypeGaussianProcess(2, 1, learn_latents=True, **options),
+    "scores": lambda **options: PrototypeScores(4, 2, **options),
+    "matrix": lambda **options: PrototypeScores(3, metric="matrix", rank=2, **options),
+}
+each_layer = pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
+
+
+def moved(layer, features=D):
+    """No weight is where it began."""
+    layer.build((None, features))
+    rng = np.random.default_rng(1)
+    layer.set_weights([w.numpy() + rng.normal(scale=0.3, size=w.shape) for w in layer.weights])
+    return layer
+
+
+@each_layer
+def test_they_keep_the_layer_contract(make, tmp_path):
+    assert_layer_contract(lambda: moved(make()), FEATURES, tmp_path)
+
+
+# The Gaussian process
+
+
+def kernels_of(layer, X):
+    W, lengthscale = np.asarray(layer.prototypes, "float64"), np.exp(np.asarray(layer.log_lengthscale, "float64"))
+    return (reference.kernel_matrix(layer.kernel, rows, W, lengthscale, 1.0) for rows in (W, X))
+
+
+@pytest.mark.parametrize("ard", [False, True])
+@pytest.mark.parametrize("kernel", ["rbf", "matern32", "matern52"])
+def test_the_process_is_what_the_formula_says(kernel, ard):
+    layer = moved(PrototypeGaussianProcess(4, 3, kernel=kernel, ard=ard, learn_latents=True, scale_floor=0.1))
+    K, k = kernels_of(layer, FEATURES.astype("float64"))
+    noise = np.exp(float(layer.log_noise)) + layer.noise_floor
+    inverse = np.linalg.inv(K + noise * np.eye(len(K)))
+    variance = np.exp(float(layer.log_variance)) * (1.0 - np.einsum("nm,mk,nk->n", k, inverse, k))
+    outputs = layer(FEATURES)
+    np.testing.assert_allclose(outputs["loc"], k @ inverse @ np.asarray(layer.latents, "float64"), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs["scale"][:, 0], np.sqrt(variance + 0.01), rtol=1e-4)
+
+
+def test_two_classes_are_the_regression_of_scikit_learn():
+    layer = PrototypeGaussianProcess(2, 4, noise_variance=0.3, scale_floor=1e-9, dtype="float64")
+    X = np.random.default_rng(0).normal(size=(30, D))
+    y = np.arange(30) % 2
+    layer.initialise_from(X, y)
+    lengthscale = float(np.exp(layer.log_lengthscale.numpy()))
+    peer = GaussianProcessRegressor(RBF(lengthscale), alpha=0.3, optimizer=None)
+    peer.fit(np.asarray(layer.prototypes), 1.0 - 2.0 * layer.prototype_labels)
+    mean, deviation = peer.predict(X, return_std=True)
+    outputs = layer(X)
+    np.testing.assert_allclose(outputs["loc"][:, 0], mean, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(outputs["scale"][:, 0], deviation, rtol=1e-6)
+
+
+def test_the_latents_start_at_the_vertices_and_stay_there_unless_they_are_learned():
+    corners = ds.geometry.vertices(3)[[0, 0, 1, 1, 2, 2]]
+    for learn in (False, True):
+        layer = PrototypeGaussianProcess(3, 2, learn_latents=learn)
+        layer.build((None, D))
+        np.testing.assert_allclose(layer.latents, corners, rtol=1e-6)
+        assert layer.prototype_labels.tolist() == [0, 0, 1, 1, 2, 2]
+        assert layer.latents.trainable == learn
+        assert any(variable is layer.latents for variable in layer.weights)  # so that files hold them
+
+
+@pytest.mark.parametrize("far", [0.0, 1e3])
+def test_float32_is_enough_for_duplicates_and_for_features_far_from_zero(far):
+    """The noise floor keeps the factorisation and its gradient finite."""
+    layer = PrototypeGaussianProcess(3, 8, noise_variance=1.01e-3)
+    layer.build((None, D))
+    W = np.repeat(np.random.default_rng(0).normal(size=(3, D)), 8, axis=0) + far
+    layer.prototypes.assign(W)
+    with tf.GradientTape() as tape:
+        outputs = layer(tf.constant(W, tf.float32))
+        loss = tf.reduce_sum(tf.math.log(outputs["scale"])) + tf.reduce_sum(outputs["loc"] ** 2)
+    for gradient in tape.gradient(loss, layer.trainable_variables):
+        assert np.isfinite(gradient).all()
+    assert outputs["loc"].dtype == "float32"
+    p = ds.readout.argmax(ds.LatentGaussian.of(outputs))
+    assert np.asarray(p).argmax(axis=1).tolist() == layer.prototype_labels.tolist()
+
+
+def test_far_from_all_prototypes_no_class_is_likely():
+    layer = moved(PrototypeGaussianProcess(4, 2))
+    p = ds.readout.argmax(ds.LatentGaussian.of(layer(1e3 * FEATURES)))
+    np.testing.assert_allclose(p, 0.25, atol=1e-5)
+
+
+def test_contributions_add_up_to_the_score_of_the_class_that_is_decided_for():
+    layer = moved(PrototypeGaussianProcess(4, 2))
+    explained = layer.explain(FEATURES, k=8)
+    scores = np.asarray(layer(FEATURES)["loc"]) @ ds.geometry.vertices(4).T
+    np.testing.assert_allclose(explained.weights.sum(axis=1), scores.max(axis=1), rtol=1e-4)
+    assert (np.diff(explained.distances, axis=1) >= 0).all()
+    one = layer.explain(FEATURES, k=1)
+    np.testing.assert_array_equal(one.indices, explained.indices[:, :1])
+    np.testing.assert_array_equal(one.labels, layer.prototype_labels[one.indices])
+    with pytest.raises(ValueError, match="k must be a whole number, at least 1; found 0"):
+        layer.explain(FEATURES, k=0)
+
+
+# Scores and their loss: GLVQ and GMLVQ
+
+
+@pytest.mark.parametrize("activation", [Linear(), Sigmoid(3.0)], ids=repr)
+@pytest.mark.parametrize("rank", [None, 2, D])
+def test_cost_and_gradient_are_those_of_the_classifiers(activation, rank):
+    """GLVQ and GMLVQ of NumPy, whose gradients are held against finite differences."""
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(40, D)), rng.integers(3, size=40)
+    options = {} if rank is None else {"metric": "matrix", "rank": rank}
+    layer = moved(PrototypeScores(3, 2, dtype="float64", **options))
+    steepness = getattr(activation, "steepness", 1.0)
+    loss = ds.losses.GLVQ(type(activation).__name__.lower(), steepness, reduction="sum", dtype="float64")
+    with tf.GradientTape() as tape:
+        cost = loss(y, layer(X))
+    gradients = tape.gradient(cost, layer.trainable_variables)
+    W, Omega = np.asarray(layer.prototypes), None if rank is None else np.asarray(layer.omega)
+    expected, gradient = RelativeDistanceCost(X, y, layer.prototype_labels, activation)(W, Omega)
+    np.testing.assert_allclose(cost, expected, rtol=1e-8)
+    np.testing.assert_allclose(gradients[0], gradient.prototypes, rtol=1e-6, atol=1e-9)
+    if rank is not None:
+        np.testing.assert_allclose(gradients[1], gradient.omega, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("activation", ["linear", "sigmoid"])
+def test_the_loss_takes_labels_of_every_form(activation):
+    scores = np.array([[0.5, -0.5, -0.7], [-0.2, 0.2, -0.3]], "float32")
+    loss = ds.losses.GLVQ(activation, 4.0, reduction=None)
+    phi = make_activation(activation, 4.0)
+    expected = phi(-scores[[0, 1], [1, 1]])[0]
+    for labels in (np.array([1, 1]), np.array([[1.0], [1.0]]), np.eye(3)[[1, 1]]):
+        np.testing.assert_allclose(loss(labels, scores), expected, rtol=1e-6)
+    soft = np.array([[0.5, 0.5, 0.0]] * 2)
+    np.testing.assert_allclose(loss(soft, scores)[0], 0.5 * (phi(-scores[0, :2])[0]).sum(), rtol=1e-6)
+    twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
+    assert (twin.activation, twin.steepness) == (activation, 4.0)
+
+
+def test_prototypes_of_two_classes_on_a_sample_give_no_nan():
+    layer = PrototypeScores(2)
+    layer.build((None, D))
+    layer.prototypes.assign(np.zeros((2, D)))
+    with tf.GradientTape() as tape:
+        scores = layer(np.zeros((3, D), "float32"))
+        cost = ds.losses.GLVQ()(np.zeros(3), scores)
+    np.testing.assert_array_equal(scores, 0.0)
+    assert np.isfinite(tape.gradient(cost, layer.prototypes.value)).all()
+
+
+def test_the_nearest_prototype_of_every_class_is_asked():
+    layer = moved(PrototypeScores(3, 2, metric="matrix"))
+    explained = layer.explain(FEATURES, k=6)
+    scores = np.asarray(layer(FEATURES))
+    np.testing.assert_array_equal(explained.labels[:, 0], scores.argmax(axis=1))
+    np.testing.assert_allclose(explained.weights.sum(axis=1), scores.sum(axis=1), rtol=1e-4, atol=1e-5)
+    assert ((explained.weights != 0).sum(axis=1) == 3).all()
+    gaps = (FEATURES[:, None] - np.asarray(layer.prototypes)) @ np.asarray(layer.omega).T
+    distances = np.sort(np.sum(gaps**2, axis=2), axis=1)
+    np.testing.assert_allclose(explained.distances, distances, rtol=1e-3)
+    assert layer.relevance.sum() == pytest.approx(1.0)
+    assert moved(PrototypeScores(3)).relevance is None
+
+
+# Where they start
+
+
+@each_layer
+def test_prototypes_start_among_samples_of_their_class(make):
+    rng = np.random.default_rng(0)
+    layer = make()
+    y = np.arange(60) % layer.num_classes
+    X = rng.normal(size=(60, D)) + 10.0 * y[:, None]
+    assert layer.initialise_from(X, y) is layer
+    own = {label: {tuple(row) for row in X[y == label].astype("float32")} for label in range(layer.num_classes)}
+    for row, label in zip(np.asarray(layer.prototypes), layer.prototype_labels, strict=True):
+        assert tuple(row) in own[label]
+    again = make().initialise_from(X, np.eye(layer.num_classes)[y])
+    np.testing.assert_array_equal(again.prototypes, layer.prototypes)
+    other = make().initialise_from(X, y, seed=1, initialisation="samples")
+    assert not np.array_equal(other.prototypes, layer.prototypes)
+    means = make().initialise_from(X, y, initialisation="means")
+    for label in range(layer.num_classes):
+        centre = np.asarray(means.prototypes)[means.prototype_labels == label].mean()
+        assert centre == pytest.approx(10.0 * label, abs=1.5)
+
+
+def test_a_data_set_is_read_once_and_every_class_is_drawn_from():
+    """Of a class of few among many samples too."""
+    reads = []
+    X = np.random.default_rng(0).normal(size=(5000, 3)).astype("float32")
+    y = (np.arange(5000) % 1000 == 999).astype("int64")
+
+    def rows():
+        reads.append(1)
+        yield from zip(X, y, strict=True)
+
+    signature = (tf.TensorSpec((3,), "float32"), tf.TensorSpec((), "int64"))
+    samples = tf.data.Dataset.from_generator(rows, output_signature=signature).batch(500)
+    layer = PrototypeGaussianProcess(2, 5).initialise_from(samples)
+    assert len(reads) == 1
+    rare = {tuple(row) for row in X[y == 1]}
+    assert {tuple(row) for row in np.asarray(layer.prototypes)[5:]} == rare
+
+
+def test_features_are_those_of_training_and_the_backbone_is_left_as_it_was():
+    """A new backbone's averages for inference mean nothing: all of its features would be elsewhere in training."""
+    keras.utils.set_random_seed(0)
+    backbone = keras.Sequential(
+        [keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.ReLU(), keras.layers.Dropout(0.3)]
+    )
+    X = np.random.default_rng(0).normal(loc=5.0, scale=0.01, size=(200, D)).astype("float32")
+    layer = PrototypeGaussianProcess(2, 3).initialise_from(X, np.arange(200) % 2, backbone)
+    before = [variable.numpy() for variable in backbone.variables]
+    PrototypeGaussianProcess(2, 3).initialise_from(X, np.arange(200) % 2, backbone)
+    for variable, value in zip(backbone.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+    scale = np.asarray(layer(backbone(X, training=True))["scale"])
+    assert np.median(scale) < 0.9  # the prior's is 1
+
+
+@pytest.mark.parametrize(
+    ("samples", "labels", "message"),
+    [
+        (np.eye(6, D), None, "labels must name the class of each of the 6 samples; found None"),
+        (np.eye(6, D), [0, 1], "labels must name the class of each of the 6 samples; found 2"),
+        (np.eye(6, D), [0, 1, 2, 3, 4, 0], "num_classes=4"),
+        (np.eye(8, D), [0, 0, 0, 1, 1, 2, 2, 3], "at least prototypes_per_class=2 that differ of every class; found 1"),
+        (np.ones((8, D)), np.arange(8) % 4, "that differ of every class; found 1 of class 0"),
+        (np.full((8, D), np.nan), np.arange(8) % 4, "samples must give finite features"),
+        (np.eye(8, D + 1), np.arange(8) % 4, "samples must give 5 features, what the layer was built for; found 6"),
+        (np.zeros((8, 2, 2)), np.arange(8) % 4, "Pass the backbone that the layer follows"),
+    ],
+)
+def test_it_says_why_it_cannot_start_there(samples, labels, message):
+    with pytest.raises(ValueError, match=message):
+        moved(PrototypeGaussianProcess(4, 2)).initialise_from(samples, labels)
+
+
+def test_a_data_set_holds_its_labels():
+    rows = tf.data.Dataset.from_tensor_slices(np.eye(8, D)).batch(4)
+    with pytest.raises(ValueError, match="found batches without labels"):
+        PrototypeScores(2).initialise_from(rows)
+    with pytest.raises(ValueError, match="labels must be None beside a data set"):
+        PrototypeScores(2).initialise_from(rows, np.zeros(8))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PrototypeGaussianProcess(1), "num_classes must be a whole number, at least 2; found 1"),
+        (lambda: PrototypeGaussianProcess(3, 0), "prototypes_per_class must be a whole number, at least 1; found 0"),
+        (lambda: PrototypeGaussianProcess(3, kernel="rbt"), "kernel must be one of .* did you mean 'rbf'"),
+        (lambda: PrototypeGaussianProcess(3, variance=0.0), "variance must be positive; found 0.0"),
+        (lambda: PrototypeGaussianProcess(3, scale_floor=0.0), "scale_floor must be positive; found 0.0"),
+        (lambda: PrototypeGaussianProcess(3, noise_variance=1e-3), "noise_variance must be above noise_floor, 0.001"),
+        (lambda: PrototypeScores(3, metric="matrx"), "metric must be one of euclidean, matrix; found 'matrx'"),
+        (lambda: PrototypeScores(3, rank=2), 'rank must be None unless metric is "matrix"; found 2'),
+        (lambda: PrototypeScores(3, metric="matrix", rank=0), "rank must be a whole number, at least 1; found 0"),
+        (lambda: moved(PrototypeScores(3, metric="matrix", rank=6)), "rank must be at most the number of features, 5"),
+        (lambda: PrototypeScores(3)(np.zeros((2, 4, 4, 8), "float32")), "GlobalAveragePooling2D"),
+        (lambda: ds.losses.GLVQ("relu"), "activation must be one of sigmoid, linear; found 'relu'"),
+        (lambda: ds.losses.GLVQ(steepness=0.0), "steepness must be above 0; found 0.0"),
+    ],
+)
+def test_a_wrong_argument_is_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+# On real digits
+
+
+def classifier(x, y, objective, **options):
+    keras.utils.set_random_seed(0)
+    backbone = ds.heads.mlp([64])
+    head = PrototypeGaussianProcess(10, 4, **options).initialise_from(x, y, backbone)
+    model = ds.SimplexClassifier(backbone, "vertices", 10, head=head, objective=objective)
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    return model
+
+
+@pytest.fixture(scope="module")
+def fitted(digits):
+    (x, y), _ = digits
+    model = classifier(x, y, "hybrid")
+    model.fit(x, y, epochs=8, batch_size=64, verbose=0)
+    return model
+
+
+def test_a_deep_prototype_network_learns_digits(fitted, digits):
+    _, (x_test, y_test) = digits
+    p = fitted.predict_proba(x_test)
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.95
+    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.2
+    latent = fitted.predict_latent(x_test)
+    assert latent.covariance == "isotropic"
+    np.testing.assert_allclose(ds.readout.argmax(latent), p, atol=1e-5)
+
+
+@pytest.mark.parametrize("objective", ["class", "latent"])
+def test_every_likelihood_trains_all_that_is_learned(objective, few):
+    (x, y), _ = few
+    model = classifier(x, y, objective, learn_latents=True)
+    before = [weight.numpy() for weight in model.head.weights]
+    history = model.fit(x, y, epochs=6, batch_size=32, verbose=0).history["loss"]
+    assert history[-1] < 0.8 * history[0]
+    for weight, value in zip(model.head.weights, before, strict=True):
+        assert not np.array_equal(weight, value), weight.name
+
+
+def test_it_learns_raw_pixels(few):
+    """With a median distance for its length, which the thesis's algorithm lacks where it fails on images."""
+    (x, y), (x_test, y_test) = few
+    flatten = keras.layers.Flatten()
+    head = PrototypeGaussianProcess(10, 4).initialise_from(x, y, flatten)
+    model = ds.SimplexClassifier(flatten, "vertices", 10, head=head, objective="class")
+    model.compile(optimizer=keras.optimizers.Adam(0.02))
+    model.fit(x, y, epochs=10, verbose=0)
+    assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.85
+
+
+def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
+    _, (x_test, _) = digits
+    assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
+
+
+def test_lvq_ends_a_network(few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    keras.utils.set_random_seed(0)
+    backbone = ds.heads.mlp([32])
+    head = PrototypeScores(10, 2, metric="matrix", rank=16).initialise_from(x, y, backbone)
+    model = keras.Sequential([keras.Input(x.shape[1:]), backbone, head])
+    model.compile(keras.optimizers.Adam(0.01), loss=ds.losses.GLVQ(), metrics=["accuracy"])
+    model.fit(x, y, epochs=15, verbose=0)
+    assert model.evaluate(x_test, y_test, verbose=0)[1] > 0.8
+    model.save(tmp_path / "lvq.keras")
+    reloaded = keras.models.load_model(tmp_path / "lvq.keras")
+    np.testing.assert_allclose(reloaded.predict(x_test, verbose=0), model.predict(x_test, verbose=0), atol=1e-6)
