@@ -2,7 +2,7 @@
 
 import inspect
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, Self, get_origin
@@ -72,11 +72,22 @@ class ModelConfig(_Section):
     """The network: arguments of ``SimplexClassifier``."""
 
     backbone: dict[str, Any] = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
-    covariance: Literal["isotropic", "diagonal", "full"] = "isotropic"
+    head: dict[str, Any] | None = Field(default=None, description="name of a head and its arguments; default Gaussian")
+    covariance: Literal["isotropic", "diagonal", "full"] | None = Field(
+        default=None, description="of the Gaussian head; default isotropic"
+    )
     readout: Literal["argmax", "softmax"] | None = Field(default=None, description="default: the target's own")
     objective: Literal["latent", "class", "hybrid", "composition"] = "latent"
     hybrid_weight: float | None = Field(default=None, gt=0, lt=1, description="of the class term; default 0.5")
     composition_mass: float | None = Field(default=None, gt=0, lt=1, description="on the true class; default 0.98")
+
+    @model_validator(mode="after")
+    def _covariance_has_a_head(self) -> Self:
+        if self.head is not None and self.covariance is not None:
+            raise ValueError(
+                f"covariance is for the Gaussian head alone; found {self.covariance} with head {self.head['name']}"
+            )
+        return self
 
     @model_validator(mode="after")
     def _options_of_the_objective(self) -> Self:
@@ -98,16 +109,62 @@ class ModelConfig(_Section):
         if not isinstance(name, str):
             raise ValueError(f"backbone needs a name, one of {', '.join(BACKBONES)}")
         if name in BACKBONES:
-            known = list(inspect.signature(BACKBONES[name]).parameters)
-            for key in value:
-                if key not in ("name", *known):
-                    raise ValueError(
-                        f"backbone {name!r} has no argument {key!r}{did_you_mean(key, known)}; "
-                        f"it takes {', '.join(known)}"
-                    )
+            _check_arguments("backbone", value, list(inspect.signature(BACKBONES[name]).parameters))
         with _type_errors_as_value_errors():
             backbone(**value)
         return value
+
+    @field_validator("head", mode="before")
+    @classmethod
+    def _head_by_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("head")
+    @classmethod
+    def _known_head(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is None:
+            return None
+        heads, name = _heads(), value.get("name")
+        if not isinstance(name, str) or name not in heads:
+            raise ValueError(f"head must be one of {', '.join(heads)}; found {name!r}{did_you_mean(name, heads)}")
+        of_data = inspect.signature(make_head).parameters
+        known = [key for key in inspect.signature(heads[name]).parameters if key not in (*of_data, "kwargs")]
+        _check_arguments("head", value, known)
+        with _type_errors_as_value_errors():
+            make_head(value, num_classes=2, num_samples=1, latent_dim=1)
+        return value
+
+
+def _heads() -> dict[str, Any]:
+    """The heads that a configuration may name, beside the Gaussian head of a network."""
+    from deepsimplex.heads import VariationalGaussianProcess
+    from deepsimplex.prototypes import PrototypeGaussianProcess
+
+    return {"prototypes": PrototypeGaussianProcess, "variational": VariationalGaussianProcess}
+
+
+def make_head(head: Mapping[str, Any], num_classes: int, num_samples: int, latent_dim: int) -> Any:
+    """The head that a configuration names, for the data and the target at hand.
+
+    Examples
+    --------
+    >>> make_head({"name": "prototypes", "prototypes_per_class": 2}, 10, num_samples=1000, latent_dim=9).num_classes
+    10
+    """
+    layer = _heads()[head["name"]]
+    of_data = {"num_classes": num_classes, "num_samples": num_samples, "latent_dim": latent_dim}
+    known = inspect.signature(layer).parameters
+    given = {key: argument for key, argument in head.items() if key != "name"}
+    return layer(**{key: value for key, value in of_data.items() if key in known}, **given)
+
+
+def _check_arguments(part: str, value: dict[str, Any], known: list[str]) -> None:
+    for key in value:
+        if key not in ("name", *known):
+            raise ValueError(
+                f"{part} {value['name']!r} has no argument {key!r}{did_you_mean(key, known)}; it takes "
+                f"{', '.join(known)}"
+            )
 
 
 class TrainingConfig(_Section):

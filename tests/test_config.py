@@ -44,7 +44,7 @@ def test_overrides_reach_nested_keys(digits):
     [
         ("training.epoch=3", "unknown key 'training.epoch'; did you mean 'epochs'"),
         ("trainig.epochs=3", "unknown key 'trainig'; did you mean 'training'"),
-        ("model.zzz=3", "unknown key 'model.zzz'; known keys are backbone, covariance, readout"),
+        ("model.zzz=3", "unknown key 'model.zzz'; known keys are backbone, head, covariance, readout"),
         ("training.epochs=0", "training.epochs: .*greater than or equal to 1; found 0"),
         ("training.epochs=many", "training.epochs: .*found 'many'"),
         ("model.covariance=round", "model.covariance: .*'isotropic', 'diagonal' or 'full'"),
@@ -81,6 +81,16 @@ def test_overrides_reach_nested_keys(digits):
         ),
         ("model.backbone={name: mlp, dropout: much}", "model.backbone: .*'dropout': 'much'"),
         ("model.backbone={hidden: [3]}", "model.backbone: backbone needs a name, one of mlp, cnn"),
+        (
+            "model.head=prototype",
+            "model.head: head must be one of prototypes, variational; found 'prototype'; did you mean",
+        ),
+        ("model.head={inducing: 3}", "model.head: head must be one of prototypes, variational; found None"),
+        ("model.head={name: prototypes, inducing: 3}", "head 'prototypes' has no argument 'inducing'; it takes proto"),
+        ("model.head={name: prototypes, num_classes: 3}", "head 'prototypes' has no argument 'num_classes'"),
+        ("model.head={name: prototypes, variance: 0}", "model.head: variance must be positive; found 0"),
+        ("model.head=variational", "model.head: .*inducing"),
+        ("model={head: prototypes, covariance: diagonal}", "covariance is for the Gaussian head alone; found diagonal"),
         ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
     ],
 )

@@ -13,13 +13,14 @@ from rich.console import Console
 
 from deepsimplex import datasets, evaluation
 from deepsimplex.classifier import SimplexClassifier, load_model
-from deepsimplex.config import ConfigurationError, RunConfig
+from deepsimplex.config import ConfigurationError, RunConfig, make_head
 from deepsimplex.files import replacing
-from deepsimplex.heads import backbone
+from deepsimplex.heads import VariationalGaussianProcess, backbone
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.progress import rate_text
+from deepsimplex.prototypes import PrototypeGaussianProcess
 from deepsimplex.runs.backup import mend_backup
 from deepsimplex.runs.display import EpochDisplay
 from deepsimplex.runs.folder import RunFolder
@@ -105,10 +106,12 @@ def _pairs_report(parts: list[CASIMAC], num_samples: int, seconds: float) -> str
 
 def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
     """The configuration's classifier, built and compiled for the samples at hand."""
+    features, target = backbone(**config.model.backbone), make_target(config)
     model = SimplexClassifier(
-        backbone=backbone(**config.model.backbone),
-        target=make_target(config),
+        backbone=features,
+        target=target,
         num_classes=len(split.class_names),
+        head=_head(config, split, features, target),
         covariance=config.model.covariance,
         readout=config.model.readout,
         class_names=split.class_names,
@@ -124,6 +127,19 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
+
+
+def _head(
+    config: RunConfig, split: Split, features: keras.Model, target: Target
+) -> VariationalGaussianProcess | PrototypeGaussianProcess | None:
+    """The head that the configuration names, started among the training samples; None for the Gaussian head."""
+    if config.model.head is None:
+        return None
+    num_classes = len(split.class_names)
+    head = make_head(config.model.head, num_classes, len(split.x), target.latent_dim(num_classes))
+    if isinstance(head, PrototypeGaussianProcess):
+        return head.initialise_from(split.x, split.y, features, seed=config.seed)
+    return head.initialise_from(split.x, features, seed=config.seed)
 
 
 def _steps_per_epoch(config: RunConfig, split: Split) -> int:
