@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
 from rich.console import Console
@@ -42,6 +43,25 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.6
     assert metrics["test_samples"] == 10_000
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "{head: {name: prototypes, prototypes_per_class: 2}, objective: class}",
+        "{head: {name: variational, inducing: 30, variance: 2.0}}",
+    ],
+)
+def test_a_head_by_name_starts_among_the_samples_and_learns(head):
+    changes = [f"model={head}", "target=vertices", "data.limit=400", "training={epochs: 8, learning_rate: 0.01}"]
+    config = load_config(CONFIGS / "digits.yaml", changes)
+    split = runs.work.load_split(config)
+    keras.utils.set_random_seed(0)
+    model = build_classifier(config, split)
+    assert type(model.head).__name__ != "GaussianHead"
+    model.fit(split.x, split.y, epochs=config.training.epochs, verbose=0)
+    p = model.predict_proba(split.x_test)
+    assert np.mean(p.argmax(axis=1) == split.y_test) > 0.75  # chance is 0.1
 
 
 @pytest.mark.slow
