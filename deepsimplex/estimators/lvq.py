@@ -5,7 +5,8 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.estimators.prototypes import PrototypeClassifier, Report, check_number, check_whole
+from deepsimplex.estimators.nearest_prototype import NearestPrototypeClassifier
+from deepsimplex.estimators.prototypes import Report, check_number, check_whole
 from deepsimplex.estimators.seeds import RandomState
 from deepsimplex.prototypes import Learned, compete, learn_metric, learn_prototypes, squared_distances
 from deepsimplex.prototypes.activations import Activation, make_activation
@@ -13,7 +14,7 @@ from deepsimplex.prototypes.activations import Activation, make_activation
 Initialisation = Literal["means", "samples", "k-means++"]
 
 
-class LVQ1(PrototypeClassifier):
+class LVQ1(NearestPrototypeClassifier):
     """Prototypes that are drawn by samples of their class and driven off by others, sample by sample.
 
     Parameters
@@ -197,7 +198,7 @@ class LVQ2(LVQ1):
         return self.window
 
 
-class GLVQ(PrototypeClassifier):
+class GLVQ(NearestPrototypeClassifier):
     """Prototypes where the relative distances of samples to their own class and to the others cost least.
 
     Parameters

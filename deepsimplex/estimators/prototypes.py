@@ -1,4 +1,4 @@
-"""What the classifiers by prototypes share: decisions, probabilities and their explanation by the nearest ones."""
+"""What the classifiers by prototypes share: the fit, and what its answers are made of."""
 
 import copy
 import os
@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.callers import callers_stacklevel
@@ -18,14 +17,7 @@ from deepsimplex.estimators.learning import LearningClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.estimators.step import Callback, ClassifierStep
-from deepsimplex.prototypes import (
-    Learned,
-    fitted_temperature,
-    initial_prototypes,
-    nearest_of_classes,
-    relative_scores,
-    squared_distances,
-)
+from deepsimplex.prototypes import Learned, initial_prototypes
 from deepsimplex.scaling import Scaling
 
 Report = Callable[[Learned], None]
@@ -44,8 +36,9 @@ class Explanation:
     distances : ndarray, shape [N, k]
         Squared, as the classifier compares them: of scaled features, through its Omega where it has one.
     weights : ndarray, shape [N, k]
-        What each has to say in the decision: the probability of its class for the nearest prototype of a class, 0 for
-        the others, which are not asked. Those of all prototypes sum to one.
+        What each has to say in the decision. Where the nearest prototypes decide: the probability of its class for the
+        nearest prototype of a class, 0 for the others, which are not asked; those of all prototypes sum to one. Of
+        GPLVQ: what each adds to the mean of the likeliest class's process; those of all sum to that mean.
 
     Examples
     --------
@@ -61,9 +54,18 @@ class Explanation:
     distances: NDArray[np.float64]
     weights: NDArray[np.float64]
 
+    @classmethod
+    def of(
+        cls, distances: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[Any], k: int
+    ) -> "Explanation":
+        """The k nearest of P prototypes, of distances and weights [N, P] and labels [P]."""
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        nearest = (np.take_along_axis(values, order, axis=1) for values in (distances, weights))
+        return cls(order, labels[order], *nearest)
+
 
 class PrototypeClassifier(LearningClassifier):
-    """A scikit-learn classifier that gives the class of the nearest prototype.
+    """A scikit-learn classifier by prototypes of the classes.
 
     Attributes
     ----------
@@ -75,8 +77,6 @@ class PrototypeClassifier(LearningClassifier):
         Their classes, as named in ``classes_``.
     wins_ : ndarray, shape [P]
         Training samples that each prototype is the nearest of.
-    temperature_ : float
-        Of the probabilities.
     centre_, width_ : ndarray, shape [d]
         Features are compared as (x - centre_) / width_.
     n_iter_ : int
@@ -105,6 +105,15 @@ class PrototypeClassifier(LearningClassifier):
         report: Report | None,
     ) -> Learned:
         """Move prototypes W [P, d] of scaled features, of at least two classes."""
+
+    @abstractmethod
+    def _keep_decision(
+        self, learned: Learned, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+    ) -> None:
+        """Keep what is decided by, and ``prototype_labels_`` and ``wins_``, of scaled features X and classes y."""
+
+    def _look_at(self, X: NDArray[np.float64]) -> None:
+        """Take from scaled features [N, d] what prototypes are moved by, where that is anything."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
         """Learn from features X [N, d] and labels y [N].
@@ -165,6 +174,7 @@ class PrototypeClassifier(LearningClassifier):
         callback: Callback | None,
     ) -> None:
         scaled = scaling(X)
+        self._look_at(scaled)
         W, labels = initial_prototypes(scaled, y, self.prototypes_per_class, self.initialisation, rng)
 
         def report(learned: Learned) -> None:
@@ -198,53 +208,36 @@ class PrototypeClassifier(LearningClassifier):
     ) -> Self:
         """Predict by what was learned from scaled features X and the numbers y of their classes."""
         self.centre_, self.width_ = scaling.centre, scaling.width
-        self.prototype_labels_ = self.classes_[labels]
         self.n_iter_ = learned.iterations
-        self._keep_metric(learned)
-        distances = squared_distances(X, learned.prototypes, learned.omega)
-        self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
-        nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
-        self.temperature_ = fitted_temperature(relative_scores(nearest), y)
+        self._keep_decision(learned, labels, X, y)
         self.prototypes_ = scaling.undo(learned.prototypes)
         return self
 
-    def _keep_metric(self, learned: Learned) -> None:
-        """What was learned beside the prototypes."""
+    def _scaled(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Features [N, d] as prototypes are compared with them."""
+        check_is_fitted(self)
+        return self._scaling(validate_data(self, X, dtype=np.float64, reset=False))
 
     @property
-    def _omega(self) -> NDArray[np.float64] | None:
-        return None
+    def _scaling(self) -> Scaling:
+        return Scaling(self.centre_, self.width_)
 
     @property
     def _labels(self) -> NDArray[np.int64]:
         """Numbers of the prototypes' classes."""
         return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
 
-    def _distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Squared distances [N, P]."""
-        check_is_fitted(self)
-        features = validate_data(self, X, dtype=np.float64, reset=False)
-        scaling = Scaling(self.centre_, self.width_)
-        return squared_distances(scaling(features), scaling(self.prototypes_), self._omega)
-
-    def _nearest(self, distances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        return nearest_of_classes(distances, self._labels, len(self.classes_))
-
-    def _log_probabilities(self, nearest: NDArray[np.float64]) -> NDArray[np.float64]:
-        return log_softmax(relative_scores(nearest) / self.temperature_, axis=1)
-
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of the nearest prototype of every row, shape [N]."""
-        nearest, _ = self._nearest(self._distances(X))
-        return self.classes_[np.argmin(nearest, axis=1)]
+        """The likeliest class of every row, shape [N]."""
+        return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``; zero for a class that had no samples."""
         return np.exp(self.predict_log_proba(X))
 
+    @abstractmethod
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms [N, n]."""
-        return self._log_probabilities(self._nearest(self._distances(X))[0])
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds: of the second class for two, shape [N], else of every class against the mean, [N, n].
@@ -258,33 +251,9 @@ class PrototypeClassifier(LearningClassifier):
         there = np.isin(np.arange(len(self.classes_)), self._labels)
         return logarithms - logarithms[:, there].mean(axis=1, keepdims=True)
 
+    @abstractmethod
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
-        """The k nearest prototypes of every row, and their weight in the decision.
-
-        Parameters
-        ----------
-        X : array_like, shape [N, d]
-        k : int
-            Default 3; all prototypes where there are no more.
-
-        Returns
-        -------
-        Explanation
-        """
-        check_whole(k, "k", 1)
-        distances = self._distances(X)
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        nearest, which = self._nearest(distances)
-        p = np.exp(self._log_probabilities(nearest))
-        weights = np.zeros_like(distances)
-        for label in np.unique(self._labels):
-            weights[np.arange(len(weights)), which[:, label]] = p[:, label]
-        return Explanation(
-            order,
-            self.prototype_labels_[order],
-            np.take_along_axis(distances, order, axis=1),
-            np.take_along_axis(weights, order, axis=1),
-        )
+        """The k nearest prototypes of every row, and their weight in the decision."""
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.

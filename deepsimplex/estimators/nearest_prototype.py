@@ -1,0 +1,86 @@
+"""Classifiers that give the class of the nearest prototype: probabilities, and what explains them."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
+
+from deepsimplex.estimators.prototypes import Explanation, PrototypeClassifier, check_whole
+from deepsimplex.prototypes import (
+    Learned,
+    fitted_temperature,
+    nearest_of_classes,
+    relative_scores,
+    squared_distances,
+)
+
+
+class NearestPrototypeClassifier(PrototypeClassifier):
+    """A classifier by prototypes that gives the class of the nearest.
+
+    Attributes
+    ----------
+    wins_ : ndarray, shape [P]
+        Training samples that each prototype is the nearest of.
+    temperature_ : float
+        Of the probabilities.
+    """
+
+    def _keep_decision(
+        self, learned: Learned, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+    ) -> None:
+        self.prototype_labels_ = self.classes_[labels]
+        self._keep_metric(learned)
+        distances = squared_distances(X, learned.prototypes, learned.omega)
+        self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
+        nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
+        self.temperature_ = fitted_temperature(relative_scores(nearest), y)
+
+    def _keep_metric(self, learned: Learned) -> None:
+        """What was learned beside the prototypes."""
+
+    @property
+    def _omega(self) -> NDArray[np.float64] | None:
+        return None
+
+    def _distances(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Squared distances [N, P]."""
+        return squared_distances(self._scaled(X), self._scaling(self.prototypes_), self._omega)
+
+    def _nearest(self, distances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        return nearest_of_classes(distances, self._labels, len(self.classes_))
+
+    def _log_probabilities(self, nearest: NDArray[np.float64]) -> NDArray[np.float64]:
+        return log_softmax(relative_scores(nearest) / self.temperature_, axis=1)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The class of the nearest prototype of every row, shape [N]."""
+        nearest, _ = self._nearest(self._distances(X))
+        return self.classes_[np.argmin(nearest, axis=1)]
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Logarithms of class probabilities [N, n]."""
+        return self._log_probabilities(self._nearest(self._distances(X))[0])
+
+    def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
+        """The k nearest prototypes of every row, and their weight in the decision.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        k : int
+            Default 3; all prototypes where there are no more.
+
+        Returns
+        -------
+        Explanation
+        """
+        check_whole(k, "k", 1)
+        distances = self._distances(X)
+        nearest, which = self._nearest(distances)
+        p = np.exp(self._log_probabilities(nearest))
+        weights = np.zeros_like(distances)
+        for label in np.unique(self._labels):
+            weights[np.arange(len(weights)), which[:, label]] = p[:, label]
+        return Explanation.of(distances, weights, self.prototype_labels_, k)
