@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from deepsimplex.estimators import (
         GLVQ,
         GMLVQ,
+        GPLVQ,
         LVQ1,
         LVQ2,
         CategoricalGaussianProcess,
@@ -43,6 +44,7 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "CategoricalGaussianProcess",
     "GLVQ",
     "GMLVQ",
+    "GPLVQ",
     "LVQ1",
     "LVQ2",
     "LatentGaussian",
@@ -73,6 +75,7 @@ _OF_ESTIMATORS = (
     "CategoricalGaussianProcess",
     "GLVQ",
     "GMLVQ",
+    "GPLVQ",
     "LVQ1",
     "LVQ2",
     "LatentRegressionClassifier",

@@ -10,8 +10,7 @@ from deepsimplex.estimators.prototypes import Report, check_number, check_whole
 from deepsimplex.estimators.seeds import RandomState
 from deepsimplex.prototypes import Learned, compete, learn_metric, learn_prototypes, squared_distances
 from deepsimplex.prototypes.activations import Activation, make_activation
-
-Initialisation = Literal["means", "samples", "k-means++"]
+from deepsimplex.prototypes.initialisation import Initialisation
 
 
 class LVQ1(NearestPrototypeClassifier):

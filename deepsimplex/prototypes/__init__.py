@@ -1,6 +1,7 @@
-"""Prototypes: Learning Vector Quantization from LVQ1 to GMLVQ, on arrays.
+"""Prototypes: Learning Vector Quantization from LVQ1 to GMLVQ, and Gaussian processes on prototypes, on arrays.
 
-The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ`` and ``GMLVQ`` of ``deepsimplex`` join these pieces.
+The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ`` of ``deepsimplex`` join these
+pieces.
 """
 
 from deepsimplex.prototypes.activations import Linear, Sigmoid
@@ -13,19 +14,33 @@ from deepsimplex.prototypes.decision import (
 )
 from deepsimplex.prototypes.initialisation import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
+from deepsimplex.prototypes.likelihood import (
+    LikelihoodAscent,
+    covariance,
+    log_likelihood,
+    pull_of_likelihood,
+    pull_of_thesis,
+)
+from deepsimplex.prototypes.process import PrototypeProcess
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 
 __all__ = [
     "Learned",
+    "LikelihoodAscent",
     "Linear",
+    "PrototypeProcess",
     "RelativeDistanceCost",
     "Sigmoid",
     "compete",
+    "covariance",
     "fitted_temperature",
     "initial_prototypes",
     "learn_metric",
     "learn_prototypes",
+    "log_likelihood",
     "nearest_of_classes",
+    "pull_of_likelihood",
+    "pull_of_thesis",
     "relative_scores",
     "squared_distances",
 ]

@@ -1,12 +1,15 @@
 """Where prototypes begin: at samples of their class, at its mean, or spread over it."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.names import did_you_mean
 from deepsimplex.spread import spread_rows
 
-INITIALISATIONS = ("means", "samples", "k-means++")
+Initialisation = Literal["means", "samples", "k-means++"]
+INITIALISATIONS: tuple[Initialisation, ...] = ("means", "samples", "k-means++")
 
 
 def initial_prototypes(
