@@ -1,4 +1,4 @@
-"""LVQ1, LVQ2, GLVQ and GMLVQ as scikit-learn classifiers."""
+"""LVQ1, LVQ2, GLVQ, GMLVQ and GPLVQ as scikit-learn classifiers."""
 
 import pickle
 import warnings
@@ -20,8 +20,11 @@ CLASSIFIERS = {
     "GLVQ": ds.GLVQ(2, initialisation="k-means++"),
     "GMLVQ": ds.GMLVQ(),
     "GMLVQ, one direction": ds.GMLVQ(2, rank=1, regularisation=0.0, activation="linear"),
+    "GPLVQ": ds.GPLVQ(),
+    "GPLVQ, the thesis's rule": ds.GPLVQ(lengthscale=3.0, noise=0.3, rule="thesis", decay=False),
 }
 each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
+NEAREST = {name: classifier for name, classifier in CLASSIFIERS.items() if not isinstance(classifier, ds.GPLVQ)}
 idle_are_reported = pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
 
 
@@ -78,7 +81,7 @@ def test_gmlvq_is_as_good_as_linear_discriminant_analysis(load):
     assert -mean(ds.GMLVQ(), "neg_log_loss") < 0.12
 
 
-@pytest.mark.parametrize("name", ["GLVQ", "GMLVQ"])
+@pytest.mark.parametrize("name", ["GLVQ", "GMLVQ", "GPLVQ"])
 def test_two_classes_have_one_decision(name, wine):
     X, y, X_test, _ = wine
     classifier = fitted(CLASSIFIERS[name], X[y < 2], y[y < 2])
@@ -88,7 +91,7 @@ def test_two_classes_have_one_decision(name, wine):
     np.testing.assert_array_equal(decision > 0, classifier.predict(X_test) == 1)
 
 
-@each_classifier
+@pytest.mark.parametrize("classifier", NEAREST.values(), ids=NEAREST)
 def test_the_nearest_prototypes_explain_a_decision(classifier, wine):
     X, y, X_test, _ = wine
     classifier = fitted(classifier, X, y)
@@ -154,6 +157,8 @@ def test_a_callback_watches_and_its_error_leaves_the_classifier_as_it_was(classi
     np.testing.assert_allclose(steps[-1][2].predict_proba(X_test), again.predict_proba(X_test), rtol=1e-9)
     if isinstance(again, ds.GLVQ):
         assert steps[-1][1] == again.objective_ < steps[0][1]
+    elif isinstance(again, ds.GPLVQ):
+        assert steps[-1][1] == again.objective_
     else:
         assert steps[-1][1] == np.sum(again.predict(X) != y)
     before = dict(vars(again))
@@ -323,6 +328,12 @@ def test_soft_labels_are_refused(classifier, wine):
         (ds.GLVQ(max_iterations=-1), "max_iterations must be a whole number, at least 0; found -1"),
         (ds.GLVQ(tol=-1.0), "tol must be a number of at least 0.0 and at most 1.0; found -1.0"),
         (ds.GLVQ(random_state="0"), "random_state must be a whole number"),
+        (ds.GPLVQ(lengthscale=0.0), 'lengthscale, unless it is "median", must be a number above 0.0; found 0.0'),
+        (ds.GPLVQ(lengthscale="mean"), 'lengthscale, unless it is "median", must be a number above 0.0; found .mean'),
+        (ds.GPLVQ(noise=-0.1), "noise must be a number of at least 0.0; found -0.1"),
+        (ds.GPLVQ(learning_rate=np.nan), "learning_rate must be a number above 0.0; found nan"),
+        (ds.GPLVQ(epochs=1.5), "epochs must be a whole number, at least 0; found 1.5"),
+        (ds.GPLVQ(rule="theses"), "rule must be one of autodiff, thesis; found 'theses'; did you mean 'thesis'"),
         (ds.GMLVQ(rank=0), "rank, unless it is None, must be a whole number, at least 1; found 0"),
         (ds.GMLVQ(rank=14), "rank must be at most the number of features, 13; found 14"),
         (ds.GMLVQ(regularisation=-1.0), "regularisation must be a number of at least 0.0; found -1.0"),

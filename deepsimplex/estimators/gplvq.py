@@ -81,13 +81,14 @@ class GPLVQ(PrototypeClassifier):
     Phi(mean / deviation) that the function is positive there: exact, and 1/2 far from all prototypes.
 
     Beyond two classes there is one run for each, against the rest, as the thesis has it. All runs begin with the same
-    prototypes, so many of every class. The n probabilities of the runs are divided by their sum.
+    prototypes, so many of every class. Class c then has the probability p_c prod_{k != c} (1 - p_k) that it alone is
+    told from the rest, over the sum of those of all classes; shares of the p_c alone were further from the labels.
 
     Examples
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = GPLVQ().fit(X[::2], y[::2])
+    >>> classifier = GPLVQ(prototypes_per_class=2).fit(X[::2], y[::2])
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.9)
     True
     """
@@ -211,7 +212,7 @@ class GPLVQ(PrototypeClassifier):
         elif len(there) == 2:
             logarithms[:, there] = log_ndtr(np.hstack([-z, z]))
         else:
-            logarithms[:, there] = log_softmax(log_ndtr(z), axis=1)
+            logarithms[:, there] = log_softmax(log_ndtr(z) - log_ndtr(-z), axis=1)
         return logarithms
 
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:

@@ -229,7 +229,8 @@ class PrototypeClassifier(LearningClassifier):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of every row, shape [N]."""
-        return self.classes_[np.argmax(self.predict_log_proba(X), axis=1)]
+        likeliest = np.argmax(self.predict_log_proba(X), axis=1)
+        return self.classes_[likeliest]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``; zero for a class that had no samples."""
