@@ -21,7 +21,7 @@ from deepsimplex.prototypes.likelihood import (
     pull_of_likelihood,
     pull_of_thesis,
 )
-from deepsimplex.prototypes.process import PrototypeProcess
+from deepsimplex.prototypes.process import PrototypeProcess, log_odds
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "learn_metric",
     "learn_prototypes",
     "log_likelihood",
+    "log_odds",
     "nearest_of_classes",
     "pull_of_likelihood",
     "pull_of_thesis",

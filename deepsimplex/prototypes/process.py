@@ -9,6 +9,8 @@ from deepsimplex.prototypes.likelihood import LEAST_NOISE, covariance
 
 # Of a process's variance: above the round-off of what is left of 1 with the least noise.
 _LEAST_VARIANCE = 1e-9
+# Below, log-odds are linear up to 1e-10 of themselves.
+_NEAR_ZERO = 1e-5
 
 
 class PrototypeProcess:
@@ -52,17 +54,34 @@ class PrototypeProcess:
         self.weights: NDArray[np.float64] = cho_solve(self._factor, c)
 
     def __call__(self, X: NDArray[np.float64]) -> LatentGaussian:
-        """Means and deviations [N, 1] at features X [N, d]."""
+        """Means and deviations [N, 1] at features X [N, d]. No mean is so small that it loses its sign."""
         from scipy.linalg import solve_triangular
 
-        k = self._covariances(X)
-        explained = np.sum(np.square(solve_triangular(self._factor[0], k.T, lower=True)), axis=0)
-        variance = np.maximum(1.0 - explained, _LEAST_VARIANCE)
-        return LatentGaussian((k @ self.weights)[:, None], np.sqrt(variance)[:, None])
+        squared = squared_distances(X, self._W)
+        explained = solve_triangular(self._factor[0], covariance(squared, self._lengthscale).T, lower=True)
+        variance = np.maximum(1.0 - np.sum(np.square(explained), axis=0), _LEAST_VARIANCE)
+        return LatentGaussian(self._means(squared)[:, None], np.sqrt(variance)[:, None])
+
+    def _means(self, squared: NDArray[np.float64]) -> NDArray[np.float64]:
+        nearest = squared.min(axis=1, keepdims=True)
+        relative = covariance(squared - nearest, self._lengthscale) @ self.weights
+        means = relative * covariance(nearest, self._lengthscale)[:, 0]
+        lost = np.copysign(np.finfo(np.float64).tiny, relative)
+        return np.where((np.abs(means) < np.abs(lost)) & (relative != 0.0), lost, means)
 
     def contributions(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """What every prototype adds to the means, k(x, w_j) beta_j, shape [N, P]."""
-        return self._covariances(X) * self.weights
+        return covariance(squared_distances(X, self._W), self._lengthscale) * self.weights
 
-    def _covariances(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        return covariance(squared_distances(X, self._W), self._lengthscale)
+
+def log_odds(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """log Phi(z) - log Phi(-z), whose sign is that of z however small: where Phi rounds to 1/2, a line.
+
+    Examples
+    --------
+    >>> log_odds(np.array([-40.0, 1e-30, 1.0])).round(3).tolist(), bool(log_odds(np.array([1e-30]))[0] > 0)
+    ([-804.608, 0.0, 1.668], True)
+    """
+    from scipy.special import log_ndtr
+
+    return np.where(np.abs(z) < _NEAR_ZERO, np.sqrt(8.0 / np.pi) * z, log_ndtr(z) - log_ndtr(-z))

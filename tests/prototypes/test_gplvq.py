@@ -234,3 +234,17 @@ def test_certainty_beyond_all_digits_has_a_finite_logarithm():
     assert np.isfinite(logarithms).all()
     assert logarithms.min() < -800
     assert np.isfinite(classifier.decision_function(X)).all()
+
+
+def test_far_away_the_sign_of_the_mean_still_decides():
+    X, y = np.array([[-1.0], [-0.9], [0.9], [1.0]]), np.array([0, 0, 1, 1])
+    classifier = ds.GPLVQ(2, epochs=0, lengthscale=0.3).fit(X, y)
+    far = np.array([[-9.0], [9.0], [-99.0], [99.0]])
+    np.testing.assert_allclose(classifier.predict_proba(far), 0.5, rtol=1e-12)
+    assert classifier.predict(far).tolist() == [0, 1, 0, 1]
+    assert (classifier.decision_function(far) > 0).tolist() == [False, True, False, True]
+
+
+def test_log_odds_are_smooth_where_they_become_a_line():
+    z = np.linspace(0.9e-5, 1.1e-5, 100)
+    np.testing.assert_allclose(prototypes.log_odds(z) / z, np.sqrt(8 / np.pi), rtol=1e-8)
