@@ -1,10 +1,9 @@
 """GPLVQ as a scikit-learn classifier: prototypes that the likelihood moves, and Gaussian processes on them."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
 
 from deepsimplex.estimators.prototypes import Explanation, PrototypeClassifier, Report, check_number, check_whole
 from deepsimplex.estimators.seeds import RandomState
@@ -202,28 +201,7 @@ class GPLVQ(PrototypeClassifier):
         latents = [process(X) for process in self._processes()]
         return LatentGaussian(*(np.hstack([getattr(latent, part) for latent in latents]) for part in ("loc", "scale")))
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The likeliest class of every row, shape [N]; told apart where probabilities round to equal ones."""
-        scores = self._scores(self._scaled(X))
-        return self.classes_[np.argmax(scores, axis=1)]
-
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Logarithms of class probabilities [N, n]."""
-        return log_softmax(self._scores(self._scaled(X)), axis=1)
-
-    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Log-odds: of the second class for two, shape [N], else of every class against the mean, [N, n].
-
-        The largest is the class that ``predict`` gives. A class that had no samples has minus infinity, and no share
-        in the mean.
-        """
-        scores = self._scores(self._scaled(X))
-        if len(self.classes_) == 2:
-            return scores[:, 1] - scores[:, 0]
-        return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)
-
     def _scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Log-odds of the runs [N, n], to be normalised; -infinity for a class that had no samples."""
         latent, there = self._latents(X), np.unique(self._labels)
         scores = np.full((len(X), len(self.classes_)), -np.inf)
         scores[:, there] = 0.0

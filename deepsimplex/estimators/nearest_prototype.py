@@ -1,10 +1,8 @@
 """Classifiers that give the class of the nearest prototype: probabilities, and what explains them."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
+from scipy.special import softmax
 
 from deepsimplex.estimators.prototypes import Explanation, PrototypeClassifier, check_whole
 from deepsimplex.prototypes import (
@@ -44,24 +42,16 @@ class NearestPrototypeClassifier(PrototypeClassifier):
     def _omega(self) -> NDArray[np.float64] | None:
         return None
 
-    def _distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Squared distances [N, P]."""
-        return squared_distances(self._scaled(X), self._scaling(self.prototypes_), self._omega)
+    def _distances(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Squared distances [N, P] of scaled features."""
+        return squared_distances(X, self._scaling(self.prototypes_), self._omega)
 
     def _nearest(self, distances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         return nearest_of_classes(distances, self._labels, len(self.classes_))
 
-    def _log_probabilities(self, nearest: NDArray[np.float64]) -> NDArray[np.float64]:
-        return log_softmax(relative_scores(nearest) / self.temperature_, axis=1)
-
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of the nearest prototype of every row, shape [N]."""
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         nearest, _ = self._nearest(self._distances(X))
-        return self.classes_[np.argmin(nearest, axis=1)]
-
-    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Logarithms of class probabilities [N, n]."""
-        return self._log_probabilities(self._nearest(self._distances(X))[0])
+        return relative_scores(nearest) / self.temperature_
 
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
         """The k nearest prototypes of every row, and their weight in the decision.
@@ -77,9 +67,10 @@ class NearestPrototypeClassifier(PrototypeClassifier):
         Explanation
         """
         check_whole(k, "k", 1)
-        distances = self._distances(X)
-        nearest, which = self._nearest(distances)
-        p = np.exp(self._log_probabilities(nearest))
+        features = self._scaled(X)
+        distances = self._distances(features)
+        _, which = self._nearest(distances)
+        p = softmax(self._scores(features), axis=1)
         weights = np.zeros_like(distances)
         for label in np.unique(self._labels):
             weights[np.arange(len(weights)), which[:, label]] = p[:, label]

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.callers import callers_stacklevel
@@ -111,6 +112,10 @@ class PrototypeClassifier(LearningClassifier):
         self, learned: Learned, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
     ) -> None:
         """Keep what is decided by, and ``prototype_labels_`` and ``wins_``, of scaled features X and classes y."""
+
+    @abstractmethod
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logarithms of the class probabilities [N, n] of scaled features [N, d], but for a sum that is one."""
 
     def _look_at(self, X: NDArray[np.float64]) -> None:
         """Take from scaled features [N, d] what prototypes are moved by, where that is anything."""
@@ -229,16 +234,16 @@ class PrototypeClassifier(LearningClassifier):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of every row, shape [N]."""
-        likeliest = np.argmax(self.predict_log_proba(X), axis=1)
-        return self.classes_[likeliest]
+        scores = self._scores(self._scaled(X))
+        return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``; zero for a class that had no samples."""
         return np.exp(self.predict_log_proba(X))
 
-    @abstractmethod
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms [N, n]."""
+        return log_softmax(self._scores(self._scaled(X)), axis=1)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds: of the second class for two, shape [N], else of every class against the mean, [N, n].
@@ -246,11 +251,10 @@ class PrototypeClassifier(LearningClassifier):
         The largest is the class that ``predict`` gives. A class that had no samples has minus infinity, and no share
         in the mean.
         """
-        logarithms = self.predict_log_proba(X)
+        scores = self._scores(self._scaled(X))
         if len(self.classes_) == 2:
-            return logarithms[:, 1] - logarithms[:, 0]
-        there = np.isin(np.arange(len(self.classes_)), self._labels)
-        return logarithms - logarithms[:, there].mean(axis=1, keepdims=True)
+            return scores[:, 1] - scores[:, 0]
+        return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)
 
     @abstractmethod
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:

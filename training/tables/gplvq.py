@@ -132,7 +132,7 @@ def process(lengthscale: float, noise: float = NOISE) -> Maker:
 
 def gplvq(per_class: int, lengthscale: float, noise: float = NOISE, **settings: Any) -> Maker:
     """GPLVQ as the thesis trains it, but for the settings."""
-    thesis = {
+    thesis: dict[str, Any] = {
         "rule": "thesis",
         "learning_rate": RATE / lengthscale**2,
         "decay": False,
