@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from deepsimplex.estimators import (
         GLVQ,
         GMLVQ,
+        GPLVQ,
         LVQ1,
         LVQ2,
         CategoricalGaussianProcess,
@@ -42,6 +43,7 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "CategoricalGaussianProcess",
     "GLVQ",
     "GMLVQ",
+    "GPLVQ",
     "LVQ1",
     "LVQ2",
     "LatentGaussian",
@@ -72,6 +74,7 @@ _OF_ESTIMATORS = (
     "CategoricalGaussianProcess",
     "GLVQ",
     "GMLVQ",
+    "GPLVQ",
     "LVQ1",
     "LVQ2",
     "LatentRegressionClassifier",

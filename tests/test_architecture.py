@@ -18,6 +18,7 @@ LEVELS = {
     "geometry": 0,
     "latent": 0,
     "callers": 0,
+    "checks": 0,
     "features": 0,
     "files": 0,
     "names": 0,

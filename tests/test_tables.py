@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_digits
+from sklearn.datasets import load_digits, load_iris
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from training.tables import ilr_gp
+from training.tables import gplvq, ilr_gp
 
 
 def test_a_split_tests_what_it_does_not_learn():
@@ -56,3 +56,41 @@ def test_every_row_has_all_cells(monkeypatch, capsys, tmp_path):
     rows = capsys.readouterr().out.splitlines()
     assert [row.count("|") for row in rows[:4]] == [11] * 4
     assert "glass: no glass.npz" in rows[4]
+
+
+def test_the_spirals_are_as_they_were_fixed():
+    X, y = gplvq.spirals()
+    assert (X.shape, y.sum()) == ((100, 2), 50)
+    np.testing.assert_array_equal(gplvq.spirals()[0], X)
+    folds = gplvq.splits((X, y), runs=1)
+    assert len(folds) == 10
+    assert gplvq.errors(gplvq.process(1.5), folds).test == 0.0
+    by_rule = [gplvq.errors(maker, folds[:3]).test for maker in gplvq.swept(6, 1.5)]
+    assert max(by_rule) < 0.2
+
+
+@pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
+def test_the_thesiss_tables_have_all_cells(monkeypatch, capsys, tmp_path):
+    rng = np.random.default_rng(0)
+    digits = rng.choice([2, 5, 9], 90)
+    images = rng.integers(0, 50, (90, 6, 6)) + 20 * digits[:, None, None]
+    (tmp_path / "images").mkdir()
+    np.savez(tmp_path / "images" / "mnist.npz", X_train=images.astype(np.uint8), y_train=digits)
+    X, y = load_iris(return_X_y=True)
+    np.savez(tmp_path / "iris.npz", X=X, y=y)
+    found = []
+    monkeypatch.setattr(gplvq, "errors", lambda maker, folds: found.append(len(folds)) or gplvq.Errors(0.25, 0.5))
+    tables = [*gplvq.spirals_tables(1), *gplvq.iris_tables(tmp_path, 1), *gplvq.iris_tables(None, 1)]
+    tables += gplvq.mnist_tables(tmp_path, 1, components=(1, 5), number=40)
+    assert set(found) == {10}
+    assert [table.row_count for table in tables] == [11, 10, 5, 11, 5, 3, 11, 5, 3, 2, 5]
+    monkeypatch.undo()
+    projected = gplvq.splits(gplvq.mnist(tmp_path, 40), runs=1)[0].projected(3)
+    assert projected.leading(2).X_held.shape[1] == 2
+    assert gplvq.errors(gplvq.ours(scale_features=False), [projected]).test <= 0.5
+    monkeypatch.setattr(gplvq, "iris_tables", lambda folder, runs: [gplvq.table("iris", ["error"], [["0.25"]])])
+    gplvq.main(data=None, part=gplvq.Part.IRIS, runs=1)
+    gplvq.main(data=None, part=gplvq.Part.MNIST, runs=1)
+    printed = capsys.readouterr().out
+    assert "0.25" in printed
+    assert "MNIST: no --data" in printed

@@ -5,15 +5,16 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.estimators.prototypes import PrototypeClassifier, Report, check_number, check_whole
+from deepsimplex.checks import check_number, check_whole
+from deepsimplex.estimators.nearest_prototype import NearestPrototypeClassifier
+from deepsimplex.estimators.prototypes import Report
 from deepsimplex.estimators.seeds import RandomState
 from deepsimplex.prototypes import Learned, compete, learn_metric, learn_prototypes, squared_distances
 from deepsimplex.prototypes.activations import Activation, make_activation
+from deepsimplex.prototypes.initialisation import Initialisation
 
-Initialisation = Literal["means", "samples", "k-means++"]
 
-
-class LVQ1(PrototypeClassifier):
+class LVQ1(NearestPrototypeClassifier):
     """Prototypes that are drawn by samples of their class and driven off by others, sample by sample.
 
     Parameters
@@ -197,7 +198,7 @@ class LVQ2(LVQ1):
         return self.window
 
 
-class GLVQ(PrototypeClassifier):
+class GLVQ(NearestPrototypeClassifier):
     """Prototypes where the relative distances of samples to their own class and to the others cost least.
 
     Parameters
@@ -305,7 +306,8 @@ class GMLVQ(GLVQ):
         Rows of Omega, at most the features: distances are then those of so many linear combinations of features. None
         (default): as many as features.
     regularisation : float
-        Weight of a penalty, in samples, on directions that Omega loses, which without it are all but few. Default 2.
+        Weight of penalties, in samples, on directions that Omega loses, which without it are all but few, and, with one
+        prototype per class, on the way that each goes. Default 8.
     random_state : int, numpy.random.RandomState or None
         See ``GLVQ``.
 
@@ -330,7 +332,7 @@ class GMLVQ(GLVQ):
     Notes
     -----
     [GPLVQ Eq. 3.2-3.5]. The metric starts as that of linear discriminant analysis and is drawn back to it by the
-    penalty (``deepsimplex.prototypes.learn_metric``); a regularisation of 0 leaves the thesis's cost. Relevances of
+    penalties (``deepsimplex.prototypes.learn_metric``); a regularisation of 0 leaves the thesis's cost. Relevances of
     features that say the same may be large and cancel out. Probabilities: see ``LVQ1``.
 
     Examples
@@ -347,7 +349,7 @@ class GMLVQ(GLVQ):
         prototypes_per_class: int = 1,
         *,
         rank: int | None = None,
-        regularisation: float = 2.0,
+        regularisation: float = 8.0,
         initialisation: Initialisation = "means",
         activation: Literal["sigmoid", "linear"] = "sigmoid",
         steepness: float = 2.0,

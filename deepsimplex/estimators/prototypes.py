@@ -1,11 +1,10 @@
-"""What the classifiers by prototypes share: decisions, probabilities and their explanation by the nearest ones."""
+"""What the classifiers by prototypes share: the fit, and what its answers are made of."""
 
 import copy
 import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -14,56 +13,19 @@ from scipy.special import log_softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.callers import callers_stacklevel
+from deepsimplex.checks import check_whole
 from deepsimplex.estimators.learning import LearningClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.estimators.step import Callback, ClassifierStep
-from deepsimplex.prototypes import (
-    Learned,
-    fitted_temperature,
-    initial_prototypes,
-    nearest_of_classes,
-    relative_scores,
-    squared_distances,
-)
+from deepsimplex.prototypes import Explanation, Learned, initial_prototypes
 from deepsimplex.scaling import Scaling
 
 Report = Callable[[Learned], None]
 
 
-@dataclass(frozen=True)
-class Explanation:
-    """The nearest prototypes of samples, from near to far.
-
-    Attributes
-    ----------
-    indices : ndarray, shape [N, k]
-        Rows of the classifier's ``prototypes_``.
-    labels : ndarray, shape [N, k]
-        Their classes.
-    distances : ndarray, shape [N, k]
-        Squared, as the classifier compares them: of scaled features, through its Omega where it has one.
-    weights : ndarray, shape [N, k]
-        What each has to say in the decision: the probability of its class for the nearest prototype of a class, 0 for
-        the others, which are not asked. Those of all prototypes sum to one.
-
-    Examples
-    --------
-    >>> from deepsimplex import GLVQ
-    >>> X, y = [[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"]
-    >>> explained = GLVQ().fit(X, y).explain([[2.0]], k=1)
-    >>> explained.labels.tolist(), bool(explained.weights[0, 0] > 0.5)
-    ([['low']], True)
-    """
-
-    indices: NDArray[np.int64]
-    labels: NDArray[Any]
-    distances: NDArray[np.float64]
-    weights: NDArray[np.float64]
-
-
 class PrototypeClassifier(LearningClassifier):
-    """A scikit-learn classifier that gives the class of the nearest prototype.
+    """A scikit-learn classifier by prototypes of the classes.
 
     Attributes
     ----------
@@ -75,8 +37,6 @@ class PrototypeClassifier(LearningClassifier):
         Their classes, as named in ``classes_``.
     wins_ : ndarray, shape [P]
         Training samples that each prototype is the nearest of.
-    temperature_ : float
-        Of the probabilities.
     centre_, width_ : ndarray, shape [d]
         Features are compared as (x - centre_) / width_.
     n_iter_ : int
@@ -105,6 +65,19 @@ class PrototypeClassifier(LearningClassifier):
         report: Report | None,
     ) -> Learned:
         """Move prototypes W [P, d] of scaled features, of at least two classes."""
+
+    @abstractmethod
+    def _keep_decision(
+        self, learned: Learned, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+    ) -> None:
+        """Keep what is decided by, and ``prototype_labels_`` and ``wins_``, of scaled features X and classes y."""
+
+    @abstractmethod
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logarithms of the class probabilities [N, n] of scaled features [N, d], but for a sum that is one."""
+
+    def _look_at(self, X: NDArray[np.float64]) -> None:
+        """Take from scaled features [N, d] what prototypes are moved by, where that is anything."""
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
         """Learn from features X [N, d] and labels y [N].
@@ -165,6 +138,7 @@ class PrototypeClassifier(LearningClassifier):
         callback: Callback | None,
     ) -> None:
         scaled = scaling(X)
+        self._look_at(scaled)
         W, labels = initial_prototypes(scaled, y, self.prototypes_per_class, self.initialisation, rng)
 
         def report(learned: Learned) -> None:
@@ -198,45 +172,29 @@ class PrototypeClassifier(LearningClassifier):
     ) -> Self:
         """Predict by what was learned from scaled features X and the numbers y of their classes."""
         self.centre_, self.width_ = scaling.centre, scaling.width
-        self.prototype_labels_ = self.classes_[labels]
         self.n_iter_ = learned.iterations
-        self._keep_metric(learned)
-        distances = squared_distances(X, learned.prototypes, learned.omega)
-        self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
-        nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
-        self.temperature_ = fitted_temperature(relative_scores(nearest), y)
+        self._keep_decision(learned, labels, X, y)
         self.prototypes_ = scaling.undo(learned.prototypes)
         return self
 
-    def _keep_metric(self, learned: Learned) -> None:
-        """What was learned beside the prototypes."""
+    def _scaled(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Features [N, d] as prototypes are compared with them."""
+        check_is_fitted(self)
+        return self._scaling(validate_data(self, X, dtype=np.float64, reset=False))
 
     @property
-    def _omega(self) -> NDArray[np.float64] | None:
-        return None
+    def _scaling(self) -> Scaling:
+        return Scaling(self.centre_, self.width_)
 
     @property
     def _labels(self) -> NDArray[np.int64]:
         """Numbers of the prototypes' classes."""
         return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
 
-    def _distances(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Squared distances [N, P]."""
-        check_is_fitted(self)
-        features = validate_data(self, X, dtype=np.float64, reset=False)
-        scaling = Scaling(self.centre_, self.width_)
-        return squared_distances(scaling(features), scaling(self.prototypes_), self._omega)
-
-    def _nearest(self, distances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        return nearest_of_classes(distances, self._labels, len(self.classes_))
-
-    def _log_probabilities(self, nearest: NDArray[np.float64]) -> NDArray[np.float64]:
-        return log_softmax(relative_scores(nearest) / self.temperature_, axis=1)
-
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The class of the nearest prototype of every row, shape [N]."""
-        nearest, _ = self._nearest(self._distances(X))
-        return self.classes_[np.argmin(nearest, axis=1)]
+        """The likeliest class of every row, shape [N]."""
+        scores = self._scores(self._scaled(X))
+        return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``; zero for a class that had no samples."""
@@ -244,7 +202,7 @@ class PrototypeClassifier(LearningClassifier):
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms [N, n]."""
-        return self._log_probabilities(self._nearest(self._distances(X))[0])
+        return log_softmax(self._scores(self._scaled(X)), axis=1)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds: of the second class for two, shape [N], else of every class against the mean, [N, n].
@@ -252,39 +210,14 @@ class PrototypeClassifier(LearningClassifier):
         The largest is the class that ``predict`` gives. A class that had no samples has minus infinity, and no share
         in the mean.
         """
-        logarithms = self.predict_log_proba(X)
+        scores = self._scores(self._scaled(X))
         if len(self.classes_) == 2:
-            return logarithms[:, 1] - logarithms[:, 0]
-        there = np.isin(np.arange(len(self.classes_)), self._labels)
-        return logarithms - logarithms[:, there].mean(axis=1, keepdims=True)
+            return scores[:, 1] - scores[:, 0]
+        return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)
 
+    @abstractmethod
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
-        """The k nearest prototypes of every row, and their weight in the decision.
-
-        Parameters
-        ----------
-        X : array_like, shape [N, d]
-        k : int
-            Default 3; all prototypes where there are no more.
-
-        Returns
-        -------
-        Explanation
-        """
-        check_whole(k, "k", 1)
-        distances = self._distances(X)
-        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-        nearest, which = self._nearest(distances)
-        p = np.exp(self._log_probabilities(nearest))
-        weights = np.zeros_like(distances)
-        for label in np.unique(self._labels):
-            weights[np.arange(len(weights)), which[:, label]] = p[:, label]
-        return Explanation(
-            order,
-            self.prototype_labels_[order],
-            np.take_along_axis(distances, order, axis=1),
-            np.take_along_axis(weights, order, axis=1),
-        )
+        """The k nearest prototypes of every row, and their weight in the decision."""
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.
@@ -309,32 +242,3 @@ class PrototypeClassifier(LearningClassifier):
         fit_ended: Any = getattr(callback, "fit_ended", None)
         if fit_ended is not None:
             fit_ended(self)
-
-
-def check_whole(value: Any, name: str, least: int) -> None:
-    """An error that names a value that is no whole number, or below the least.
-
-    Examples
-    --------
-    >>> check_whole(0, "epochs", 1)
-    Traceback (most recent call last):
-    ValueError: epochs must be a whole number, at least 1; found 0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
-
-
-def check_number(value: Any, name: str, least: float, most: float = np.inf, *, open_below: bool = True) -> None:
-    """An error that names a value that is no finite number between bounds.
-
-    Examples
-    --------
-    >>> check_number(2.0, "learning_rate", 0.0, 1.0)
-    Traceback (most recent call last):
-    ValueError: learning_rate must be a number above 0.0 and at most 1.0; found 2.0
-    """
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or not least <= value <= most or (open_below and value == least):
-        above = f"above {least}" if open_below else f"of at least {least}"
-        below = "" if most == np.inf else f" and at most {most}"
-        raise ValueError(f"{name} must be a number {above}{below}; found {value!r}")

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.gp.inputs import check_data, check_features, check_whole
+from deepsimplex.checks import check_whole
+from deepsimplex.gp.inputs import check_data, check_features
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.noise import Noise, check_noise
 from deepsimplex.gp.optimise import Evaluation, minimise

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.gp.inputs import check_features, check_whole
+from deepsimplex.checks import check_whole
+from deepsimplex.gp.inputs import check_features
 from deepsimplex.scaling import Scaling
 from deepsimplex.spread import spread_rows
 

@@ -1,7 +1,5 @@
 """What Gaussian processes are given, checked before anything is computed of it."""
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -75,17 +73,3 @@ def check_data(
         if rows != len(features):
             raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {rows}")
     return features, observation.numpy()
-
-
-def check_whole(value: Any, name: str, least: int) -> int:
-    """``value`` as an int, or an error that names it.
-
-    Examples
-    --------
-    >>> check_whole(2.5, "restarts", 0)
-    Traceback (most recent call last):
-    ValueError: restarts must be a whole number, at least 0; found 2.5
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
-    return int(value)

@@ -8,18 +8,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from deepsimplex.checks import check_whole
 from deepsimplex.features import ROWS, feature_rows
 from deepsimplex.kernels import KERNELS, Kernel, squared_distances
 from deepsimplex.names import did_you_mean
 from deepsimplex.spread import median_distance, spread_rows
 
 COVARIANCES = ("isotropic", "diagonal")
-
-
-def _whole(value: Any, name: str, least: int) -> int:
-    if not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
-    return int(value)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -129,10 +124,10 @@ class VariationalGaussianProcess(keras.layers.Layer):
     ) -> None:
         # Features come as they are and are cast up, never down.
         super().__init__(autocast=False, **kwargs)
-        self.num_classes = _whole(num_classes, "num_classes", least=2)
-        self.inducing = _whole(inducing, "inducing", least=1)
-        self.num_samples = _whole(num_samples, "num_samples", least=1)
-        self.latent_dim = self.num_classes - 1 if latent_dim is None else _whole(latent_dim, "latent_dim", least=1)
+        self.num_classes = check_whole(num_classes, "num_classes", least=2)
+        self.inducing = check_whole(inducing, "inducing", least=1)
+        self.num_samples = check_whole(num_samples, "num_samples", least=1)
+        self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
         if covariance not in COVARIANCES:
             raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
         if kernel not in KERNELS:

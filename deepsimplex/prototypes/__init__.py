@@ -1,6 +1,7 @@
-"""Prototypes: Learning Vector Quantization from LVQ1 to GMLVQ on arrays, and Gaussian processes on prototypes.
+"""Prototypes: Learning Vector Quantization and Gaussian processes on prototypes, on arrays and as Keras layers.
 
-The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ`` and ``GMLVQ`` of ``deepsimplex`` join these pieces.
+The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ`` of ``deepsimplex`` join these
+pieces.
 """
 
 from deepsimplex.prototypes.activations import Linear, Sigmoid
@@ -15,23 +16,38 @@ from deepsimplex.prototypes.explanation import Explanation
 from deepsimplex.prototypes.gaussian_process import PrototypeGaussianProcess
 from deepsimplex.prototypes.initialisation import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
+from deepsimplex.prototypes.likelihood import (
+    LikelihoodAscent,
+    covariance,
+    log_likelihood,
+    pull_of_likelihood,
+    pull_of_thesis,
+)
+from deepsimplex.prototypes.process import PrototypeProcess, log_odds
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 from deepsimplex.prototypes.scores import PrototypeScores
 
 __all__ = [
     "Explanation",
     "Learned",
+    "LikelihoodAscent",
     "Linear",
     "PrototypeGaussianProcess",
+    "PrototypeProcess",
     "PrototypeScores",
     "RelativeDistanceCost",
     "Sigmoid",
     "compete",
+    "covariance",
     "fitted_temperature",
     "initial_prototypes",
     "learn_metric",
     "learn_prototypes",
+    "log_likelihood",
+    "log_odds",
     "nearest_of_classes",
+    "pull_of_likelihood",
+    "pull_of_thesis",
     "relative_scores",
     "squared_distances",
 ]

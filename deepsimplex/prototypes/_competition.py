@@ -5,7 +5,7 @@ from numba import njit
 
 
 @njit(cache=True)
-def _squared_distance(a, b):
+def squared_distance(a, b):
     total = 0.0
     for d in range(len(a)):
         total += (a[d] - b[d]) ** 2
@@ -13,7 +13,7 @@ def _squared_distance(a, b):
 
 
 @njit(cache=True)
-def _move(w, x, rate):
+def move(w, x, rate):
     for d in range(len(w)):
         w[d] += rate * (x[d] - w[d])
 
@@ -28,7 +28,7 @@ def present(X, y, W, labels, rates, also_correct, least_ratio):
     for i in range(len(X)):
         winner, correct, nearest, nearest_correct = -1, -1, np.inf, np.inf
         for j in range(len(W)):
-            distance = _squared_distance(X[i], W[j])
+            distance = squared_distance(X[i], W[j])
             if distance < nearest:
                 winner, nearest = j, distance
             if labels[j] == y[i] and distance < nearest_correct:
@@ -36,9 +36,9 @@ def present(X, y, W, labels, rates, also_correct, least_ratio):
         if winner < 0:  # no distance is finite
             continue
         if winner == correct:
-            _move(W[winner], X[i], rates[i])
+            move(W[winner], X[i], rates[i])
         elif not also_correct:
-            _move(W[winner], X[i], -rates[i])
+            move(W[winner], X[i], -rates[i])
         elif correct >= 0 and nearest >= least_ratio * nearest_correct:
-            _move(W[winner], X[i], -rates[i])
-            _move(W[correct], X[i], rates[i])
+            move(W[winner], X[i], -rates[i])
+            move(W[correct], X[i], rates[i])

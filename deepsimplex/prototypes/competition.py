@@ -1,6 +1,6 @@
 """LVQ1 and LVQ2: samples are presented one by one, and the prototypes that compete for them move."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,10 +70,24 @@ def compete(
     rng = np.random.default_rng(0) if rng is None else rng
     W, N = np.array(W, dtype=np.float64, order="C"), len(X)
     least_ratio = 0.0 if window is None else ((1.0 - window) / (1.0 + window)) ** 2
-    for epoch in range(epochs):
-        order = rng.permutation(N)
-        done = (epoch * N + np.arange(N)) / (epochs * N) if decay else np.zeros(N)
-        present(X[order], y[order], W, labels, learning_rate * (1.0 - done), also_correct, least_ratio)
+    for epoch, (order, rates) in enumerate(presentations(N, epochs, learning_rate, decay, rng), start=1):
+        present(X[order], y[order], W, labels, rates, also_correct, least_ratio)
         if report is not None:
-            report(epoch + 1, W.copy())
+            report(epoch, W.copy())
     return W
+
+
+def presentations(
+    number: int, epochs: int, learning_rate: float, decay: bool, rng: np.random.Generator
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
+    """The order of the samples in every epoch, drawn anew, and the learning rate of each presentation.
+
+    Examples
+    --------
+    >>> [rates.tolist() for _, rates in presentations(2, 2, 1.0, True, np.random.default_rng(0))]
+    [[1.0, 0.75], [0.5, 0.25]]
+    """
+    for epoch in range(epochs):
+        order = rng.permutation(number)
+        done = (epoch * number + np.arange(number)) / (epochs * number) if decay else np.zeros(number)
+        yield order, learning_rate * (1.0 - done)

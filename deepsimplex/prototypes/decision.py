@@ -116,15 +116,17 @@ def fitted_temperature(scores: NDArray[np.float64], y: NDArray[np.int64]) -> flo
     Notes
     -----
     Where all samples are well classified their likelihood grows without bound as T falls, and a single error on new
-    ones would cost as much. As in Platt's scaling, a sample of a class with N_c of them therefore counts as such with
-    (N_c + 1) / (N_c + n) and as one of each other class with 1 / (N_c + n): as if every class had been seen once more
-    under each label.
+    ones would cost as much. In the manner of Platt's scaling, a sample of a class with N_c of them therefore counts as
+    one of each other class with (1 / n) / (N_c + 1), and as its own with the rest: as if every class had been seen once
+    more, under all labels alike. Platt's own once under each label is more than what many classes can bear: on 26
+    letters of 577 samples it cost 0.02 of the NLL, and on wine and iris, all but separable, it had 0.08 and 0.10 where
+    this has 0.05 and 0.08.
 
     Examples
     --------
     >>> scores = np.array([[0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [-0.5, 0.5]])
     >>> T = fitted_temperature(scores, np.array([0, 0, 1, 1]))
-    >>> bool(np.isclose(1 / (1 + np.exp(-1 / T)), 3 / 4))
+    >>> bool(np.isclose(1 / (1 + np.exp(-1 / T)), 5 / 6))
     True
     """
     from scipy.optimize import minimize_scalar
@@ -135,7 +137,7 @@ def fitted_temperature(scores: NDArray[np.float64], y: NDArray[np.int64]) -> flo
     n = len(there)
     if n == 1:
         return 1.0
-    other = 1.0 / (counts[y] + n)
+    other = 1.0 / n / (counts[y] + 1.0)
     # The sum of targets times scores: what is left of it when 1 / T is taken out.
     own = scores[np.arange(len(y)), y]
     linear = np.sum(own * (1.0 - n * other) + other * scores.sum(axis=1))

@@ -23,7 +23,7 @@ class Explanation:
         What each has to say in the decision. LVQ asks the nearest prototype of every class alone, whose weight is the
         probability of its class, and those of all prototypes sum to one; in the layer ``PrototypeScores``, which has no
         probabilities, it is its score. A Gaussian process sums contributions k(x, w_j) b_j of all: the weight is what
-        is added to the score of the class that is decided for.
+        is added to the score of the class that is decided for, in ``GPLVQ`` to the mean of its process.
 
     Examples
     --------
@@ -39,28 +39,14 @@ class Explanation:
     distances: NDArray[np.float64]
     weights: NDArray[np.float64]
 
+    @classmethod
+    def of(
+        cls, distances: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[Any], k: int
+    ) -> "Explanation":
+        """The k nearest of M prototypes, of distances and weights [N, M] and labels [M].
 
-def nearest_prototypes(
-    distances: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[Any], k: int
-) -> Explanation:
-    """The k nearest of M prototypes: of equally near ones the first.
-
-    Parameters
-    ----------
-    distances, weights : ndarray, shape [N, M]
-    labels : ndarray, shape [M]
-    k : int
-        All where there are no more.
-
-    Examples
-    --------
-    >>> nearest_prototypes(np.array([[4.0, 1.0]]), np.array([[0.2, 0.8]]), np.array(["a", "b"]), 1).labels
-    array([['b']], dtype='<U1')
-    """
-    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
-    return Explanation(
-        order,
-        labels[order],
-        np.take_along_axis(distances, order, axis=1),
-        np.take_along_axis(weights, order, axis=1),
-    )
+        Of equally near ones the first; all where k is more.
+        """
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        nearest = (np.take_along_axis(values, order, axis=1) for values in (distances, weights))
+        return cls(order, labels[order], *nearest)

@@ -1,12 +1,15 @@
 """Where prototypes begin: at samples of their class, at its mean, or spread over it."""
 
+from typing import Literal
+
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.names import did_you_mean
 from deepsimplex.spread import spread_rows
 
-INITIALISATIONS = ("means", "samples", "k-means++")
+Initialisation = Literal["means", "samples", "k-means++"]
+INITIALISATIONS: tuple[Initialisation, ...] = ("means", "samples", "k-means++")
 
 
 def initial_prototypes(
@@ -77,5 +80,7 @@ def _of_class(
 def _means(rows: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
     """Where k-means ends that starts there."""
     from sklearn.cluster import KMeans  # imported here: the package comes in lightly
+    from threadpoolctl import threadpool_limits
 
-    return np.asarray(KMeans(len(start), init=start, n_init=1).fit(rows).cluster_centers_)
+    with threadpool_limits(1):  # of the samples of one class: threads would wait for one another most of the time
+        return np.asarray(KMeans(len(start), init=start, n_init=1).fit(rows).cluster_centers_)

@@ -8,24 +8,11 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.checks import check_whole
 from deepsimplex.features import ROWS, features_of, labelled_feature_rows
-from deepsimplex.prototypes.explanation import Explanation, nearest_prototypes
+from deepsimplex.prototypes.explanation import Explanation
 from deepsimplex.prototypes.initialisation import initial_prototypes
 from deepsimplex.targets.labels import class_labels
-
-
-def whole(value: Any, name: str, least: int) -> int:
-    """A whole number, or an error that names it.
-
-    Examples
-    --------
-    >>> whole(0, "rank", 1)
-    Traceback (most recent call last):
-    ValueError: rank must be a whole number, at least 1; found 0
-    """
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
-    return int(value)
 
 
 class PrototypeLayer(keras.layers.Layer):
@@ -44,8 +31,8 @@ class PrototypeLayer(keras.layers.Layer):
     def __init__(self, num_classes: int, prototypes_per_class: int, **kwargs: Any) -> None:
         # Features come as they are and are cast up, never down.
         super().__init__(autocast=False, **kwargs)
-        self.num_classes = whole(num_classes, "num_classes", least=2)
-        self.prototypes_per_class = whole(prototypes_per_class, "prototypes_per_class", least=1)
+        self.num_classes = check_whole(num_classes, "num_classes", least=2)
+        self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
         half = self.compute_dtype in ("float16", "bfloat16")
         self._output_dtype = "float32" if half else self.compute_dtype
 
@@ -159,7 +146,7 @@ class PrototypeLayer(keras.layers.Layer):
         """
         features = features_of(samples, backbone)
         distances, weights = (np.asarray(values, dtype=np.float64) for values in self._evidence(features))
-        return nearest_prototypes(distances, weights, self.prototype_labels, whole(k, "k", least=1))
+        return Explanation.of(distances, weights, self.prototype_labels, check_whole(k, "k", least=1))
 
     def get_config(self) -> dict[str, Any]:
         own = {"num_classes": self.num_classes, "prototypes_per_class": self.prototypes_per_class}

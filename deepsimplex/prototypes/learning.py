@@ -13,6 +13,8 @@ from deepsimplex.prototypes.whitening import discriminant_directions, within_cla
 
 # Of the mean squared size of a row of Omega: keeps the penalty finite where rows become dependent.
 _JITTER = 1e-12
+# Parameters from which on products of matrices gain by more threads than one.
+_SHARED = 20_000
 
 
 @dataclass(frozen=True)
@@ -127,7 +129,7 @@ def learn_metric(
     rank : int, optional
         Rows m of Omega, at most the features. None (default): as many.
     regularisation : float
-        Weight of the penalty below. Default 0.
+        Weight of the penalties below. Default 0.
 
     Returns
     -------
@@ -140,6 +142,10 @@ def learn_metric(
     and is learned in coordinates A, Omega = A S with the whitening S. The penalty (m log(tr(A A^T) / m) -
     log det(A A^T)) / 2 is 0 there and infinite where a direction is lost: what matrices of GMLVQ tend to, and what
     Schneider's log det(Omega Omega^T) is against. The cost knows no scale of Omega, nor does the penalty.
+
+    Where every class has one prototype, half the squared distance that it has moved from W, in whitened features, is
+    the other penalty: from its class's mean, it is what as many samples there would ask for. Both together draw back to
+    linear discriminant analysis, which has no more prototypes either.
 
     Examples
     --------
@@ -158,6 +164,7 @@ def learn_metric(
     centre = X[:, varies].mean(axis=0)
     S = within_class_whitening(X[:, varies] - centre, y)
     Z, V = (X[:, varies] - centre) @ S, (W[:, varies] - centre) @ S
+    held = regularisation if len(np.unique(labels)) == len(labels) else 0.0
     A = discriminant_directions(Z, y, min(m, Z.shape[1]))
     cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation), np.linalg.inv(S)
 
@@ -167,12 +174,15 @@ def learn_metric(
     def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         prototypes, matrix = parts(theta)
         value, gradient = cost(prototypes, matrix)
-        by_matrix = gradient.omega
+        by_prototype, by_matrix = gradient.prototypes, gradient.omega
         assert by_matrix is not None
         if regularisation:
             penalty, slope = lost_directions(matrix)
             value, by_matrix = value + regularisation * penalty, by_matrix + regularisation * slope
-        return value, np.concatenate([gradient.prototypes.ravel(), by_matrix.ravel()])
+        if held:
+            gap = prototypes - V
+            value, by_prototype = value + 0.5 * held * float(np.sum(gap * gap)), by_prototype + held * gap
+        return value, np.concatenate([by_prototype.ravel(), by_matrix.ravel()])
 
     def learned(theta: NDArray[np.float64], value: float, iterations: int) -> Learned:
         prototypes, matrix = parts(theta)
@@ -211,6 +221,7 @@ def _minimise(
 ) -> Learned:
     """L-BFGS from the start, on means over samples."""
     from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
 
     if max_iterations == 0:
         return learned(start, value_and_gradient(start)[0], 0)
@@ -227,5 +238,7 @@ def _minimise(
             report(learned(intermediate_result.x.copy(), num_samples * float(intermediate_result.fun), iteration))
 
     options = {"maxiter": max_iterations, "maxcor": 20, "ftol": tol, "gtol": 1e-7}
-    end = minimize(mean, start, jac=True, method="L-BFGS-B", options=options, callback=tell)
+    # Products of a block of rows are too small to be shared: threads that wait for one another took twice as long.
+    with threadpool_limits(1 if start.size < _SHARED else None):
+        end = minimize(mean, start, jac=True, method="L-BFGS-B", options=options, callback=tell)
     return learned(end.x, num_samples * float(end.fun), int(end.nit))

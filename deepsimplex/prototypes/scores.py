@@ -7,8 +7,9 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
+from deepsimplex.checks import check_whole
 from deepsimplex.kernels import squared_distances
-from deepsimplex.prototypes.layer import PrototypeLayer, whole
+from deepsimplex.prototypes.layer import PrototypeLayer
 
 # Distances of which the sum is below: a sample on top of prototypes of two classes has scores of zero, and no NaN.
 _FLOOR = 1e-12
@@ -93,7 +94,7 @@ class PrototypeScores(PrototypeLayer):
         if rank is not None and metric != "matrix":
             raise ValueError(f'rank must be None unless metric is "matrix"; found {rank!r}')
         self.metric = metric
-        self.rank = None if rank is None else whole(rank, "rank", least=1)
+        self.rank = None if rank is None else check_whole(rank, "rank", least=1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)

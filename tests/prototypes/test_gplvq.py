@@ -1,0 +1,250 @@
+"""GPLVQ: its gradient, its steps and its Gaussian processes, against differences, loops and scikit-learn."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from scipy.stats import norm
+from sklearn.datasets import load_iris
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF
+
+import deepsimplex as ds
+from deepsimplex import prototypes
+from deepsimplex.spread import median_distance
+from tests.reference import gplvq as reference
+
+RULES = {"autodiff": prototypes.pull_of_likelihood, "thesis": prototypes.pull_of_thesis}
+NOISES = [1e-3, 0.3, 2.0]
+each_noise = pytest.mark.parametrize("noise", NOISES)
+each_rule = pytest.mark.parametrize("rule", RULES)
+
+
+def problem(seed, N=30, d=3, P=4):
+    rng = np.random.default_rng(seed)
+    return (
+        rng.normal(size=(N, d)),
+        rng.choice([-1.0, 1.0], N),
+        rng.normal(size=(P, d)),
+        rng.permutation([-1.0, 1.0] * 2),
+    )
+
+
+def gradient(pull, x, y, w, c, lengthscale, noise):
+    k = reference.kernel(x, w, lengthscale)
+    return pull(k, c * y, noise) * (x - w) / lengthscale**2
+
+
+@each_noise
+@pytest.mark.parametrize("lengthscale", [0.7, 3.0])
+def test_the_gradient_is_that_of_the_likelihood(noise, lengthscale):
+    X, y, W, c = problem(0)
+    for i, x in enumerate(X):
+        w, label = W[i % 4], c[i % 4]
+        found = gradient(prototypes.pull_of_likelihood, x, y[i], w, label, lengthscale, noise)
+        by_differences = [
+            (
+                reference.log_likelihood(x, y[i], w + step, label, lengthscale, noise)
+                - reference.log_likelihood(x, y[i], w - step, label, lengthscale, noise)
+            )
+            / 2e-6
+            for step in 1e-6 * np.eye(3)
+        ]
+        np.testing.assert_allclose(found, by_differences, rtol=1e-5, atol=1e-7)
+
+
+def test_the_gradient_is_that_of_tensorflow():
+    X, y, W, c = problem(1)
+    w = tf.Variable(W[0])
+    for x, label in zip(X, y, strict=True):
+        with tf.GradientTape() as tape:
+            k = tf.exp(-tf.reduce_sum((x - w) ** 2) / (2 * 1.5**2))
+            variance = 1 - k**2 / 1.2
+            density = -0.5 * tf.math.log(variance) - 0.5 * (label - c[0] * k / 1.2) ** 2 / variance
+        expected = tape.gradient(density, w)
+        found = gradient(prototypes.pull_of_likelihood, x, label, W[0], c[0], 1.5, 0.2)
+        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+
+
+@each_noise
+def test_the_thesiss_gradient_is_as_printed(noise):
+    X, y, W, c = problem(2)
+    for x, label in zip(X, y, strict=True):
+        expected = reference.thesis_gradient(x, label, W[0], c[0], 1.5, noise)
+        found = gradient(prototypes.pull_of_thesis, x, label, W[0], c[0], 1.5, noise)
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
+
+
+@each_rule
+@each_noise
+def test_labels_that_agree_draw_and_others_drive_off_wherever_the_sample_lies(rule, noise):
+    k = np.linspace(1e-6, 1.0, 1001)
+    assert (RULES[rule](k, 1.0, noise) > 0).all()
+    assert (RULES[rule](k, -1.0, noise) < 0).all()
+
+
+@each_rule
+@each_noise
+@pytest.mark.parametrize("rate", [0.02, 5.0])
+def test_samples_move_prototypes_as_loops_do(rule, noise, rate):
+    X, y, W, c = problem(3)
+    order, rates = np.random.default_rng(0).permutation(len(X)), rate * np.linspace(1.0, 0.1, len(X))
+
+    def step(x, label, w, own):
+        return gradient(RULES[rule], x, label, w, own, 1.5, noise)
+
+    expected = reference.present(X[order], y[order], W, c, rates * 1.5**2, step)
+    moved = W.copy()
+    prototypes.LikelihoodAscent(X, lengthscale=1.5, noise=noise, rule=rule).present(y, moved, c, order, rates)
+    np.testing.assert_allclose(moved, expected, rtol=1e-8, atol=1e-10)
+
+
+def test_the_objective_is_that_of_loops_and_small_steps_lower_it():
+    X, y, W, c = problem(4)
+    ascent = prototypes.LikelihoodAscent(X, lengthscale=1.5, noise=0.2)
+    expected = 0.0
+    for x, label in zip(X, y, strict=True):
+        j = int(np.argmin(np.sum((x - W) ** 2, axis=1)))
+        expected -= reference.log_likelihood(x, label, W[j], c[j], 1.5, 0.2)
+    before = ascent.objective(y, W, c)
+    assert before == pytest.approx(expected, rel=1e-12)
+    ascent.present(y, W, c, np.arange(len(X)), np.full(len(X), 1e-3))
+    assert ascent.objective(y, W, c) < before
+
+
+@each_rule
+def test_without_noise_samples_on_prototypes_are_no_nan(rule):
+    X, y = np.repeat(np.eye(2), 2, axis=0), np.array([1.0, -1.0, 1.0, -1.0])
+    W, c = np.eye(2), np.array([1.0, -1.0])
+    ascent = prototypes.LikelihoodAscent(X, lengthscale=1.0, noise=0.0, rule=rule)
+    for _ in range(10):
+        ascent.present(y, W, c, np.arange(4), np.full(4, 1.0))
+    assert np.isfinite(W).all()
+    assert np.isfinite(ascent.objective(y, W, c))
+
+
+@each_noise
+def test_the_process_is_scikit_learns(noise):
+    X, _, W, c = problem(5)
+    latent = prototypes.PrototypeProcess(W, c, 1.3, noise)(X)
+    mean, deviation = (
+        GaussianProcessRegressor(RBF(1.3), alpha=noise, optimizer=None).fit(W, c).predict(X, return_std=True)
+    )
+    np.testing.assert_allclose(latent.loc[:, 0], mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(latent.scale[:, 0], deviation, rtol=1e-8)
+
+
+def test_equal_prototypes_count_once_without_noise_and_disagree_in_peace():
+    X, _, W, c = problem(6)
+    once = prototypes.PrototypeProcess(W, c, 1.3, 0.0)(X)
+    twice = prototypes.PrototypeProcess(np.vstack([W, W]), np.tile(c, 2), 1.3, 0.0)(X)
+    np.testing.assert_allclose(twice.loc, once.loc, atol=1e-4)
+    np.testing.assert_allclose(twice.scale, once.scale, atol=1e-4)
+    against = prototypes.PrototypeProcess(np.vstack([W, W]), np.concatenate([c, -c]), 1.3, 0.0)(X)
+    np.testing.assert_allclose(against.loc, 0.0, atol=1e-4)
+
+
+def test_contributions_add_up_to_the_mean():
+    X, _, W, c = problem(7)
+    process = prototypes.PrototypeProcess(W, c, 1.3, 0.2)
+    np.testing.assert_allclose(process.contributions(X).sum(axis=1), process(X).loc[:, 0], rtol=1e-9, atol=1e-12)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    X = X + 1e-6 * np.random.default_rng(0).normal(size=X.shape)  # rows that all differ
+    return X[::2], y[::2], X[1::2], y[1::2]
+
+
+def test_all_samples_as_prototypes_at_rest_are_the_exact_gaussian_process(iris):
+    X, y, X_test, _ = (part[: 2 * len(part) // 3] for part in iris)  # two classes
+    classifier = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
+    assert len(classifier.prototypes_) == len(X)
+    centre, width = X.mean(axis=0), X.std(axis=0)
+    exact = GaussianProcessRegressor(RBF(1.2), alpha=0.1, optimizer=None).fit((X - centre) / width, 2.0 * y - 1.0)
+    mean, deviation = exact.predict((X_test - centre) / width, return_std=True)
+    latent = classifier.predict_latent(X_test)
+    np.testing.assert_allclose(latent.loc[:, 0], mean, rtol=1e-8)
+    np.testing.assert_allclose(latent.scale[:, 0], deviation, rtol=1e-8)
+    p = norm.cdf(mean / deviation)
+    np.testing.assert_allclose(classifier.predict_proba(X_test), np.column_stack([1 - p, p]), rtol=1e-7, atol=1e-12)
+
+
+def test_three_classes_have_three_processes_and_their_odds_the_probabilities(iris):
+    X, y, X_test, _ = iris
+    classifier = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
+    latent = classifier.predict_latent(X_test)
+    assert latent.loc.shape == latent.scale.shape == (len(X_test), 3)
+    for c in range(3):
+        alone = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y == c).predict_latent(X_test)
+        np.testing.assert_allclose(latent.loc[:, [c]], alone.loc, rtol=1e-7, atol=1e-9)
+        np.testing.assert_allclose(latent.scale[:, [c]], alone.scale, rtol=1e-7)
+    z = latent.loc / latent.scale
+    alone = np.stack([norm.cdf(z[:, c]) * norm.sf(np.delete(z, c, axis=1)).prod(axis=1) for c in range(3)], axis=1)
+    np.testing.assert_allclose(classifier.predict_proba(X_test), alone / alone.sum(axis=1, keepdims=True), rtol=1e-6)
+
+
+def test_prototypes_of_runs_stand_for_a_class_or_against_it(iris):
+    X, y, *_ = iris
+    names = np.array(["setosa", "versicolor", "virginica"])
+    classifier = ds.GPLVQ(3).fit(X, names[y])
+    assert classifier.prototype_runs_.tolist() == np.repeat(names, 9).tolist()
+    assert classifier.prototype_labels_.tolist() == np.tile(np.repeat(names, 3), 3).tolist()
+    np.testing.assert_array_equal(classifier.wins_.reshape(3, 9).sum(axis=1), len(X))
+    two = ds.GPLVQ(3).fit(X[y > 0], names[y[y > 0]])
+    assert two.prototype_runs_.tolist() == ["virginica"] * 6
+    assert two.prototype_labels_.tolist() == ["versicolor"] * 3 + ["virginica"] * 3
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_nearest_prototypes_say_what_they_add(iris, classes):
+    X, y, X_test, _ = iris
+    classifier = ds.GPLVQ(3).fit(X[y < classes], y[y < classes])
+    explained, predicted = classifier.explain(X_test, k=100), classifier.predict(X_test)
+    assert explained.indices.shape == (len(X_test), 3 * classes)
+    assert (np.diff(explained.distances, axis=1) >= 0).all()
+    np.testing.assert_array_equal(explained.labels, classifier.prototype_labels_[explained.indices])
+    loc = classifier.predict_latent(X_test).loc
+    if classes == 2:
+        expected = np.abs(loc[:, 0])
+    else:
+        expected = loc[np.arange(len(loc)), predicted]
+        runs = classifier.prototype_runs_[explained.indices]
+        np.testing.assert_array_equal(runs, np.repeat(predicted[:, None], runs.shape[1], axis=1))
+    np.testing.assert_allclose(explained.weights.sum(axis=1), expected, rtol=1e-9, atol=1e-12)
+    scaled = (X_test[:, None] - classifier.prototypes_) / classifier.width_
+    np.testing.assert_allclose(
+        explained.distances, np.take_along_axis(np.sum(scaled**2, axis=2), explained.indices, axis=1), rtol=1e-9
+    )
+
+
+def test_the_median_length_is_that_of_scaled_samples(iris):
+    X, y, *_ = iris
+    scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+    assert ds.GPLVQ(epochs=0).fit(X, y).lengthscale_ == pytest.approx(median_distance(scaled))
+    many = np.random.default_rng(0).normal(size=(3000, 2))
+    length = ds.GPLVQ(epochs=0).fit(many, many[:, 0] > 0).lengthscale_
+    assert length == pytest.approx(median_distance(many[:1000] / many.std(axis=0)), rel=0.05)
+
+
+def test_certainty_beyond_all_digits_has_a_finite_logarithm():
+    X, y = np.array([[0.0], [1e-9], [1.0], [1.0 + 1e-9]]), np.array([0, 0, 1, 1])
+    classifier = ds.GPLVQ(2, noise_variance=0.0, epochs=0, lengthscale=3.0).fit(X, y)
+    logarithms = classifier.predict_log_proba(X)
+    assert np.isfinite(logarithms).all()
+    assert logarithms.min() < -800
+    assert np.isfinite(classifier.decision_function(X)).all()
+
+
+def test_far_away_the_sign_of_the_mean_still_decides():
+    X, y = np.array([[-1.0], [-0.9], [0.9], [1.0]]), np.array([0, 0, 1, 1])
+    classifier = ds.GPLVQ(2, epochs=0, lengthscale=0.3).fit(X, y)
+    far = np.array([[-9.0], [9.0], [-99.0], [99.0]])
+    np.testing.assert_allclose(classifier.predict_proba(far), 0.5, rtol=1e-12)
+    assert classifier.predict(far).tolist() == [0, 1, 0, 1]
+    assert (classifier.decision_function(far) > 0).tolist() == [False, True, False, True]
+
+
+def test_log_odds_are_smooth_where_they_become_a_line():
+    z = np.linspace(0.9e-5, 1.1e-5, 100)
+    np.testing.assert_allclose(prototypes.log_odds(z) / z, np.sqrt(8 / np.pi), rtol=1e-8)
