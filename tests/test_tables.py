@@ -5,7 +5,8 @@ import pytest
 from sklearn.datasets import load_digits, load_iris
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from training.tables import gplvq, ilr_gp
+from deepsimplex.datasets.named import DEBIAN_FASHION_MNIST
+from training.tables import gplvq, ilr_gp, prototypes
 
 
 def test_a_split_tests_what_it_does_not_learn():
@@ -94,3 +95,35 @@ def test_the_thesiss_tables_have_all_cells(monkeypatch, capsys, tmp_path):
     printed = capsys.readouterr().out
     assert "0.25" in printed
     assert "MNIST: no --data" in printed
+
+
+def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
+    digits = load_digits()
+    few = {"X": np.tile(digits.data[:200, 20:30], (76, 1)), "y": np.tile(digits.target[:200], 76)}
+    np.savez(tmp_path / "letter.npz", **few)
+    table = prototypes.tables_table(tmp_path, repeats=1)
+    assert table.row_count == 7
+    accuracies = [float(cell) for cell in list(table.columns[2].cells)[:6]]
+    assert min(accuracies[:4]) > 0.95
+
+
+@pytest.mark.slow
+def test_prototypes_tell_two_from_nine(tmp_path):
+    """Those of pixels; so few steps do not give a network the averages that it predicts with."""
+    digits = load_digits()
+    folder = tmp_path / "images"
+    folder.mkdir()
+    x, y = np.kron(digits.images * 15, np.ones((3, 3))).astype(np.uint8), digits.target  # 24 pixels a side
+    np.savez(folder / "mnist.npz", X_train=x[:900], y_train=y[:900], X_test=x[900:], y_test=y[900:])
+    errors = [float(cell.rstrip("%")) for cell in prototypes.mnist_table(tmp_path, number=60, folds=2).columns[2].cells]
+    assert len(errors) == 3
+    assert errors[0] < 10
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+def test_both_ends_of_a_network_are_measured():
+    table = prototypes.fashion_table(seeds=1, epochs=3, limit=12_800)
+    accuracies = [float(cell) for cell in table.columns[1].cells]
+    assert len(accuracies) == 2
+    assert min(accuracies) > 0.7

@@ -15,6 +15,8 @@ import typer
 
 import deepsimplex as ds
 
+PROTOTYPES = "isotropic, of prototypes"
+
 GRID: list[tuple[str, Any, Any]] = [
     ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "isotropic"),
     ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "diagonal"),
@@ -28,6 +30,7 @@ GRID: list[tuple[str, Any, Any]] = [
     ("ILR 0.99", lambda: ds.targets.ILR(0.99), "isotropic"),
     ("Dirichlet 0.01", lambda: ds.targets.Dirichlet(0.01), "diagonal"),
     ("one-hot", lambda: ds.targets.OneHot(), "isotropic"),
+    ("vertices", lambda: ds.targets.Vertices(), PROTOTYPES),
 ]
 
 
@@ -40,6 +43,15 @@ def optimizer(samples: int, epochs: int, batch_size: int) -> keras.optimizers.Op
     """Adam with cosine decay, the same for all."""
     steps = -(-samples // batch_size) * epochs
     return keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(1e-3, steps))
+
+
+def classifier(target: ds.targets.Target, covariance: Any, x: Any, y: Any, seed: int) -> ds.SimplexClassifier:
+    """The demo's network on a target, with a Gaussian head or a process on four prototypes of every class."""
+    n, features = int(y.max()) + 1, backbone()
+    if covariance != PROTOTYPES:
+        return ds.SimplexClassifier(features, target, n, covariance=covariance, seed=seed)
+    head = ds.prototypes.PrototypeGaussianProcess(n, prototypes_per_class=4).initialise_from(x, y, features)
+    return ds.SimplexClassifier(features, target, n, head=head, objective="class", seed=seed)
 
 
 def cross_entropy(n: int) -> keras.Model:
@@ -69,9 +81,10 @@ def main(
                 model.compile(optimizer_of_run, loss="sparse_categorical_crossentropy")
                 readout = "softmax layer"
             else:
-                model = ds.SimplexClassifier(backbone(), target(), n, covariance=covariance, seed=seed)
+                model = classifier(target(), covariance, x, y, seed)
                 beta = 0.0 if covariance == "full" else 0.5
-                model.compile(optimizer_of_run, loss=ds.losses.LatentNLL(beta=beta))
+                loss = ds.losses.LatentNLL(beta=beta) if model.objective.latent_weight > 0 else None
+                model.compile(optimizer_of_run, loss=loss)
                 readout = model.target.default_readout
             begun = time.perf_counter()
             model.fit(x, y, epochs=epochs, batch_size=batch_size, verbose=0)

@@ -1,0 +1,221 @@
+"""Prototypes beside what is established: on images as the head of a network, on tables as GMLVQ.
+
+    python -m training.tables.prototypes [--data FOLDER] [--part mnist|fashion|tables] [--seeds 3] [--epochs 6]
+
+mnist: digits 2 against 9 of FOLDER/images/mnist.npz, the data on which the thesis [GPLVQ] has 50% error: a
+``PrototypeGaussianProcess`` on raw pixels with the median distance for its length, and on a small convolutional
+network; ten-fold on 1000 images, and on all of them, tested on the test images.
+
+fashion: the small convolutional network of configs/fashion_mnist_prototypes.yaml on Fashion-MNIST, ending in
+``PrototypeGaussianProcess`` and in a softmax layer. Both learn by turns, epoch by epoch, so that their steps are timed
+side by side.
+
+tables: GMLVQ and scikit-learn's linear discriminant analysis on wine and iris, five times ten-fold, and on letter
+(FOLDER/letter.npz), the first 15 000 rows of it against the rest; the time of a fit of all 20 000.
+"""
+
+import time
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import typer
+from numpy.typing import NDArray
+from rich.console import Console
+from rich.table import Table
+from sklearn.datasets import load_iris, load_wine
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
+from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, cross_validate
+
+import deepsimplex as ds
+
+Data = tuple[NDArray[Any], NDArray[np.int64]]
+BATCH_SIZE = 128
+
+
+class Part(StrEnum):
+    """What to measure."""
+
+    MNIST = "mnist"
+    FASHION = "fashion"
+    TABLES = "tables"
+
+
+def backbone() -> keras.Model:
+    """The small convolutional network."""
+    return ds.heads.cnn([16, 32], units=64, dropout=0.3)
+
+
+def prototype_network(x: NDArray[Any], y: NDArray[np.int64], features: Any, rate: float, seed: int) -> Any:
+    """A classifier by a Gaussian process on eight prototypes of every class, at the end of features."""
+    n = int(y.max()) + 1
+    head = ds.prototypes.PrototypeGaussianProcess(n, prototypes_per_class=8).initialise_from(x, y, features)
+    model = ds.SimplexClassifier(features, "vertices", n, head=head, objective="class", seed=seed)
+    model.compile(keras.optimizers.Adam(rate), metrics=["accuracy"])
+    return model
+
+
+def softmax_network(features: Any, n: int, rate: float) -> Any:
+    """The same features, ending in a softmax layer."""
+    model = keras.Sequential([features, keras.layers.Dense(n, activation="softmax")])
+    model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+# Digits 2 against 9
+
+
+def two_and_nine(x: NDArray[np.uint8], y: NDArray[Any]) -> Data:
+    """Those digits in [0, 1], and whether they are nine."""
+    chosen = np.isin(y, (2, 9))
+    return (x[chosen] / 255).astype(np.float32), (y[chosen] == 9).astype(np.int64)
+
+
+def of_pixels(x: NDArray[Any], y: NDArray[np.int64]) -> Any:
+    """Prototypes that are images."""
+    keras.utils.set_random_seed(0)
+    model = prototype_network(x, y, keras.layers.Flatten(), rate=0.01, seed=0)
+    model.fit(x, y, epochs=30, batch_size=32, verbose=0)
+    return model
+
+
+def of_features(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 15) -> Any:
+    """Prototypes in the space of the network's features."""
+    keras.utils.set_random_seed(0)
+    model = prototype_network(x, y, backbone(), rate=0.002, seed=0)
+    model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
+    return model
+
+
+def mnist_table(folder: Path, number: int = 1000, folds: int = 10) -> Table:
+    """Errors on 2 against 9."""
+    with np.load(folder / "images" / "mnist.npz") as data:
+        x, y = two_and_nine(data["X_train"], data["y_train"])
+        x_test, y_test = two_and_nine(data["X_test"], data["y_test"])
+    chosen = np.random.default_rng(0).permutation(len(x))[:number]
+    some, labels = x[chosen], y[chosen]
+    table = Table("prototypes", "images", "error", "NLL", title="MNIST 2 against 9; the thesis's GPLVQ: 50%")
+    for name, learn in (("raw pixels", of_pixels), ("on a network", of_features)):
+        p = np.empty((len(some), 2))
+        for learned, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(some, labels):
+            p[held] = learn(some[learned], labels[learned]).predict_proba(some[held])
+        table.add_row(name, f"{number}, {folds}-fold", *figures(labels, p))
+    model = of_features(x, y, epochs=5)
+    p = model.predict_proba(x_test)
+    table.add_row("on a network", f"all {len(x)}, tested on {len(x_test)}", *figures(y_test, p))
+    return table
+
+
+def figures(y: NDArray[np.int64], p: NDArray[Any]) -> tuple[str, str]:
+    """Error in percent, and NLL."""
+    return f"{100 * np.mean(p.argmax(axis=1) != y):.2f}%", f"{ds.evaluation.negative_log_likelihood(y, p):.3f}"
+
+
+# Fashion-MNIST
+
+
+class StepTimes(keras.callbacks.Callback):
+    """Seconds of every step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
+        self._begun = time.perf_counter()
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        self.seconds.append(time.perf_counter() - self._begun)
+
+
+def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> Table:
+    """Accuracy, NLL and seconds of a step with either end."""
+    (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
+    x, y = x[:limit], y[:limit]
+    results: dict[str, list[tuple[float, ...]]] = {"softmax": [], "prototypes": []}
+    for seed in range(seeds):
+        models, times = {}, {name: StepTimes() for name in results}
+        for name in results:
+            keras.utils.set_random_seed(seed)
+            features = backbone()
+            own = name == "prototypes"
+            models[name] = prototype_network(x, y, features, 1e-3, seed) if own else softmax_network(features, 10, 1e-3)
+        for epoch in range(epochs):
+            for name, model in models.items():
+                options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0, "callbacks": [times[name]]}
+                model.fit(x, y, batch_size=BATCH_SIZE, **options)
+        for name, model in models.items():
+            p = model.predict(x_test, batch_size=512, verbose=0)
+            nll = ds.evaluation.negative_log_likelihood(y_test, p)
+            results[name].append((np.mean(p.argmax(axis=1) == y_test), nll, float(np.median(times[name].seconds))))
+    title = f"Fashion-MNIST, {epochs} epochs, means of {seeds} seeds"
+    table = Table("ends in", "accuracy", "NLL", "step", "over softmax", title=title)
+    for name, runs in results.items():
+        accuracy, nll, _ = np.mean(runs, axis=0)
+        seconds = np.array([run[2] for run in runs])
+        ratio = np.median(seconds / [run[2] for run in results["softmax"]])
+        table.add_row(name, f"{accuracy:.4f}", f"{nll:.4f}", f"{1e3 * np.median(seconds):.1f} ms", f"{ratio:.2f}")
+    return table
+
+
+# Tables of features
+
+
+def compared(X: NDArray[Any], y: NDArray[np.int64], repeats: int) -> Iterator[tuple[str, float, float]]:
+    """Name, accuracy and NLL of either method, ten-fold."""
+    folds = RepeatedStratifiedKFold(n_splits=10, n_repeats=repeats, random_state=0)
+    for classifier in (ds.GMLVQ(), LinearDiscriminantAnalysis()):
+        found = cross_validate(classifier, X, y, cv=folds, scoring=["accuracy", "neg_log_loss"])
+        yield type(classifier).__name__, found["test_accuracy"].mean(), -found["test_neg_log_loss"].mean()
+
+
+def letter_rows(folder: Path) -> Iterable[tuple[str, ...]]:
+    """Letter, and how long a fit takes."""
+    with np.load(folder / "letter.npz") as data:
+        X, y = data["X"].astype(np.float64), data["y"].astype(np.int64)
+    for classifier in (ds.GMLVQ(prototypes_per_class=2), LinearDiscriminantAnalysis()):
+        p = classifier.fit(X[:15_000], y[:15_000]).predict_proba(X[15_000:])
+        nll = ds.evaluation.negative_log_likelihood(y[15_000:], p)
+        yield "letter", type(classifier).__name__, f"{np.mean(p.argmax(axis=1) == y[15_000:]):.4f}", f"{nll:.4f}"
+    begun = time.perf_counter()
+    classifier = ds.GMLVQ(prototypes_per_class=2).fit(X, y)
+    yield "letter", "GMLVQ, a fit of 20 000", f"{time.perf_counter() - begun:.1f} s", f"{classifier.n_iter_} iterations"
+
+
+def tables_table(folder: Path | None, repeats: int = 5) -> Table:
+    """GMLVQ beside linear discriminant analysis."""
+    table = Table("data", "method", "accuracy", "NLL", title="GMLVQ and linear discriminant analysis")
+    for name, load in (("wine", load_wine), ("iris", load_iris)):
+        X, y = load(return_X_y=True)
+        for method, accuracy, nll in compared(X, y, repeats):
+            table.add_row(name, method, f"{accuracy:.4f}", f"{nll:.4f}")
+    if folder is not None:
+        for row in letter_rows(folder):
+            table.add_row(*row)
+    return table
+
+
+def main(
+    data: Annotated[Path | None, typer.Option(help="a folder of letter.npz and images/mnist.npz")] = None,
+    part: Annotated[Part | None, typer.Option(help="what to measure; all by default")] = None,
+    seeds: Annotated[int, typer.Option(help="of Fashion-MNIST")] = 3,
+    epochs: Annotated[int, typer.Option(help="of Fashion-MNIST")] = 6,
+) -> None:
+    """Measure and print."""
+    console = Console()
+    for wanted in Part if part is None else [part]:
+        if wanted is Part.TABLES:
+            console.print(tables_table(data))
+        elif wanted is Part.FASHION:
+            console.print(fashion_table(seeds, epochs))
+        elif data is None:
+            console.print("MNIST: no --data, which holds images/mnist.npz")
+        else:
+            console.print(mnist_table(data))
+
+
+if __name__ == "__main__":
+    typer.run(main)
