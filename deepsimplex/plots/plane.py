@@ -43,7 +43,7 @@ class Plane:
         if d <= 2:
             return cls(Scaling.none(d), np.eye(d), None)
         X = X.astype(np.float64)
-        if np.all(X == X[0]):
+        if np.all(X[0] == X):
             raise ValueError(
                 f"X must hold rows that differ, for the plane of principal components; found {len(X)} alike"
             )

@@ -125,7 +125,7 @@ def prototype_images(
         names = [str(name) for name in (classes if class_names is None else class_names)]
         if len(names) != len(classes):
             raise ValueError(
-                f"class_names must hold one name for each of the {len(classes)} classes of labels; found {class_names!r}"
+                f"class_names must hold one name for each of the {len(classes)} classes in labels; found {len(names)}"
             )
     elif class_names is not None:
         raise ValueError("class_names were given without labels")
@@ -139,7 +139,7 @@ def prototype_images(
     across = max(len(row) for row in rows)
     height = 0.85 * min(max(images.shape[1] / images.shape[2], 0.4), 2.5)
     above, below = 0.25 * (labels is not None), 0.22 * (wins is not None)
-    figure = Figure(figsize=(0.95 * across + 0.1, len(rows) * (height + above + below + 0.1)), dpi=120)
+    figure = Figure(figsize=(0.95 * across + 0.1, len(rows) * (height + above + below)), dpi=120)
     figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03, wspace=0.0, hspace=0.0)
     grid = figure.add_gridspec(len(rows), across)
     last = None

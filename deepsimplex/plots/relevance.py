@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
 from deepsimplex.plots.arguments import check_names, check_whole, real_array
@@ -31,6 +32,13 @@ def _omega_of(given: Any) -> NDArray[np.floating]:
     return omega
 
 
+def _colour_bar(ax: Axes, image: AxesImage) -> None:
+    """Below an axes and no part of its layout, so that rows of the heat map and bars stay in line."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # an axes that is drawn on has one
+    figure.colorbar(image, cax=ax.inset_axes((0.1, -0.1, 0.8, 0.04)), orientation="horizontal")
+
+
 def _heat_map(ax: Axes, Lambda: NDArray[np.floating]) -> None:
     """Off-diagonal elements, on a scale that zero is the middle of; the diagonal stays empty."""
     apart = Lambda.astype(np.float64, copy=True)
@@ -38,11 +46,10 @@ def _heat_map(ax: Axes, Lambda: NDArray[np.floating]) -> None:
     most = float(np.abs(apart).max()) or 1.0
     apart[np.diag_indices(len(apart))] = np.nan
     ax.set_facecolor("#cccccc")
-    image = ax.imshow(apart, cmap="RdBu_r", vmin=-most, vmax=most, aspect="equal", interpolation="nearest")
+    image = ax.imshow(apart, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
+    ax.set(xticks=())
     ax.set_title("Λ between features", fontsize=10)
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # an axes that is drawn on has one
-    figure.colorbar(image, ax=ax, location="bottom", shrink=0.8, aspect=30)
+    _colour_bar(ax, image)
 
 
 def relevance(
@@ -79,7 +86,7 @@ def relevance(
     Notes
     -----
     [GPLVQ sec. 3.1.3]. Relevances of features that say the same may be large and cancel out: then the heat map is blue
-    between them.
+    between them. Columns of the heat map stand in the order of its rows.
 
     Examples
     --------
@@ -105,16 +112,16 @@ def relevance(
 
     shown = len(order)
     side = float(np.clip(0.24 * shown, 2.2, 4.2))
-    figure = Figure(figsize=(side + 3.9, side + 1.1), dpi=120, layout="constrained")
+    figure = Figure(figsize=(side + 3.9, side + 0.8), dpi=120, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=[side, 2.4 if picture is None else side])
     _heat_map(left, Lambda[np.ix_(order, order)])
     step = -(-shown // MOST_NAMES)
     places = np.arange(0, shown, step)
     left.set_yticks(places, [names[order[j]] for j in places], fontsize=8 if shown <= 20 else 6)
-    left.set_xticks(places, [""] * len(places))
     if picture is None:
         right.barh(np.arange(shown), diagonal[order], color=BLUE)
-        right.set(ylim=(shown - 0.5, -0.5), yticks=places, yticklabels=[], xlabel="relevance (diagonal of Λ)")
+        right.set(ylim=(shown - 0.5, -0.5), yticks=())
+        right.set_title("relevance (diagonal of Λ)", fontsize=10)
         for spine in ("top", "right"):
             right.spines[spine].set_visible(False)
     else:
@@ -123,5 +130,5 @@ def relevance(
         image = right.imshow(seen, cmap="cividis", vmin=0, vmax=float(seen.max()) or 1.0, interpolation="nearest")
         right.set(xticks=(), yticks=())
         right.set_title("relevance (diagonal of Λ)", fontsize=10)
-        figure.colorbar(image, ax=right, location="bottom", shrink=0.8, aspect=30)
+        _colour_bar(right, image)
     return figure
