@@ -137,7 +137,7 @@ def decision_regions(
     >>> X, y = load_iris(return_X_y=True)
     >>> figure = decision_regions(GLVQ().fit(X[:, 2:], y), X[:, 2:], y, feature_names=["length", "width"])
     >>> figure.axes[0].get_xlabel(), [text.get_text() for text in figure.axes[0].get_legend().get_texts()][3:]
-    ('length', ['misclassified: 6 of 150', '3 prototypes', 'border of classes', 'largest p'])
+    ('length', ['misclassified: 7 of 150', '3 prototypes', 'border of classes', 'largest p'])
     """
     features = real_array(X, "X")
     if features.ndim < 2 or not features.size:

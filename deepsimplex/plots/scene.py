@@ -237,10 +237,11 @@ def draw_legend(ax: Axes, scene: Scene, line: bool) -> None:
         label = f"{count} prototype{'s' if count > 1 else ''}"
         handles.append(mark("*", "white", 13, label, markeredgecolor=BLACK, markeredgewidth=1.1))
     handles.append(Line2D([], [], color=BLACK, linewidth=1.6, label="p = 0.5" if n == 2 else "border of classes"))
-    if len(scene.levels):
+    drawn = {artist.get_label() for artist in ax.get_children()}
+    if "probability" in drawn:
         label = f"p({scene.names[1]})" if n == 2 and not line else "level of p" if line else "largest p"
         handles.append(Line2D([], [], color="#444444", linewidth=0.7, label=label))
-    if scene.variance is not None:
+    if "variance" in drawn or (line and scene.variance is not None):
         handles.append(Line2D([], [], color=BLACK, linewidth=1.2, linestyle="dashed", label="variance σ²"))
     ax.legend(
         handles=handles,

@@ -299,6 +299,7 @@ def test_default_variance_levels_are_round_and_a_constant_has_none():
     np.testing.assert_allclose(contours.levels, [0.3, 0.6, 0.9])
     figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, variance=lambda X: np.ones(len(X)))
     assert not artists(figure.axes[0], "variance")
+    assert legend_of(figure.axes[0]) == ["0", "1", "p = 0.5", "p(1)"]  # of lines, those that there are
 
 
 def test_the_variance_of_a_gaussian_process_is_drawn():
