@@ -1,0 +1,158 @@
+"""Prototypes of images, drawn as images."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.plots.arguments import check_whole, real_array
+from deepsimplex.plots.style import VERMILLION
+
+
+def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
+    """``shape`` of images of so many features, the square one if it is None, or an error.
+
+    Examples
+    --------
+    >>> check_shape(None, 64)
+    (8, 8)
+    >>> check_shape((8, 8), 65)
+    Traceback (most recent call last):
+    ValueError: shape must hold the 65 features, as [H, W] or [H, W, C] with 1 or 3 channels; found (8, 8)
+    """
+    if shape is None:
+        side = math.isqrt(features)
+        if side**2 != features:
+            raise ValueError(f"shape must be given: {features} features are no square. For colour: shape=(H, W, 3)")
+        return side, side
+    found = tuple(shape)
+    whole = all(isinstance(side, int | np.integer) and side > 0 for side in found)
+    if (
+        not whole
+        or len(found) not in (2, 3)
+        or math.prod(found) != features
+        or (len(found) == 3 and found[2] not in (1, 3))
+    ):
+        raise ValueError(
+            f"shape must hold the {features} features, as [H, W] or [H, W, C] with 1 or 3 channels; found {shape!r}"
+        )
+    return found
+
+
+def _as_images(prototypes: ArrayLike, shape: Sequence[int] | None) -> NDArray[np.floating]:
+    """Prototypes as [P, H, W] or [P, H, W, 3]."""
+    values = real_array(prototypes, "prototypes")
+    if values.ndim not in (2, 3, 4) or not values.size:
+        raise ValueError(
+            f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C] with at least one; found {values.shape}"
+        )
+    features = math.prod(values.shape[1:])
+    found = check_shape(values.shape[1:] if shape is None and values.ndim > 2 else shape, features)
+    images = values.reshape(len(values), *found)
+    return images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
+
+
+def _stretched(images: NDArray[np.floating]) -> NDArray[np.floating]:
+    """Images in [0, 1], on a scale that all have in common and that a few outlying pixels do not set."""
+    low, high = np.percentile(images, [0.5, 99.5])
+    if high <= low:
+        low, high = float(images.min()), float(images.max())
+    if high <= low:
+        return np.full_like(images, 0.5)
+    return np.clip((images - low) / (high - low), 0, 1)
+
+
+def _rows(numbers: NDArray[np.int64] | None, count: int, columns: int) -> list[list[int]]:
+    """Which prototypes stand in each row: those of one class, or of as many as there is room for one each."""
+    if numbers is None or len(np.unique(numbers)) == count:
+        blocks = [list(range(count)) if numbers is None else np.argsort(numbers).tolist()]
+    else:
+        blocks = [np.flatnonzero(numbers == k).tolist() for k in np.unique(numbers)]
+    return [block[start : start + columns] for block in blocks for start in range(0, len(block), columns)]
+
+
+def prototype_images(
+    prototypes: ArrayLike,
+    labels: ArrayLike | None = None,
+    *,
+    shape: Sequence[int] | None = None,
+    wins: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    columns: int = 10,
+) -> Figure:
+    """Grid of prototypes as small images, a row per class, with the training samples that each won under it.
+
+    Parameters
+    ----------
+    prototypes : array_like, shape [P, d], [P, H, W] or [P, H, W, C]
+        As ``classifier.prototypes_``; one channel or three.
+    labels : array_like, shape [P], optional
+        Their classes, as ``classifier.prototype_labels_``; classes stand in sorted order. None (default): one grid.
+    shape : sequence of int, optional
+        [H, W] or [H, W, C] of one prototype. Default: as they come, or a square.
+    wins : array_like, shape [P], optional
+        As ``classifier.wins_``; a prototype without a win stands out.
+    class_names : sequence of str, optional
+        One for each class of labels, in sorted order.
+    columns : int
+        Images per row at most, 10 by default. A class with more goes on below; classes of one prototype each share
+        rows.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        All images have one scale: black is the 0.5th percentile of all pixels and white the 99.5th, over all channels.
+
+    Examples
+    --------
+    >>> figure = prototype_images([[0, 1, 2, 3], [3, 2, 1, 0]], ["cat", "dog"], wins=[5, 0])
+    >>> [(ax.get_title(loc="left"), ax.get_xlabel()) for ax in figure.axes]
+    [('cat', '5 wins'), ('dog', '0 wins')]
+    """
+    images = _as_images(prototypes, shape)
+    count = len(images)
+    columns = check_whole(columns, "columns", 1)
+    numbers, names = None, None
+    if labels is not None:
+        found = np.asarray(labels)
+        if found.shape != (count,):
+            raise ValueError(f"labels must hold one class for each of {count} prototypes; found shape {found.shape}")
+        if found.dtype.kind == "f" and np.isnan(found).any():
+            raise ValueError(f"labels must be classes; found nan for prototype {int(np.argmax(np.isnan(found)))}")
+        classes, numbers = np.unique(found, return_inverse=True)
+        names = [str(name) for name in (classes if class_names is None else class_names)]
+        if len(names) != len(classes):
+            raise ValueError(
+                f"class_names must hold one name for each of the {len(classes)} classes in labels; found {len(names)}"
+            )
+    elif class_names is not None:
+        raise ValueError("class_names were given without labels")
+    if wins is not None:
+        counts = real_array(wins, "wins")
+        if counts.shape != (count,) or counts.min() < 0 or np.any(counts != np.floor(counts)):
+            raise ValueError(f"wins must hold a count for each of {count} prototypes; found {wins!r}")
+
+    pixels = _stretched(images)
+    rows = _rows(numbers, count, columns)
+    across = max(len(row) for row in rows)
+    height = 0.85 * min(max(images.shape[1] / images.shape[2], 0.4), 2.5)
+    above, below = 0.25 * (labels is not None), 0.22 * (wins is not None)
+    figure = Figure(figsize=(0.95 * across + 0.1, len(rows) * (height + above + below)), dpi=120)
+    figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03, wspace=0.0, hspace=0.0)
+    grid = figure.add_gridspec(len(rows), across)
+    last = None
+    for r, row in enumerate(rows):
+        for c, i in enumerate(row):
+            ax = figure.add_subplot(grid[r, c])
+            ax.imshow(pixels[i], cmap="gray", vmin=0, vmax=1, interpolation="nearest")
+            ax.set(xticks=(), yticks=())
+            if numbers is not None and names is not None and numbers[i] != last:
+                last = numbers[i]
+                ax.set_title(names[last], fontsize=9, loc="left", pad=3)
+            if wins is not None:
+                won = int(counts[i])
+                text = f"{won} win{'' if won == 1 else 's'}"
+                ax.set_xlabel(text, fontsize=8, labelpad=2, color="black" if won else VERMILLION)
+    return figure

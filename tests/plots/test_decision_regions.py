@@ -1,0 +1,457 @@
+"""What pictures of decision regions show, read from their artists; never pixels."""
+
+import numpy as np
+import pytest
+from matplotlib.colors import to_hex, to_rgb
+from matplotlib.contour import ContourSet
+from matplotlib.figure import Figure
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+from sklearn.tree import DecisionTreeClassifier
+
+import deepsimplex as ds
+from deepsimplex.plots.scene import shades
+from deepsimplex.plots.style import CLASS_COLOURS, class_style
+
+IRIS_NAMES = ["setosa", "versicolor", "virginica"]
+
+
+class Logistic:
+    """Two classes, p(1) = 1 / (1 + exp(-x0)), and a latent variance that is known."""
+
+    def __init__(self, scale=None):
+        self.scale = scale
+
+    def predict_proba(self, X):
+        q = 1 / (1 + np.exp(-X.reshape(len(X), -1)[:, 0].astype(float)))
+        return np.column_stack([1 - q, q])
+
+    def predict_latent(self, X):
+        return ds.LatentGaussian(np.zeros((len(X), 2)), self.scale(X))
+
+
+class OfImages:
+    """A classifier of rows that takes images."""
+
+    def __init__(self, inner):
+        self.inner = inner
+        self.seen = set()
+
+    def predict_proba(self, X):
+        self.seen.add((X.shape[1:], X.dtype))
+        return self.inner.predict_proba(X.reshape(len(X), -1))
+
+
+class Flat:
+    """As many classes, all as likely but for round-off."""
+
+    def __init__(self, n):
+        self.n = n
+
+    def predict_proba(self, X):
+        return np.full((len(X), self.n), 1 / self.n) + 1e-17 * np.sin(1e3 * X[:, :1] * np.arange(self.n))
+
+
+CORNERS = np.array([[-2.0, -1.0], [2.0, -1.0], [-2.0, 1.0], [2.0, 1.0]])
+SIDES = [0, 1, 0, 1]
+
+
+def artists(ax, label):
+    return [artist for artist in ax.get_children() if artist.get_label() == label]
+
+
+def lines_of(contours: ContourSet) -> list[np.ndarray]:
+    return [path.vertices for path in contours.get_paths()]
+
+
+def places(ax, label):
+    return np.concatenate([np.asarray(artist.get_offsets()) for artist in artists(ax, label)])
+
+
+def legend_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+def grid_of(ax, resolution=160):
+    """Points of the picture's grid [R, R, 2]."""
+    x, y = (np.linspace(*end, resolution) for end in (ax.get_xlim(), ax.get_ylim()))
+    return np.stack(np.meshgrid(x, y), axis=-1)
+
+
+@pytest.fixture(scope="module")
+def iris():
+    X, y = load_iris(return_X_y=True)
+    return X[:, 2:], np.array(IRIS_NAMES)[y]
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: ds.GLVQ(2), lambda: ds.GMLVQ(), lambda: LogisticRegression(), lambda: DecisionTreeClassifier()]
+)
+def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris):
+    X, y = iris
+    classifier = make().fit(X, y)
+    ax = ds.plots.decision_regions(classifier, X, y).axes[0]
+    points = grid_of(ax).reshape(-1, 2)
+    shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
+    p = classifier.predict_proba(points)
+    clear = np.sort(p)[:, -1] - np.sort(p)[:, -2] > 0.01
+    hues = np.array([to_rgb(colour) for colour, _ in class_style(3)])
+    # A shade lies on the way from white to the colour of its class.
+    away = (1 - shown[clear]) / np.linalg.norm(1 - shown[clear], axis=1, keepdims=True)
+    directions = (1 - hues) / np.linalg.norm(1 - hues, axis=1, keepdims=True)
+    found = classifier.classes_[np.argmax(away @ directions.T, axis=1)]
+    np.testing.assert_array_equal(found, classifier.predict(points[clear]))
+    # The depth rises with the probability.
+    strength = np.linalg.norm(1 - shown, axis=1) / np.linalg.norm(1 - hues[p.argmax(axis=1)], axis=1)
+    np.testing.assert_allclose(strength, 0.5 * (p.max(axis=1) - 1 / 3) / (2 / 3), atol=1e-12)
+
+
+def test_shades_are_white_where_unsure():
+    colours = np.array([to_rgb("#0072B2"), to_rgb("#E69F00")])
+    np.testing.assert_allclose(shades(np.array([0.5, 0.5]), colours), 1.0)
+    np.testing.assert_allclose(shades(np.array([0.0, 1.0]), colours), 0.5 + 0.5 * colours[1])
+
+
+def test_two_classes_have_a_border_at_one_half_and_levels_of_the_second():
+    ax = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, class_names=["A", "B"]).axes[0]
+    (border,) = artists(ax, "border")
+    assert border.levels.tolist() == [0.5]
+    np.testing.assert_allclose(lines_of(border)[0][:, 0], 0.0, atol=1e-12)
+    (levels,) = artists(ax, "probability")
+    assert levels.levels.tolist() == [0.1, 0.25, 0.75, 0.9]
+    for line, level in zip(lines_of(levels), levels.levels, strict=True):
+        np.testing.assert_allclose(np.median(line[:, 0]), np.log(level / (1 - level)), atol=1e-3)
+    assert legend_of(ax) == ["A", "B", "p = 0.5", "p(B)"]
+    assert not artists(ax, "misclassified")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("feature 0", "feature 1")
+
+
+def test_levels_are_what_was_asked_for():
+    figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, levels=[0.8, 0.2, 0.999], legend=False)
+    (levels,) = artists(figure.axes[0], "probability")
+    assert levels.levels.tolist() == [0.2, 0.8]  # 0.999 lies outside of the picture
+    assert figure.axes[0].get_legend() is None
+    ax = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, levels=[]).axes[0]
+    assert not artists(ax, "probability")
+    assert legend_of(ax) == ["0", "1", "p = 0.5"]
+
+
+def test_borders_lie_where_two_classes_are_as_likely(iris):
+    X, y = iris
+    classifier = LogisticRegression().fit(X, y)
+    ax = ds.plots.decision_regions(classifier, X, y).axes[0]
+    borders = artists(ax, "border")
+    assert len(borders) == 3
+    for border in borders:
+        for line in lines_of(border):
+            p = np.sort(classifier.predict_proba(line))
+            assert np.abs(p[:, -1] - p[:, -2]).max() < 0.01
+
+
+def test_samples_misclassified_ones_and_prototypes_are_where_they_are(iris):
+    X, y = iris
+    classifier = ds.GLVQ(2).fit(X, y)
+    ax = ds.plots.decision_regions(classifier, X, y, feature_names=["length", "width"]).axes[0]
+    np.testing.assert_allclose(places(ax, "samples"), X)
+    colours = [to_hex(colour).upper() for colour in artists(ax, "samples")[0].get_facecolor()]
+    assert colours == [CLASS_COLOURS[IRIS_NAMES.index(label)] for label in y]
+    wrong = classifier.predict(X) != y
+    np.testing.assert_allclose(places(ax, "misclassified"), X[wrong])
+    np.testing.assert_allclose(places(ax, "prototypes"), classifier.prototypes_)
+    (stars,) = artists(ax, "prototypes")
+    assert [to_hex(colour).upper() for colour in stars.get_facecolor()] == list(np.repeat(CLASS_COLOURS[:3], 2))
+    expected = [*IRIS_NAMES, f"misclassified: {wrong.sum()} of 150", "6 prototypes", "border of classes", "largest p"]
+    assert legend_of(ax) == expected
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("length", "width")
+
+
+def test_prototypes_may_be_given_and_left_out(iris):
+    X, y = iris
+    classifier = ds.GLVQ().fit(X, y)
+    assert not artists(ds.plots.decision_regions(classifier, X, y, prototypes=[]).axes[0], "prototypes")
+    ax = ds.plots.decision_regions(classifier, X, y, prototypes=[[1.0, 9.0]]).axes[0]
+    (white,) = artists(ax, "prototypes")
+    assert to_hex(white.get_facecolor()[0]) == "#ffffff"
+    assert ax.get_ylim()[1] > 9.0  # the picture reaches as far as prototypes do
+    assert "1 prototype" in legend_of(ax)
+    options = {"prototypes": [[1.0, 1.0]], "prototype_labels": ["virginica"]}
+    (green,) = artists(ds.plots.decision_regions(LogisticRegression().fit(X, y), X, y, **options).axes[0], "prototypes")
+    assert to_hex(green.get_facecolor()[0]).upper() == CLASS_COLOURS[2]
+
+
+@pytest.mark.parametrize("scale_features", [True, False])
+def test_more_features_are_drawn_in_the_plane_of_principal_components(scale_features):
+    X, y = load_wine(return_X_y=True)
+    classifier = ds.GMLVQ().fit(X, y)
+    ax = ds.plots.decision_regions(classifier, X, y, scale_features=scale_features, resolution=40).axes[0]
+    width = X.std(axis=0) if scale_features else np.ones(X.shape[1])
+    scaled = (X - X.mean(axis=0)) / width
+    _, singular, axes = np.linalg.svd(scaled, full_matrices=False)
+    shown = places(ax, "samples")
+    np.testing.assert_allclose(np.abs(shown), np.abs(scaled @ axes[:2].T), atol=1e-8)
+    share = singular[:2] ** 2 / np.sum(singular**2)
+    assert ax.get_xlabel().split("\n") == [
+        f"principal component 1 ({share[0]:.0%} of variance)",
+        "regions lie in this plane; samples are projected onto it",
+    ]
+    assert ax.get_ylabel() == f"principal component 2 ({share[1]:.0%} of variance)"
+    # Regions are those of the points of the plane themselves.
+    signs = np.sign(np.sum(shown * (scaled @ axes[:2].T), axis=0))
+    points = (grid_of(ax, 40).reshape(-1, 2) @ (signs[:, None] * axes[:2])) * width + X.mean(axis=0)
+    colours = np.array([to_rgb(colour) for colour, _ in class_style(3)])
+    expected = shades(classifier.predict_proba(points), colours)
+    np.testing.assert_allclose(np.asarray(ax.images[0].get_array()).reshape(-1, 3), expected, atol=1e-6)
+    # Samples are judged where they really are.
+    wrong = classifier.predict(X) != y
+    found = places(ax, "misclassified") if wrong.any() else np.empty((0, 2))
+    np.testing.assert_allclose(found, shown[wrong])
+
+
+def test_ten_digits_are_drawn_and_asked_as_images():
+    X, y = load_digits(return_X_y=True)
+    chosen = slice(None, None, 6)
+    images = (X[chosen].reshape(-1, 8, 8) / 16).astype(np.float32)
+    inner = ds.GLVQ(scale_features=False).fit(X[chosen] / 16, y[chosen])
+    classifier = OfImages(inner)
+    ax = ds.plots.decision_regions(
+        classifier, images, y[chosen], prototypes=inner.prototypes_, prototype_labels=inner.prototype_labels_
+    ).axes[0]
+    assert classifier.seen == {((8, 8), np.dtype(np.float32))}
+    assert legend_of(ax)[:10] == list("0123456789")
+    assert places(ax, "prototypes").shape == (10, 2)
+    assert len({to_hex(colour) for colour in artists(ax, "prototypes")[0].get_facecolor()}) == 10
+
+
+def test_twenty_six_classes_have_a_colour_and_marker_each_and_their_names():
+    rng = np.random.default_rng(0)
+    letters = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
+    y = np.repeat(letters, 5)
+    X = np.repeat(rng.uniform(-9, 9, (26, 2)), 5, axis=0) + rng.normal(size=(130, 2)) / 9
+    ax = ds.plots.decision_regions(ds.GLVQ().fit(X, y), X, y, resolution=50).axes[0]
+    assert len(set(class_style(26))) == 26
+    assert [text.get_text() for text in ax.texts if text.get_weight() == "bold"] == letters.tolist()
+    assert legend_of(ax)[:26] == letters.tolist()
+    assert len(artists(ax, "samples")) == 3  # one for each marker
+    assert sum(len(group.get_offsets()) for group in artists(ax, "samples")) == 130
+
+
+def test_one_feature_is_drawn_as_curves_with_a_rug():
+    X, y = load_iris(return_X_y=True)
+    X = X[:, 2:3]
+    classifier = ds.GLVQ().fit(X, y)
+    figure = ds.plots.decision_regions(classifier, X, y, feature_names=["length"], class_names=IRIS_NAMES)
+    ax = figure.axes[0]
+    for k, name in enumerate(IRIS_NAMES):
+        (curve,) = artists(ax, name)
+        np.testing.assert_allclose(curve.get_ydata(), classifier.predict_proba(curve.get_xdata()[:, None])[:, k])
+    borders = sorted(line.get_xdata()[0] for line in artists(ax, "border"))
+    middles = (classifier.prototypes_[1:, 0] + classifier.prototypes_[:-1, 0]) / 2
+    np.testing.assert_allclose(borders, middles, atol=1e-3)
+    np.testing.assert_allclose(places(ax, "samples")[:, 0], X[:, 0])
+    np.testing.assert_allclose(places(ax, "prototypes")[:, 0], classifier.prototypes_[:, 0])
+    assert places(ax, "prototypes")[:, 1].max() < places(ax, "samples")[:, 1].max() < 0
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("length", "class probability")
+    assert legend_of(ax)[:3] == IRIS_NAMES
+
+
+def test_variance_of_one_feature_is_a_curve_of_its_own_axis():
+    classifier = Logistic(lambda X: 1 + np.abs(X))
+    figure = ds.plots.decision_regions(classifier, [[-1.0], [1.0]], [0, 1], variance=True, variance_levels=[1, 3])
+    _, other = figure.axes
+    (curve,) = artists(other, "variance")
+    np.testing.assert_allclose(curve.get_ydata(), (1 + np.abs(curve.get_xdata())) ** 2)
+    assert other.get_yticks().tolist() == [1, 3]
+
+
+def triangular(X):
+    """Lower-triangular factors whose mean variance is x1 squared."""
+    scale = np.zeros((len(X), 2, 2))
+    scale[:, 0, 0] = scale[:, 1, 0] = np.abs(X[:, 1])
+    return scale
+
+
+@pytest.mark.parametrize(
+    ("scale", "variance"),
+    [
+        (None, lambda X: X[:, 1] ** 2),
+        (None, lambda X: X[:, 1:] ** 2),
+        (lambda X: np.abs(X[:, 1:]), True),
+        (lambda X: np.abs(X[:, [1, 1]]), True),
+        (triangular, True),
+    ],
+)
+def test_variance_contours_lie_at_their_levels(scale, variance):
+    figure = ds.plots.decision_regions(
+        Logistic(scale), CORNERS, SIDES, variance=variance, variance_levels=[0.25, 0.64, 99.0]
+    )
+    (contours,) = artists(figure.axes[0], "variance")
+    assert contours.levels.tolist() == [0.25, 0.64]
+    for line, level in zip(lines_of(contours), contours.levels, strict=True):
+        ends = np.abs(line[line[:, 1] != 0, 1])
+        np.testing.assert_allclose(np.median(ends), np.sqrt(level), atol=1e-3)
+    assert legend_of(figure.axes[0])[-1] == "variance σ²"
+
+
+def test_default_variance_levels_are_round_and_a_constant_has_none():
+    figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, variance=lambda X: np.abs(X[:, 1]))
+    (contours,) = artists(figure.axes[0], "variance")
+    np.testing.assert_allclose(contours.levels, [0.3, 0.6, 0.9])
+    figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, variance=lambda X: np.ones(len(X)))
+    assert not artists(figure.axes[0], "variance")
+    assert legend_of(figure.axes[0]) == ["0", "1", "p = 0.5", "p(1)"]  # of lines, those that there are
+
+
+def test_the_variance_of_a_gaussian_process_is_drawn():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(20, 2))
+    y = np.where(X[:, 0] > 0, "right", "left")
+    classifier = ds.SimplexGaussianProcess().fit(X, y)
+    ax = ds.plots.decision_regions(classifier, X, y, variance=True, resolution=20).axes[0]
+    (contours,) = artists(ax, "variance")
+    inside = np.concatenate(lines_of(contours))[::7]
+    found = np.square(np.asarray(classifier.predict_latent(inside).scale)[:, 0])
+    distance = np.abs(found[:, None] - contours.levels).min(axis=1)
+    assert np.median(distance) < 0.1 * np.ptp(contours.levels)
+
+
+def test_a_keras_model_is_drawn_with_the_names_it_keeps():
+    X, y = load_iris(return_X_y=True)
+    X = X[:, 2:].astype(np.float32)
+    model = ds.SimplexClassifier(
+        ds.heads.mlp([4]), ds.targets.CASIMAC("euclidean"), num_classes=3, class_names=IRIS_NAMES
+    )
+    model.compile(optimizer="adam")
+    model.fit(X, y, epochs=1, verbose=0)
+    ax = ds.plots.decision_regions(model, X, y, resolution=12, variance=True).axes[0]
+    assert legend_of(ax)[:3] == IRIS_NAMES
+    p = model.predict_proba(grid_of(ax, 12).reshape(-1, 2).astype(np.float32))
+    colours = np.array([to_rgb(colour) for colour, _ in class_style(3)])
+    shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
+    np.testing.assert_allclose(shown, shades(p, colours), atol=1e-4)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_ties_have_no_border(n):
+    X = np.random.default_rng(0).normal(size=(9, 2))
+    ax = ds.plots.decision_regions(Flat(n), X, np.zeros(9, int)).axes[0]
+    assert not artists(ax, "border")
+    np.testing.assert_allclose(np.asarray(ax.images[0].get_array()), 1.0)
+    assert not artists(ds.plots.decision_regions(Flat(n), X[:, :1], np.zeros(9, int)).axes[0], "border")
+
+
+@pytest.mark.parametrize(
+    "X", [[[1.0, 2.0]], [[1.0, 5.0], [2.0, 5.0]], [[1e9, 0.0], [1e9, 1.0]], [[3.0]], [[0.0], [0.0]]]
+)
+def test_few_and_constant_features_are_drawn(X):
+    ax = ds.plots.decision_regions(Logistic(), X, np.zeros(len(X), int), resolution=5).axes[0]
+    assert np.ptp(ax.get_xlim()) > 0
+    assert np.ptp(ax.get_ylim()) > 0
+
+
+def test_features_on_one_line_are_drawn_in_a_plane_through_it():
+    X = np.outer(np.arange(5.0), [1.0, 2.0, 3.0])
+    ax = ds.plots.decision_regions(Logistic(), X, [0, 0, 0, 1, 1], resolution=5).axes[0]
+    assert ax.get_ylabel() == "principal component 2 (0% of variance)"
+
+
+def test_it_draws_where_it_is_told(tmp_path):
+    figure = Figure(figsize=(9, 3), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    assert ds.plots.decision_regions(Logistic(), CORNERS, SIDES, ax=right) is figure
+    assert right.images
+    assert not left.images
+    figure.savefig(tmp_path / "regions.png")
+    assert 5_000 < (tmp_path / "regions.png").stat().st_size < 150_000
+
+
+@pytest.mark.parametrize("X", [CORNERS, CORNERS[:, :1], CORNERS[:, [0, 1, 0]] * [1, 1, -0.5]])
+def test_nothing_is_cut_off(X):
+    figure = ds.plots.decision_regions(
+        Logistic(lambda Z: np.abs(Z[:, :1])), X, SIDES, class_names=["the first class", "another"], variance=True
+    )
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches() * figure.dpi
+    boxes = [figure.axes[0].get_tightbbox(), figure.axes[0].get_legend().get_window_extent()]
+    assert min(min(box.x0, box.y0) for box in boxes) >= 0
+    assert max(box.x1 for box in boxes) <= width
+    assert max(box.y1 for box in boxes) <= height
+
+
+class Broken:
+    """Gives what it is told to give."""
+
+    def __init__(self, answer, **attributes):
+        self.answer = answer
+        self.__dict__.update(attributes)
+
+    def predict_proba(self, X):
+        return self.answer(len(X))
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"classifier": LinearSVC()}, TypeError, r"classifier must have predict_proba\(X\).*found LinearSVC"),
+        (
+            {"classifier": Broken(lambda k: np.ones((k, 2)))},
+            ValueError,
+            "Broken.predict_proba gives no probab.*sums to 2",
+        ),
+        ({"classifier": Broken(lambda k: np.full(k, 0.5))}, ValueError, r"Broken.predict_proba.*shape \(4,\)"),
+        ({"classifier": Broken(lambda k: [[0.5, 0.5]])}, ValueError, "one row for each of its 4 samples; found 1"),
+        (
+            {"classifier": Broken(lambda k: np.full((k, 2), 0.5), classes_=["a", "b", "c"])},
+            ValueError,
+            "classes_ must name each of the 2 columns of its predict_proba; found 3",
+        ),
+        ({"X": [[1.0, np.nan]] * 4}, ValueError, r"X must be finite; found nan at \[0, 1\]"),
+        ({"X": [["a", "b"]] * 4}, TypeError, "X must hold real numbers"),
+        ({"X": [1.0, 2.0]}, ValueError, r"X must have shape \[N, d\].*found shape \(2,\)"),
+        ({"X": np.ones((0, 2))}, ValueError, "at least one sample"),
+        ({"X": np.ones((4, 3))}, ValueError, "X must hold rows that differ.*found 4 alike"),
+        ({"y": [0, 1, 2, 1]}, ValueError, r"y must hold classes of the classifier, \[0, 1\]; found 2 in row 2"),
+        ({"y": [0, 1]}, ValueError, r"y must hold one class for each of 4 rows; found shape \(2,\)"),
+        ({"y": [0, 1, np.nan, 1]}, ValueError, "found nan in row 2"),
+        ({"prototypes": [[1.0, 2.0, 3.0]]}, ValueError, r"prototypes must have shape \[P, 2\].*\(1, 3\)"),
+        ({"prototypes": [[1.0, np.inf]]}, ValueError, r"prototypes must be finite; found inf at \[0, 1\]"),
+        (
+            {"prototypes": [[1.0, 2.0]], "prototype_labels": ["A"]},
+            ValueError,
+            "prototype_labels must hold classes of the classifier.*found 'A' in row 0",
+        ),
+        ({"prototype_labels": [1]}, ValueError, "prototype_labels were given without prototypes"),
+        (
+            {"class_names": ["A"]},
+            ValueError,
+            r"class_names must hold one name for each of the 2 classes; found \['A'\]",
+        ),
+        ({"feature_names": "xy"}, ValueError, "feature_names must hold one name for each of the 2 features"),
+        ({"levels": [0.5, 1.5]}, ValueError, "levels must be a list of numbers between 0 and 1"),
+        ({"levels": 0.5}, ValueError, "levels must be a list of numbers"),
+        ({"variance": "yes"}, TypeError, "variance must be True or a callable.*found 'yes'"),
+        ({"variance": lambda X: 1.0}, ValueError, "variance must give one number for each of 2500 rows"),
+        ({"variance": lambda X: -np.ones(len(X))}, ValueError, "what variance gives must not be negative; found -1"),
+        ({"variance": lambda X: np.full(len(X), np.nan)}, ValueError, "what variance gives must be finite"),
+        ({"variance": True, "classifier": Flat(2)}, TypeError, r"predict_latent\(X\); Flat has none"),
+        ({"variance_levels": [1.0]}, ValueError, "variance_levels were given without variance"),
+        (
+            {"variance": np.sum, "variance_levels": [-1.0]},
+            ValueError,
+            "variance_levels must be a list of numbers above 0",
+        ),
+        ({"resolution": 1}, ValueError, "resolution must be a whole number, at least 2; found 1"),
+    ],
+)
+def test_bad_input_is_named(changes, error, message):
+    options = {"classifier": Logistic(), "X": CORNERS, "y": SIDES, "resolution": 50} | changes
+    with pytest.raises(error, match=message):
+        ds.plots.decision_regions(options.pop("classifier"), options.pop("X"), options.pop("y"), **options)
+
+
+def test_an_unknown_label_gets_a_hint(iris):
+    X, y = iris
+    labels = y.copy()
+    labels[3] = "setose"
+    with pytest.raises(ValueError, match="found 'setose' in row 3; did you mean 'setosa'"):
+        ds.plots.decision_regions(ds.GLVQ().fit(X, y), X, labels)
