@@ -44,13 +44,6 @@ def check_names(names: Sequence[str] | None, count: int, argument: str, of: str)
     return found
 
 
-def check_whole(value: Any, argument: str, least: int) -> int:
-    """``value`` as an int, or an error."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{argument} must be a whole number, at least {least}; found {value!r}")
-    return int(value)
-
-
 def check_levels(levels: ArrayLike, argument: str, low: float, high: float) -> NDArray[np.floating]:
     """Levels of contours in rising order, between two bounds that are none, or an error."""
     array = np.unique(real_array(levels, argument))

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.plots.arguments import Asked, check_levels, check_names, check_whole, class_numbers, real_array
+from deepsimplex.checks import check_whole
+from deepsimplex.plots.arguments import Asked, check_levels, check_names, class_numbers, real_array
 from deepsimplex.plots.plane import Plane, limits
 from deepsimplex.plots.scene import Scene, draw_legend, draw_line, draw_plane
 from deepsimplex.plots.style import class_style

@@ -7,7 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.plots.arguments import check_whole, real_array
+from deepsimplex.checks import check_whole
+from deepsimplex.plots.arguments import real_array
 from deepsimplex.plots.style import VERMILLION
 
 

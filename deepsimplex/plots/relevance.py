@@ -9,7 +9,8 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
-from deepsimplex.plots.arguments import check_names, check_whole, real_array
+from deepsimplex.checks import check_whole
+from deepsimplex.plots.arguments import check_names, real_array
 from deepsimplex.plots.prototype_images import check_shape
 from deepsimplex.plots.style import BLUE
 
