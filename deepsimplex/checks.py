@@ -33,3 +33,17 @@ def check_number(value: Any, name: str, least: float, most: float = np.inf, *, o
         above = f"above {least}" if open_below else f"of at least {least}"
         below = "" if most == np.inf else f" and at most {most}"
         raise ValueError(f"{name} must be a number {above}{below}; found {value!r}")
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """``value`` as a bool, or an error that names it: text is true whatever it says.
+
+    Examples
+    --------
+    >>> check_flag("no", "ard")
+    Traceback (most recent call last):
+    TypeError: ard must be True or False; found 'no'
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False; found {value!r}")
+    return bool(value)

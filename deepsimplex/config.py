@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from pydantic.fields import FieldInfo
 
 from deepsimplex.names import did_you_mean
+from deepsimplex.targets import Target, get_target
 
 
 class ConfigurationError(ValueError):
@@ -127,11 +128,11 @@ class ModelConfig(_Section):
         heads, name = _heads(), value.get("name")
         if not isinstance(name, str) or name not in heads:
             raise ValueError(f"head must be one of {', '.join(heads)}; found {name!r}{did_you_mean(name, heads)}")
-        of_data = inspect.signature(make_head).parameters
+        of_data = ("num_classes", "num_samples", "latent_dim", "target")
         known = [key for key in inspect.signature(heads[name]).parameters if key not in (*of_data, "kwargs")]
         _check_arguments("head", value, known)
         with _type_errors_as_value_errors():
-            make_head(value, num_classes=2, num_samples=1, latent_dim=1)
+            make_head(value, num_classes=2, num_samples=1, target=get_target("vertices"))
         return value
 
 
@@ -143,16 +144,22 @@ def _heads() -> dict[str, Any]:
     return {"prototypes": PrototypeGaussianProcess, "variational": VariationalGaussianProcess}
 
 
-def make_head(head: Mapping[str, Any], num_classes: int, num_samples: int, latent_dim: int) -> Any:
+def make_head(head: Mapping[str, Any], num_classes: int, num_samples: int, target: Target) -> Any:
     """The head that a configuration names, for the data and the target at hand.
 
     Examples
     --------
-    >>> make_head({"name": "prototypes", "prototypes_per_class": 2}, 10, num_samples=1000, latent_dim=9).num_classes
-    10
+    >>> from deepsimplex.targets import ILR
+    >>> make_head({"name": "prototypes", "prototypes_per_class": 2}, 10, num_samples=1000, target=ILR()).latent_dim
+    9
     """
     layer = _heads()[head["name"]]
-    of_data = {"num_classes": num_classes, "num_samples": num_samples, "latent_dim": latent_dim}
+    of_data = {
+        "num_classes": num_classes,
+        "num_samples": num_samples,
+        "latent_dim": target.latent_dim(num_classes),
+        "target": target,
+    }
     known = inspect.signature(layer).parameters
     given = {key: argument for key, argument in head.items() if key != "name"}
     return layer(**{key: value for key, value in of_data.items() if key in known}, **given)
@@ -236,8 +243,6 @@ class RunConfig(_Section):
     @field_validator("target")
     @classmethod
     def _known_target(cls, value: dict[str, Any]) -> dict[str, Any]:
-        from deepsimplex.targets import get_target
-
         with _type_errors_as_value_errors():
             get_target(value)
         return value

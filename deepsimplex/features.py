@@ -40,10 +40,10 @@ def feature_rows(
     (3, 5)
     """
     if isinstance(samples, tf.data.Dataset):
-        batches: Iterable[Any] = (keras.utils.unpack_x_y_sample_weight(batch)[0] for batch in samples)
+        batches: Iterable[Any] = (x for x, _ in _of_dataset(samples))
     else:
-        samples = np.asarray(samples)
-        batches = _batches(samples, rng.permutation(len(samples))[:rows])
+        samples = _as_arrays(samples)
+        batches = _batches(samples, rng.permutation(_count(samples))[:rows])
     with as_in_training(backbone) as features:
         return _reservoir(((features(batch), _no_classes(batch)) for batch in batches), rows, rng)[0]
 
@@ -93,10 +93,12 @@ def labelled_feature_rows(
             raise ValueError("labels must be None beside a data set, whose batches hold them")
         batches: Iterable[Any] = _labelled(samples)
     else:
-        samples = np.asarray(samples)
-        if labels is None or len(labels) != len(samples):
+        samples = _as_arrays(samples)
+        if callable(labels):
+            raise TypeError(f"labels must name the classes of the samples; found {type(labels).__name__}")
+        if labels is None or len(labels) != _count(samples):
             raise ValueError(
-                f"labels must name the class of each of the {len(samples)} samples; found "
+                f"labels must name the class of each of the {_count(samples)} samples; found "
                 f"{None if labels is None else len(labels)}"
             )
         numbers = as_labels(labels)
@@ -127,7 +129,7 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
     if features.ndim != 2:
         raise ValueError(
             f"samples must give features of shape [N, d]; found {features.shape}. Pass the backbone that the layer "
-            "follows: initialise_from(..., backbone=backbone)"
+            "follows: initialise_from(..., backbone=backbone); a data set must be of batches: samples.batch(256)"
         )
     return features
 
@@ -155,7 +157,7 @@ def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[An
         if state is None:
             if not getattr(backbone, "built", True):
                 _build(backbone, batch)
-            state = [(variable, variable.numpy()) for variable in getattr(backbone, "non_trainable_variables", ())]
+            state = [(variable, variable.numpy()) for variable in getattr(backbone, "variables", ())]
         return features_of(batch, backbone, training=True)
 
     try:
@@ -174,22 +176,67 @@ def _build(backbone: Any, batch: Any) -> None:
     backbone(keras.tree.map_structure(of_any_number, batch))
 
 
-def _labelled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
+def _of_dataset(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
+    """Batches (x, y); the last of them joins the one before it where its statistics would be those of few."""
+    if int(samples.cardinality()) == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            "samples must be a finite data set, read once; found one that repeats for ever: samples.take(n)"
+        )
+    before: tuple[Any, Any] | None = None
+    largest = 0
     for batch in samples:
         x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
+        largest = max(largest, _count(x))
+        if before is not None and 2 * _count(x) < largest:
+            x, y = keras.tree.map_structure(_joined, before, (x, y))
+            before = None
+        if before is not None:
+            yield before
+        before = x, y
+    if before is not None:
+        yield before
+
+
+def _joined(first: Any, second: Any) -> Any:
+    return None if first is None else tf.concat([first, second], axis=0)
+
+
+def _labelled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
+    for x, y in _of_dataset(samples):
         if y is None:
             raise ValueError("samples must be a data set of batches (samples, labels); found batches without labels")
         yield x, keras.ops.convert_to_numpy(y)
 
 
-def _batches(samples: NDArray[Any], chosen: NDArray[np.int64]) -> Iterator[NDArray[Any]]:
+def _as_arrays(samples: Any) -> Any:
+    """One array of samples, or a structure of such, of several inputs."""
+    return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict) else np.asarray(samples)
+
+
+def _count(samples: Any) -> int:
+    return len(keras.tree.flatten(samples)[0])
+
+
+def _batches(samples: Any, chosen: NDArray[np.int64]) -> Iterator[Any]:
     # Of equal size: statistics of a last batch of few would be none.
     for part in np.array_split(chosen, max(1, -(-len(chosen) // BATCH_SIZE))):
-        yield samples[part]
+        yield keras.tree.map_structure(lambda leaf, rows=part: leaf[rows], samples)
+
+
+def batches_of(samples: Any) -> Iterator[Any]:
+    """Samples [N, ...] in their order, some hundreds at a time.
+
+    Examples
+    --------
+    >>> [len(batch) for batch in batches_of(np.zeros((300, 2)))]
+    [150, 150]
+    """
+    samples = _as_arrays(samples)
+    return _batches(samples, np.arange(_count(samples)))
 
 
 def _no_classes(batch: Any) -> NDArray[np.int64]:
-    return np.zeros(len(keras.tree.flatten(batch)[0]), dtype=np.int64)
+    return np.zeros(_count(batch), dtype=np.int64)
 
 
 def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> Rows:
@@ -201,6 +248,8 @@ def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> 
         keys = np.concatenate([keys, rng.random(len(features))])
         smallest = np.sort(_smallest(keys, labels, rows))
         kept, labels, keys = kept[smallest], labels[smallest], keys[smallest]
+    if not len(kept):
+        raise ValueError("samples must hold at least one sample; found none")
     return kept, labels
 
 

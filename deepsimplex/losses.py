@@ -5,7 +5,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from deepsimplex.checks import check_number
 from deepsimplex.latent import LatentGaussian, probability_distributions
+from deepsimplex.names import did_you_mean
 
 __all__ = ["GLVQ", "CrossEntropy", "LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
 
@@ -159,8 +161,7 @@ class CrossEntropy(keras.losses.Loss):
         # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
         if _is_soft(y_true):
             return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, y_true), axis=-1)  # 0 log 0 = 0
-        # A mask, where the gradient of a gather would take fifty operations.
-        return -tf.reduce_sum(tf.where(_own_class(y_true, y_pred), y_pred, tf.zeros_like(y_pred)), axis=-1)
+        return -_own(y_true, y_pred)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -201,17 +202,18 @@ class GLVQ(keras.losses.Loss):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if activation not in ("sigmoid", "linear"):
-            raise ValueError(f"activation must be one of sigmoid, linear; found {activation!r}")
-        if not steepness > 0:
-            raise ValueError(f"steepness must be above 0; found {steepness!r}")
+        known = ("sigmoid", "linear")
+        if activation not in known:
+            hint = did_you_mean(activation, known)
+            raise ValueError(f"activation must be one of {', '.join(known)}; found {activation!r}{hint}")
+        check_number(steepness, "steepness", 0.0)
         self.activation = activation
         self.steepness = float(steepness)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
         costs = -y_pred if self.activation == "linear" else tf.sigmoid(-self.steepness * y_pred)
-        return tf.reduce_sum(_memberships(y_true, y_pred) * costs, axis=-1)
+        return tf.reduce_sum(tf.cast(y_true, costs.dtype) * costs, axis=-1) if _is_soft(y_true) else _own(y_true, costs)
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "activation": self.activation, "steepness": self.steepness}
@@ -221,14 +223,13 @@ def _is_soft(y_true: Any) -> bool:
     return len(y_true.shape) == 2 and y_true.shape[1] != 1
 
 
-def _own_class(y_true: Any, y_pred: Any) -> Any:
-    """Where outputs [N, n] are those of the labels [N] or [N, 1], which Keras made floats of."""
-    label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)
-    return tf.one_hot(label, y_pred.shape[1], on_value=True, off_value=False, dtype=tf.bool)
-
-
-def _memberships(y_true: Any, y_pred: Any) -> Any:
-    return tf.cast(y_true if _is_soft(y_true) else _own_class(y_true, y_pred), y_pred.dtype)
+def _own(y_true: Any, values: Any) -> Any:
+    """The values [N] of the labels [N] or [N, 1] among those of all classes [N, n]; NaN for a label out of range."""
+    label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras made floats of them
+    # A mask, where the gradient of a gather would take fifty operations.
+    own = tf.one_hot(label, values.shape[1], on_value=True, off_value=False, dtype=tf.bool)
+    found = tf.reduce_sum(tf.where(own, values, tf.zeros_like(values)), axis=-1)
+    return tf.where(tf.reduce_any(own, axis=-1), found, tf.constant(float("nan"), values.dtype))
 
 
 def as_latent_loss(loss: Any) -> keras.losses.Loss:

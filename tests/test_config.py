@@ -88,7 +88,11 @@ def test_overrides_reach_nested_keys(digits):
         ("model.head={inducing: 3}", "model.head: head must be one of prototypes, variational; found None"),
         ("model.head={name: prototypes, inducing: 3}", "head 'prototypes' has no argument 'inducing'; it takes proto"),
         ("model.head={name: prototypes, num_classes: 3}", "head 'prototypes' has no argument 'num_classes'"),
-        ("model.head={name: prototypes, variance: 0}", "model.head: variance must be positive; found 0"),
+        (
+            "model.head={name: prototypes, variance: 0}",
+            "model.head: variance, unless .* must be a number above 0.0; found 0",
+        ),
+        ("model.head={name: prototypes, ard: please}", "model.head: ard must be True or False; found 'please'"),
         ("model.head=variational", "model.head: .*inducing"),
         ("model={head: prototypes, covariance: diagonal}", "covariance is for the Gaussian head alone; found diagonal"),
         ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),

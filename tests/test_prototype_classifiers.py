@@ -224,6 +224,22 @@ def test_an_idle_prototype_is_told_to_the_line_of_the_fit():
     assert told[0].filename == __file__
 
 
+def test_a_class_that_is_given_up_is_named():
+    rng = np.random.default_rng(0)
+    X = np.concatenate([rng.normal(size=(500, 2)), rng.normal(loc=4.0, size=(5, 2))])
+    y = np.repeat(["many", "few"], [500, 5])
+    with pytest.warns(UserWarning, match=r"prototypes \[0\] are .*: classes \['few'\] are hardly ever predicted"):
+        ds.GLVQ().fit(X, y)
+    assert ds.GMLVQ().fit(X, y).predict(X[500:]).tolist() == ["few"] * 5
+
+
+@pytest.mark.parametrize("initialisation", ["samples", "k-means++"])
+def test_penalties_do_not_depend_on_where_prototypes_begin(initialisation, wine):
+    X, y, X_test, _ = wine
+    p = ds.GMLVQ().fit(X, y).predict_proba(X_test)
+    np.testing.assert_allclose(ds.GMLVQ(initialisation=initialisation).fit(X, y).predict_proba(X_test), p, atol=0.02)
+
+
 def test_a_class_has_no_more_prototypes_than_samples():
     X, y = np.arange(10.0)[:, None], np.array(["a"] * 8 + ["b"] * 2)
     classifier = ds.GLVQ(5).fit(X, y)

@@ -84,11 +84,11 @@ def test_the_thesiss_tables_have_all_cells(monkeypatch, capsys, tmp_path):
     tables = [*gplvq.spirals_tables(1), *gplvq.iris_tables(tmp_path, 1), *gplvq.iris_tables(None, 1)]
     tables += gplvq.mnist_tables(tmp_path, 1, components=(1, 5), number=40)
     assert set(found) == {10}
-    assert [table.row_count for table in tables] == [11, 10, 5, 11, 5, 3, 11, 5, 3, 2, 5]
+    assert [table.row_count for table in tables] == [11, 10, 5, 11, 5, 11, 5, 3, 11, 5, 11, 5, 3, 2, 5]
     monkeypatch.undo()
     projected = gplvq.splits(gplvq.mnist(tmp_path, 40), runs=1)[0].projected(3)
     assert projected.leading(2).X_held.shape[1] == 2
-    assert gplvq.errors(gplvq.ours(scale_features=False), [projected]).test <= 0.5
+    assert gplvq.errors(gplvq.ours(scale_features=False), [projected]).test < 0.1
     monkeypatch.setattr(gplvq, "iris_tables", lambda folder, runs: [gplvq.table("iris", ["error"], [["0.25"]])])
     gplvq.main(data=None, part=gplvq.Part.IRIS, runs=1)
     gplvq.main(data=None, part=gplvq.Part.MNIST, runs=1)

@@ -168,6 +168,14 @@ class SimplexClassifier(keras.Model):
             return GaussianHead(latent_dim, covariance or "isotropic", name="gaussian_head")
         if covariance is not None:
             raise ValueError("covariance must not be given beside head: the head has its own")
+        if getattr(head, "num_classes", self.num_classes) != self.num_classes:
+            raise ValueError(f"head must be for {self.num_classes} classes; found one for {head.num_classes}")
+        if hasattr(head, "check_target"):
+            head.check_target(self.target)
+        if getattr(head, "num_classes", self.num_classes) != self.num_classes:
+            raise ValueError(f"head must be for {self.num_classes} classes; found one for {head.num_classes}")
+        if hasattr(head, "check_target"):
+            head.check_target(self.target)
         if getattr(head, "latent_dim", latent_dim) != latent_dim:
             raise ValueError(
                 f"head must have latent_dim {latent_dim} for {self.num_classes} classes of this target; found "
@@ -193,6 +201,11 @@ class SimplexClassifier(keras.Model):
                 'GlobalAveragePooling2D(), or build it with pooling="avg"'
             )
         latent = self.head(features)
+        if not isinstance(latent, dict):
+            raise ValueError(
+                'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
+                f"{type(self.head).__name__}, which gives {latent}"
+            )
         shapes = {name: tuple(part.shape) for name, part in latent.items()}
         probabilities = self.readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):

@@ -25,7 +25,8 @@ class GPLVQ(PrototypeClassifier):
     Parameters
     ----------
     prototypes_per_class : int
-        A class with fewer samples that differ has as many as those. Default 4.
+        A class with fewer samples that differ has as many as those. Default 4. Beyond two classes every class's run has
+        as many of all classes.
     lengthscale : float or "median"
         alpha, of the squared exponential kernel, for scaled features. Default "median": the median distance of the
         training samples, of 1000 of them where there are more. In many dimensions all samples are about as far from one

@@ -236,6 +236,10 @@ class GLVQ(NearestPrototypeClassifier):
     [GPLVQ Eq. 3.2], minimised on all samples at once by the exact gradient, not sample by sample: repeatable, and with
     no learning rate. Probabilities: see ``LVQ1``.
 
+    The cost is a plain sum over samples, which may be least where a class of few is given up: with one sample in a
+    hundred its prototype can be driven out of the data. A warning says so; a larger steepness, which counts such
+    samples in full, more prototypes, or ``GMLVQ``, whose penalty holds prototypes, keep the class.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -307,7 +311,8 @@ class GMLVQ(GLVQ):
         (default): as many as features.
     regularisation : float
         Weight of penalties, in samples, on directions that Omega loses, which without it are all but few, and, with one
-        prototype per class, on the way that each goes. Default 8.
+        prototype per class, on their distances from the means of the classes. Default 8, at which wine and iris are
+        classified as well as by linear discriminant analysis.
     random_state : int, numpy.random.RandomState or None
         See ``GLVQ``.
 

@@ -120,14 +120,27 @@ class PrototypeClassifier(LearningClassifier):
                 scaling = Scaling(scaling.centre, np.ones_like(scaling.width))
             self._learn_scaled(scaling, features, labels.memberships, rng, callback)
         self._tell_end(callback)
-        if len(idle := np.flatnonzero(self.wins_ == 0)):
-            warnings.warn(
-                f"prototypes {idle.tolist()} are the nearest of no training sample: prototypes_per_class="
-                f"{self.prototypes_per_class} may be more than the classes need; wins_ counts",
-                UserWarning,
-                stacklevel=callers_stacklevel(),
-            )
+        self._report_idle()
         return self
+
+    def _report_idle(self) -> None:
+        """Warn of prototypes that are the nearest of no training sample, and of classes that have no other."""
+        idle = self.wins_ == 0
+        if not idle.any():
+            return
+        busy = self.prototype_labels_[~idle]
+        given_up = [label for label in np.unique(self.prototype_labels_).tolist() if label not in busy]
+        reason = (
+            f"prototypes_per_class={self.prototypes_per_class} may be more than the classes need; wins_ counts"
+            if not given_up
+            else f"classes {given_up} are hardly ever predicted. They may be few beside the others, for which GMLVQ, "
+            "LVQ1 or more prototypes may do better"
+        )
+        warnings.warn(
+            f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}",
+            UserWarning,
+            stacklevel=callers_stacklevel(),
+        )
 
     def _learn_scaled(
         self,

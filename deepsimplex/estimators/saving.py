@@ -23,7 +23,8 @@ _KINDS = "biufUS"
 def save_classifier(classifier: Any, filepath: str | os.PathLike[str]) -> None:
     """Write a fitted classifier: its attributes, and the posterior that its regressor ends in, where it has one."""
     if not os.fspath(filepath).endswith(".npz"):
-        raise ValueError(f"filepath must end in .npz; found {os.fspath(filepath)!r}. export writes a SavedModel")
+        hint = ". export writes a SavedModel" if hasattr(classifier, "export") else ""
+        raise ValueError(f"filepath must end in .npz; found {os.fspath(filepath)!r}{hint}")
     name = type(classifier).__name__
     if _classes().get(name) is not type(classifier):
         raise ValueError(f"save knows the classifiers {', '.join(_classes())}; found a {name}, which pickle can write")

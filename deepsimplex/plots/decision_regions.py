@@ -42,6 +42,10 @@ def _prototypes_of(
         return np.empty((0, d)), None
     if prototype_labels is None and owned:
         prototype_labels = getattr(classifier, "prototype_labels_", None)
+    runs = getattr(classifier, "prototype_runs_", None)
+    if owned and runs is not None and len(classes) > 2:  # of one class against the rest: those of the one
+        chosen = np.asarray(runs) == np.asarray(prototype_labels)
+        prototypes, prototype_labels = np.asarray(prototypes)[chosen], np.asarray(prototype_labels)[chosen]
     found = real_array(prototypes, "prototypes")
     if not found.size:
         return np.empty((0, d)), None
@@ -88,7 +92,8 @@ def decision_regions(
     y : array_like, shape [N] or [N, 1]
         Their classes, as the classifier names them.
     prototypes : array_like, shape [P, d], optional
-        Default: ``classifier.prototypes_`` where it has them. An empty list leaves them out.
+        Default: ``classifier.prototypes_`` where it has them (of ``GPLVQ`` beyond two classes those of every class's
+        own run; those of a pipeline are to be given, in the units of X). An empty list leaves them out.
     prototype_labels : array_like, shape [P], optional
         Their classes. Default: ``classifier.prototype_labels_``; prototypes that are given without are white.
     class_names : sequence of str, length n, optional

@@ -1,6 +1,7 @@
 """A Gaussian process on prototypes as a Keras layer: features in, a Gaussian over the simplex's space out."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -8,11 +9,13 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from deepsimplex.geometry import vertices
+from deepsimplex.checks import check_flag, check_number
+from deepsimplex.features import ROWS
 from deepsimplex.kernels import KERNELS, Kernel, squared_distances
 from deepsimplex.names import did_you_mean
 from deepsimplex.prototypes.layer import PrototypeLayer
 from deepsimplex.spread import median_distance
+from deepsimplex.targets import Target, get_target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -20,7 +23,8 @@ class PrototypeGaussianProcess(PrototypeLayer):
     """Map features [N, d] to the posterior of a Gaussian process that has observed M prototypes: a deep GPLVQ.
 
     Prototypes w_j of all classes lie in the space of the features, and their positions c_j, rows of C, in latent space:
-    at the vertices of their classes. With K the correlations of the prototypes and k(x) those with x,
+    where the target puts their classes, at the vertices of the simplex. With K the correlations of the prototypes and
+    k(x) those with x,
 
         mu(x) = k(x)^T (K + s^2 I)^-1 C,    var(x) = v (1 - k(x)^T (K + s^2 I)^-1 k(x)),
 
@@ -33,17 +37,21 @@ class PrototypeGaussianProcess(PrototypeLayer):
         Number of classes n, at least 2; [GPLVQ] has two.
     prototypes_per_class : int
         M = n times as many. Default 8. A step factorises one matrix [M, M].
+    target : Target, str or dict
+        That of the classifier which the layer is a head of. Default "vertices".
     kernel : {"rbf", "matern32", "matern52"}
         Squared exponential (default, that of [GPLVQ]) or Matern.
     ard : bool
         Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
-    variance : float
-        Where v starts, in squared units of the latents; it is learned. Default 1, that of [GPLVQ].
+    variance : float, optional
+        Where v starts, in squared units of the latents; it is learned. None (default) is the mean squared length of the
+        positions about their mean: 1 for vertices, as [GPLVQ] has it.
     noise_variance : float
         Where s^2 starts, in units of the variance, above ``noise_floor``; it is learned. Default 0.1: prototypes of
         other classes nearby are averaged, not obeyed.
-    learn_latents : bool
-        Whether the positions C are learned too. Default False: they stay at the vertices.
+    learn_latents : bool, optional
+        Whether the positions C are learned too. None (default): where the target makes latents of samples (CASIMAC);
+        those of labels stay where they are.
     noise_floor : float
         Least s^2. Default 1e-3: duplicate prototypes are no obstacle, and no variance is less than a prototype's own.
     scale_floor : float
@@ -56,13 +64,13 @@ class PrototypeGaussianProcess(PrototypeLayer):
     ----------
     prototypes : keras.Variable, shape [M, d]
     prototype_labels : ndarray, shape [M]
-    latents : keras.Variable, shape [M, n - 1]
+    latents : keras.Variable, shape [M, L]
 
     Returns
     -------
     dict
-        {"loc": [N, n - 1], "scale": [N, 1]}, of dtype float32 under mixed precision, else of the layer's dtype.
-        ``deepsimplex.LatentGaussian.of`` reads it. The scale is that of the process, without its noise.
+        {"loc": [N, L], "scale": [N, 1]}, L = n - 1 for vertices, of dtype float32 under mixed precision, else of the
+        layer's dtype. ``deepsimplex.LatentGaussian.of`` reads it. The scale is that of the process, without its noise.
 
     Raises
     ------
@@ -76,8 +84,11 @@ class PrototypeGaussianProcess(PrototypeLayer):
     lengthscale sqrt(2 d) that such points ask for.
 
     As head of a ``SimplexClassifier`` with the target "vertices" it learns by class likelihood
-    (``objective="class"``), by the likelihood of the vertices [GPLVQ] (``"latent"``) or by both (``"hybrid"``). Any
-    target of n - 1 latent dimensions does; positions then are best learned.
+    (``objective="class"``), by the likelihood of the vertices [GPLVQ] (``"latent"``) or by both (``"hybrid"``). With
+    other targets the process is about the mean of the classes' positions, to which it returns far from all prototypes.
+
+    After batch normalisation, predictions lag behind training for the first hundreds of steps, until Keras' averages
+    have come close: features lie elsewhere than the prototypes then, where no class is likely.
 
     Correlations and the Cholesky factor are float64 whatever the layer's dtype: a variance is what is left of v when
     nearly all of it is taken away, of which float32 keeps few digits.
@@ -103,11 +114,12 @@ class PrototypeGaussianProcess(PrototypeLayer):
         num_classes: int,
         prototypes_per_class: int = 8,
         *,
+        target: Target | str | Mapping[str, Any] = "vertices",
         kernel: Kernel = "rbf",
         ard: bool = False,
-        variance: float = 1.0,
+        variance: float | None = None,
         noise_variance: float = 0.1,
-        learn_latents: bool = False,
+        learn_latents: bool | None = None,
         noise_floor: float = 1e-3,
         scale_floor: float = 1e-3,
         **kwargs: Any,
@@ -116,41 +128,60 @@ class PrototypeGaussianProcess(PrototypeLayer):
         if kernel not in KERNELS:
             hint = did_you_mean(kernel, KERNELS)
             raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{hint}")
-        for name, value in (("variance", variance), ("noise_floor", noise_floor), ("scale_floor", scale_floor)):
-            if not value > 0:
-                raise ValueError(f"{name} must be positive; found {value!r}")
+        check_number(noise_floor, "noise_floor", 0.0)
+        check_number(scale_floor, "scale_floor", 0.0)
+        check_number(noise_variance, "noise_variance", 0.0)
         if not noise_variance > noise_floor:
             raise ValueError(f"noise_variance must be above noise_floor, {noise_floor}; found {noise_variance!r}")
+        if variance is not None:
+            check_number(variance, "variance, unless it is None,", 0.0)
+        self.target = get_target(target)
         self.kernel = kernel
-        self.ard = bool(ard)
-        self.variance = float(variance)
+        self.ard = check_flag(ard, "ard")
+        self.variance = None if variance is None else float(variance)
         self.noise_variance = float(noise_variance)
-        self.learn_latents = bool(learn_latents)
+        self.learn_latents = None if learn_latents is None else check_flag(learn_latents, "learn_latents")
         self.noise_floor = float(noise_floor)
         self.scale_floor = float(scale_floor)
-        self.latent_dim = self.num_classes - 1
+        self.latent_dim = self.target.latent_dim(self.num_classes)
+        self._scores = self.target.scores(self.num_classes)  # [n, L]
+        self._positions = _positions(self.target, self.num_classes)  # [n, L]
+        self._centre = self._positions.mean(axis=0)
+
+    def check_target(self, target: Target) -> None:
+        """Raise ValueError for a target that puts classes elsewhere than that of the layer."""
+        positions = _positions(target, self.num_classes)
+        if positions.shape != self._positions.shape or not np.allclose(positions, self._positions):
+            raise ValueError(
+                f"head must have the classifier's target, target={target!r}, to know where classes lie; found "
+                f"{self.target!r}"
+            )
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         d = self.prototypes.shape[1]
         constant = keras.initializers.Constant
-        corners = vertices(self.num_classes)[self.prototype_labels]
-        self.latents = self._weight("latents", corners.shape, lambda *_, **__: corners, self.learn_latents)
+        positions = self._positions[self.prototype_labels]
+        learned = self.target.needs_samples if self.learn_latents is None else self.learn_latents
+        self.latents = self._weight("latents", positions.shape, lambda *_, **__: positions, learned)
         self.log_lengthscale = self._weight(
             "log_lengthscale", (d,) if self.ard else (), constant(0.5 * math.log(2 * d))
         )
-        self.log_variance = self._weight("log_variance", (), constant(math.log(self.variance)))
+        lengths = np.sum(np.square(self._positions - self._centre), axis=1)
+        variance = float(lengths.mean()) if self.variance is None else self.variance
+        self.log_variance = self._weight("log_variance", (), constant(math.log(variance)))
         excess = self.noise_variance - self.noise_floor
         self.log_noise = self._weight("log_noise", (), constant(math.log(excess)))
 
     def _start_among(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X))))
+        some = np.random.default_rng(0).permutation(len(X))[:ROWS]  # distances are of all pairs
+        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X[some]))))
 
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]
         factor = ops.cholesky(self._covariance())
         A = self._solve(factor, ops.transpose(self._correlations(features)))  # [M, N]
-        loc = ops.matmul(ops.transpose(A), self._solve(factor, ops.cast(self.latents, "float64")))
+        loc = self._centre + ops.matmul(ops.transpose(A), self._solve(factor, self._deviations()))
         left = ops.maximum(1.0 - ops.sum(A * A, axis=0), 0.0)  # rounding may leave it below zero
         variance = ops.exp(ops.cast(self.log_variance, "float64")) * left[:, None]
         scale = ops.sqrt(variance + self.scale_floor**2)
@@ -159,6 +190,10 @@ class PrototypeGaussianProcess(PrototypeLayer):
     @staticmethod
     def _solve(factor: Any, right: Any) -> Any:
         return ops.solve_triangular(factor, right, lower=True)
+
+    def _deviations(self) -> Any:
+        """Positions of the prototypes about the mean of the classes, [M, L]."""
+        return ops.cast(self.latents, "float64") - self._centre
 
     def _covariance(self) -> Any:
         """K + s^2 I [M, M], in units of the variance."""
@@ -172,17 +207,16 @@ class PrototypeGaussianProcess(PrototypeLayer):
     def _squared_distances(self, features: Any) -> Any:
         """In lengthscales, [N, M]."""
         lengthscale = ops.exp(ops.cast(self.log_lengthscale, "float64"))
-        X, W = (ops.cast(values, "float64") / lengthscale for values in (features, self.prototypes))
+        X, W = (values / lengthscale for values in self._both(features))
         return squared_distances(X, W)
 
     def _evidence(self, features: Any) -> tuple[Any, Any]:
         factor = ops.cholesky(self._covariance())
-        by_latent = self._solve(factor, ops.cast(self.latents, "float64"))
         # The rows b_j of (K + s^2 I)^-1 C, and what each gives to the scores of the classes.
-        B = ops.solve_triangular(ops.transpose(factor), by_latent, lower=False)
-        scores = ops.matmul(B, vertices(self.num_classes).T)  # [M, n]
+        B = ops.solve_triangular(ops.transpose(factor), self._solve(factor, self._deviations()), lower=False)
+        scores = ops.matmul(B, self._scores.T)  # [M, n]
         k = self._correlations(features)
-        decided = ops.argmax(ops.matmul(k, scores), axis=1)
+        decided = ops.argmax(ops.matmul(k, scores) + self._scores @ self._centre, axis=1)
         return self._squared_distances(features), k * ops.transpose(ops.take(scores, decided, axis=1))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
@@ -196,4 +230,12 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def get_config(self) -> dict[str, Any]:
         own = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        target = {"target": self.target.get_config()}
+        return {**super().get_config(), **target, **{name: getattr(self, name) for name in own}}
+
+
+def _positions(target: Target, n: int) -> NDArray[np.float64]:
+    """Where a target puts the n classes, [n, L]; of latents of samples, to be learned, the directions are known."""
+    table = getattr(target, "table", None)
+    at = target.scores(n) if target.needs_samples or table is None else table(n).loc
+    return np.asarray(at, dtype=np.float64)

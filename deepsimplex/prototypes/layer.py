@@ -1,18 +1,24 @@
 """What the Keras layers of prototypes share: prototypes of every class as weights, placed among real samples."""
 
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from typing import Any, Self
 
 import keras
 import numpy as np
+from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.callers import callers_stacklevel
 from deepsimplex.checks import check_whole
-from deepsimplex.features import ROWS, features_of, labelled_feature_rows
+from deepsimplex.features import ROWS, batches_of, features_of, labelled_feature_rows
 from deepsimplex.prototypes.explanation import Explanation
 from deepsimplex.prototypes.initialisation import initial_prototypes
-from deepsimplex.targets.labels import class_labels
+from deepsimplex.targets.labels import any_labels
+
+# Deviation of features, on average, that calls for a warning.
+_WIDE = 10.0
 
 
 class PrototypeLayer(keras.layers.Layer):
@@ -69,9 +75,9 @@ class PrototypeLayer(keras.layers.Layer):
         ----------
         samples : array or tf.data.Dataset
             Samples [N, ...], or a finite data set of batches (samples, labels). One pass over it draws the features of
-            2000 samples, as many of every class.
-        labels : array_like, shape [N] or one-hot [N, n], optional
-            Of an array of samples.
+            2000 samples, as many of every class, and at least ten for each prototype.
+        labels : array_like, shape [N] or [N, n], optional
+            Of an array of samples. Of soft labels the likeliest class counts.
         backbone : keras.Model or keras.layers.Layer, optional
             What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
             samples are features.
@@ -84,6 +90,11 @@ class PrototypeLayer(keras.layers.Layer):
         -------
         PrototypeLayer
             The layer itself, built.
+
+        Warns
+        -----
+        UserWarning
+            When features vary by more than 10: images in 0..255, a table that is not scaled.
 
         Raises
         ------
@@ -106,10 +117,28 @@ class PrototypeLayer(keras.layers.Layer):
             )
         self.prototypes.assign(W)
         self._start_among(X, y)
+        if (deviation := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
+            warnings.warn(
+                f"features vary by {deviation:.3g}: optimisers, whose steps suit features that vary by about one, will "
+                "hardly move the prototypes. Scale the samples, images to [0, 1]",
+                UserWarning,
+                stacklevel=callers_stacklevel(),
+            )
         return self
 
+    def _both(self, features: Any) -> tuple[Any, Any]:
+        """Features [N, d] and prototypes [M, d], float64."""
+        found, known = features.shape[1], self.prototypes.shape[1]
+        if found != known:
+            raise ValueError(
+                f"features must have {known} columns, as the prototypes have; found {found}. initialise_from and "
+                "explain need the backbone that the layer follows"
+            )
+        return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
+
     def _as_labels(self, y: Any) -> NDArray[np.int64]:
-        return class_labels(y, self.num_classes)[0]
+        labels, _ = any_labels(y, self.num_classes)
+        return np.argmax(labels, axis=1) if labels.ndim == 2 else labels
 
     def _prototypes_of_all(self, W: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
         found = np.bincount(labels, minlength=self.num_classes)
@@ -142,11 +171,39 @@ class PrototypeLayer(keras.layers.Layer):
         Returns
         -------
         Explanation
-            ``np.bincount(explanation.indices[:, 0], minlength=M)`` says how often each is the nearest.
+
+        Raises
+        ------
+        ValueError
+            For a k below 1, and a layer that is not built.
         """
-        features = features_of(samples, backbone)
-        distances, weights = (np.asarray(values, dtype=np.float64) for values in self._evidence(features))
-        return Explanation.of(distances, weights, self.prototype_labels, check_whole(k, "k", least=1))
+        check_whole(k, "k", least=1)
+        distances, weights = self._evidence_of(samples, backbone)
+        return Explanation.of(distances, weights, self.prototype_labels, k)
+
+    def wins(self, samples: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
+        """How many samples each prototype is the nearest of, shape [M]; zeros are prototypes without use.
+
+        Parameters
+        ----------
+        samples, backbone
+            See ``explain``.
+
+        Examples
+        --------
+        >>> from deepsimplex.prototypes import PrototypeScores
+        >>> layer = PrototypeScores(2).initialise_from([[0.0], [1.0]], [0, 1])
+        >>> layer.wins([[-1.0], [0.2], [5.0]]).tolist()
+        [2, 1]
+        """
+        distances, _ = self._evidence_of(samples, backbone)
+        return np.bincount(np.argmin(distances, axis=1), minlength=len(self.prototype_labels))
+
+    def _evidence_of(self, samples: Any, backbone: Callable[..., Any] | None) -> tuple[NDArray[np.float64], ...]:
+        if not self.built:
+            raise ValueError("the layer has no prototypes yet: call initialise_from, or train the model that it is in")
+        pieces = [self._evidence(features_of(batch, backbone)) for batch in batches_of(samples)]
+        return tuple(np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*pieces, strict=True))
 
     def get_config(self) -> dict[str, Any]:
         own = {"num_classes": self.num_classes, "prototypes_per_class": self.prototypes_per_class}

@@ -143,9 +143,9 @@ def learn_metric(
     log det(A A^T)) / 2 is 0 there and infinite where a direction is lost: what matrices of GMLVQ tend to, and what
     Schneider's log det(Omega Omega^T) is against. The cost knows no scale of Omega, nor does the penalty.
 
-    Where every class has one prototype, half the squared distance that it has moved from W, in whitened features, is
-    the other penalty: from its class's mean, it is what as many samples there would ask for. Both together draw back to
-    linear discriminant analysis, which has no more prototypes either.
+    Where every class has one prototype, half its squared distance from the mean of the class, in whitened features, is
+    the other penalty. Both together draw back to linear discriminant analysis, which has no more prototypes either;
+    where classes have several, the first penalty stands alone.
 
     Examples
     --------
@@ -165,6 +165,7 @@ def learn_metric(
     S = within_class_whitening(X[:, varies] - centre, y)
     Z, V = (X[:, varies] - centre) @ S, (W[:, varies] - centre) @ S
     held = regularisation if len(np.unique(labels)) == len(labels) else 0.0
+    means = np.stack([Z[y == label].mean(axis=0) for label in labels])
     A = discriminant_directions(Z, y, min(m, Z.shape[1]))
     cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation), np.linalg.inv(S)
 
@@ -180,7 +181,7 @@ def learn_metric(
             penalty, slope = lost_directions(matrix)
             value, by_matrix = value + regularisation * penalty, by_matrix + regularisation * slope
         if held:
-            gap = prototypes - V
+            gap = prototypes - means
             value, by_prototype = value + 0.5 * held * float(np.sum(gap * gap)), by_prototype + held * gap
         return value, np.concatenate([by_prototype.ravel(), by_matrix.ravel()])
 

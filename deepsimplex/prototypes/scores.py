@@ -11,8 +11,9 @@ from deepsimplex.checks import check_whole
 from deepsimplex.kernels import squared_distances
 from deepsimplex.prototypes.layer import PrototypeLayer
 
-# Distances of which the sum is below: a sample on top of prototypes of two classes has scores of zero, and no NaN.
-_FLOOR = 1e-12
+# Of the mean squared distance to all prototypes, and of numbers at all: a sample on top of prototypes of two classes
+# has scores of zero, and no NaN.
+_FLOOR, _LEAST = 1e-12, 1e-100
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -108,7 +109,7 @@ class PrototypeScores(PrototypeLayer):
 
     @property
     def relevance(self) -> NDArray[np.float64] | None:
-        if self.omega is None:
+        if getattr(self, "omega", None) is None:
             return None
         squares = np.sum(np.square(np.asarray(self.omega, dtype=np.float64)), axis=0)
         return np.asarray(squares / squares.sum())
@@ -121,18 +122,19 @@ class PrototypeScores(PrototypeLayer):
 
     def call(self, features: Any) -> Any:
         # features: [N, d]
-        nearest = self._nearest(self._squared_distances(features))  # [N, n]
+        distances = self._squared_distances(features)  # [N, M]
+        nearest = self._nearest(distances)  # [N, n]
+        floor = _FLOOR * ops.mean(distances, axis=1, keepdims=True) + _LEAST
         least, second = ops.split(-ops.top_k(-nearest, 2)[0], 2, axis=1)
         first = ops.one_hot(ops.argmin(nearest, axis=1), self.num_classes, dtype="bool")
         others = ops.where(first, second, least)
-        return ops.cast((others - nearest) / (others + nearest + _FLOOR), self._output_dtype)
+        return ops.cast((others - nearest) / (others + nearest + floor), self._output_dtype)
 
     def _squared_distances(self, features: Any) -> Any:
-        """[N, M], float32 at least."""
-        dtype = "float64" if self._output_dtype == "float64" else "float32"
-        X, W = ops.cast(features, dtype), ops.cast(self.prototypes, dtype)
+        """[N, M], float64: products of float32 lose distances that are short beside those of other clusters."""
+        X, W = self._both(features)
         if self.omega is not None:
-            omega_transposed = ops.transpose(ops.cast(self.omega, dtype))
+            omega_transposed = ops.transpose(ops.cast(self.omega, "float64"))
             X, W = ops.matmul(X, omega_transposed), ops.matmul(W, omega_transposed)
         return squared_distances(X, W)
 

@@ -135,8 +135,7 @@ def _head(
     """The head that the configuration names, started among the training samples; None for the Gaussian head."""
     if config.model.head is None:
         return None
-    num_classes = len(split.class_names)
-    head = make_head(config.model.head, num_classes, len(split.x), target.latent_dim(num_classes))
+    head = make_head(config.model.head, len(split.class_names), len(split.x), target)
     if isinstance(head, PrototypeGaussianProcess):
         return head.initialise_from(split.x, split.y, features, seed=config.seed)
     return head.initialise_from(split.x, features, seed=config.seed)

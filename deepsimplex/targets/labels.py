@@ -44,7 +44,7 @@ def class_labels(y: ArrayLike, num_classes: int | None = None) -> tuple[NDArray[
         row = int(np.argmax(np.any((labels != 0) & (labels != 1), axis=1)))
         raise ValueError(
             f"y must name one class per sample for this target; found soft labels, row {row} is {labels[row]}. "
-            "Pass y.argmax(axis=1), or use a target made from labels alone (ILR, Dirichlet, OneHot)"
+            "Pass y.argmax(axis=1), or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
         )
     return np.argmax(labels, axis=1), n
 
@@ -152,7 +152,7 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
         raise ValueError(
             f"every class needs samples, since latents are repelled by distances to each; found none of class "
             f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes}. Renumber the classes that are "
-            "there, or use a target made from labels alone (ILR, Dirichlet, OneHot)"
+            "there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
         )
     if attraction and np.any(sizes == 1):
         raise ValueError(

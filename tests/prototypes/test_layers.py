@@ -155,6 +155,7 @@ def test_the_loss_takes_labels_of_every_form(activation):
         np.testing.assert_allclose(loss(labels, scores), expected, rtol=1e-6)
     soft = np.array([[0.5, 0.5, 0.0]] * 2)
     np.testing.assert_allclose(loss(soft, scores)[0], 0.5 * (phi(-scores[0, :2])[0]).sum(), rtol=1e-6)
+    assert np.isnan(loss(np.array([3, 1]), scores)).tolist() == [True, False]  # there is no class 3
     twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert (twin.activation, twin.steepness) == (activation, 4.0)
 
@@ -192,7 +193,7 @@ def test_prototypes_start_among_samples_of_their_class(make):
     rng = np.random.default_rng(0)
     layer = make()
     y = np.arange(60) % layer.num_classes
-    X = rng.normal(size=(60, D)) + 10.0 * y[:, None]
+    X = rng.normal(size=(60, D)) + 5.0 * y[:, None]
     assert layer.initialise_from(X, y) is layer
     own = {label: {tuple(row) for row in X[y == label].astype("float32")} for label in range(layer.num_classes)}
     for row, label in zip(np.asarray(layer.prototypes), layer.prototype_labels, strict=True):
@@ -204,7 +205,7 @@ def test_prototypes_start_among_samples_of_their_class(make):
     means = make().initialise_from(X, y, initialisation="means")
     for label in range(layer.num_classes):
         centre = np.asarray(means.prototypes)[means.prototype_labels == label].mean()
-        assert centre == pytest.approx(10.0 * label, abs=1.5)
+        assert centre == pytest.approx(5.0 * label, abs=1.5)
 
 
 def test_a_data_set_is_read_once_and_every_class_is_drawn_from():
@@ -259,6 +260,113 @@ def test_it_says_why_it_cannot_start_there(samples, labels, message):
         moved(PrototypeGaussianProcess(4, 2)).initialise_from(samples, labels)
 
 
+def network_of_scores():
+    return ds.SimplexClassifier(ds.heads.mlp([8]), "vertices", 3, head=PrototypeScores(3))
+
+
+def test_what_are_no_labels_and_no_samples_are_named():
+    with pytest.raises(TypeError, match="labels must name the classes of the samples; found Flatten"):
+        PrototypeScores(2).initialise_from(np.eye(4), keras.layers.Flatten())
+    with pytest.raises(TypeError, match="ard must be True or False; found 'yes'"):
+        PrototypeGaussianProcess(2, ard="yes")
+    rows = tf.data.Dataset.from_tensor_slices((np.eye(8, D), np.arange(8) % 2))
+    with pytest.raises(ValueError, match="samples must be a finite data set"):
+        PrototypeScores(2).initialise_from(rows.batch(4).repeat())
+    with pytest.raises(ValueError, match="samples must hold at least one sample; found none"):
+        PrototypeScores(2).initialise_from(rows.take(0).batch(4))
+    with pytest.raises(ValueError, match=r"a data set must be of batches: samples.batch\(256\)"):
+        PrototypeScores(2).initialise_from(rows)
+
+
+def test_a_last_batch_of_few_joins_the_one_before():
+    """Batch normalisation would make zeros of one sample."""
+    X = np.random.default_rng(0).normal(loc=3.0, size=(61, D)).astype("float32")
+    rows = tf.data.Dataset.from_tensor_slices((X, np.arange(61) % 2)).batch(30)
+    layer = PrototypeGaussianProcess(2, 30).initialise_from(rows, backbone=keras.layers.BatchNormalization())
+    assert np.abs(np.asarray(layer.prototypes)).max(axis=1).min() > 1e-3
+
+
+def test_samples_of_several_inputs_are_drawn_together():
+    inputs = {name: keras.Input((2,), name=name) for name in "ab"}
+    backbone = keras.Model(inputs, keras.layers.Concatenate()([inputs["a"], inputs["b"]]))
+    X = np.random.default_rng(0).normal(size=(20, 2)).astype("float32")
+    layer = PrototypeGaussianProcess(2, 3).initialise_from({"a": X, "b": -X}, np.arange(20) % 2, backbone)
+    np.testing.assert_allclose(layer.prototypes[:, :2], -layer.prototypes[:, 2:])
+    assert layer.wins({"a": X, "b": -X}, backbone).sum() == 20
+
+
+def test_soft_labels_count_for_their_likeliest_class():
+    X = np.random.default_rng(0).normal(size=(20, D))
+    soft = np.where(np.eye(2)[np.arange(20) % 2] > 0, 0.9, 0.1)
+    hard = PrototypeScores(2, 3).initialise_from(X, np.arange(20) % 2)
+    np.testing.assert_array_equal(PrototypeScores(2, 3).initialise_from(X, soft).prototypes, hard.prototypes)
+
+
+def test_wide_features_are_warned_of():
+    X = np.random.default_rng(0).uniform(0, 255, size=(40, D))
+    with pytest.warns(UserWarning, match=r"features vary by 7.\.?.*: .* Scale the samples, images to \[0, 1\]") as told:
+        PrototypeScores(2, 3).initialise_from(X, np.arange(40) % 2)
+    assert told[0].filename == __file__
+
+
+def test_a_backbone_whose_weights_training_touches_is_left_as_it_was():
+    backbone = keras.layers.SpectralNormalization(keras.layers.Dense(4))
+    backbone.build((None, D))
+    before = [variable.numpy() for variable in backbone.variables]
+    PrototypeScores(2, 3).initialise_from(FEATURES, np.arange(6) % 2, backbone)
+    for variable, value in zip(backbone.variables, before, strict=True):
+        np.testing.assert_array_equal(variable, value)
+
+
+def test_many_classes_start_with_few_distances(monkeypatch):
+    from deepsimplex.prototypes import gaussian_process
+
+    seen = []
+    monkeypatch.setattr(gaussian_process, "median_distance", lambda rows: seen.append(len(rows)) or 1.0)
+    y = np.repeat(np.arange(300), 20)
+    PrototypeGaussianProcess(300, 1).initialise_from(np.random.default_rng(0).normal(size=(6000, 2)), y)
+    assert max(seen) <= 2000
+
+
+@pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot", "casimac", "vertices"])
+def test_the_process_knows_where_its_target_puts_classes(target, few):
+    """At the prototypes of one class alone, far from the others, the class is that; explanations speak for it."""
+    layer = PrototypeGaussianProcess(3, 2, target=target)
+    layer.build((None, D))
+    layer.prototypes.assign(np.repeat(100.0 * np.eye(3, D), 2, axis=0) + 0.1 * np.eye(6, D))
+    outputs = layer(np.asarray(layer.prototypes))
+    scores = layer.target.scores(3)
+    assert (np.asarray(outputs["loc"]) @ scores.T).argmax(axis=1).tolist() == [0, 0, 1, 1, 2, 2]
+    explained = layer.explain(np.asarray(layer.prototypes), k=1)
+    assert (explained.weights > 0).all()
+    assert explained.labels.ravel().tolist() == [0, 0, 1, 1, 2, 2]
+    assert layer.latents.trainable == (target == "casimac")
+    far = layer(np.full((1, D), -1e4))
+    np.testing.assert_allclose((np.asarray(far["loc"]) @ scores.T).std(), 0.0, atol=1e-5)
+    assert PrototypeGaussianProcess.from_config(layer.get_config()).get_config() == layer.get_config()
+
+
+@pytest.mark.parametrize("target", ["ilr", "casimac"])
+def test_other_targets_learn_digits(target, few):
+    (x, y), (x_test, y_test) = few
+    keras.utils.set_random_seed(0)
+    backbone = ds.heads.mlp([32])
+    head = PrototypeGaussianProcess(10, 2, target=target).initialise_from(x, y, backbone)
+    model = ds.SimplexClassifier(backbone, target, 10, head=head)
+    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model.fit(x, y, epochs=15, verbose=0)
+    assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.8
+
+
+@pytest.mark.slow
+def test_it_trains_compiled(few):
+    (x, y), _ = few
+    model = classifier(x, y, "class")
+    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
+    history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]
+    assert history[-1] < history[0]
+
+
 def test_a_data_set_holds_its_labels():
     rows = tf.data.Dataset.from_tensor_slices(np.eye(8, D)).batch(4)
     with pytest.raises(ValueError, match="found batches without labels"):
@@ -273,16 +381,22 @@ def test_a_data_set_holds_its_labels():
         (lambda: PrototypeGaussianProcess(1), "num_classes must be a whole number, at least 2; found 1"),
         (lambda: PrototypeGaussianProcess(3, 0), "prototypes_per_class must be a whole number, at least 1; found 0"),
         (lambda: PrototypeGaussianProcess(3, kernel="rbt"), "kernel must be one of .* did you mean 'rbf'"),
-        (lambda: PrototypeGaussianProcess(3, variance=0.0), "variance must be positive; found 0.0"),
-        (lambda: PrototypeGaussianProcess(3, scale_floor=0.0), "scale_floor must be positive; found 0.0"),
+        (lambda: PrototypeGaussianProcess(3, variance=0.0), "variance, unless it is None, must be a number above 0.0"),
+        (lambda: PrototypeGaussianProcess(3, scale_floor=0.0), "scale_floor must be a number above 0.0; found 0.0"),
         (lambda: PrototypeGaussianProcess(3, noise_variance=1e-3), "noise_variance must be above noise_floor, 0.001"),
+        (lambda: PrototypeGaussianProcess(3, noise_variance=np.inf), "noise_variance must be a number above 0.0"),
+        (lambda: PrototypeGaussianProcess(3).explain(FEATURES), "no prototypes yet: call initialise_from"),
+        (lambda: moved(PrototypeScores(3))(FEATURES[:, :2]), "features must have 5 columns, as the prototypes have"),
+        (lambda: ds.SimplexClassifier(ds.heads.mlp([8]), "ilr", 3, head=PrototypeGaussianProcess(3)), "target=ILR"),
+        (lambda: ds.SimplexClassifier(ds.heads.mlp([8]), "vertices", 4, head=PrototypeGaussianProcess(3)), "4 classes"),
+        (lambda: network_of_scores().build((None, 5)), "head must give a Gaussian over latents"),
         (lambda: PrototypeScores(3, metric="matrx"), "metric must be one of euclidean, matrix; found 'matrx'"),
         (lambda: PrototypeScores(3, rank=2), 'rank must be None unless metric is "matrix"; found 2'),
         (lambda: PrototypeScores(3, metric="matrix", rank=0), "rank must be a whole number, at least 1; found 0"),
         (lambda: moved(PrototypeScores(3, metric="matrix", rank=6)), "rank must be at most the number of features, 5"),
         (lambda: PrototypeScores(3)(np.zeros((2, 4, 4, 8), "float32")), "GlobalAveragePooling2D"),
         (lambda: ds.losses.GLVQ("relu"), "activation must be one of sigmoid, linear; found 'relu'"),
-        (lambda: ds.losses.GLVQ(steepness=0.0), "steepness must be above 0; found 0.0"),
+        (lambda: ds.losses.GLVQ(steepness=0.0), "steepness must be a number above 0.0; found 0.0"),
     ],
 )
 def test_a_wrong_argument_is_named(make, message):
