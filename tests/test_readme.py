@@ -50,7 +50,7 @@ def test_the_example_of_ones_own_images_runs(tmp_path):
 
 @pytest.mark.slow
 def test_the_example_of_training_through_the_readout_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "objective=" in text)
+    (example,) = (text for text in EXAMPLES if "composition_mass" in text)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
@@ -65,10 +65,28 @@ def test_the_example_of_a_gaussian_process_on_a_backbone_runs(tmp_path):
 
 
 def test_the_example_of_a_table_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "load_wine" in text)
+    (example,) = (text for text in EXAMPLES if "least_squares_gaussian_process" in text)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
+
+
+def test_the_example_of_prototypes_on_a_table_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "GMLVQ" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
+    assert {path.name for path in tmp_path.glob("*.png")} == {"regions.png", "relevance.png"}
+
+
+@pytest.mark.slow
+def test_the_example_of_prototypes_on_a_backbone_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "PrototypeGaussianProcess(" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    wins = re.findall(r"\d+", done.stdout[done.stdout.rindex("[") :])
+    assert len(wins) == 40
+    assert sum(int(number) for number in wins) == 1437
 
 
 @pytest.mark.slow

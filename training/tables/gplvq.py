@@ -6,11 +6,11 @@ FOLDER holds iris.npz and images/mnist.npz; without it, iris is scikit-learn's a
 tumours of Tables 5.5 and 5.6 are not public.
 
 What the thesis does not say is set here, and the same for all methods: "six prototypes" and "two prototypes" are taken
-for so many of every class, drawn among its samples, iris is shown with three as well, and MNIST has six; features are not scaled; prototypes learn
-for 250 epochs at a rate of 0.01, which GPLVQ takes in lengthscales; the noise s^2 is 0.3 where a table does not vary
-it. The generator of the spirals is lost, and Tables 5.1 and 5.3 disagree on its error at the best alpha: ours has arms
-of three quarters of a turn from radius 0.875 to 7, drawn uniformly along the angle, with noise of deviation 0.525, and
-only trends can be compared.
+for so many of every class, drawn among its samples, iris is shown with three as well, and MNIST has six; features are
+not scaled; prototypes learn for 250 epochs at a rate of 0.01, which GPLVQ takes in lengthscales; the noise s^2 is 0.3
+where a table does not vary it. The generator of the spirals is lost, and Tables 5.1 and 5.3 disagree on its error at
+the best alpha: ours has arms of three quarters of a turn from radius 0.875 to 7, drawn uniformly along the angle, with
+noise of deviation 0.525, and only trends can be compared.
 
 "GPLVQ" is rule="thesis" with the settings of the thesis, "GPLVQ, corrected" rule="autodiff" with the same. "GPLVQ,
 ours" are the defaults of ``deepsimplex.GPLVQ``, the median length among them, with eight prototypes of every class;
@@ -24,6 +24,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -294,7 +295,7 @@ def iris_tables(folder: Path | None, runs: int) -> Iterable[Table]:
     for P in (2, 3):
         which = f"{P} prototypes of every class"
         title = f"Table 5.4: iris, test error by alpha, {which}"
-        yield sweep(title, "alpha", IRIS_BY_LENGTH, lambda alpha, P=P: swept(P, alpha), folds)
+        yield sweep(title, "alpha", IRIS_BY_LENGTH, partial(swept, P), folds)
         yield comparison(f"Table 5.6: iris, alpha = 2, {which}", "iris", compared(P, 2.0), folds)
     rows = [
         [method, "not public", f"{train:.2f}", "not public", f"{test:.2f}"] for method, (train, test) in ADRENAL.items()
