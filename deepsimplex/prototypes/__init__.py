@@ -5,6 +5,7 @@ pieces.
 """
 
 from deepsimplex.prototypes.activations import Linear, Sigmoid
+from deepsimplex.prototypes.ascent import LikelihoodAscent
 from deepsimplex.prototypes.competition import compete
 from deepsimplex.prototypes.decision import (
     fitted_temperature,
@@ -17,7 +18,6 @@ from deepsimplex.prototypes.gaussian_process import PrototypeGaussianProcess
 from deepsimplex.prototypes.initialisation import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
 from deepsimplex.prototypes.likelihood import (
-    LikelihoodAscent,
     covariance,
     log_likelihood,
     pull_of_likelihood,

@@ -6,13 +6,14 @@ from numba import njit
 from deepsimplex.prototypes import likelihood
 from deepsimplex.prototypes._competition import move, squared_distance
 
+# Numba does not see that a formula in another file has changed: remove __pycache__ then.
 _pull_of_likelihood = njit(cache=True)(likelihood.pull_of_likelihood)
 _pull_of_thesis = njit(cache=True)(likelihood.pull_of_thesis)
 
 
 @njit(cache=True)
 def present(X, y, W, c, order, rates, lengthscale, noise, thesis):
-    """Present rows in their order and move prototypes W in place: see ``likelihood.LikelihoodAscent``.
+    """Present rows in their order and move prototypes W in place: see ``ascent.LikelihoodAscent``.
 
     Row order[i] is presented with the learning rate rates[i].
     """
