@@ -2,9 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from keras import ops
+
+from deepsimplex.names import did_you_mean
 
 Kernel = Literal["rbf", "matern32", "matern52"]
 
@@ -66,3 +68,17 @@ def matern52(squared: Any) -> Any:
 
 
 KERNELS: dict[str, Callable[[Any], Any]] = {"rbf": rbf, "matern32": matern32, "matern52": matern52}
+
+
+def check_kernel(kernel: Any) -> Kernel:
+    """``kernel`` itself, or an error that names it.
+
+    Examples
+    --------
+    >>> check_kernel("matern5")
+    Traceback (most recent call last):
+    ValueError: kernel must be one of rbf, matern32, matern52; found 'matern5'; did you mean 'matern52'?
+    """
+    if kernel not in KERNELS:
+        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{did_you_mean(kernel, KERNELS)}")
+    return cast(Kernel, kernel)

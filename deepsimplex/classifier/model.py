@@ -172,10 +172,6 @@ class SimplexClassifier(keras.Model):
             raise ValueError(f"head must be for {self.num_classes} classes; found one for {head.num_classes}")
         if hasattr(head, "check_target"):
             head.check_target(self.target)
-        if getattr(head, "num_classes", self.num_classes) != self.num_classes:
-            raise ValueError(f"head must be for {self.num_classes} classes; found one for {head.num_classes}")
-        if hasattr(head, "check_target"):
-            head.check_target(self.target)
         if getattr(head, "latent_dim", latent_dim) != latent_dim:
             raise ValueError(
                 f"head must have latent_dim {latent_dim} for {self.num_classes} classes of this target; found "

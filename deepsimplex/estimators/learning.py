@@ -1,8 +1,8 @@
-"""What the fits of all classifiers share: data are checked, and a fit that comes to no end has not been."""
+"""What the fits of all classifiers share: data are checked, an end is told, and a fit without one has not been."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
 from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.step import Callback
 
 
 class LearningClassifier(ClassifierMixin, BaseEstimator):
@@ -50,3 +51,9 @@ class LearningClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
         self.classes_ = labels.classes
         return features, labels
+
+    def _tell_end(self, callback: Callback | None) -> None:
+        """Once the fit cannot be lost any more."""
+        fit_ended: Any = getattr(callback, "fit_ended", None)
+        if fit_ended is not None:
+            fit_ended(self)

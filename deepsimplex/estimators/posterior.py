@@ -70,12 +70,6 @@ class PosteriorClassifier(LatentClassifier):
 
         return tell
 
-    def _tell_end(self, callback: Callback | None) -> None:
-        """Once the fit cannot be lost any more."""
-        fit_ended: Any = getattr(callback, "fit_ended", None)
-        if fit_ended is not None:
-            fit_ended(self)
-
     def save(self, filepath: str | os.PathLike[str]) -> None:
         """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.
 

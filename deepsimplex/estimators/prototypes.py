@@ -249,9 +249,3 @@ class PrototypeClassifier(LearningClassifier):
         """
         check_is_fitted(self)
         save_classifier(self, filepath)
-
-    def _tell_end(self, callback: Callback | None) -> None:
-        """Once the fit cannot be lost any more."""
-        fit_ended: Any = getattr(callback, "fit_ended", None)
-        if fit_ended is not None:
-            fit_ended(self)

@@ -10,8 +10,7 @@ from keras import ops
 
 from deepsimplex.checks import check_whole
 from deepsimplex.features import ROWS, feature_rows
-from deepsimplex.kernels import KERNELS, Kernel, squared_distances
-from deepsimplex.names import did_you_mean
+from deepsimplex.kernels import KERNELS, Kernel, check_kernel, squared_distances
 from deepsimplex.spread import median_distance, spread_rows
 
 COVARIANCES = ("isotropic", "diagonal")
@@ -130,14 +129,11 @@ class VariationalGaussianProcess(keras.layers.Layer):
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
         if covariance not in COVARIANCES:
             raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
-        if kernel not in KERNELS:
-            hint = did_you_mean(kernel, KERNELS)
-            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{hint}")
         for name, value in (("variance", variance), ("jitter", jitter), ("scale_floor", scale_floor)):
             if not value > 0:
                 raise ValueError(f"{name} must be positive; found {value!r}")
         self.covariance = covariance
-        self.kernel = kernel
+        self.kernel = check_kernel(kernel)
         self.variance = float(variance)
         self.ard = bool(ard)
         self.jitter = float(jitter)

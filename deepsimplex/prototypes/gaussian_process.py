@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from deepsimplex.checks import check_flag, check_number
 from deepsimplex.features import ROWS
-from deepsimplex.kernels import KERNELS, Kernel, squared_distances
-from deepsimplex.names import did_you_mean
+from deepsimplex.kernels import KERNELS, Kernel, check_kernel, squared_distances
 from deepsimplex.prototypes.layer import PrototypeLayer
 from deepsimplex.spread import median_distance
 from deepsimplex.targets import Target, get_target
@@ -125,9 +124,6 @@ class PrototypeGaussianProcess(PrototypeLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_classes, prototypes_per_class, **kwargs)
-        if kernel not in KERNELS:
-            hint = did_you_mean(kernel, KERNELS)
-            raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{hint}")
         check_number(noise_floor, "noise_floor", 0.0)
         check_number(scale_floor, "scale_floor", 0.0)
         check_number(noise_variance, "noise_variance", 0.0)
@@ -136,7 +132,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         if variance is not None:
             check_number(variance, "variance, unless it is None,", 0.0)
         self.target = get_target(target)
-        self.kernel = kernel
+        self.kernel = check_kernel(kernel)
         self.ard = check_flag(ard, "ard")
         self.variance = None if variance is None else float(variance)
         self.noise_variance = float(noise_variance)
@@ -202,7 +198,10 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def _correlations(self, features: Any) -> Any:
         """k(x, w_j) [N, M] of features [N, d]."""
-        return KERNELS[self.kernel](self._squared_distances(features))
+        return self._correlations_at(self._squared_distances(features))
+
+    def _correlations_at(self, squared: Any) -> Any:
+        return KERNELS[self.kernel](squared)
 
     def _squared_distances(self, features: Any) -> Any:
         """In lengthscales, [N, M]."""
@@ -215,9 +214,10 @@ class PrototypeGaussianProcess(PrototypeLayer):
         # The rows b_j of (K + s^2 I)^-1 C, and what each gives to the scores of the classes.
         B = ops.solve_triangular(ops.transpose(factor), self._solve(factor, self._deviations()), lower=False)
         scores = ops.matmul(B, self._scores.T)  # [M, n]
-        k = self._correlations(features)
+        squared = self._squared_distances(features)
+        k = self._correlations_at(squared)
         decided = ops.argmax(ops.matmul(k, scores) + self._scores @ self._centre, axis=1)
-        return self._squared_distances(features), k * ops.transpose(ops.take(scores, decided, axis=1))
+        return squared, k * ops.transpose(ops.take(scores, decided, axis=1))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         return {"loc": (input_shape[0], self.latent_dim), "scale": (input_shape[0], 1)}

@@ -107,7 +107,8 @@ class PrototypeLayer(keras.layers.Layer):
         X, y = labelled_feature_rows(samples, labels, backbone, per_class, rng, self._as_labels)
         if not np.isfinite(X).all():
             raise ValueError("samples must give finite features; found NaN or infinity")
-        W = self._prototypes_of_all(*initial_prototypes(X, y, self.prototypes_per_class, initialisation, rng))
+        W, labels_of_all = initial_prototypes(X, y, self.prototypes_per_class, initialisation, rng)
+        self._check_all_there(labels_of_all)
         if not self.built:
             self.build((None, X.shape[1]))
         if X.shape[1] != self.prototypes.shape[1]:
@@ -140,14 +141,13 @@ class PrototypeLayer(keras.layers.Layer):
         labels, _ = any_labels(y, self.num_classes)
         return np.argmax(labels, axis=1) if labels.ndim == 2 else labels
 
-    def _prototypes_of_all(self, W: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _check_all_there(self, labels: NDArray[np.int64]) -> None:
         found = np.bincount(labels, minlength=self.num_classes)
         if (short := np.flatnonzero(found < self.prototypes_per_class)).size:
             raise ValueError(
                 f"samples must hold at least prototypes_per_class={self.prototypes_per_class} that differ of every "
                 f"class; found {found[short[0]]} of class {short[0]}"
             )
-        return W
 
     @abstractmethod
     def _start_among(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:

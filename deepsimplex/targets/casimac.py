@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.checks import check_whole
 from deepsimplex.distances import Distance, class_neighbours
 from deepsimplex.distances.search import Classes
 from deepsimplex.files import fingerprint
@@ -95,8 +96,8 @@ class CASIMAC(Target):
         show_progress: bool | None = None,
     ) -> None:
         self.repulsion_strength, self.attraction_strength = _strengths(repulsion_strength, attraction_strength, gamma)
-        self.repulsion_number = _whole(repulsion_number, "repulsion_number")
-        self.attraction_number = _whole(attraction_number, "attraction_number")
+        self.repulsion_number = check_whole(repulsion_number, "repulsion_number", least=1)
+        self.attraction_number = check_whole(attraction_number, "attraction_number", least=1)
         self.attraction_function = read_function(attraction_function, "attraction_function")
         self.repulsion_function = read_function(repulsion_function, "repulsion_function")
         self.combination_function = read_function(combination_function, "combination_function")
@@ -370,9 +371,3 @@ def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tupl
     if alpha == 0 and beta == 0:
         raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
     return beta, alpha
-
-
-def _whole(value: int, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} must be a whole number, at least 1; found {value!r}")
-    return int(value)
