@@ -1,7 +1,5 @@
 """The evaluation room against slow oracles, scikit-learn and cases worked by hand."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,21 +7,10 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from deepsimplex import evaluation
+from tests.labelled_probabilities import labelled_probabilities
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
-
-
-@st.composite
-def labelled_probabilities(draw, max_classes: int = 12):
-    """Labels and probabilities, some of them tied and on bin edges."""
-    n, samples = draw(st.integers(2, max_classes)), draw(st.integers(1, 60))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    p = rng.dirichlet(np.full(n, draw(st.sampled_from([0.3, 1.0, 10.0]))), samples)
-    if draw(st.booleans()):
-        p = rng.multinomial(draw(st.sampled_from([2, 5, 15])), p)
-        p = p / p.sum(axis=1, keepdims=True)
-    return rng.integers(0, n, samples), p
 
 
 @given(case=labelled_probabilities(), bins=st.integers(1, 30))
@@ -113,26 +100,6 @@ def test_limits():
     uniform = np.full((1, 5), 0.2)
     assert evaluation.negative_log_likelihood([3], uniform) == pytest.approx(np.log(5))
     assert evaluation.brier_score([0], [[0.0, 1.0]]) == 1.0
-
-
-def test_the_report_holds_every_score_prints_and_goes_to_json():
-    rng = np.random.default_rng(1)
-    y, p = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
-    report = evaluation.report(y, p, bins=7)
-    assert report.as_dict() == {
-        "samples": 50,
-        "classes": 3,
-        "accuracy": evaluation.accuracy(y, p),
-        "negative_log_likelihood": evaluation.negative_log_likelihood(y, p),
-        "brier_score": evaluation.brier_score(y, p),
-        "expected_calibration_error": evaluation.expected_calibration_error(y, p, 7),
-        "bins": 7,
-    }
-    assert json.loads(json.dumps(report.as_dict())) == report.as_dict()
-    lines = str(report).splitlines()
-    assert len(lines) == len(report.as_dict())
-    assert len({len(line) for line in lines}) == 1
-    assert f"{report.accuracy:.4f}" in lines[2]
 
 
 def test_labels_may_be_a_column_of_any_number_type():
