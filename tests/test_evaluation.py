@@ -108,7 +108,29 @@ def test_labels_may_be_a_column_of_any_number_type():
         assert evaluation.accuracy(y, p) == 1.0
 
 
-@pytest.mark.parametrize("name", ["accuracy", "negative_log_likelihood", "brier_score", "reliability_curve", "report"])
+OF_PREDICTIONS = [
+    "accuracy",
+    "accuracy_at_coverage",
+    "adaptive_calibration_error",
+    "area_deviation",
+    "area_under_risk_coverage",
+    "brier_decomposition",
+    "brier_score",
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "maximum_calibration_error",
+    "negative_log_likelihood",
+    "proba_loss",
+    "reliability_curve",
+    "report",
+    "risk_coverage_curve",
+    "weighted_f1",
+    "weighted_precision",
+    "weighted_recall",
+]
+
+
+@pytest.mark.parametrize("name", OF_PREDICTIONS)
 @pytest.mark.parametrize(
     ("y", "p", "error", "message"),
     [
@@ -130,6 +152,23 @@ def test_labels_may_be_a_column_of_any_number_type():
 def test_bad_input_is_named_by_every_function(name, y, p, error, message):
     with pytest.raises(error, match=message):
         getattr(evaluation, name)(y, p)
+
+
+@given(case=labelled_probabilities(), seed=st.integers(0, 2**32 - 1))
+@few
+def test_no_score_knows_the_order_of_samples(case, seed):
+    y, p = case
+    order = np.random.default_rng(seed).permutation(len(y))
+    ours, shuffled = evaluation.report(y, p).as_dict(), evaluation.report(y[order], p[order]).as_dict()
+    assert ours == pytest.approx(shuffled, abs=1e-9)
+
+
+def test_single_precision_is_near_enough():
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 4, 200), rng.dirichlet(np.ones(4), 200)
+    ours, double = evaluation.report(y, p.astype(np.float32)).as_dict(), evaluation.report(y, p).as_dict()
+    assert ours == pytest.approx(double, abs=1e-5)
+    assert {type(value) for value in ours.values()} == {int, float}
 
 
 def test_sums_are_checked_within_the_stated_tolerance():

@@ -59,7 +59,7 @@ def test_resamples_keep_their_strata_and_their_seed():
 
 
 def test_the_interval_of_an_accuracy_is_the_binomials():
-    """Of 200 test sets' 90% intervals about 180 hold the true accuracy, and they are about as wide as they should be."""
+    """Of 200 test sets' 90% intervals about 180 hold the true accuracy, and their width is about right."""
     rng = np.random.default_rng(0)
     p = np.tile([0.7, 0.3], (200, 1))
     intervals = [

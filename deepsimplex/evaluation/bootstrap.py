@@ -98,8 +98,9 @@ def bootstrap_interval(
 ) -> Interval:
     """Percentile bootstrap interval of a score over resampled test samples (Efron, 1979).
 
-    It tells what another test set of this size would change; the classifier stays as it is. Calibration errors are
-    biased upwards on few samples, and more so on resamples: their intervals may lie above the value itself.
+    It tells what another test set of this size would change; the classifier stays as it is. Calibration errors and the
+    parts of the Brier score are biased upwards on few samples, and more so on resamples: their intervals lie too high,
+    and may lie above the score itself.
 
     Parameters
     ----------

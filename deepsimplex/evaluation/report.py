@@ -174,7 +174,7 @@ def report(
     intervals : float, optional
         Level of bootstrap intervals, such as 0.95. Default None: no intervals.
     resamples, seed, stratified
-        Of the intervals, as in ``bootstrap_interval``; 10 000 samples of 10 classes take some seconds.
+        Of the intervals, as in ``bootstrap_interval``; 10 000 samples of 10 classes take about ten seconds.
 
     Returns
     -------
@@ -239,6 +239,7 @@ def report(
     for names, score in {**prepared, **apart}.items():
         # Of the parts of the Brier score the last, what its bins hide, is not told.
         values |= zip(names, map(float, np.atleast_1d(score.value())), strict=False)
+    auroc = values.pop("out_of_distribution_auroc", None)
     bounds: dict[str, Interval] | None = None
     if intervals is not None:
         level = check_level(intervals, "intervals")
@@ -251,7 +252,8 @@ def report(
     return Report(
         samples=samples,
         classes=classes,
-        **{"out_of_distribution_auroc": None, **values},
+        out_of_distribution_auroc=auroc,
+        **values,
         bins=int(bins),
         k=int(k),
         coverage=float(coverage),
