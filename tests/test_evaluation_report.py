@@ -37,6 +37,7 @@ def test_the_report_holds_every_score():
         "brier_reliability": parts.reliability,
         "brier_resolution": parts.resolution,
         "brier_uncertainty": parts.uncertainty,
+        "brier_remainder": parts.remainder,
         "proba_loss": evaluation.proba_loss(y, p),
         "expected_calibration_error": evaluation.expected_calibration_error(y, p, 7),
         "adaptive_calibration_error": evaluation.adaptive_calibration_error(y, p, 7),
@@ -122,6 +123,7 @@ def test_a_test_set_of_one_and_of_one_class_have_reports():
         ({"coverage": 0}, "coverage must be a share"),
         ({"bins": 0}, "bins must be a whole number"),
         ({"outside": [[0.5, 0.6]]}, "every row of outside must sum to 1"),
+        ({"outside": [[0.5, 0.5]]}, "outside must hold probabilities of the 3 classes of p; found 2 columns"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

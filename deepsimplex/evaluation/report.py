@@ -45,8 +45,8 @@ class Report:
     accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
         As the functions of the same names, as are all but those of the next line.
     negative_log_likelihood, brier_score, proba_loss : float
-    brier_reliability, brier_resolution, brier_uncertainty : float
-        Of ``brier_decomposition``; what the score has beyond them, its bins hide.
+    brier_reliability, brier_resolution, brier_uncertainty, brier_remainder : float
+        Of ``brier_decomposition``.
     expected_calibration_error, adaptive_calibration_error : float
     classwise_calibration_error, maximum_calibration_error : float
     area_deviation : float
@@ -84,6 +84,7 @@ class Report:
     brier_reliability: float
     brier_resolution: float
     brier_uncertainty: float
+    brier_remainder: float
     proba_loss: float
     expected_calibration_error: float
     adaptive_calibration_error: float
@@ -130,7 +131,7 @@ class Report:
 
 
 def _number(value: float) -> str:
-    return f"{value:.4f}" if isinstance(value, float) else f"{value:d}"
+    return f"{value:z.4f}" if isinstance(value, float) else f"{value:d}"
 
 
 def _without_infinities(value: Any) -> Any:
@@ -195,6 +196,7 @@ def report(
     brier reliability                0.1750
     brier resolution                 0.2500
     brier uncertainty                0.2500
+    brier remainder                  0.0000
     proba loss                       0.3500
     expected calibration error       0.3500
     adaptive calibration error       0.3500
@@ -227,18 +229,21 @@ def report(
         (metric.__name__,): PREPARED[metric](labels, probabilities, **given) for metric, given in options.items()
     }
     prepared["weighted_precision", "weighted_recall", "weighted_f1"] = prepare_weighted(labels, probabilities)
-    parts = ("brier_reliability", "brier_resolution", "brier_uncertainty")
+    parts = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
     prepared[parts] = prepare_brier_decomposition(labels, probabilities, bins)
     apart: dict[tuple[str, ...], Prepared] = {}
     if outside is not None:
         strange = check_probabilities(outside, "outside")
+        if strange.shape[1] != classes:
+            raise ValueError(
+                f"outside must hold probabilities of the {classes} classes of p; found {strange.shape[1]} columns"
+            )
         scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
         apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
 
     values: dict[str, float] = {}
     for names, score in {**prepared, **apart}.items():
-        # Of the parts of the Brier score the last, what its bins hide, is not told.
-        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=False)
+        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
     auroc = values.pop("out_of_distribution_auroc", None)
     bounds: dict[str, Interval] | None = None
     if intervals is not None:
@@ -274,5 +279,5 @@ def _intervals(
     return {
         name: percentiles(column, level)
         for names, columns in zip(prepared, values, strict=True)
-        for name, column in zip(names, columns.reshape(resamples, -1).T, strict=False)
+        for name, column in zip(names, columns.reshape(resamples, -1).T, strict=True)
     }
