@@ -1,7 +1,5 @@
 """The evaluation room against slow oracles, scikit-learn and cases worked by hand."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,21 +7,10 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from deepsimplex import evaluation
+from tests.labelled_probabilities import labelled_probabilities
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
-
-
-@st.composite
-def labelled_probabilities(draw, max_classes: int = 12):
-    """Labels and probabilities, some of them tied and on bin edges."""
-    n, samples = draw(st.integers(2, max_classes)), draw(st.integers(1, 60))
-    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    p = rng.dirichlet(np.full(n, draw(st.sampled_from([0.3, 1.0, 10.0]))), samples)
-    if draw(st.booleans()):
-        p = rng.multinomial(draw(st.sampled_from([2, 5, 15])), p)
-        p = p / p.sum(axis=1, keepdims=True)
-    return rng.integers(0, n, samples), p
 
 
 @given(case=labelled_probabilities(), bins=st.integers(1, 30))
@@ -115,33 +102,35 @@ def test_limits():
     assert evaluation.brier_score([0], [[0.0, 1.0]]) == 1.0
 
 
-def test_the_report_holds_every_score_prints_and_goes_to_json():
-    rng = np.random.default_rng(1)
-    y, p = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
-    report = evaluation.report(y, p, bins=7)
-    assert report.as_dict() == {
-        "samples": 50,
-        "classes": 3,
-        "accuracy": evaluation.accuracy(y, p),
-        "negative_log_likelihood": evaluation.negative_log_likelihood(y, p),
-        "brier_score": evaluation.brier_score(y, p),
-        "expected_calibration_error": evaluation.expected_calibration_error(y, p, 7),
-        "bins": 7,
-    }
-    assert json.loads(json.dumps(report.as_dict())) == report.as_dict()
-    lines = str(report).splitlines()
-    assert len(lines) == len(report.as_dict())
-    assert len({len(line) for line in lines}) == 1
-    assert f"{report.accuracy:.4f}" in lines[2]
-
-
 def test_labels_may_be_a_column_of_any_number_type():
     p = [[0.2, 0.8], [0.7, 0.3]]
     for y in ([1, 0], [[1], [0]], [1.0, 0.0], [True, False], np.array([1, 0], np.uint8)):
         assert evaluation.accuracy(y, p) == 1.0
 
 
-@pytest.mark.parametrize("name", ["accuracy", "negative_log_likelihood", "brier_score", "reliability_curve", "report"])
+OF_PREDICTIONS = [
+    "accuracy",
+    "accuracy_at_coverage",
+    "adaptive_calibration_error",
+    "area_deviation",
+    "area_under_risk_coverage",
+    "brier_decomposition",
+    "brier_score",
+    "classwise_calibration_error",
+    "expected_calibration_error",
+    "maximum_calibration_error",
+    "negative_log_likelihood",
+    "proba_loss",
+    "reliability_curve",
+    "report",
+    "risk_coverage_curve",
+    "weighted_f1",
+    "weighted_precision",
+    "weighted_recall",
+]
+
+
+@pytest.mark.parametrize("name", OF_PREDICTIONS)
 @pytest.mark.parametrize(
     ("y", "p", "error", "message"),
     [
@@ -163,6 +152,23 @@ def test_labels_may_be_a_column_of_any_number_type():
 def test_bad_input_is_named_by_every_function(name, y, p, error, message):
     with pytest.raises(error, match=message):
         getattr(evaluation, name)(y, p)
+
+
+@given(case=labelled_probabilities(), seed=st.integers(0, 2**32 - 1))
+@few
+def test_no_score_knows_the_order_of_samples(case, seed):
+    y, p = case
+    order = np.random.default_rng(seed).permutation(len(y))
+    ours, shuffled = evaluation.report(y, p).as_dict(), evaluation.report(y[order], p[order]).as_dict()
+    assert ours == pytest.approx(shuffled, abs=1e-9)
+
+
+def test_single_precision_is_near_enough():
+    rng = np.random.default_rng(0)
+    y, p = rng.integers(0, 4, 200), rng.dirichlet(np.ones(4), 200)
+    ours, double = evaluation.report(y, p.astype(np.float32)).as_dict(), evaluation.report(y, p).as_dict()
+    assert ours == pytest.approx(double, abs=1e-5)
+    assert {type(value) for value in ours.values()} == {int, float}
 
 
 def test_sums_are_checked_within_the_stated_tolerance():

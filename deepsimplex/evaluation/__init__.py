@@ -1,20 +1,54 @@
 """How good and how well calibrated class probabilities are: arrays in, numbers out."""
 
+from deepsimplex.evaluation.bootstrap import Interval, bootstrap_interval
+from deepsimplex.evaluation.brier import BrierDecomposition, brier_decomposition
+from deepsimplex.evaluation.calibration_errors import (
+    adaptive_calibration_error,
+    area_deviation,
+    classwise_calibration_error,
+    expected_calibration_error,
+    maximum_calibration_error,
+)
+from deepsimplex.evaluation.detection import out_of_distribution_auroc
 from deepsimplex.evaluation.inputs import SUM_TOLERANCE, check_labels_and_probabilities
-from deepsimplex.evaluation.reliability import ReliabilityCurve, expected_calibration_error, reliability_curve
+from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
 from deepsimplex.evaluation.report import Report, report
-from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, top_k_accuracy
+from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, proba_loss, top_k_accuracy
+from deepsimplex.evaluation.selective import (
+    RiskCoverageCurve,
+    accuracy_at_coverage,
+    area_under_risk_coverage,
+    risk_coverage_curve,
+)
+from deepsimplex.evaluation.weighted import weighted_f1, weighted_precision, weighted_recall
 
 __all__ = [
     "SUM_TOLERANCE",
+    "BrierDecomposition",
+    "Interval",
     "ReliabilityCurve",
     "Report",
+    "RiskCoverageCurve",
     "accuracy",
+    "accuracy_at_coverage",
+    "adaptive_calibration_error",
+    "area_deviation",
+    "area_under_risk_coverage",
+    "bootstrap_interval",
+    "brier_decomposition",
     "brier_score",
     "check_labels_and_probabilities",
+    "classwise_calibration_error",
     "expected_calibration_error",
+    "maximum_calibration_error",
     "negative_log_likelihood",
+    "out_of_distribution_auroc",
+    "proba_loss",
     "reliability_curve",
     "report",
+    "risk_coverage_curve",
     "top_k_accuracy",
+    "weighted_f1",
+    "weighted_precision",
+    "weighted_recall",
 ]

@@ -7,30 +7,35 @@ SUM_TOLERANCE = 1e-3
 """How far the probabilities of one sample may sum from 1: room for a softmax computed in half precision."""
 
 
-def check_probabilities(p: ArrayLike) -> NDArray[np.floating]:
-    """Return ``p`` as float32 (where it was) or float64 [N, n], or say why it does not hold class probabilities."""
+def check_probabilities(p: ArrayLike, name: str = "p") -> NDArray[np.floating]:
+    """Return ``p`` as float32 (where it was) or float64 [N, n], or say why it does not hold class probabilities.
+
+    ``name`` is what the caller calls them.
+    """
     probabilities = np.asarray(p)
     if probabilities.dtype != np.float32:
         probabilities = probabilities.astype(np.float64)
     if probabilities.ndim != 2 or probabilities.shape[1] < 2:
         raise ValueError(
-            f"p must have shape [N, n] with n >= 2 classes; found shape {probabilities.shape}. "
+            f"{name} must have shape [N, n] with n >= 2 classes; found shape {probabilities.shape}. "
             "Probabilities q of class 1 alone become np.column_stack([1 - q, q])"
         )
     if len(probabilities) == 0:
-        raise ValueError("p must hold at least one sample; found none")
+        raise ValueError(f"{name} must hold at least one sample; found none")
     finite = np.isfinite(probabilities).all(axis=1)
     if not finite.all():
         row = int(np.argmin(finite))
-        raise ValueError(f"p must be finite; found NaN or infinity in {np.sum(~finite)} rows, the first is row {row}")
+        raise ValueError(
+            f"{name} must be finite; found NaN or infinity in {np.sum(~finite)} rows, the first is row {row}"
+        )
     if probabilities.min() < 0:
         row = int(np.argmin(probabilities.min(axis=1)))
-        raise ValueError(f"p must not be negative; found {probabilities.min():.6g} in row {row}")
+        raise ValueError(f"{name} must not be negative; found {probabilities.min():.6g} in row {row}")
     excess = np.abs(probabilities.sum(axis=1, dtype=np.float64) - 1)
     if excess.max() > SUM_TOLERANCE:
         row = int(np.argmax(excess))
         raise ValueError(
-            f"every row of p must sum to 1 within {SUM_TOLERANCE}; row {row} sums to "
+            f"every row of {name} must sum to 1 within {SUM_TOLERANCE}; row {row} sums to "
             f"{probabilities[row].sum(dtype=np.float64):.6g}. Give probabilities, not logits or scores"
         )
     return probabilities

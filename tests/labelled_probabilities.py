@@ -1,0 +1,16 @@
+"""Labels and class probabilities for tests of scores: some tied, some on edges of bins, some of a class missing."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+
+@st.composite
+def labelled_probabilities(draw, max_classes: int = 12):
+    """Labels and probabilities, some of them tied and on bin edges."""
+    n, samples = draw(st.integers(2, max_classes)), draw(st.integers(1, 60))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    p = rng.dirichlet(np.full(n, draw(st.sampled_from([0.3, 1.0, 10.0]))), samples)
+    if draw(st.booleans()):
+        p = rng.multinomial(draw(st.sampled_from([2, 5, 15])), p)
+        p = p / p.sum(axis=1, keepdims=True)
+    return rng.integers(0, n, samples), p

@@ -1,0 +1,150 @@
+"""Calibration errors, the area deviation and the parts of the Brier score, against slow oracles and netcal."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from deepsimplex import evaluation
+from tests.labelled_probabilities import labelled_probabilities
+from tests.reference import evaluation as oracle
+
+few = settings(max_examples=40, deadline=None)
+
+
+def sure_predictions(n: int, samples: int = 500, seed: int = 0):
+    """Labels drawn from other probabilities than those given."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(n, 0.5), samples)
+    y = (p.cumsum(axis=1) < rng.uniform(size=(samples, 1))).sum(axis=1).clip(max=n - 1)
+    return y, p**2 / (p**2).sum(axis=1, keepdims=True)
+
+
+@given(case=labelled_probabilities(), bins=st.integers(1, 30))
+@few
+def test_calibration_errors_are_the_oracles(case, bins):
+    y, p = case
+    for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
+        ours = getattr(evaluation, name)(y, p, bins)
+        assert ours == pytest.approx(getattr(oracle, name)(y, p, bins), abs=1e-12), name
+        assert -1e-12 <= ours <= 1 + 1e-12
+    assert evaluation.maximum_calibration_error(y, p, bins) >= evaluation.expected_calibration_error(y, p, bins) - 1e-12
+
+
+@given(case=labelled_probabilities(), bins=st.integers(1, 12))
+@settings(max_examples=20, deadline=None)
+def test_area_deviation_is_the_oracles(case, bins):
+    y, p = case
+    ours = evaluation.area_deviation(y, p, bins)
+    assert ours == pytest.approx(oracle.area_deviation(y, p, bins), abs=1e-6)
+    assert -1e-12 <= ours <= 0.5 + 1e-12
+
+
+@given(case=labelled_probabilities(), bins=st.none() | st.integers(1, 20))
+@few
+def test_parts_of_the_brier_score_are_the_oracles_and_make_it_up(case, bins):
+    y, p = case
+    parts = evaluation.brier_decomposition(y, p, bins)
+    three = (parts.reliability, parts.resolution, parts.uncertainty)
+    assert three == pytest.approx(oracle.brier_decomposition(y, p, bins), abs=1e-12)
+    assert parts.brier_score == pytest.approx(evaluation.brier_score(y, p), abs=1e-12)
+    assert min(three) >= 0
+    if bins is None:
+        assert parts.remainder == pytest.approx(0, abs=1e-12)
+
+
+def test_bins_of_the_brier_score_leave_a_remainder_unless_they_hold_equal_probabilities():
+    y, p = sure_predictions(4)
+    assert abs(evaluation.brier_decomposition(y, p, bins=5).remainder) > 1e-3
+    centres = np.array([[0.1, 0.9], [0.3, 0.7], [0.5, 0.5]])[np.arange(60) % 3]
+    exact = evaluation.brier_decomposition(np.arange(60) % 2, centres, bins=5)
+    assert exact.remainder == pytest.approx(0, abs=1e-15)
+
+
+def test_a_constant_forecast_of_the_frequencies_has_neither_reliability_nor_resolution():
+    y = np.array([0, 0, 1, 2])
+    parts = evaluation.brier_decomposition(y, np.tile([0.5, 0.25, 0.25], (4, 1)))
+    assert (parts.reliability, parts.resolution) == pytest.approx((0, 0), abs=1e-15)
+    assert parts.uncertainty == pytest.approx(0.25 + 2 * 3 / 16)
+
+
+def test_bins_of_equal_mass_hold_equally_many():
+    y, p = sure_predictions(3, samples=101)
+    curve = evaluation.reliability_curve(y, p, bins=10, binning="mass")
+    assert set(curve.counts.tolist()) == {10, 11}
+    assert (curve.edges[0], curve.edges[-1]) == (0, 1)
+    assert (np.diff(curve.edges) > 0).all()
+    # Each inner edge is the largest confidence of the bin it closes.
+    confidences = np.sort(p.max(axis=1))
+    np.testing.assert_array_equal(curve.edges[1:-1], confidences[curve.counts.cumsum()[:-1] - 1])
+
+
+def test_ties_stay_together_whatever_the_order_of_samples():
+    p = np.array([[0.8, 0.2]] * 7 + [[0.4, 0.6]] * 3)
+    y = np.arange(10) % 2
+    curve = evaluation.reliability_curve(y, p, bins=4, binning="mass")
+    assert sorted(curve.counts.tolist()) == [0, 0, 3, 7]
+    turned = evaluation.adaptive_calibration_error(y[::-1], p[::-1], bins=4)
+    assert evaluation.adaptive_calibration_error(y, p, bins=4) == pytest.approx(turned, abs=1e-15)
+
+
+def test_a_class_of_ones_own_has_a_curve_of_its_own():
+    y, p = sure_predictions(5)
+    curves = [evaluation.reliability_curve(y, p, of_class=k) for k in range(5)]
+    assert [curve.event for curve in curves] == [f"class {k}" for k in range(5)]
+    mean = np.mean([curve.expected_calibration_error for curve in curves])
+    assert evaluation.classwise_calibration_error(y, p) == pytest.approx(mean, abs=1e-15)
+    two = evaluation.reliability_curve(y > 2, np.column_stack([p[:, :3].sum(axis=1), p[:, 3:].sum(axis=1)]), of_class=1)
+    assert two.event == "class 1"
+
+
+def test_a_class_without_samples_counts_by_its_mean_probability():
+    p = np.array([[0.6, 0.4, 0.0], [0.0, 0.9, 0.1]])
+    # One bin: the gaps are |0.3 - 0.5|, |0.65 - 0.5| and, of the class without samples, 0.05.
+    assert evaluation.classwise_calibration_error([0, 1], p, bins=1) == pytest.approx((0.2 + 0.15 + 0.05) / 3)
+
+
+def test_area_deviation_by_hand():
+    # One filled bin at (0.8, 0.5): triangles of (0, 0), (0.8, 0.5), (1, 1) under the diagonal: 0.3 * 1 / 2.
+    p = [[0.2, 0.8]] * 4
+    assert evaluation.area_deviation([0, 0, 1, 1], p) == pytest.approx(0.15)
+    # (0.25, 0.75) and (0.75, 0.25): a triangle, two that meet in the middle, a triangle.
+    crossing = [[0.75, 0.25]] * 4 + [[0.25, 0.75]] * 4
+    y = [1, 1, 1, 0, 1, 0, 0, 0]
+    assert evaluation.area_deviation(y, crossing) == pytest.approx(0.25 * 0.5 / 2 * 4)
+    # Sure and always wrong: the curve goes up at 0, across at 0 and 1, and the areas are two halves of a square's.
+    assert evaluation.area_deviation([1, 0], [[1.0, 0.0], [0.0, 1.0]]) == pytest.approx(0.25 * 2)
+    assert evaluation.area_deviation([0, 1], [[1.0, 0.0], [0.0, 1.0]]) == 0
+
+
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_calibration_errors_are_netcals(n):
+    """On bins' insides: netcal closes bins on the left, so that only confidences on edges could differ."""
+    metrics = pytest.importorskip("netcal.metrics")
+    y, p = sure_predictions(n)
+    theirs = p[:, 1] if n == 2 else p
+    for bins in (5, 10, 15):
+        ece = float(metrics.ECE(bins).measure(theirs, y))
+        mce = float(metrics.MCE(bins).measure(theirs, y))
+        assert evaluation.expected_calibration_error(y, p, bins) == pytest.approx(ece, abs=1e-9)
+        assert evaluation.maximum_calibration_error(y, p, bins) == pytest.approx(mce, abs=1e-9)
+
+
+@pytest.mark.parametrize("of_class", [-1, 3, 0.5, "a"])
+def test_a_class_that_is_not_there_is_refused(of_class):
+    y, p = sure_predictions(3, samples=5)
+    with pytest.raises(ValueError, match=r"of_class must be one of the classes 0\.\.2; found"):
+        evaluation.reliability_curve(y, p, of_class=of_class)
+
+
+def test_other_bad_arguments_are_refused():
+    y, p = sure_predictions(3, samples=5)
+    with pytest.raises(ValueError, match="top_label and of_class exclude each other"):
+        evaluation.reliability_curve(y, p, of_class=1, top_label=True)
+    with pytest.raises(ValueError, match="binning must be 'width' or 'mass'; found 'adaptive'"):
+        evaluation.reliability_curve(y, p, binning="adaptive")
+    for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
+        with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
+            getattr(evaluation, name)(y, p, 0)
+    with pytest.raises(ValueError, match=r"bins must be a whole number, at least 1; found 2\.5"):
+        evaluation.brier_decomposition(y, p, 2.5)
