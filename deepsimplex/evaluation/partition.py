@@ -397,9 +397,8 @@ def standardized_partition(
 
     scaled, regions = np.empty_like(table), []
     ranks, members = np.unique(order[:, :depth], axis=0, return_inverse=True)
-    by_region = np.split(
-        np.argsort(members.reshape(-1), kind="stable"), np.cumsum(np.bincount(members.reshape(-1)))[:-1]
-    )
+    members = members.reshape(samples)  # NumPy 2.0 alone gives it as a column
+    by_region = np.split(np.argsort(members, kind="stable"), np.cumsum(np.bincount(members))[:-1])
     for rank, rows in zip(ranks, by_region, strict=True):
         counts = np.bincount(true[rows], minlength=n)[rank]
         labels = [names[column] for column in rank]
