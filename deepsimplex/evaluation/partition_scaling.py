@@ -13,10 +13,10 @@ from scipy import special
 
 Array = NDArray[np.float64]
 
-# Below this a tail is near the end of double precision, and its logarithm is used.
-SMALLEST_TAIL = 1e-290
+# Below this SciPy's inverse of the incomplete beta function gives NaN now and then; the logarithm of the tail is used.
+SMALLEST_TAIL = 1e-20
 # Above these sums of parameters the incomplete beta function, or the logarithm of one, loses its digits.
-LARGEST_CONCENTRATION = 1e18
+LARGEST_CONCENTRATION = 1e14
 LARGEST_LOG_CONCENTRATION = 1e12
 
 
@@ -69,18 +69,35 @@ class BetaScaling:
     note: str
 
 
+def normal_score(x: Array, a: float, b: float) -> Array:
+    """The z with P(Beta(a, b) <= x) = Phi(z), for a and b so large that a term for the skewness is enough."""
+    total = a + b
+    z = (x - a / total) / np.sqrt(a / total * b / total / total)
+    skewness = 2 * (b - a) / total / np.sqrt(a / total * b)
+    return z - skewness / 6 * (z * z - 1)
+
+
 def log_lower_tail(x: Array, a: float, b: float) -> Array:
-    """Logarithm of P(Beta(a, b) <= x) for x far below the mean: a series of positive terms (DLMF 8.17.8)."""
+    """Logarithm of P(Beta(a, b) <= x) for x in (0, 1) below the mean: a continued fraction (DLMF 8.17.22)."""
     if a + b > LARGEST_LOG_CONCENTRATION:
-        deviation = np.sqrt(a / (a + b) * b / (a + b) / (a + b))
-        return special.log_ndtr((x - a / (a + b)) / deviation)
-    total, term = np.ones_like(x), np.ones_like(x)
-    for k in range(100_000):
-        term = term * x * ((a + b + k) / (a + 1 + k))
-        total = total + term
-        if np.all(term <= 1e-17 * total):
+        return special.log_ndtr(normal_score(x, a, b))
+    # By Lentz's method: the fraction is a product of c * d.
+    tiny = 1e-300
+    c, d = np.ones_like(x), 1 / (1 - (a + b) / (a + 1) * x)
+    fraction = d.copy()
+    for m in range(1, 10_000):
+        for term in (
+            m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),
+            -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1)),
+        ):
+            d = 1 + term * d
+            d = 1 / np.where(np.abs(d) < tiny, tiny, d)
+            c = 1 + term / c
+            c = np.where(np.abs(c) < tiny, tiny, c)
+            fraction = fraction * (c * d)
+        if np.all(np.abs(c * d - 1) < 1e-15):
             break
-    return special.xlogy(a, x) + special.xlog1py(b, -x) - special.betaln(a, b) - np.log(a) + np.log(total)
+    return a * np.log(x) + b * np.log1p(-x) - special.betaln(a, b) - np.log(a) + np.log(fraction)
 
 
 def far_quantile(log_tail: Array, a: float, b: float) -> Array:
@@ -97,12 +114,11 @@ def lower_tail(x: Array, complement: Array, a: float, b: float) -> Array:
     """P(Beta(a, b) <= x), given 1 - x too, without losing digits to very narrow distributions."""
     if a + b <= LARGEST_CONCENTRATION:
         return special.betainc(a, b, x)
-    if a <= 1e-10 * (a + b):  # the limit is a gamma distribution ...
+    if a <= 1e-8 * (a + b):  # the limit is a gamma distribution ...
         return special.gammainc(a, b * x)
-    if b <= 1e-10 * (a + b):
+    if b <= 1e-8 * (a + b):
         return special.gammaincc(b, a * complement)
-    deviation = np.sqrt(a / (a + b) * b / (a + b) / (a + b))  # ... or a normal one
-    return special.ndtr((x - a / (a + b)) / deviation)
+    return special.ndtr(normal_score(x, a, b))  # ... or a normal one
 
 
 def move(values: Array, complements: Array, a: float, b: float, new_a: float, new_b: float) -> tuple[Array, Array]:
@@ -117,7 +133,7 @@ def move(values: Array, complements: Array, a: float, b: float, new_a: float, ne
         (~from_below, complements, values, (b, a), (new_b, new_a), moved_complements, moved),
     ):
         tail = lower_tail(x[side], rest[side], p, q)
-        quantile = special.betaincinv(new_p, new_q, tail)
+        quantile = special.betaincinv(new_p, new_q, np.where(tail < SMALLEST_TAIL, 0.0, tail))
         lost = (tail < SMALLEST_TAIL) & (x[side] > 0)
         if lost.any():
             quantile[lost] = far_quantile(log_lower_tail(x[side][lost], p, q), new_p, new_q)

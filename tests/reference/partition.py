@@ -37,7 +37,7 @@ def scaled_values(values: list[float], right: int, trials: int) -> list[float]:
     if trials == 0:
         return values
     p, N = right / trials, len(values)
-    if N < 2 or max(values) == min(values) or p in (0, 1):
+    if N < 2 or max(values) - min(values) <= 1e-15 * max(values) or p in (0, 1):
         return [p] * N
     mean = math.fsum(values) / N
     variance = math.fsum((v - mean) ** 2 for v in values) / (N - 1)
