@@ -117,6 +117,28 @@ def test_what_scaling_keeps(case, data):
     np.testing.assert_allclose(renamed.membership, scaled[:, swapped], rtol=0, atol=1e-7)
 
 
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    spread=st.floats(-12, 2.5),
+    outlier=st.sampled_from([1, 50]),
+    dtype=st.sampled_from([np.float32, np.float64]),
+    given_assignment=st.booleans(),
+)
+@few
+def test_extreme_memberships_stay_finite_and_in_the_simplex(seed, spread, outlier, dtype, given_assignment):
+    rng = np.random.default_rng(seed)
+    n, samples = rng.integers(2, 7), rng.integers(1, 300)
+    scores = rng.normal(size=(samples, n)) * 10**spread + 3 * rng.normal(size=n)
+    scores[0] *= outlier
+    m = standardized_memberships(np.maximum(scores, scores.max(axis=1, keepdims=True) - 700), "softmax").astype(dtype)
+    y = np.where(rng.uniform(size=samples) < 0.9, m.argmax(axis=1), rng.integers(0, n, samples))
+    assigned = rng.integers(0, n, samples) if given_assignment else None
+    partition = standardized_partition(y, m, assigned, depth=int(rng.integers(1, n)))
+    assert partition.membership.min() >= 0
+    np.testing.assert_allclose(partition.membership.sum(axis=1)[(m > 0).all(axis=1)], 1, atol=1e-12)
+    assert np.isfinite(list(partition.measures().values())).all()
+
+
 @pytest.mark.parametrize("depth", [1, 2, 3])
 def test_the_means_of_a_region_are_near_its_class_frequencies(depth):
     rng = np.random.default_rng(4)
@@ -266,6 +288,7 @@ def test_labels_of_any_kind(classes):
     np.testing.assert_array_equal(named.membership, plain.membership)
     assert [region.label for region in named.regions] == list(named.classes) == list(classes)
     assert partition_accuracy(y[:, None], m, classes=classes) == plain.unscaled_accuracy
+    assert partition_accuracy(y.tolist(), m, classes=classes) == plain.unscaled_accuracy
     json.dumps(named.as_dict(), allow_nan=False)
     assert str(classes[0]) in str(named)
 

@@ -99,4 +99,5 @@ def check_labels_and_probabilities(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[
     (array([1, 0]), (2, 2))
     """
     probabilities = check_probabilities(p)
-    return check_labels(y, *probabilities.shape), probabilities
+    samples, n = probabilities.shape
+    return check_labels(y, samples, n), probabilities

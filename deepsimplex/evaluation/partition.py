@@ -48,7 +48,8 @@ def check_named_labels(y: ArrayLike, name: str, classes: Sequence[Any] | None, s
                 "For other labels give classes=, the labels in the order of the columns of membership"
             )
         return check_labels(labels, samples, n, name, "membership")
-    labels = np.asarray(y)
+    # Objects: NumPy would turn the 2 of ["x", 2] into text.
+    labels = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
     if labels.shape not in ((samples,), (samples, 1)):
         raise ValueError(
             f"{name} must hold one label for each of the {samples} rows of membership; found shape {labels.shape}"

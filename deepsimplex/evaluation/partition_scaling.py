@@ -83,7 +83,8 @@ def log_lower_tail(x: Array, a: float, b: float) -> Array:
         return special.log_ndtr(normal_score(x, a, b))
     # By Lentz's method: the fraction is a product of c * d.
     tiny = 1e-300
-    c, d = np.ones_like(x), 1 / (1 - (a + b) / (a + 1) * x)
+    c: Array = np.ones_like(x)
+    d: Array = 1 / (1 - (a + b) / (a + 1) * x)
     fraction = d.copy()
     for m in range(1, 10_000):
         for term in (
@@ -101,7 +102,7 @@ def log_lower_tail(x: Array, a: float, b: float) -> Array:
 
 
 def far_quantile(log_tail: Array, a: float, b: float) -> Array:
-    """The x with log P(Beta(a, b) <= x) = ``log_tail``, for tails that double precision cannot hold; by bisection."""
+    """The x with log P(Beta(a, b) <= x) = ``log_tail``, for tails below ``SMALLEST_TAIL``; by bisection."""
     low, high = np.full_like(log_tail, -745.0), np.full_like(log_tail, np.log(a / (a + b)))
     for _ in range(70):
         middle = (low + high) / 2
@@ -247,7 +248,7 @@ def scale_region(
         alive = total > 0
         if j == 0:
             values = np.minimum(ordered[:, 0], 1.0)
-            complements = 1 - values
+            complements = np.subtract(1.0, values)
             alive = np.ones(samples, bool)
         elif alive.any():
             values = ordered[alive, j] / total[alive]
