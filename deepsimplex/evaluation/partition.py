@@ -160,7 +160,7 @@ class PartitionRegion:
     --------
     >>> region = standardized_partition([0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]).regions[0]
     >>> region.label, region.samples, round(region.correctness, 4), round(region.alpha, 4)
-    (0, 3, 0.6667, 5.7672)
+    (0, 3, 0.6667, 5.4127)
     """
 
     order: tuple[Any, ...]
@@ -243,11 +243,11 @@ class StandardizedPartition:
     --------
     >>> partition = standardized_partition(["a", "b", "a"], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]], classes=["a", "b"])
     >>> partition.membership
-    array([[1. , 0. ],
-           [0.5, 0.5],
-           [0.5, 0.5]])
+    array([[1.        , 0.        ],
+           [0.25321485, 0.74678515],
+           [0.76716707, 0.23283293]])
     >>> round(partition.correctness, 4), round(partition.accuracy, 4), partition.regions[1].label
-    (0.6667, 0.3333, 'b')
+    (0.6667, 0.676, 'b')
     """
 
     membership: NDArray[np.float64]
@@ -360,26 +360,26 @@ def standardized_partition(
     >>> p = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]
     >>> partition = standardized_partition([0, 0, 1, 1, 1, 0], p)
     >>> partition.membership.round(3)
-    array([[0.846, 0.154],
+    array([[0.887, 0.113],
            [0.717, 0.283],
-           [0.443, 0.557],
-           [0.498, 0.502],
-           [0.218, 0.782],
-           [0.344, 0.656]])
+           [0.387, 0.613],
+           [0.596, 0.404],
+           [0.085, 0.915],
+           [0.312, 0.688]])
     >>> print(partition)
     6 samples, 2 classes, depth 1
     <BLANKLINE>
     correctness                   0.6667
-    accuracy                      0.2000
-    ability to separate           0.3301
-    confidence                    0.6650
+    accuracy                      0.2823
+    ability to separate           0.3326
+    confidence                    0.6663
     unscaled accuracy             0.2667
     unscaled ability to separate  0.4667
     unscaled confidence           0.7333
     <BLANKLINE>
     region  samples  correctness  confidence  scaled
-    0             3       0.6667      0.7667  0.6684
-    1             3       0.6667      0.7000  0.6617
+    0             3       0.6667      0.7667  0.6637
+    1             3       0.6667      0.7000  0.6690
     """
     given = check_probabilities(membership, "membership", INSTEAD)
     samples, n = given.shape

@@ -82,7 +82,7 @@ def compare_partitions(
     >>> p = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]
     >>> print(compare_partitions({"network": p, "coin": [[0.5, 0.5]] * 6}, [0, 0, 1, 1, 1, 0]))
              correctness  accuracy  ability to separate  confidence
-    network       0.6667    0.2000               0.3301      0.6650
+    network       0.6667    0.2823               0.3326      0.6663
     coin          0.5000    0.0000               0.0000      0.5000
     """
     if not isinstance(memberships, Mapping) or not memberships:
