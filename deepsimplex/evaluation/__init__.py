@@ -11,6 +11,16 @@ from deepsimplex.evaluation.calibration_errors import (
 )
 from deepsimplex.evaluation.detection import out_of_distribution_auroc
 from deepsimplex.evaluation.inputs import SUM_TOLERANCE, check_labels_and_probabilities
+from deepsimplex.evaluation.memberships import standardized_memberships
+from deepsimplex.evaluation.partition import (
+    PartitionRegion,
+    StandardizedPartition,
+    ability_to_separate,
+    partition_accuracy,
+    standardized_partition,
+)
+from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
+from deepsimplex.evaluation.partition_scaling import BetaScaling
 from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
 from deepsimplex.evaluation.report import Report, report
 from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, proba_loss, top_k_accuracy
@@ -24,11 +34,16 @@ from deepsimplex.evaluation.weighted import weighted_f1, weighted_precision, wei
 
 __all__ = [
     "SUM_TOLERANCE",
+    "BetaScaling",
     "BrierDecomposition",
     "Interval",
+    "PartitionComparison",
+    "PartitionRegion",
     "ReliabilityCurve",
     "Report",
     "RiskCoverageCurve",
+    "StandardizedPartition",
+    "ability_to_separate",
     "accuracy",
     "accuracy_at_coverage",
     "adaptive_calibration_error",
@@ -39,14 +54,18 @@ __all__ = [
     "brier_score",
     "check_labels_and_probabilities",
     "classwise_calibration_error",
+    "compare_partitions",
     "expected_calibration_error",
     "maximum_calibration_error",
     "negative_log_likelihood",
     "out_of_distribution_auroc",
+    "partition_accuracy",
     "proba_loss",
     "reliability_curve",
     "report",
     "risk_coverage_curve",
+    "standardized_memberships",
+    "standardized_partition",
     "top_k_accuracy",
     "weighted_f1",
     "weighted_precision",

@@ -7,10 +7,12 @@ SUM_TOLERANCE = 1e-3
 """How far the probabilities of one sample may sum from 1: room for a softmax computed in half precision."""
 
 
-def check_probabilities(p: ArrayLike, name: str = "p") -> NDArray[np.floating]:
+def check_probabilities(
+    p: ArrayLike, name: str = "p", otherwise: str = "Give probabilities, not logits or scores"
+) -> NDArray[np.floating]:
     """Return ``p`` as float32 (where it was) or float64 [N, n], or say why it does not hold class probabilities.
 
-    ``name`` is what the caller calls them.
+    ``name`` is the argument's in messages; ``otherwise`` says what to do where rows do not sum to 1.
     """
     probabilities = np.asarray(p)
     if probabilities.dtype != np.float32:
@@ -36,30 +38,33 @@ def check_probabilities(p: ArrayLike, name: str = "p") -> NDArray[np.floating]:
         row = int(np.argmax(excess))
         raise ValueError(
             f"every row of {name} must sum to 1 within {SUM_TOLERANCE}; row {row} sums to "
-            f"{probabilities[row].sum(dtype=np.float64):.6g}. Give probabilities, not logits or scores"
+            f"{probabilities[row].sum(dtype=np.float64):.6g}. {otherwise}"
         )
     return probabilities
 
 
-def check_labels(y: ArrayLike, samples: int, n: int) -> NDArray[np.int64]:
-    """Return ``y`` [N] or [N, 1] as int64 [N], or say why it does not hold one class of 0..n-1 for every sample."""
+def check_labels(y: ArrayLike, samples: int, n: int, name: str = "y", table: str = "p") -> NDArray[np.int64]:
+    """Return ``y`` [N] or [N, 1] as int64 [N], or say why it does not hold one class of 0..n-1 for every sample.
+
+    ``name`` is the argument's in messages and ``table`` that of the probabilities beside it.
+    """
     labels = np.asarray(y)
     if labels.shape not in ((samples,), (samples, 1)):
         raise ValueError(
-            f"y must hold one label for each of the {samples} rows of p; found shape {labels.shape}. "
-            "One-hot labels become y.argmax(axis=1)"
+            f"{name} must hold one label for each of the {samples} rows of {table}; found shape {labels.shape}. "
+            f"One-hot labels become {name}.argmax(axis=1)"
         )
     labels = labels.reshape(samples)
     if labels.dtype.kind not in "biuf":
         raise TypeError(
-            f"y must hold class numbers 0..{n - 1}; found dtype {labels.dtype}. "
-            "Names become numbers with np.unique(y, return_inverse=True)"
+            f"{name} must hold class numbers 0..{n - 1}; found dtype {labels.dtype}. "
+            f"Names become numbers with np.unique({name}, return_inverse=True)"
         )
     outside = ~((labels >= 0) & (labels < n) & (labels == np.floor(labels)))
     if outside.any():
         row = int(np.argmax(outside))
         raise ValueError(
-            f"y must hold class numbers 0..{n - 1}, as p has {n} columns; found {labels[row]} in row {row}"
+            f"{name} must hold class numbers 0..{n - 1}, as {table} has {n} columns; found {labels[row]} in row {row}"
         )
     return labels.astype(np.int64)
 
@@ -94,4 +99,5 @@ def check_labels_and_probabilities(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[
     (array([1, 0]), (2, 2))
     """
     probabilities = check_probabilities(p)
-    return check_labels(y, *probabilities.shape), probabilities
+    samples, n = probabilities.shape
+    return check_labels(y, samples, n), probabilities
