@@ -1,0 +1,64 @@
+"""A browser without a window, to see whether pages show what they should."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("selenium")
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.remote.webdriver import WebDriver
+
+CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
+SCREENSHOTS = "DEEPSIMPLEX_SCREENSHOTS"
+"""Names a folder where screenshots are kept, for whoever wants to look at them."""
+
+needs_browser = pytest.mark.skipif(
+    not (CHROMIUM and DRIVER), reason="needs Debian's packages chromium and chromium-driver"
+)
+
+
+@contextmanager
+def browser(width: int = 1280, height: int = 1600) -> Iterator[WebDriver]:
+    """Debian's Chromium, which finds no host but this machine; it ends with the block.
+
+    Parameters
+    ----------
+    width, height : int
+        Of its window, in pixels.
+    """
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",  # it would refuse to run as root
+        "--disable-dev-shm-usage",  # containers have little of it
+        "--disable-gpu",
+        "--hide-scrollbars",
+        "--no-proxy-server",
+        "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE localhost, EXCLUDE 127.0.0.1",
+        f"--window-size={width},{height}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        yield driver
+    finally:
+        driver.quit()
+
+
+def errors(driver: WebDriver) -> list[str]:
+    """What the page complained of on its console."""
+    return [entry["message"] for entry in driver.get_log("browser") if entry["level"] == "SEVERE"]
+
+
+def keep_screenshot(driver: WebDriver, name: str) -> None:
+    """Save what the window shows as NAME.png, where a folder is named for it."""
+    if folder := os.environ.get(SCREENSHOTS):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        driver.save_screenshot(str(Path(folder, f"{name}.png")))
