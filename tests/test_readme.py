@@ -118,3 +118,11 @@ def test_the_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
     for command in re.findall(r"^make (\w+)", README, flags=re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
+
+
+def test_the_example_of_evaluation_prints_what_stands_below_it(tmp_path):
+    (example,) = (text for text in EXAMPLES if "compare_partitions" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (table,) = re.findall(r"```\n( +correctness.*?)```", README, flags=re.DOTALL)
+    assert table in done.stdout
