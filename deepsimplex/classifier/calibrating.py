@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.calibration import LatentScaling, ProbabilityCalibration
 from deepsimplex.calibration.registry import AnyCalibration
 from deepsimplex.classifier import observations
 from deepsimplex.latent import LatentGaussian
@@ -45,16 +44,6 @@ class HeldOut(NamedTuple):
                 )
             labels = labels.argmax(axis=1)
         return cls(x, labels, sample_weight)
-
-
-def calibrated_latent(calibration: AnyCalibration | None, latent: dict[str, Any]) -> dict[str, Any]:
-    """Latents {"loc", "scale"} as a calibration would have them."""
-    return calibration.transform(latent).as_dict() if isinstance(calibration, LatentScaling) else latent
-
-
-def calibrated_probabilities(calibration: AnyCalibration | None, p: Any) -> Any:
-    """Class probabilities [N, n] as a calibration would have them."""
-    return calibration.transform(p) if isinstance(calibration, ProbabilityCalibration) else p
 
 
 def serialized(calibration: AnyCalibration | None) -> Any:

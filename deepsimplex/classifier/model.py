@@ -11,9 +11,10 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.calibration import LatentScaling, make_calibration
+from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
 from deepsimplex.calibration.registry import AnyCalibration
 from deepsimplex.classifier import observations
-from deepsimplex.classifier.calibrating import HeldOut, calibrated_latent, calibrated_probabilities, serialized
+from deepsimplex.classifier.calibrating import HeldOut, serialized
 from deepsimplex.classifier.epochs import SeededEpochs, batches
 from deepsimplex.classifier.objectives import Objective
 from deepsimplex.classifier.preparation import Preparation, split
