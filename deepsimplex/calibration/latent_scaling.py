@@ -41,7 +41,7 @@ class LatentScaling(Calibration):
     it is not convex in them, so that a few values are tried before the best is narrowed down. Under softmax the scale
     alone could not make probabilities surer than softmax(S mu), which labels that are put near one another (ILR, lambda
     0.99) bound: with 337 held-out digits and such targets, it brought the NLL of 360 others from 0.246 to 0.124, and
-    both factors to 0.085. Every value costs a readout of all samples, some twenty for argmax and some eighty for
+    both factors to 0.082. Every value costs a readout of all samples, some twenty for argmax and some sixty for
     softmax.
 
     Examples
@@ -94,7 +94,7 @@ class LatentScaling(Calibration):
             classified right, or their classes are no likelier than by chance.
         """
         latents = LatentGaussian.of(latent).numpy()
-        # Readouts of half the precision take a quarter of the time, and factors are not needed to more than a thousandth.
+        # Readouts of half the precision take a quarter of the time, and factors are found to a thousandth.
         latents = LatentGaussian(latents.loc.astype(np.float32), latents.scale.astype(np.float32))
         layer = readout_layer(readout, scores)
         weights = check_weights(sample_weight, len(latents))
