@@ -5,21 +5,10 @@ import pytest
 from sklearn.datasets import load_wine
 
 import deepsimplex as ds
+from tests.event_files import events
 
 X, y = load_wine(return_X_y=True)
 X, X_TEST, NAMES, NAMES_TEST = X[::2], X[1::2], np.array(["c", "a", "b"])[y[::2]], np.array(["c", "a", "b"])[y[1::2]]
-
-
-def events(folder):
-    """What the event files of a folder hold: for every file {(tag, step): value}."""
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-    from tensorboard.util.tensor_util import make_ndarray
-
-    files = []
-    for path in sorted(folder.glob("events.out.tfevents.*"), key=lambda path: path.stat().st_mtime_ns):
-        loaded = [(value, event.step) for event in EventFileLoader(str(path)).Load() for value in event.summary.value]
-        files.append({(value.tag, step): make_ndarray(value.tensor) for value, step in loaded})
-    return files
 
 
 def make(**options):
