@@ -3,6 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from deepsimplex.monitoring import scores
+
+SCORES = {scores.tag_of(name) for name in scores.SCORES} - {"score/out_of_distribution_auroc"}
+"""Tags of all scores that every set of predictions has."""
+
 
 def events(folder: Path) -> list[dict[tuple[str, int], Any]]:
     """For every event file of a folder, the oldest first, {(tag, step): value}."""

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
-from deepsimplex.checks import check_whole
+from deepsimplex.checks import check_flag, check_whole
 from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.monitoring.embedding import write_embedding
@@ -22,7 +22,7 @@ from deepsimplex.monitoring.model_outputs import ModelOutputs
 from deepsimplex.monitoring.pictures import pictures
 from deepsimplex.monitoring.predictions import Predictions, on_one_line
 from deepsimplex.monitoring.samples import ValidationSamples, as_images, draw_samples, rows_of
-from deepsimplex.monitoring.scores import histograms, scalars
+from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
 from deepsimplex.readout.registry import READOUTS
 
 SAMPLES = 3000
@@ -53,6 +53,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         them too.
     bins : int
         Bins of the calibration errors, 15 by default.
+    pictures : bool
+        Draw pictures. Default True; they take most of the board's time, which is about half a second.
     hparams : mapping of str to str, bool, int or float, optional
         Hyperparameters of your own beside those that the model tells; they go first where names are the same.
     batch_size : int
@@ -110,6 +112,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         class_names: Sequence[str] | None = None,
         outside: Any = None,
         bins: int = 15,
+        pictures: bool = True,
         hparams: Mapping[str, Any] | None = None,
         batch_size: int = 256,
     ) -> None:
@@ -118,6 +121,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.samples = None if samples is None else check_whole(samples, "samples", 1)
         self.seed = check_whole(seed, "seed", 0)
         self.bins = check_bins(bins)
+        self.pictures = check_flag(pictures, "pictures")
         self.batch_size = check_whole(batch_size, "batch_size", 1)
         self.hparams = check_hyperparameters(hparams)
         self.class_names = None if class_names is None else [str(name) for name in class_names]
@@ -171,7 +175,9 @@ class CalibrationBoard(keras.callbacks.Callback):
                 "learning rate may help",
                 stacklevel=2,
             )
-        self._file.write(epoch, scalars(found, self.bins), histograms(found), pictures(found, self.seed))
+        distributions = histograms(found) | latent_histograms(found)
+        drawn = pictures(found, self.seed) if self.pictures else {}
+        self._file.write(epoch, scalars(found, self.bins), distributions, drawn)
 
     def close(self) -> None:
         """End the event file, if one is open."""

@@ -58,7 +58,12 @@ def hyperparameters_of(model: keras.Model, params: Mapping[str, Any]) -> dict[st
     }
     if isinstance(model, SimplexClassifier):
         found |= _classifier(model)
-    return {name: value for name, value in found.items() if value is not None}
+    return {name: _shortest(value) for name, value in found.items() if value is not None}
+
+
+def _shortest(value: Value) -> Value:
+    """A number as it was written before it became single precision."""
+    return float(f"{value:.7g}") if isinstance(value, float) else value
 
 
 def _name(thing: Any) -> str | None:

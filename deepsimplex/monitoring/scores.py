@@ -59,13 +59,15 @@ def scalars(found: Predictions, bins: int = 15) -> dict[str, float]:
 
 
 def histograms(found: Predictions) -> dict[str, NDArray[Any]]:
-    """Distributions over the samples: the largest probability, norm and standard deviations of latents."""
-    if found.not_finite:
+    """Distribution over the samples of the largest probability; nothing where any prediction is not finite."""
+    return {} if found.not_finite else {"confidence": found.probabilities.max(axis=1)}
+
+
+def latent_histograms(found: Predictions) -> dict[str, NDArray[Any]]:
+    """Distributions of the latents, where there are any: the norm of means, and the standard deviations."""
+    if found.latent is None or found.not_finite:
         return {}
-    values = {"confidence": found.probabilities.max(axis=1)}
-    if found.latent is not None:
-        loc, scale = found.latent["loc"], found.latent["scale"]
-        values["latent/norm"] = np.linalg.norm(loc, axis=1)
-        # The rows of a factor are as long as the standard deviations.
-        values["latent/scale"] = (scale if scale.ndim == 2 else np.linalg.norm(scale, axis=2)).ravel()
-    return values
+    loc, scale = found.latent["loc"], found.latent["scale"]
+    # The rows of a factor are as long as the standard deviations.
+    deviations = scale if scale.ndim == 2 else np.linalg.norm(scale, axis=2)
+    return {"latent/norm": np.linalg.norm(loc, axis=1), "latent/scale": deviations.ravel()}
