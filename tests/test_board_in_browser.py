@@ -27,7 +27,7 @@ const visit = (node) => {
   if (node.shadowRoot) visit(node.shadowRoot);
   for (const child of node.childNodes) visit(child);
 };
-visit(document.body);
+visit(document.documentElement);
 return found;
 """
 

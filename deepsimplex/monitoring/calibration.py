@@ -72,12 +72,12 @@ class CalibrationBoard(keras.callbacks.Callback):
     -----
     By epoch, numbered as Keras numbers them: every score of ``evaluation.report`` ("score/accuracy",
     "calibration/expected_calibration_error", ...) and the calibration error of each class ("calibration_of_class/..."),
-    of up to twenty; distributions ("confidence", "latent/scale", "latent/norm"); pictures ("pictures/reliability",
-    "pictures/simplex" of three or four classes, "pictures/latent_space" of others, and, of images,
-    "pictures/highest_loss", those whose own class has the least probability). As training begins: hyperparameters, for
-    the HParams page, and which samples are used ("validation_samples"). As it ends: the latent means with labels and
-    small images for the Projector page, of the weights as they then are. The latents, their pictures, distributions and
-    projection are left out for models other than ``SimplexClassifier``.
+    of up to twenty; distributions ("confidence", "latent/scale", "latent/norm"); pictures ("pictures/reliability";
+    "pictures/simplex" of three or four classes, "pictures/latent_space" of others; of images "pictures/highest_loss",
+    the four whose own class has the least probability). As training begins: hyperparameters, for the HParams page, and
+    which samples are used ("validation_samples"). As it ends: the latent means with labels and small images for the
+    Projector page, of the weights as they then are. Latents, and what is drawn and counted of them, are those of a
+    ``SimplexClassifier``; of other models they are left out.
 
     A model gives class probabilities [N, n], or [N, 1] for the probability of class 1 of two; logits are refused. In
     half precision the probabilities of a sample sum to one only roughly: they are divided by their sum, in double

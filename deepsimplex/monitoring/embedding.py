@@ -44,8 +44,8 @@ def write_embedding(folder: Path, found: Predictions) -> None:
         np.savetxt(fresh, found.latent["loc"], fmt="%.6g", delimiter="\t")
     names, assigned = found.class_names, found.probabilities.argmax(axis=1)
     rows = zip(found.labels, assigned, found.probabilities.max(axis=1), strict=True)
-    table = ["label\tassigned\tconfidence\tcorrect"]
-    table += [f"{names[y]}\t{names[k]}\t{p:.3f}\t{'yes' if y == k else 'no'}" for y, k, p in rows]
+    table = ["confidence\tcorrect\tassigned\tlabel"]  # the last one is what the projector shows first
+    table += [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
     with replacing(folder / embedding.metadata_path) as fresh:
         fresh.write_text("\n".join(table) + "\n", encoding="utf-8")
     if found.images is not None:

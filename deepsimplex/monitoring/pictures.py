@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 DPI = 80  # of figures of some inches: what fits a card of TensorBoard
 POINTS = 1000  # of a scatter: more hide one another
-WORST = 8
+WORST = 4  # a row: every image has two axes to draw
 
 
 def pixels_of(figure: "Figure") -> NDArray[np.uint8]:
@@ -40,9 +40,18 @@ def pictures(found: Predictions, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
 def _figures(found: Predictions, seed: int) -> Iterator[tuple[str, "Figure"]]:
     from deepsimplex import plots  # matplotlib comes in here and not before
 
-    y, p = found.labels, found.probabilities
+    y, p, names = found.labels, found.probabilities, found.class_names
     yield "reliability", plots.reliability(y, p)
+    few = np.random.default_rng(seed).permutation(len(y))[:POINTS]
+    latent = found.gaussian
+    if p.shape[1] in (3, 4):
+        yield "simplex", plots.simplex(p[few], y[few], class_names=names)
+    elif latent is not None:
+        scatter = plots.latent_space(latent[few], y[few], scores=found.scores, class_names=names)
+        yield "latent_space", scatter
     if found.images is not None:
-        own = np.take_along_axis(p, y[:, None], axis=1)[:, 0]
-        worst = np.argsort(own, kind="stable")[:WORST]
-        yield "highest_loss", plots.predictions(found.images[worst], p[worst], y[worst], found.class_names)
+        behind = latent if found.readout == "softmax" else None  # that of argmax has no intervals to speak of
+        worst = plots.uncertain_images(
+            found.images, p, y, latent=behind, scores=found.scores, k=WORST, by="likelihood", class_names=names
+        )
+        yield "highest_loss", worst
