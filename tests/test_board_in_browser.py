@@ -32,13 +32,26 @@ return found;
 """
 
 
+FRAMES = """
+const found = [];
+const visit = (node) => {
+  if (node.tagName === "IFRAME") found.push(node);
+  if (node.shadowRoot) visit(node.shadowRoot);
+  for (const child of node.childNodes) visit(child);
+};
+visit(document.documentElement);
+return found;
+"""
+
+
 @contextmanager
 def tensorboard(folder: Path) -> Iterator[str]:
     """TensorBoard on a free port: its address."""
     command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", "0", "--host", "127.0.0.1"]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     said: Queue[str] = Queue()
-    threading.Thread(target=lambda: [said.put(line) for line in process.stderr], daemon=True).start()
+    reader = threading.Thread(target=lambda: [said.put(line) for line in process.stderr], daemon=True)
+    reader.start()
     try:
         lines, until, address = [], time.monotonic() + 120, None
         while address is None and time.monotonic() < until and process.poll() is None:
@@ -52,6 +65,8 @@ def tensorboard(folder: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.wait(timeout=30)
+        reader.join(timeout=30)
+        process.stderr.close()
 
 
 def wait_for(found, what, seconds=60):
@@ -67,31 +82,40 @@ def texts(driver):
     return driver.execute_script(EVERYTHING)["text"]
 
 
+CARDS = "metrics-filtered-view card-view"  # those that match the filter: the page hides others below
+TAG = "return arguments[0].querySelector('tb-truncated-path')?.title"
+WIDTH = "return arguments[0].querySelector('img')?.naturalWidth"
+NEXT = """
+const buttons = [...document.querySelectorAll("metrics-filtered-view button.next")];
+const next = buttons.find((button) => !button.disabled);
+if (next) next.click();
+return Boolean(next);
+"""
+
+
 def cards(driver, address, group):
-    """The tags and the pictures of the cards of a group on the Time Series page, which are made when scrolled to."""
+    """The tags of the cards of a group on the Time Series page, and how wide their pictures are.
+
+    A card is made when it is scrolled to, and a page holds some of them.
+    """
     driver.get("about:blank")
     driver.get(f"{address}/?tagFilter=^{group}/#timeseries")
-    wait_for(lambda: driver.execute_script("return document.querySelectorAll('card-view').length"), f"cards of {group}")
-    tags, images = set(), {}
-    for _ in range(20):
-        views = driver.execute_script("return [...document.querySelectorAll('card-view')]")
+    tags, widths = set(), {}
+    while True:
+        views = wait_for(lambda: driver.find_elements("css selector", CARDS), f"cards of {group}")
         for view in views:
             driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", view)
-            time.sleep(0.3)
-            tag = driver.execute_script("return arguments[0].querySelector('.tag, tb-truncated-path')?.innerText", view)
-            tags.add((tag or "").replace("\u200b", "").replace("\n", "").strip())
-            image = driver.execute_script("return arguments[0].querySelector('img')", view)
-            if image is not None:
-                wide = wait_for(lambda: driver.execute_script("return arguments[0].naturalWidth", image), tag)  # noqa: B023
-                images[tag] = wide
-        following = driver.execute_script(
-            "const next = [...document.querySelectorAll('button.next')].find(b => !b.disabled);"
-            "if (next) next.click(); return Boolean(next)"
-        )
-        if not following:
-            return tags, images
-        time.sleep(0.5)
-    return tags, images
+            tag = wait_for(lambda view=view: driver.execute_script(TAG, view), "the tag of a card")
+            tags.add(tag)
+            if group == "pictures":
+                widths[tag] = wait_for(lambda view=view: driver.execute_script(WIDTH, view), f"the picture of {tag}")
+        if len(tags) == len(views):
+            driver.execute_script("arguments[0].scrollIntoView({block: 'end'})", views[0])
+            time.sleep(1)  # curves are drawn
+            keep_screenshot(driver, f"tensorboard_{group}")
+        if not driver.execute_script(NEXT):
+            return tags, widths
+        time.sleep(1)
 
 
 @pytest.fixture(scope="module")
@@ -119,19 +143,15 @@ def driver():
 @pytest.mark.parametrize("group", ["score", "calibration"])
 def test_scalars_are_on_the_page(group, driver, address):
     tags, _ = cards(driver, address, group)
-    keep_screenshot(driver, f"tensorboard_{group}")
-    expected = {tag for tag in SCORES if tag.startswith(f"{group}/")}
-    assert {tag.split("/")[1] for tag in expected} <= {tag.split("/")[-1] for tag in tags}
+    assert tags == {tag for tag in SCORES if tag.startswith(f"{group}/")}
 
 
 @needs_browser
 @pytest.mark.slow
 def test_pictures_are_on_the_page(driver, address):
-    tags, images = cards(driver, address, "pictures")
-    keep_screenshot(driver, "tensorboard_pictures")
-    assert {tag.split("/")[-1] for tag in tags} == {"reliability", "latent_space", "highest_loss"}
-    assert len(images) == 3
-    assert all(width > 200 for width in images.values())
+    tags, widths = cards(driver, address, "pictures")
+    assert tags == {f"pictures/{name}" for name in ("reliability", "latent_space", "highest_loss")}
+    assert all(widths[tag] > 200 for tag in tags)
 
 
 @needs_browser
@@ -139,9 +159,8 @@ def test_pictures_are_on_the_page(driver, address):
 def test_hyperparameters_are_on_the_page(driver, address):
     driver.get("about:blank")
     driver.get(f"{address}/#hparams")
-    wanted = {"chosen_by", "target", "covariance", "readout", "learning_rate"}
-    wait_for(lambda: wanted <= set(texts(driver)), f"the names {wanted}")
-    wait_for(lambda: {"casimac", "hand", "isotropic"} <= set(texts(driver)), "their values")
+    wanted = {"chosen_by", "target", "covariance", "readout", "learning_rate", "casimac", "hand", "isotropic"}
+    wait_for(lambda: wanted <= set(texts(driver)), f"the names and values {wanted}")
     keep_screenshot(driver, "tensorboard_hparams")
 
 
@@ -152,24 +171,19 @@ def test_latents_are_in_the_projector(driver, address):
     driver.get(f"{address}/#projector")
 
     def shown():
-        """The projector has a frame of its own."""
+        """The projector stands in a frame within a frame."""
         driver.switch_to.default_content()
-        frames = driver.execute_script(
-            "const found = []; const visit = (node) => { if (node.tagName === 'IFRAME') found.push(node);"
-            "if (node.shadowRoot) visit(node.shadowRoot); for (const child of node.childNodes) visit(child); };"
-            "visit(document.body); return found"
-        )
-        for frame in frames:
-            driver.switch_to.frame(frame)
-            words = " ".join(texts(driver))
-            if re.search(r"360", words) and "latent" in words:
-                return words
-            driver.switch_to.default_content()
-        return None
+        frames = driver.execute_script(FRAMES)
+        while frames:
+            driver.switch_to.frame(frames[0])
+            frames = driver.execute_script(FRAMES)
+        words = re.sub(r"\s+", " ", " ".join(texts(driver)))
+        wanted = (r"Points: ?360", r"Dimension: ?9", "assigned")
+        return all(re.search(pattern, words) for pattern in wanted)
 
-    words = wait_for(shown, "360 latents")
-    time.sleep(3)  # the points are drawn
+    wait_for(shown, "360 points of 9 dimensions with columns of their table")
+    time.sleep(3)  # they are drawn
     driver.switch_to.default_content()
     keep_screenshot(driver, "tensorboard_projector")
-    assert re.search(r"Points:\s*360", words)
-    assert re.search(r"Dimension:\s*9", words)
+    driver.get(f"{address}/data/plugin/projector/sprite_image?run=calibration&name=latent")
+    assert driver.execute_script("return document.images[0].naturalWidth") == 19 * 8
