@@ -28,6 +28,10 @@ class LatentClassifier(LearningClassifier):
     classes_ : ndarray, shape [n]
         In the order of the columns of probabilities.
     n_features_in_ : int
+    scores_ : ndarray, shape [n, L]
+        Scores S by which latents are read out.
+    readout_ : str
+        Name of the readout.
     """
 
     regressor_: Any
@@ -46,6 +50,16 @@ class LatentClassifier(LearningClassifier):
     @abstractmethod
     def _readout_name(self) -> str:
         """Name of the readout."""
+
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """Scores S [n, L] by which latents are read out."""
+        return self._scores
+
+    @property
+    def readout_(self) -> str:
+        """Name of the readout."""
+        return self._readout_name
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """The latent Gaussians of features X [N, d]; the classifier's notes say whether they hold observation noise."""
