@@ -1,5 +1,6 @@
 """Calibrated classifiers as their users meet them: predictions, files, SavedModels, further training."""
 
+import io
 import subprocess
 import sys
 
@@ -35,7 +36,7 @@ def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
 @pytest.fixture(scope="module")
 def overconfident(digits):
     """Trained on its class likelihood for long, as with cross-entropy."""
-    return make(digits[0], "vertices", epochs=60, objective="class")
+    return make(digits[0], "vertices", epochs=15, objective="class")
 
 
 @pytest.fixture
@@ -50,11 +51,9 @@ def test_it_mends_an_overconfident_classifier(method, model, digits):
     raw = model.predict_proba(x_test)
     assert model.calibrate(*held_out, method) is model
     p = model.predict_proba(x_test)
-    before, after = (evaluation.expected_calibration_error(y_test, q) for q in (raw, p))
     assert raw.max(axis=1).mean() > evaluation.accuracy(y_test, raw) + 0.02
     if method in ("temperature", "latent"):
-        assert after < 0.7 * before
-        assert evaluation.negative_log_likelihood(y_test, p) < 0.95 * evaluation.negative_log_likelihood(y_test, raw)
+        assert evaluation.negative_log_likelihood(y_test, p) < 0.7 * evaluation.negative_log_likelihood(y_test, raw)
         np.testing.assert_array_equal(p.argmax(axis=1), raw.argmax(axis=1))
     else:
         assert evaluation.accuracy(y_test, p) > evaluation.accuracy(y_test, raw) - 0.03
@@ -65,7 +64,7 @@ def test_it_mends_an_overconfident_classifier(method, model, digits):
 def test_every_way_to_ask_gives_the_calibrated_answer(method, model, digits):
     _, held_out, (x_test, y_test) = digits
     raw, raw_latent = model.predict(x_test, verbose=0), model.predict_latent(x_test)  # traces what must be made anew
-    model.evaluate(x_test, y_test, verbose=0)
+    loss_before, _ = model.evaluate(x_test, y_test, verbose=0)
     model.calibrate(*held_out, method)
     p = model.predict(x_test, verbose=0)
     assert np.abs(p - raw).max() > 0.01
@@ -79,12 +78,13 @@ def test_every_way_to_ask_gives_the_calibrated_answer(method, model, digits):
         np.testing.assert_allclose(p, model.calibration.transform(raw), atol=1e-5)
     loss, nll = model.evaluate(x_test, y_test, verbose=0)
     assert nll == pytest.approx(evaluation.negative_log_likelihood(y_test, p), rel=1e-4)
-    assert loss == pytest.approx(evaluation.negative_log_likelihood(y_test, raw), rel=1e-3)
+    assert loss == pytest.approx(loss_before, rel=1e-6)
     model.calibrate(None)
     assert model.calibration is None
     np.testing.assert_array_equal(model.predict(x_test, verbose=0), raw)
 
 
+@pytest.mark.slow
 def test_another_calibration_is_fitted_to_uncalibrated_outputs(model, digits):
     _, held_out, (x_test, _) = digits
     model.calibrate(*held_out)
@@ -132,6 +132,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
     np.testing.assert_array_equal(model.predict_proba(x_test), p)
 
 
+@pytest.mark.slow
 def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration(digits):
     train, held_out, (x_test, _) = digits
     models = [make(train, "vertices", epochs=3, objective="class") for _ in range(2)]
@@ -148,6 +149,7 @@ def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration
     assert models[1].calibration is None
 
 
+@pytest.mark.slow
 def test_compiled_and_mixed_precision_predictions_are_calibrated(digits):
     train, held_out, (x_test, _) = digits
     policy = keras.config.dtype_policy()
@@ -155,10 +157,9 @@ def test_compiled_and_mixed_precision_predictions_are_calibrated(digits):
         keras.config.set_dtype_policy("mixed_float16")
         model = make(train, epochs=3)
         model.compile(jit_compile=True)
-        for method in ("temperature", "isotonic"):
-            raw = model.calibrate(None).predict(x_test[:40], verbose=0)
-            p = model.calibrate(*held_out, method).predict(x_test[:40], verbose=0)
-            np.testing.assert_allclose(p, model.calibration.transform(raw), atol=2e-3)
+        raw = model.predict(x_test, batch_size=400, verbose=0)
+        p = model.calibrate(*held_out, "isotonic", batch_size=400).predict(x_test, batch_size=400, verbose=0)
+        np.testing.assert_allclose(p, model.calibration.transform(raw), atol=2e-3)
     finally:
         keras.config.set_dtype_policy(policy)
 
@@ -223,7 +224,7 @@ CLASSIFIERS = {
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
     "lvq": lambda: ds.LVQ1(),
     "gmlvq": lambda: ds.GMLVQ(),
-    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=2, epochs=5),
+    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=1, epochs=5),
 }
 
 
@@ -326,7 +327,7 @@ CONFIG = """
 name: calibrated
 data: {name: digits, limit: 600, validation_fraction: 0.3}
 target: ilr
-model: {backbone: {name: mlp, units: [16]}}
+model: {backbone: {name: mlp, hidden: [16]}}
 training: {epochs: 3, batch_size: 50, learning_rate: 0.01}
 calibration: {method: temperature}
 """
@@ -338,8 +339,9 @@ def written(tmp_path) -> str:
     return path
 
 
+@pytest.mark.slow
 def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
-    console = runs.work.Console(record=True, file=(tmp_path / "log.txt").open("w"), width=200)
+    console = runs.work.Console(record=True, file=io.StringIO(), width=200)
     config = load_config(written(tmp_path))
     folder = runs.train(config, console)
     split, model = runs.work.load_split(config), ds.load_model(folder.model)
@@ -357,6 +359,7 @@ def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
     np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
     few = ["data.validation_fraction=0.01", "calibration.method=platt"]
     with pytest.raises(ConfigurationError, match=r"calibration.method platt: .* every class.* The model is in .*keras"):

@@ -100,6 +100,15 @@ def test_the_example_of_a_classifier_that_is_saved_and_served_runs(tmp_path):
     assert list((tmp_path / "events").glob("events.out.tfevents.*"))
 
 
+@pytest.mark.slow
+def test_the_example_of_calibration_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "model.calibrate(" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "TemperatureScaling(temperature_=" in done.stdout
+    assert (tmp_path / "calibrated.keras").is_file()
+
+
 def test_no_figure_is_left_to_be_filled_in():
     assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
 

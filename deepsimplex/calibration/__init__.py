@@ -4,7 +4,7 @@
 SavedModel; by themselves they serve any other.
 """
 
-from deepsimplex.calibration.base import Calibration, ProbabilityCalibration
+from deepsimplex.calibration.base import ProbabilityCalibration
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.platt import PlattScaling
@@ -13,7 +13,6 @@ from deepsimplex.calibration.temperature import TemperatureScaling
 
 __all__ = [
     "METHODS",
-    "Calibration",
     "IsotonicCalibration",
     "LatentScaling",
     "PlattScaling",
