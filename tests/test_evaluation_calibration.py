@@ -158,7 +158,7 @@ def test_the_table_is_what_netcal_gives_where_it_is_installed(n, bins):
     assert found == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
 
 
-@pytest.mark.parametrize("of_class", [-1, 3, 0.5, "a"])
+@pytest.mark.parametrize("of_class", [-1, 3, 0.5, 1.0, True, "a"])
 def test_a_class_that_is_not_there_is_refused(of_class):
     y, p = sure_predictions(3, samples=5)
     with pytest.raises(ValueError, match=r"of_class must be one of the classes 0\.\.2; found"):
