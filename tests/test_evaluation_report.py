@@ -121,10 +121,21 @@ def test_a_test_set_of_one_and_of_one_class_have_reports():
     assert np.isfinite(list(same.as_dict().values())).all()
 
 
+def test_labels_may_be_names_where_a_class_is_absent():
+    p = np.eye(3)[[1, 2, 2]]
+    named = evaluation.report(["b", "c", "c"], p, classes=["a", "b", "c"], intervals=0.9, resamples=5, stratified=True)
+    assert named == evaluation.report([1, 2, 2], p, intervals=0.9, resamples=5, stratified=True)
+    assert (named.accuracy, named.classes) == (1, 3)
+    with pytest.raises(ValueError, match="classes must name each of the 3 columns of p once"):
+        evaluation.report(["b", "c", "c"], p, classes=["b", "c"])
+    with pytest.raises(TypeError, match=r"y must hold class numbers 0\.\.2.*give classes=.*columns of p"):
+        evaluation.report(["b", "c", "c"], p)
+
+
 def test_no_zero_has_a_sign():
     sure = evaluation.report([0, 1], np.eye(2), intervals=0.9, resamples=5)
     flipped = dataclasses.replace(sure, intervals={"accuracy": evaluation.Interval(-1e-9, -0.0)}, brier_remainder=-1e-9)
-    assert "-0.0" not in str(flipped)
+    assert "-0.0000" not in str(flipped)
 
 
 def test_stratified_must_be_a_flag_with_intervals_or_without():

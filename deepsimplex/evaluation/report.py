@@ -1,9 +1,7 @@
 """All scores of one set of predictions, as one table."""
 
 import dataclasses
-import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,7 +18,9 @@ from deepsimplex.evaluation.calibration_errors import (
     maximum_calibration_error,
 )
 from deepsimplex.evaluation.detection import prepare_out_of_distribution_auroc
-from deepsimplex.evaluation.inputs import check_labels_and_probabilities, check_probabilities
+from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex.evaluation.named_labels import check_named_labels
+from deepsimplex.evaluation.plain import as_json
 from deepsimplex.evaluation.prepared import Prepared
 from deepsimplex.evaluation.scores import (
     accuracy,
@@ -115,7 +115,7 @@ class Report:
 
     def to_json(self, indent: int | None = 2) -> str:
         """``as_dict`` as JSON that any reader takes: infinity, which JSON has no number for, is the text "Infinity"."""
-        return json.dumps(_without_infinities(self.as_dict()), indent=indent, allow_nan=False)
+        return as_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         fields = self.as_dict()
@@ -140,14 +140,6 @@ def _number(value: float) -> str:
     return f"{value:z.4f}" if isinstance(value, float) else f"{value:d}"
 
 
-def _without_infinities(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_infinities(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_infinities(inner) for inner in value]
-    return "Infinity" if isinstance(value, float) and math.isinf(value) else value
-
-
 def report(
     y: ArrayLike,
     p: ArrayLike,
@@ -160,13 +152,14 @@ def report(
     resamples: int = 1000,
     seed: int = 0,
     stratified: bool = False,
+    classes: Sequence[Any] | None = None,
 ) -> Report:
     """Score class probabilities against labels.
 
     Parameters
     ----------
     y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int
@@ -182,6 +175,8 @@ def report(
         Level of bootstrap intervals, such as 0.95. Default None: no intervals.
     resamples, seed, stratified
         Of the intervals, as in ``bootstrap_interval``; 10 000 samples of 10 classes take about ten seconds.
+    classes : sequence of length n, optional
+        The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``.
 
     Returns
     -------
@@ -216,9 +211,10 @@ def report(
     # Checked whether or not intervals are asked for.
     drawing = (0.95 if intervals is None else intervals, resamples, seed, stratified)
     level, resamples, seed, stratified = check_drawing(*drawing, name="intervals")
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    samples, classes = probabilities.shape
-    k = min(5, classes - 1) if k is None else k
+    probabilities = check_probabilities(p)
+    labels = check_named_labels(y, "y", classes, probabilities.shape, "p")
+    samples, n = probabilities.shape
+    k = min(5, n - 1) if k is None else k
     options: dict[Any, dict[str, Any]] = {
         accuracy: {},
         top_k_accuracy: {"k": k},
@@ -243,9 +239,9 @@ def report(
     apart: dict[tuple[str, ...], Prepared] = {}
     if outside is not None:
         strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != classes:
+        if strange.shape[1] != n:
             raise ValueError(
-                f"outside must hold probabilities of the {classes} classes of p; found {strange.shape[1]} columns"
+                f"outside must hold probabilities of the {n} classes of p; found {strange.shape[1]} columns"
             )
         scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
         apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
@@ -262,7 +258,7 @@ def report(
     auroc = values.pop("out_of_distribution_auroc", None)
     return Report(
         samples=samples,
-        classes=classes,
+        classes=n,
         out_of_distribution_auroc=auroc,
         **values,
         bins=int(bins),
