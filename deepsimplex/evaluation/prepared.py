@@ -33,4 +33,4 @@ class Prepared(NamedTuple):
 
     def value(self, index: NDArray[Any] | None = None) -> Any:
         """The score of all samples, or of those of an ``index`` [N], in which some may be missing and some repeat."""
-        return self.finish(*(self.rows if index is None else (rows[index] for rows in self.rows)))
+        return self.finish(*(self.rows if index is None else (rows.take(index, axis=0) for rows in self.rows)))
