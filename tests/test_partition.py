@@ -381,6 +381,11 @@ P = [[0.5, 0.5], [0.2, 0.8]]
             ValueError,
             r"scores must have shape.*found shape \(2,\)",
         ),
+        (
+            lambda: standardized_memberships([[1j, 2.0]], "ranks"),
+            TypeError,
+            "scores must hold real numbers; found dtype",
+        ),
         (lambda: standardized_memberships([[1.0, np.inf]], "ranks"), ValueError, "scores must be finite.*row 0"),
         (lambda: standardized_memberships(P, "shift", zero=0.3), ValueError, "zero must be no higher.*0.2 in row 1"),
         (lambda: standardized_memberships(P, "shift", zero=np.nan), ValueError, "zero must be a number"),

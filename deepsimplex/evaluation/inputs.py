@@ -15,14 +15,30 @@ ROUNDING = 1e-6
 
 
 def unmasked(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return ``values`` as an array, or an error where NumPy would uncover what a mask hides."""
+    """Return ``values`` as an array, or an error where NumPy would uncover what a mask hides, or finds no array."""
     if np.ma.is_masked(values):
         hidden = np.ma.getmaskarray(values)
         raise ValueError(
             f"{name} must not be masked; found {hidden.sum()} masked values, the first in row "
             f"{int(np.argwhere(hidden)[0, 0])}. Leave such samples out"
         )
-    return np.asarray(values)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array, its rows of one length; {error}") from error
+
+
+def real_numbers(values: ArrayLike, name: str) -> NDArray[np.floating]:
+    """Return ``values`` as float32 (where they were) or float64, or say why they are no real numbers."""
+    array = unmasked(values, name)
+    if array.dtype.kind not in "biufO":
+        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
+    if array.dtype == np.float32:
+        return array
+    try:
+        return array.astype(np.float64)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers; found objects: {error}") from error
 
 
 def check_probabilities(
@@ -33,14 +49,7 @@ def check_probabilities(
     ``name`` is the argument's in messages; ``otherwise`` says what to do where rows do not sum to 1. ``partial`` lets
     rows sum to less than 1.
     """
-    probabilities = unmasked(p, name)
-    if probabilities.dtype.kind not in "biufO":
-        raise TypeError(f"{name} must hold real numbers; found dtype {probabilities.dtype}")
-    if probabilities.dtype != np.float32:
-        try:
-            probabilities = probabilities.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must hold real numbers; found objects: {error}") from error
+    probabilities = real_numbers(p, name)
     if probabilities.ndim != 2 or probabilities.shape[1] < 2:
         raise ValueError(
             f"{name} must have shape [N, n] with n >= 2 classes; found shape {probabilities.shape}. "

@@ -30,8 +30,8 @@ def warn_of_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> No
     instead = "a larger test set" if partition.depth == 1 else "a smaller depth or a larger test set"
     warnings.warn(
         f"{partition.alone:.0%} of the {len(partition.membership)} samples{of_name} are alone in their region at "
-        f"depth {partition.depth}: they scale to 1 where they are right and to 0 where not, so that accuracy and "
-        f"ability to separate look better than they are. Take {instead}",
+        f"depth {partition.depth}: they scale to 1 where they are right and to 0 where not, so that the "
+        f"accuracy Ac rises whatever the classifier is worth. Take {instead}",
         UserWarning,
         stacklevel=callers_stacklevel(),
     )
@@ -84,7 +84,7 @@ def standardized_partition(
     -----
     UserWarning
         When more than a tenth of the samples are alone in their region. What such a sample scales to is its own label:
-        the deeper, the nearer to perfect any classifier looks.
+        with many of them the accuracy Ac nears 1 for any classifier.
 
     Notes
     -----
