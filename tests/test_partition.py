@@ -24,6 +24,8 @@ SHARED = Path(os.environ.get("DEEPSIMPLEX_TEST_DATA", Path(__file__).parents[2] 
 CASES = sorted((SHARED.parent / "reference").glob("*.json"))
 
 few = settings(max_examples=60, deadline=None)
+# Most tests are of few samples. Of the warning: test_evaluation_partitions.py.
+pytestmark = pytest.mark.filterwarnings("ignore:.*alone in their region:UserWarning")
 
 
 @st.composite
@@ -249,7 +251,7 @@ def test_ties_take_the_lowest_class():
 
 def test_many_classes():
     rng = np.random.default_rng(6)
-    m, y = rng.dirichlet(np.full(300, 0.1), 500), rng.integers(0, 300, 500)
+    m, y = rng.dirichlet(np.full(300, 0.1), 80), rng.integers(0, 300, 80)
     for depth in (1, 2, 299):
         partition = standardized_partition(y, m, depth=depth)
         np.testing.assert_allclose(partition.membership.sum(axis=1), 1, atol=1e-9)
@@ -345,24 +347,6 @@ def test_standardized_memberships_worked_by_hand():
     np.testing.assert_allclose(standardized_memberships([[-1e308, 1e308, 0]], "shift"), [[0, 2 / 3, 1 / 3]])
 
 
-def test_comparisons_print_and_go_to_json():
-    rng = np.random.default_rng(11)
-    y = rng.integers(0, 3, 60)
-    sharp = 0.8 * np.eye(3)[y] + 0.2 * rng.dirichlet(np.ones(3), 60)
-    memberships = {"sharp": sharp, "random forest": rng.dirichlet(np.ones(3), 60)}
-    comparison = compare_partitions(y, memberships, depth=2)
-    assert list(comparison.partitions) == ["sharp", "random forest"]
-    alone = standardized_partition(y, memberships["random forest"], depth=2)
-    assert comparison.as_dict()["random forest"] == alone.as_dict()
-    assert json.loads(json.dumps(comparison.as_dict(), allow_nan=False)) == comparison.as_dict()
-    lines = str(comparison).splitlines()
-    assert len(lines) == 3
-    assert len({len(line) for line in lines}) == 1
-    assert f"{comparison.partitions['sharp'].ability_to_separate:.4f}" in lines[1]
-    given_classes = compare_partitions(y, {"sharp": sharp}, {"sharp": np.zeros(60, int)})
-    assert given_classes.partitions["sharp"].correctness == np.mean(y == 0)
-
-
 P = [[0.5, 0.5], [0.2, 0.8]]
 
 
@@ -397,12 +381,18 @@ P = [[0.5, 0.5], [0.2, 0.8]]
             ValueError,
             r"scores must have shape.*found shape \(2,\)",
         ),
+        (
+            lambda: standardized_memberships([[1j, 2.0]], "ranks"),
+            TypeError,
+            "scores must hold real numbers; found dtype",
+        ),
         (lambda: standardized_memberships([[1.0, np.inf]], "ranks"), ValueError, "scores must be finite.*row 0"),
         (lambda: standardized_memberships(P, "shift", zero=0.3), ValueError, "zero must be no higher.*0.2 in row 1"),
         (lambda: standardized_memberships(P, "shift", zero=np.nan), ValueError, "zero must be a number"),
         (lambda: standardized_memberships(P, "ranks", zero=0.0), ValueError, "zero belongs to kind='shift'"),
         (lambda: compare_partitions([0, 1], {}), ValueError, "found an empty mapping"),
         (lambda: compare_partitions([0, 1], P), ValueError, "found list"),
+        (lambda: compare_partitions([0, 1], {1: P, "1": P}), ValueError, "names that differ as text; found 1, '1'"),
         (lambda: compare_partitions([0, 1], {"a": P}, {"b": [0, 1]}), ValueError, "assigned must hold names.*'b'"),
         (lambda: compare_partitions([0, 1], {"a": P, "b": [[1.0]]}), ValueError, "classifier 'b': membership must"),
         (lambda: compare_partitions([0, 1], {"a": P, "b": np.eye(3)[:2]}), ValueError, "'a': 2, 'b': 3"),

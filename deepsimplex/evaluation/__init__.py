@@ -12,14 +12,10 @@ from deepsimplex.evaluation.calibration_errors import (
 from deepsimplex.evaluation.detection import out_of_distribution_auroc
 from deepsimplex.evaluation.inputs import SUM_TOLERANCE, check_labels_and_probabilities
 from deepsimplex.evaluation.memberships import standardized_memberships
-from deepsimplex.evaluation.partition import (
-    PartitionRegion,
-    StandardizedPartition,
-    ability_to_separate,
-    partition_accuracy,
-    standardized_partition,
-)
+from deepsimplex.evaluation.partition import standardized_partition
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
+from deepsimplex.evaluation.partition_measures import ability_to_separate, partition_accuracy
+from deepsimplex.evaluation.partition_result import PartitionRegion, StandardizedPartition
 from deepsimplex.evaluation.partition_scaling import BetaScaling
 from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
 from deepsimplex.evaluation.report import Report, report

@@ -7,6 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
 from deepsimplex.checks import check_number
+from deepsimplex.evaluation.inputs import real_numbers
 from deepsimplex.names import did_you_mean
 
 KINDS = ("ranks", "shift", "softmax")
@@ -37,6 +38,8 @@ def standardized_memberships(
 
     Raises
     ------
+    TypeError
+        When ``scores`` holds no real numbers.
     ValueError
         When ``scores`` is not such a table, ``kind`` is not known, or a score lies below ``zero``.
 
@@ -54,7 +57,7 @@ def standardized_memberships(
     """
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}; found {kind!r}{did_you_mean(kind, KINDS)}")
-    table = np.asarray(scores).astype(np.float64)
+    table = real_numbers(scores, "scores").astype(np.float64)
     if table.ndim != 2 or table.shape[1] < 2 or len(table) == 0:
         raise ValueError(
             f"scores must have shape [N, n] with N >= 1 samples and n >= 2 classes; found shape {table.shape}. "

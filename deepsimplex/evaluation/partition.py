@@ -1,306 +1,40 @@
 """Standardized partition spaces: what memberships are worth on a test set, made comparable [SPS]."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from deepsimplex.callers import callers_stacklevel
 from deepsimplex.checks import check_whole
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
-from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
+from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex.evaluation.named_labels import check_classes, check_named_labels
+from deepsimplex.evaluation.partition_measures import INSTEAD, mean_closeness
+from deepsimplex.evaluation.partition_result import PartitionRegion, StandardizedPartition
+from deepsimplex.evaluation.partition_scaling import scale_region
 
-INSTEAD = "standardized_memberships makes memberships of scores"
-
-
-def plain(value: Any) -> Any:
-    """A label or number as JSON knows it: NumPy's become Python's, NaN becomes None, other objects their text."""
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+MOST_ALONE = 0.1
+"""Share of samples alone in their region above which a partition comes with a warning."""
 
 
-def check_classes(classes: Sequence[Any] | None, n: int) -> tuple[Any, ...]:
-    """The names of the n columns of memberships, 0..n-1 unless given, or an error."""
-    if classes is None:
-        return tuple(range(n))
-    if isinstance(classes, str):
-        raise ValueError(f"classes must be a sequence of one name per column; found the text {classes!r}")
-    names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
-    if len(names) != n or len(set(names)) != n:
-        raise ValueError(
-            f"classes must name each of the {n} columns of membership once; found {len(names)} names, "
-            f"{len(set(names))} of them different"
-        )
-    return names
-
-
-def check_named_labels(y: ArrayLike, name: str, classes: Sequence[Any] | None, shape: tuple[int, ...]) -> NDArray:
-    """Class numbers [N] of labels that are class numbers or, where ``classes`` is given, names of classes."""
-    samples, n = shape
-    if classes is None:
-        labels = np.asarray(y)
-        if labels.dtype.kind not in "biuf" and labels.shape in ((samples,), (samples, 1)):
-            raise TypeError(
-                f"{name} must hold class numbers 0..{n - 1}; found dtype {labels.dtype}. "
-                "For other labels give classes=, the labels in the order of the columns of membership"
-            )
-        return check_labels(labels, samples, n, name, "membership")
-    # Objects: NumPy would turn the 2 of ["x", 2] into text.
-    labels = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
-    if labels.shape not in ((samples,), (samples, 1)):
-        raise ValueError(
-            f"{name} must hold one label for each of the {samples} rows of membership; found shape {labels.shape}"
-        )
-    numbers = {label: number for number, label in enumerate(check_classes(classes, n))}
-    found = labels.reshape(samples).tolist()
-    for row, label in enumerate(found):
-        if label not in numbers:
-            raise ValueError(
-                f"{name} must hold labels that classes names, {', '.join(map(repr, numbers))}; "
-                f"found {label!r} in row {row}"
-            )
-    return np.array([numbers[label] for label in found], np.int64)
-
-
-def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64]) -> float:
-    """1 where all memberships lie in their corners, 0 where all lie in the centroid [SPS] sec. 5."""
-    n = membership.shape[1]
-    residuals = membership.astype(np.float64)
-    residuals[np.arange(len(residuals)), corners] -= 1
-    return float(1 - np.mean(np.linalg.norm(residuals, axis=1)) / np.sqrt((n - 1) / n))
-
-
-def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence[Any] | None = None) -> float:
-    """Accuracy Ac of memberships as they are: how near they lie to the corners of the true classes [SPS] sec. 5.
-
-    Parameters
-    ----------
-    y : array_like, shape [N] or [N, 1]
-        True classes: numbers 0..n-1, or names that ``classes`` holds.
-    membership : array_like, shape [N, n]
-        In the simplex; scaled (``standardized_partition(...).membership``) or not.
-    classes : sequence of length n, optional
-        The name of each column of ``membership``.
-
-    Returns
-    -------
-    float
-        1 where every row lies in the right corner, 0 where all lie in the centroid, 1 - sqrt(2 n / (n - 1)) where
-        every row lies in a wrong corner.
-
-    Notes
-    -----
-    The paper prints (G - 1) / G as the distance from the centroid to a corner. It is sqrt((G - 1) / G), and only this
-    gives the 1 and the 0 that the paper asks for.
-
-    Examples
-    --------
-    >>> partition_accuracy([0, 1], [[1, 0, 0], [0, 1, 0]])
-    1.0
-    >>> round(partition_accuracy([0, 1], [[0.6, 0.2, 0.2], [0.5, 0.5, 0.0]]), 4)
-    0.267
-    """
-    table = check_probabilities(membership, "membership", INSTEAD)
-    return mean_closeness(table, check_named_labels(y, "y", classes, table.shape))
-
-
-def ability_to_separate(
-    membership: ArrayLike, assigned: ArrayLike | None = None, *, classes: Sequence[Any] | None = None
-) -> float:
-    """Ability to separate AS of memberships as they are: nearness to the corners of the assigned classes [SPS] sec. 5.
-
-    Parameters
-    ----------
-    membership : array_like, shape [N, n]
-        In the simplex; scaled or not.
-    assigned : array_like, shape [N] or [N, 1], optional
-        Assigned classes. Default: each row's largest membership, the lowest class among equals. For scaled
-        memberships give the classes assigned before scaling, as the paper does.
-    classes : sequence of length n, optional
-        The name of each column of ``membership``.
-
-    Returns
-    -------
-    float
-        1 where every row lies in a corner and 0 where all lie in the centroid (see ``partition_accuracy``).
-
-    Examples
-    --------
-    >>> round(ability_to_separate([[0.6, 0.2, 0.2], [0.5, 0.5, 0.0]]), 4)
-    0.267
-    """
-    table = check_probabilities(membership, "membership", INSTEAD)
-    corners = (
-        table.argmax(axis=1) if assigned is None else check_named_labels(assigned, "assigned", classes, table.shape)
+def warn_of_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> None:
+    """Warn of the partitions, by name, that more samples than ``MOST_ALONE`` are alone in their region of."""
+    found = {name: partition for name, partition in partitions.items() if partition.alone > MOST_ALONE}
+    if not found:
+        return
+    worst = max(found, key=lambda name: found[name].alone)
+    of_name = f" of {worst!r}" if worst else ""
+    partition = found[worst]
+    instead = "a larger test set" if partition.depth == 1 else "a smaller depth or a larger test set"
+    warnings.warn(
+        f"{partition.alone:.0%} of the {len(partition.membership)} samples{of_name} are alone in their region at "
+        f"depth {partition.depth}: they scale to 1 where they are right and to 0 where not, so that the "
+        f"accuracy Ac rises whatever the classifier is worth. Take {instead}",
+        UserWarning,
+        stacklevel=callers_stacklevel(),
     )
-    return mean_closeness(table, corners)
-
-
-@dataclass(frozen=True)
-class PartitionRegion:
-    """Test samples whose classes have the same first ranks by membership, and how they were scaled.
-
-    Attributes
-    ----------
-    order : tuple
-        The classes of rank 1 (the assigned one) to ``depth``.
-    samples : int
-        N_T: test samples in the region.
-    correctness : float
-        Share of them whose true class is the assigned one: where their confidence is moved.
-    confidence, scaled_confidence : float
-        Mean membership in the assigned class before and after scaling.
-    levels : tuple of BetaScaling
-        The beta distributions of each rank; ``alpha``, ``beta``, ``scaled_alpha`` and ``scaled_beta`` are the first's.
-
-    Examples
-    --------
-    >>> region = standardized_partition([0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.7, 0.3]]).regions[0]
-    >>> region.label, region.samples, round(region.correctness, 4), round(region.alpha, 4)
-    (0, 3, 0.6667, 5.4127)
-    """
-
-    order: tuple[Any, ...]
-    samples: int
-    correctness: float
-    confidence: float
-    scaled_confidence: float
-    levels: tuple[BetaScaling, ...]
-
-    @property
-    def label(self) -> Any:
-        """The assigned class."""
-        return self.order[0]
-
-    @property
-    def alpha(self) -> float:
-        """First parameter of the beta distribution matched to the confidences."""
-        return self.levels[0].alpha
-
-    @property
-    def beta(self) -> float:
-        """Second parameter of the beta distribution matched to the confidences."""
-        return self.levels[0].beta
-
-    @property
-    def scaled_alpha(self) -> float:
-        """First parameter of the beta distribution that the confidences are moved to."""
-        return self.levels[0].scaled_alpha
-
-    @property
-    def scaled_beta(self) -> float:
-        """Second parameter of the beta distribution that the confidences are moved to."""
-        return self.levels[0].scaled_beta
-
-    @property
-    def note(self) -> str:
-        """Empty, or why no beta distribution could be matched to the confidences."""
-        return self.levels[0].note
-
-    def as_dict(self) -> dict[str, Any]:
-        """The fields as JSON knows them: NaN becomes None."""
-        return {
-            "order": [plain(label) for label in self.order],
-            "samples": self.samples,
-            "correctness": self.correctness,
-            "confidence": self.confidence,
-            "scaled_confidence": self.scaled_confidence,
-            "levels": [{key: plain(value) for key, value in vars(level).items()} for level in self.levels],
-        }
-
-
-@dataclass(frozen=True, eq=False)
-class StandardizedPartition:
-    """A classifier's memberships on a test set, scaled so that they say what they are worth there [SPS].
-
-    ``str`` gives a table and ``as_dict`` plain numbers for JSON.
-
-    Attributes
-    ----------
-    membership : ndarray, shape [N, n]
-        Scaled memberships.
-    y, assigned : ndarray, shape [N], int64
-        True and assigned classes, as columns of ``membership``; the assignment is that before scaling.
-    classes : tuple of length n
-        The name of each column; 0..n-1 unless given.
-    depth : int
-        How many ranks define a region.
-    correctness : float
-        Share of samples whose assigned class is the true one.
-    accuracy, ability_to_separate : float
-        Ac and AS of the scaled memberships [SPS] sec. 5.
-    confidence : float
-        Mean scaled membership in the assigned class.
-    unscaled_accuracy, unscaled_ability_to_separate, unscaled_confidence : float
-        The same of the memberships as they were given.
-    regions : tuple of PartitionRegion
-        In the order of their classes; an order that no sample has is left out.
-
-    Examples
-    --------
-    >>> partition = standardized_partition(["a", "b", "a"], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]], classes=["a", "b"])
-    >>> partition.membership
-    array([[1.        , 0.        ],
-           [0.25321485, 0.74678515],
-           [0.76716707, 0.23283293]])
-    >>> round(partition.correctness, 4), round(partition.accuracy, 4), partition.regions[1].label
-    (0.6667, 0.676, 'b')
-    """
-
-    membership: NDArray[np.float64]
-    y: NDArray[np.int64]
-    assigned: NDArray[np.int64]
-    classes: tuple[Any, ...]
-    depth: int
-    correctness: float
-    accuracy: float
-    ability_to_separate: float
-    confidence: float
-    unscaled_accuracy: float
-    unscaled_ability_to_separate: float
-    unscaled_confidence: float
-    regions: tuple[PartitionRegion, ...]
-
-    def measures(self) -> dict[str, float]:
-        """The numbers of the whole partition by name, without arrays and regions."""
-        return {
-            "correctness": self.correctness,
-            "accuracy": self.accuracy,
-            "ability_to_separate": self.ability_to_separate,
-            "confidence": self.confidence,
-            "unscaled_accuracy": self.unscaled_accuracy,
-            "unscaled_ability_to_separate": self.unscaled_ability_to_separate,
-            "unscaled_confidence": self.unscaled_confidence,
-        }
-
-    def as_dict(self) -> dict[str, Any]:
-        """Everything but the arrays, as JSON knows it."""
-        samples, n = self.membership.shape
-        return {
-            "samples": samples,
-            "classes": [plain(name) for name in self.classes][:n],
-            "depth": self.depth,
-            **self.measures(),
-            "regions": [region.as_dict() for region in self.regions],
-        }
-
-    def __str__(self) -> str:
-        samples, n = self.membership.shape
-        lines = [f"{samples} samples, {n} classes, depth {self.depth}", ""]
-        lines += [f"{name.replace('_', ' '):<28}{value:>8.4f}" for name, value in self.measures().items()]
-        names = [" > ".join(map(str, region.order)) for region in self.regions]
-        width = max(map(len, [*names, "region"]))
-        lines += ["", f"{'region':<{width}}  samples  correctness  confidence  scaled"]
-        for name, region in zip(names, self.regions, strict=True):
-            line = (
-                f"{name:<{width}}  {region.samples:>7}  {region.correctness:>11.4f}  {region.confidence:>10.4f}  "
-                f"{region.scaled_confidence:>6.4f}  {region.note}"
-            )
-            lines.append(line.rstrip())
-        return "\n".join(lines)
 
 
 def standardized_partition(
@@ -330,7 +64,8 @@ def standardized_partition(
     depth : int
         From 1 to n - 1: how many of a sample's classes, ranked by membership, define its region. Memberships are
         scaled rank by rank, each towards the share that the samples of the region show for it, among those that the
-        higher ranks left. The number of possible regions grows as n! / (n - depth)!.
+        higher ranks left. The number of possible regions grows as n! / (n - depth)!: choose it so that few samples are
+        alone in theirs (``StandardizedPartition.alone``).
     classes : sequence of length n, optional
         The name of each column of ``membership``, for labels that are not 0..n-1.
 
@@ -345,8 +80,17 @@ def standardized_partition(
     ValueError
         When an argument breaks the above.
 
+    Warns
+    -----
+    UserWarning
+        When more than a tenth of the samples are alone in their region. What such a sample scales to is its own label:
+        with many of them the accuracy Ac nears 1 for any classifier.
+
     Notes
     -----
+    At rank j > 1 the certainty is min(N_j, alpha + beta), N_j being the samples of the region that truly belong to none
+    of the classes ranked higher, for only they tell how rank j and those below share what is left.
+
     Two formulas are not as printed: alpha + beta = mean (1 - mean) / variance - 1 (the method of moments, which the
     paper names, has the minus 1), and the distance from the centroid to a corner is sqrt((n - 1) / n), without which
     the centroid would not get the 0 that the paper asks for. Where the paper is silent: a class that is never assigned
@@ -367,20 +111,33 @@ def standardized_partition(
            [0.085, 0.915],
            [0.312, 0.688]])
     >>> print(partition)
-    6 samples, 2 classes, depth 1
+    6 samples, 2 classes, depth 1, 0.0% alone in their region
     <BLANKLINE>
-    correctness                   0.6667
-    accuracy                      0.2823
-    ability to separate           0.3326
-    confidence                    0.6663
-    unscaled accuracy             0.2667
-    unscaled ability to separate  0.4667
-    unscaled confidence           0.7333
+    correctness CR                   0.6667
+    accuracy Ac                      0.2823
+    ability to separate AS           0.3326
+    confidence                       0.6663
+    unscaled accuracy Ac             0.2667
+    unscaled ability to separate AS  0.4667
+    unscaled confidence              0.7333
     <BLANKLINE>
     region  samples  correctness  confidence  scaled
     0             3       0.6667      0.7667  0.6637
     1             3       0.6667      0.7000  0.6690
     """
+    partition = partition_of(y, membership, assigned, depth, classes)
+    warn_of_samples_alone({"": partition})
+    return partition
+
+
+def partition_of(
+    y: ArrayLike,
+    membership: ArrayLike,
+    assigned: ArrayLike | None,
+    depth: int,
+    classes: Sequence[Any] | None,
+) -> StandardizedPartition:
+    """``standardized_partition`` without its warning."""
     given = check_probabilities(membership, "membership", INSTEAD)
     samples, n = given.shape
     names = check_classes(classes, n)

@@ -6,12 +6,17 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.partition import StandardizedPartition, standardized_partition
+from deepsimplex.evaluation.partition import partition_of, warn_of_samples_alone
+from deepsimplex.evaluation.partition_result import StandardizedPartition, measure_title
+from deepsimplex.evaluation.plain import as_json
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionComparison:
-    """Standardized partitions of several classifiers; ``str`` gives a table and ``as_dict`` numbers for JSON.
+    """Standardized partitions of several classifiers; ``str`` gives a table, ``as_dict`` numbers, ``to_json`` text.
+
+    The table's last column is the share of samples that are alone in their region (``StandardizedPartition.alone``):
+    measures compare where it is small for all.
 
     Attributes
     ----------
@@ -31,18 +36,20 @@ class PartitionComparison:
         """Each classifier's ``StandardizedPartition.as_dict``, by name."""
         return {name: partition.as_dict() for name, partition in self.partitions.items()}
 
+    def to_json(self, indent: int | None = 2) -> str:
+        """``as_dict`` as JSON that any reader takes."""
+        return as_json(self.as_dict(), indent)
+
     def __str__(self) -> str:
-        heads = {
-            "correctness": "correctness",
-            "accuracy": "accuracy",
-            "ability_to_separate": "ability to separate",
-            "confidence": "confidence",
-        }
-        width = max(map(len, self.partitions))
-        lines = ["  ".join([" " * width, *heads.values()])]
+        depths = {partition.depth for partition in self.partitions.values()}
+        corner = f"depth {', '.join(map(str, sorted(depths)))}"
+        names = ("correctness", "accuracy", "ability_to_separate", "confidence")
+        heads = [*map(measure_title, names), " alone"]
+        width = max(map(len, [corner, *self.partitions]))
+        lines = ["  ".join([f"{corner:<{width}}", *heads])]
         for name, partition in self.partitions.items():
-            measures = partition.measures()
-            cells = [f"{measures[key]:>{len(head)}.4f}" for key, head in heads.items()]
+            values = [*map(partition.measures().get, names), partition.alone]
+            cells = [f"{value:>z{len(head)}.4f}" for value, head in zip(values, heads, strict=True)]
             lines.append("  ".join([f"{name:<{width}}", *cells]))
         return "\n".join(lines)
 
@@ -77,13 +84,18 @@ def compare_partitions(
     TypeError, ValueError
         As ``standardized_partition``, naming the classifier.
 
+    Warns
+    -----
+    UserWarning
+        As ``standardized_partition``, once, naming the classifier with the most samples alone in their region.
+
     Examples
     --------
     >>> p = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]
     >>> print(compare_partitions([0, 0, 1, 1, 1, 0], {"network": p, "coin": [[0.5, 0.5]] * 6}))
-             correctness  accuracy  ability to separate  confidence
-    network       0.6667    0.2823               0.3326      0.6663
-    coin          0.5000    0.0000               0.0000      0.5000
+    depth 1  correctness CR  accuracy Ac  ability to separate AS  confidence   alone
+    network          0.6667       0.2823                  0.3326      0.6663  0.0000
+    coin             0.5000       0.0000                  0.0000      0.5000  0.0000
     """
     if not isinstance(memberships, Mapping) or not memberships:
         found = "an empty mapping" if isinstance(memberships, Mapping) else type(memberships).__name__
@@ -95,14 +107,19 @@ def compare_partitions(
     unknown = [name for name in assigned if name not in memberships]
     if unknown:
         raise ValueError(f"assigned must hold names that memberships holds; found {unknown[0]!r}")
+    texts = list(map(str, memberships))
+    twice = [name for name in memberships if texts.count(str(name)) > 1]
+    if twice:
+        raise ValueError(f"memberships must have names that differ as text; found {', '.join(map(repr, twice))}")
     partitions: dict[str, StandardizedPartition] = {}
     for name, membership in memberships.items():
         try:
-            partition = standardized_partition(y, membership, assigned.get(name), depth, classes=classes)
+            partition = partition_of(y, membership, assigned.get(name), depth, classes)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
         partitions[str(name)] = partition
     widths = {name: partition.membership.shape[1] for name, partition in partitions.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(f"memberships must have the same classes for every classifier; found columns {widths}")
+    warn_of_samples_alone(partitions)
     return PartitionComparison(partitions)

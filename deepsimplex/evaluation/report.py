@@ -1,17 +1,14 @@
 """All scores of one set of predictions, as one table."""
 
 import dataclasses
-import json
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_flag, check_whole
-from deepsimplex.evaluation.bootstrap import PREPARED, Interval, bootstrap_values, check_level, percentiles
+from deepsimplex.evaluation.bootstrap import PREPARED, Interval, bootstrap_values, check_drawing, interval_of
 from deepsimplex.evaluation.brier import prepare_brier_decomposition
 from deepsimplex.evaluation.calibration_errors import (
     adaptive_calibration_error,
@@ -21,7 +18,9 @@ from deepsimplex.evaluation.calibration_errors import (
     maximum_calibration_error,
 )
 from deepsimplex.evaluation.detection import prepare_out_of_distribution_auroc
-from deepsimplex.evaluation.inputs import check_labels_and_probabilities, check_probabilities
+from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex.evaluation.named_labels import check_named_labels
+from deepsimplex.evaluation.plain import as_json
 from deepsimplex.evaluation.prepared import Prepared
 from deepsimplex.evaluation.scores import (
     accuracy,
@@ -33,6 +32,11 @@ from deepsimplex.evaluation.scores import (
 from deepsimplex.evaluation.selective import accuracy_at_coverage, area_under_risk_coverage
 from deepsimplex.evaluation.weighted import prepare_weighted
 
+INTERVALS_NOTE = (
+    "Intervals of calibration errors, area deviation and parts of the Brier score have the bias\n"
+    "of few samples taken off: such a score may lie outside its own."
+)
+
 
 @dataclass(frozen=True)
 class Report:
@@ -43,10 +47,10 @@ class Report:
     samples, classes : int
         N and n.
     accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
-        As the functions of the same names, as are all but those of the next line.
+        As the functions of the same names, as are all scores but the parts of the Brier score.
     negative_log_likelihood, brier_score, proba_loss : float
     brier_reliability, brier_resolution, brier_uncertainty, brier_remainder : float
-        Of ``brier_decomposition``.
+        The parts, of ``brier_decomposition``.
     expected_calibration_error, adaptive_calibration_error : float
     classwise_calibration_error, maximum_calibration_error : float
     area_deviation : float
@@ -63,7 +67,9 @@ class Report:
     level : float or None
         Of the intervals.
     intervals : dict of str to Interval, or None
-        Bootstrap interval of each score, by its name; None where not asked for.
+        Bootstrap interval of each score, by its name; None where not asked for. As ``bootstrap_interval`` has them:
+        those of the calibration errors, of the area deviation and of the Brier score's reliability, resolution and
+        uncertainty have the bias of few samples taken off and need not hold the score itself.
 
     Examples
     --------
@@ -109,7 +115,7 @@ class Report:
 
     def to_json(self, indent: int | None = 2) -> str:
         """``as_dict`` as JSON that any reader takes: infinity, which JSON has no number for, is the text "Infinity"."""
-        return json.dumps(_without_infinities(self.as_dict()), indent=indent, allow_nan=False)
+        return as_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         fields = self.as_dict()
@@ -123,23 +129,15 @@ class Report:
         lines = [f"{label:<{width}}  {number:>10}" for label, number, _ in rows]
         if level is None:
             return "\n".join(lines)
-        texts = ["" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}" for *_, bounds in rows]
+        texts = ["" if bounds is None else f"{bounds[0]:z.4f} to {bounds[1]:z.4f}" for *_, bounds in rows]
         title = f"{100 * level:g}% interval"
         across = max(map(len, [title, *texts]))
         lines = [f"{line}  {text:>{across}}" for line, text in zip(lines, texts, strict=True)]
-        return "\n".join([f"{'':<{width + 12}}  {title:>{across}}", *lines])
+        return "\n".join([f"{'':<{width + 12}}  {title:>{across}}", *lines, INTERVALS_NOTE])
 
 
 def _number(value: float) -> str:
     return f"{value:z.4f}" if isinstance(value, float) else f"{value:d}"
-
-
-def _without_infinities(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _without_infinities(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_without_infinities(inner) for inner in value]
-    return "Infinity" if isinstance(value, float) and math.isinf(value) else value
 
 
 def report(
@@ -154,13 +152,14 @@ def report(
     resamples: int = 1000,
     seed: int = 0,
     stratified: bool = False,
+    classes: Sequence[Any] | None = None,
 ) -> Report:
     """Score class probabilities against labels.
 
     Parameters
     ----------
     y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1.
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int
@@ -176,6 +175,8 @@ def report(
         Level of bootstrap intervals, such as 0.95. Default None: no intervals.
     resamples, seed, stratified
         Of the intervals, as in ``bootstrap_interval``; 10 000 samples of 10 classes take about ten seconds.
+    classes : sequence of length n, optional
+        The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``.
 
     Returns
     -------
@@ -207,9 +208,13 @@ def report(
     accuracy at coverage 0.8         0.7500
     bins                                 15
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    samples, classes = probabilities.shape
-    k = min(5, classes - 1) if k is None else k
+    # Checked whether or not intervals are asked for.
+    drawing = (0.95 if intervals is None else intervals, resamples, seed, stratified)
+    level, resamples, seed, stratified = check_drawing(*drawing, name="intervals")
+    probabilities = check_probabilities(p)
+    labels = check_named_labels(y, "y", classes, probabilities.shape, "p")
+    samples, n = probabilities.shape
+    k = min(5, n - 1) if k is None else k
     options: dict[Any, dict[str, Any]] = {
         accuracy: {},
         top_k_accuracy: {"k": k},
@@ -234,9 +239,9 @@ def report(
     apart: dict[tuple[str, ...], Prepared] = {}
     if outside is not None:
         strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != classes:
+        if strange.shape[1] != n:
             raise ValueError(
-                f"outside must hold probabilities of the {classes} classes of p; found {strange.shape[1]} columns"
+                f"outside must hold probabilities of the {n} classes of p; found {strange.shape[1]} columns"
             )
         scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
         apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
@@ -244,19 +249,16 @@ def report(
     values: dict[str, float] = {}
     for names, score in {**prepared, **apart}.items():
         values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
-    auroc = values.pop("out_of_distribution_auroc", None)
     bounds: dict[str, Interval] | None = None
     if intervals is not None:
-        level = check_level(intervals, "intervals")
-        drawn = (check_whole(resamples, "resamples", 1), check_whole(seed, "seed", 0))
-        strata = labels if check_flag(stratified, "stratified") else None
-        bounds = _intervals(prepared, strata, level, *drawn)
+        bounds = _intervals(prepared, values, labels if stratified else None, level, resamples, seed)
         for names, score in apart.items():
-            bounds |= _intervals({names: score}, score.strata, level, *drawn)
+            bounds |= _intervals({names: score}, values, score.strata, level, resamples, seed)
         bounds = {field.name: bounds[field.name] for field in dataclasses.fields(Report) if field.name in bounds}
+    auroc = values.pop("out_of_distribution_auroc", None)
     return Report(
         samples=samples,
-        classes=classes,
+        classes=n,
         out_of_distribution_auroc=auroc,
         **values,
         bins=int(bins),
@@ -269,15 +271,17 @@ def report(
 
 def _intervals(
     prepared: Mapping[tuple[str, ...], Prepared],
+    values: Mapping[str, float],
     strata: NDArray[Any] | None,
     level: float,
     resamples: int,
     seed: int,
 ) -> dict[str, Interval]:
     """The interval of every name, all on the same resamples."""
-    values = bootstrap_values(list(prepared.values()), strata, resamples, seed)
-    return {
-        name: percentiles(column, level)
-        for names, columns in zip(prepared, values, strict=True)
-        for name, column in zip(names, columns.reshape(resamples, -1).T, strict=True)
-    }
+    drawn = bootstrap_values(list(prepared.values()), strata, resamples, seed)
+    bounds = {}
+    for (names, score), columns in zip(prepared.items(), drawn, strict=True):
+        limits = score.limits or (None,) * len(names)
+        for name, column, ends in zip(names, columns.reshape(resamples, -1).T, limits, strict=True):
+            bounds[name] = interval_of(values[name], column, level, ends)
+    return bounds
