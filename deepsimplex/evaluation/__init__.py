@@ -18,6 +18,7 @@ from deepsimplex.evaluation.partition_measures import ability_to_separate, parti
 from deepsimplex.evaluation.partition_result import PartitionRegion, StandardizedPartition
 from deepsimplex.evaluation.partition_scaling import BetaScaling
 from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
+from deepsimplex.evaluation.reliability_band import ReliabilityBand, reliability_band
 from deepsimplex.evaluation.report import Report, report
 from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, proba_loss, top_k_accuracy
 from deepsimplex.evaluation.selective import (
@@ -35,6 +36,7 @@ __all__ = [
     "Interval",
     "PartitionComparison",
     "PartitionRegion",
+    "ReliabilityBand",
     "ReliabilityCurve",
     "Report",
     "RiskCoverageCurve",
@@ -57,6 +59,7 @@ __all__ = [
     "out_of_distribution_auroc",
     "partition_accuracy",
     "proba_loss",
+    "reliability_band",
     "reliability_curve",
     "report",
     "risk_coverage_curve",
