@@ -50,8 +50,8 @@ LEVELS = {
     "cli": 8,
 }
 # Within level 0 the latent Gaussian knows nothing of the simplex, and the tools know nothing at all.
-# evaluation's formulas stand beside the Keras metrics that share them.
-SIBLINGS_ALLOWED = {("metrics", "evaluation")}
+# evaluation's formulas stand beside the Keras metrics that share them, and its checks beside the calibrations'.
+SIBLINGS_ALLOWED = {("metrics", "evaluation"), ("calibration", "evaluation")}
 # Numbers are scored and plotted without knowing what learned them: level 4 may use the readout alone of level 3.
 NOT_FOR = {4: {"heads", "gp", "prototypes", "losses"}}
 HEAVY_OUTSIDE = {"gpflow": {"gp"}, "matplotlib": {"plots", "monitoring", "report"}}

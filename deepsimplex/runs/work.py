@@ -226,10 +226,24 @@ def _train(config: RunConfig, console: Console, folder: RunFolder | None) -> Run
             history.csv_file.close()
     seconds = time.monotonic() - begun
     model.save(folder.model)
+    if config.calibration.method is not None:
+        _calibrate(model, config.calibration.method, split, folder, console)
     model.export(folder.served, input_dtype=config.export.input_dtype)
     _evaluate(model, split, folder, console, training_seconds=round(seconds, 1))
     shutil.rmtree(folder.backup, ignore_errors=True)
     return folder
+
+
+def _calibrate(model: SimplexClassifier, method: str, split: Split, folder: RunFolder, console: Console) -> None:
+    """Calibrate a model that is saved already, and save it again: what cannot be calibrated is not lost."""
+    try:
+        model.calibrate(split.x_validation, split.y_validation, method, batch_size=1024)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"calibration.method {method}: {error}. The model is in {folder.model}, without a calibration"
+        ) from error
+    model.save(folder.model)
+    console.print(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}", highlight=False)
 
 
 @contextmanager
