@@ -25,7 +25,7 @@ from deepsimplex.monitoring.samples import ValidationSamples, as_images, draw_sa
 from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
 from deepsimplex.readout.registry import READOUTS
 
-SAMPLES = 3000
+SAMPLES = 2000
 FOLDER = "calibration"
 
 
@@ -42,7 +42,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     every : int
         Of so many epochs the first is written, and the last of all in any case. Default 1: all of them.
     samples : int, optional
-        At most so many of the validation samples are used, drawn once, at random. Default 3000, predicted in about a
+        At most so many of the validation samples are used, drawn once, at random. Default 2000, predicted in about a
         hundredth of the time that an epoch of 60 000 takes; None uses all.
     seed : int
         Of that draw. Default 0.
