@@ -44,10 +44,10 @@ LEVELS = {
     "config": 6,
     "classifier": 6,
     "estimators": 6,
-    "monitoring": 6,
-    "runs": 7,
-    "report": 7,
-    "cli": 8,
+    "monitoring": 7,
+    "runs": 8,
+    "report": 9,
+    "cli": 10,
 }
 # Within level 0 the latent Gaussian knows nothing of the simplex, and the tools know nothing at all.
 # evaluation's formulas stand beside the Keras metrics that share them, and its checks beside the calibrations'.
