@@ -22,6 +22,7 @@ from deepsimplex.evaluation.partition import (
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
 from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
+from deepsimplex.evaluation.reliability_band import ReliabilityBand, reliability_band
 from deepsimplex.evaluation.report import Report, report
 from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, proba_loss, top_k_accuracy
 from deepsimplex.evaluation.selective import (
@@ -39,6 +40,7 @@ __all__ = [
     "Interval",
     "PartitionComparison",
     "PartitionRegion",
+    "ReliabilityBand",
     "ReliabilityCurve",
     "Report",
     "RiskCoverageCurve",
@@ -61,6 +63,7 @@ __all__ = [
     "out_of_distribution_auroc",
     "partition_accuracy",
     "proba_loss",
+    "reliability_band",
     "reliability_curve",
     "report",
     "risk_coverage_curve",

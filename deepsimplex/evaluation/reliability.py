@@ -70,12 +70,9 @@ class ReliabilityCurve:
         return float(np.sum(np.diff(x) * np.where(crosses, triangles, both)) / 2)
 
 
-def events_of(
-    y: ArrayLike, p: ArrayLike, top_label: bool, of_class: int | None = None
-) -> tuple[str, NDArray[Any], NDArray[np.bool_]]:
-    """What the confidences are about, they themselves [N], and whether it happened [N]."""
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
+def event_columns(probabilities: NDArray[Any], top_label: bool, of_class: int | None) -> tuple[str, NDArray[np.int64]]:
+    """What the confidences are about, and in which column of checked probabilities each sample's stands [N]."""
+    samples, n = probabilities.shape
     if of_class is not None:
         if top_label:
             raise ValueError("top_label and of_class exclude each other; found both")
@@ -84,8 +81,24 @@ def events_of(
     elif n == 2 and not top_label:
         of_class = 1
     if of_class is None:
-        return "top label", probabilities.max(axis=1), probabilities.argmax(axis=1) == labels
-    return f"class {int(of_class)}", probabilities[:, of_class], labels == of_class
+        return "top label", probabilities.argmax(axis=1)
+    return f"class {int(of_class)}", np.full(samples, int(of_class))
+
+
+def events_of(
+    y: ArrayLike, p: ArrayLike, top_label: bool, of_class: int | None = None
+) -> tuple[str, NDArray[Any], NDArray[np.bool_]]:
+    """What the confidences are about, they themselves [N], and whether it happened [N]."""
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    event, columns = event_columns(probabilities, top_label, of_class)
+    return event, probabilities[np.arange(len(labels)), columns], columns == labels
+
+
+def check_binning(binning: Binning) -> Binning:
+    """Return ``binning``, or say what it must be."""
+    if binning not in ("width", "mass"):
+        raise ValueError(f"binning must be 'width' or 'mass'; found {binning!r}")
+    return binning
 
 
 def curve_of_events(
@@ -142,6 +155,4 @@ def reliability_curve(
     (array([1, 2]), array([0.1, 0.7]), array([0., 1.]))
     """
     event, confidences, happened = events_of(y, p, top_label, of_class)
-    if binning not in ("width", "mass"):
-        raise ValueError(f"binning must be 'width' or 'mass'; found {binning!r}")
-    return curve_of_events(confidences, happened, check_bins(bins), binning, event)
+    return curve_of_events(confidences, happened, check_bins(bins), check_binning(binning), event)

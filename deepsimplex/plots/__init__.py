@@ -1,5 +1,6 @@
 """Figures of class probabilities: numbers in, Matplotlib figures out, without pyplot's global state."""
 
+from deepsimplex.plots.classwise import classwise_reliability
 from deepsimplex.plots.confusion_matrix import confusion_matrix
 from deepsimplex.plots.decision_regions import decision_regions
 from deepsimplex.plots.latent_space import latent_space
@@ -11,6 +12,7 @@ from deepsimplex.plots.simplex import simplex
 from deepsimplex.plots.uncertain_images import uncertain_images
 
 __all__ = [
+    "classwise_reliability",
     "confusion_matrix",
     "decision_regions",
     "latent_space",

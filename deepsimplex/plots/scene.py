@@ -46,6 +46,8 @@ class Scene:
     variance : ndarray, shape [R, R] or [R], optional
     levels, variance_levels : ndarray
         Of contours; None for a few round variances.
+    mixed : bool
+        Whether a region's colour is the mean of the classes', else that of the likeliest.
     """
 
     names: list[str]
@@ -60,10 +62,16 @@ class Scene:
     variance: NDArray[np.float64] | None
     levels: NDArray[np.floating]
     variance_levels: NDArray[np.floating] | None
+    mixed: bool = False
 
     @property
     def colours(self) -> NDArray[np.float64]:
         return np.array([to_rgb(colour) for colour, _ in self.style])
+
+    @property
+    def background(self) -> NDArray[np.float64]:
+        """Colours [..., 3] of the grid."""
+        return (mixtures if self.mixed else shades)(self.p, self.colours)
 
 
 def shades(p: NDArray[np.float64], colours: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -71,6 +79,11 @@ def shades(p: NDArray[np.float64], colours: NDArray[np.float64]) -> NDArray[np.f
     n = p.shape[-1]
     strength = DEEPEST * np.clip((p.max(axis=-1) - 1 / n) / (1 - 1 / n), 0, 1)[..., None]
     return np.clip(1 - strength + strength * colours[p.argmax(axis=-1)], 0, 1)
+
+
+def mixtures(p: NDArray[np.float64], colours: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Colours [..., 3] of probabilities [..., n]: their mean of the classes' colours, each lightened as above."""
+    return np.clip(p @ (1 - DEEPEST + DEEPEST * colours), 0, 1)
 
 
 def _without_ties(margin: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -156,7 +169,7 @@ def draw_plane(ax: Axes, scene: Scene) -> None:
     step = x[1] - x[0], y[1] - y[0]
     extent = (x[0] - step[0] / 2, x[-1] + step[0] / 2, y[0] - step[1] / 2, y[-1] + step[1] / 2)
     ax.imshow(
-        shades(scene.p, scene.colours),
+        scene.background,
         extent=extent,
         origin="lower",
         aspect="auto",
@@ -200,7 +213,7 @@ def draw_line(ax: Axes, scene: Scene) -> None:
     (x,) = scene.grid
     step = x[1] - x[0]
     extent = (x[0] - step / 2, x[-1] + step / 2, FLOOR, 1.03)
-    ax.imshow(shades(scene.p, scene.colours)[None], extent=extent, origin="lower", aspect="auto", zorder=0)
+    ax.imshow(scene.background[None], extent=extent, origin="lower", aspect="auto", zorder=0)
     for k, (colour, _) in enumerate(scene.style):
         ax.plot(x, scene.p[:, k], color=colour, linewidth=2, path_effects=HALO, label=scene.names[k], zorder=3)
     for border in _crossings(x, scene.p):

@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import deepsimplex as ds
-from deepsimplex.plots.scene import shades
+from deepsimplex.plots.scene import mixtures, shades
 from deepsimplex.plots.style import CLASS_COLOURS, class_style
 
 IRIS_NAMES = ["setosa", "versicolor", "virginica"]
@@ -111,6 +111,31 @@ def test_shades_are_white_where_unsure():
     colours = np.array([to_rgb("#0072B2"), to_rgb("#E69F00")])
     np.testing.assert_allclose(shades(np.array([0.5, 0.5]), colours), 1.0)
     np.testing.assert_allclose(shades(np.array([0.0, 1.0]), colours), 0.5 + 0.5 * colours[1])
+
+
+def test_mixed_colours_are_the_mean_weighted_by_probabilities(iris):
+    X, y = iris
+    classifier = LogisticRegression().fit(X, y)
+    ax = ds.plots.decision_regions(classifier, X, y, colours="mixed", levels=[], resolution=30).axes[0]
+    shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
+    p = classifier.predict_proba(grid_of(ax, 30).reshape(-1, 2))
+    lightened = 0.5 + 0.5 * np.array([to_rgb(colour) for colour, _ in class_style(3)])
+    np.testing.assert_allclose(shown, sum(p[:, k, None] * lightened[k] for k in range(3)), atol=1e-12)
+    assert artists(ax, "border")
+    # One feature: the band behind the curves.
+    ax = ds.plots.decision_regions(LogisticRegression().fit(X[:, :1], y), X[:, :1], y, colours="mixed").axes[0]
+    assert np.ptp(np.asarray(ax.images[0].get_array()), axis=1).max() > 0.1
+
+
+def test_mixed_colours_of_even_odds_are_their_middle():
+    colours = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(mixtures(np.array([0.5, 0.5]), colours), [0.75, 0.5, 0.75])
+    np.testing.assert_allclose(mixtures(np.eye(2), colours), 0.5 + 0.5 * colours)
+
+
+def test_other_colours_are_refused(iris):
+    with pytest.raises(ValueError, match="colours must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
+        ds.plots.decision_regions(LogisticRegression().fit(*iris), *iris, colours="mixd")
 
 
 def test_two_classes_have_a_border_at_one_half_and_levels_of_the_second():

@@ -1,0 +1,185 @@
+"""What reliability diagrams show beyond the plain one, read from their artists; never pixels."""
+
+import io
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+
+import deepsimplex as ds
+from deepsimplex import evaluation, plots, readout
+
+
+@pytest.fixture(scope="module")
+def digits():
+    X, y = load_digits(return_X_y=True)
+    return y[400:], LogisticRegression(max_iter=300).fit(X[:400] / 16, y[:400]).predict_proba(X[400:] / 16)
+
+
+def latents(n, samples=150, scale=0.5):
+    rng = np.random.default_rng(n)
+    latent = ds.LatentGaussian(rng.normal(size=(samples, n - 1)), np.full((samples, 1), scale))
+    return rng.integers(0, n, samples), readout.softmax(latent), latent
+
+
+def line(ax, label):
+    (found,) = (drawn for drawn in ax.lines if drawn.get_label() == label)
+    return found.get_xydata()
+
+
+def legend_of(ax):
+    return [text.get_text() for text in ax.get_legend().get_texts()]
+
+
+@pytest.mark.parametrize(("n", "of_class"), [(2, None), (2, 0), (4, None), (4, 3)])
+def test_the_band_and_the_mean_classifier_are_drawn(n, of_class):
+    y, p, latent = latents(n)
+    ax = plots.reliability(y, p, 8, of_class=of_class, latent=latent, level=0.9).axes[0]
+    curve = evaluation.reliability_curve(y, p, 8, of_class=of_class)
+    filled = curve.counts > 0
+    drawn = np.column_stack([curve.confidence, curve.frequency])[filled]
+    np.testing.assert_allclose(line(ax, "mean classifier"), drawn)
+    lower, upper = readout.class_intervals(latent, 0.9)
+    outline = evaluation.reliability_band(y, p, lower, upper, 8, of_class=of_class).outline
+    (area,) = ax.patches
+    np.testing.assert_allclose(area.get_xy()[: len(outline)], outline)
+    assert legend_of(ax) == ["mean classifier", "90% band", "perfectly calibrated"]
+
+
+def test_without_scale_the_band_lies_on_the_curve():
+    y, p, latent = latents(3, scale=0.0)
+    ax = plots.reliability(y, p, latent=latent).axes[0]
+    drawn = line(ax, "mean classifier")
+    np.testing.assert_allclose(ax.patches[0].get_xy()[: 2 * len(drawn)], np.concatenate([drawn, drawn[::-1]]))
+
+
+def test_scores_of_the_target_are_used():
+    rng = np.random.default_rng(0)
+    latent = {"loc": rng.normal(size=(60, 3)), "scale": np.full((60, 3), 0.4)}
+    y, p = rng.integers(0, 3, 60), readout.softmax(latent, np.eye(3))
+    ax = plots.reliability(y, p, latent=latent, scores=np.eye(3)).axes[0]
+    band = evaluation.reliability_band(y, p, *readout.class_intervals(latent, 0.95, np.eye(3)))
+    np.testing.assert_allclose(ax.patches[0].get_xy()[: len(band.outline)], band.outline)
+
+
+def test_the_argmax_readout_has_no_band():
+    y, _, latent = latents(3)
+    figure = plots.reliability(y, readout.argmax(latent), latent=latent, readout="argmax")
+    assert legend_of(figure.axes[0]) == ["gap", "perfectly calibrated", "accuracy"]
+
+
+def test_one_class_is_drawn_against_the_rest(digits):
+    y, p = digits
+    ax = plots.reliability(y, p, 10, of_class=8).axes[0]
+    curve = evaluation.reliability_curve(y, p, 10, of_class=8)
+    np.testing.assert_allclose([bar.get_height() for bar in ax.patches], curve.frequency[curve.counts > 0])
+    (histogram,) = ax.child_axes
+    assert (ax.get_ylabel(), histogram.get_xlabel()) == ("frequency of class 8", "predicted probability of class 8")
+    assert histogram.get_ylabel() == f"share\n(N = {len(y)})"
+
+
+def test_the_legend_stands_where_the_curve_is_not():
+    """Underconfident: right more often than said, above the diagonal; overconfident: below."""
+    for probability, right, corner in ((0.3, 1, "lower right"), (0.7, 0, "upper left")):
+        p = np.tile([[1 - probability, probability]], (20, 1))
+        ax = plots.reliability(np.full(20, right), p).axes[0]
+        legend = ax.get_legend()
+        ax.get_figure().draw_without_rendering()
+        middle = ax.transAxes.inverted().transform(legend.get_window_extent()).mean(axis=0)
+        assert (middle[0] > 0.5 > middle[1]) == (corner == "lower right")
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_test_set_of_one_is_drawn(n):
+    y, p, latent = latents(n, samples=1)
+    for figure in (plots.reliability(y, p), plots.reliability(y, p, latent=latent), plots.classwise_reliability(y, p)):
+        figure.savefig(io.BytesIO(), format="png")
+    assert plots.reliability(y, p).axes[0].child_axes[0].get_ylabel() == "share\n(N = 1)"
+
+
+def test_latents_that_do_not_fit_are_refused():
+    y, p, latent = latents(3)
+    for options, message in (
+        ({"latent": latent[:4]}, "latent must be of the 150 samples and 3 classes of p; found 4 samples and 3 classes"),
+        ({"latent": latents(4)[2]}, "found 150 samples and 4 classes of the vertices: give scores"),
+        ({"latent": latent, "scores": np.eye(2)}, "found 150 samples and 2 classes"),
+        ({"latent": latent, "level": 1.0}, "level must lie between 0 and 1"),
+        ({"latent": latent, "readout": "softmaxx"}, "did you mean 'softmax'"),
+        ({"scores": np.eye(3)}, "scores and readout belong to a latent"),
+        ({"readout": "softmax"}, "scores and readout belong to a latent"),
+        ({"of_class": 3}, r"of_class must be one of the classes 0\.\.2; found 3"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            plots.reliability(y, p, **options)
+
+
+def test_every_class_has_a_panel_with_its_curve_and_error(digits):
+    y, p = digits
+    figure = plots.classwise_reliability(y, p, 10)
+    assert len(figure.axes) == 10
+    errors = []
+    for k, ax in enumerate(figure.axes):
+        curve = evaluation.reliability_curve(y, p, 10, of_class=k)
+        filled = curve.counts > 0
+        points = np.column_stack([curve.confidence, curve.frequency])[filled]
+        np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
+        (drawn,) = ax.collections
+        np.testing.assert_allclose(drawn.get_offsets(), points)
+        # More samples, a larger point.
+        np.testing.assert_array_equal(np.argsort(drawn.get_sizes()), np.argsort(np.log1p(curve.counts[filled])))
+        title = f"class {k}\nECE {curve.expected_calibration_error:.3f}, {np.sum(y == k)} samples"
+        assert ax.get_title() == title
+        errors.append(curve.expected_calibration_error)
+    assert np.mean(errors) == pytest.approx(evaluation.classwise_calibration_error(y, p, 10))
+    figure.draw_without_rendering()
+    width, height = figure.get_size_inches() * figure.dpi
+    for artist in [*figure.axes, *figure.texts]:
+        box = artist.get_tightbbox()
+        assert box.x0 >= 0, artist
+        assert box.y0 >= 0, artist
+        assert box.x1 <= width, artist
+        assert box.y1 <= height, artist
+
+
+def test_panels_are_the_classes_that_were_asked_for(digits):
+    figure = plots.classwise_reliability(*digits, classes=[7, 1], class_names=[f"${k}" for k in range(10)])
+    assert [ax.get_title().split("\n")[0] for ax in figure.axes] == [r"\$7", r"\$1"]
+    assert len(plots.classwise_reliability(*digits, classes=[3]).axes) == 1
+
+
+def test_an_absent_class_lies_at_frequency_zero():
+    figure = plots.classwise_reliability([0, 0, 1], [[0.6, 0.2, 0.2], [0.5, 0.1, 0.4], [0.1, 0.8, 0.1]], 5)
+    ax = figure.axes[2]
+    assert ax.get_title() == "class 2\nECE 0.233, 0 samples"
+    np.testing.assert_allclose(ax.lines[1].get_ydata(), 0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"classes": [0, 10]}, r"classes must be different ones of 0\.\.9, at least one; found \[0, 10\]"),
+        ({"classes": [1, 1]}, "classes must be different ones"),
+        ({"classes": []}, "at least one"),
+        ({"class_names": ["a"]}, "class_names must hold one name for each of the 10"),
+        ({"bins": 0}, "bins must be a whole number"),
+    ],
+)
+def test_bad_arguments_of_panels_are_refused(digits, options, message):
+    with pytest.raises(ValueError, match=message):
+        plots.classwise_reliability(*digits, **options)
+
+
+def test_too_many_panels_are_refused():
+    with pytest.raises(ValueError, match=r"classes must choose at most 50.*found 60"):
+        plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
+
+
+def test_panels_are_drawn_in_a_figure_of_the_callers_choice():
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    y, p, latent = latents(2)
+    assert plots.reliability(y, p, ax=right, latent=latent) is figure
+    assert right.patches
+    assert not left.patches

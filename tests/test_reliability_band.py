@@ -1,0 +1,132 @@
+"""The band of a reliability curve: closed forms, limits, a slow oracle, bad input."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, ndtri
+
+from deepsimplex import evaluation, readout
+from tests.labelled_probabilities import labelled_probabilities
+
+few = settings(max_examples=40, deadline=None)
+
+
+def same(ours, theirs):
+    np.testing.assert_array_equal(ours.counts, theirs.counts)
+    np.testing.assert_allclose(ours.confidence, theirs.confidence)
+    np.testing.assert_allclose(ours.frequency, theirs.frequency)
+    assert ours.event == theirs.event
+
+
+@pytest.mark.parametrize("n", [2, 3, 5])
+@pytest.mark.parametrize("of_class", [None, 0])
+def test_without_scale_the_band_is_the_curve(n, of_class):
+    rng = np.random.default_rng(n)
+    latent = {"loc": rng.normal(size=(200, n - 1)), "scale": np.zeros((200, 1))}
+    p, y = readout.softmax(latent), rng.integers(0, n, 200)
+    band = evaluation.reliability_band(y, p, *readout.class_intervals(latent), 10, of_class=of_class)
+    curve = evaluation.reliability_curve(y, p, 10, of_class=of_class)
+    same(band.lower, curve)
+    same(band.upper, curve)
+    filled = curve.counts > 0
+    corners = np.column_stack([curve.confidence, curve.frequency])[filled]
+    np.testing.assert_allclose(band.outline, np.concatenate([corners, corners[::-1]]))
+
+
+def test_two_classes_in_closed_form():
+    """All samples alike: the ends are the logistic function of the Gaussian's quantiles, the frequency is shared."""
+    loc, scale, level = 0.7, 0.4, 0.8
+    latent = {"loc": np.full((8, 1), loc), "scale": np.full((8, 1), scale)}
+    p = readout.softmax(latent)
+    lower, upper = readout.class_intervals(latent, level)
+    band = evaluation.reliability_band([1, 1, 0, 0, 0, 0, 0, 0], p, lower, upper, bins=1)
+    # The vertices of two classes are 1 and -1: the difference of the scores of class 1 and 0 is -2 f.
+    ends = expit(-2 * (loc + scale * ndtri([0.9, 0.1])))
+    np.testing.assert_allclose(band.outline, [[ends[0], 0.25], [ends[1], 0.25]])
+
+
+def test_the_curves_are_those_of_classifiers_that_predict_the_ends():
+    """Two columns that sum to one make each end a classifier of its own, which reliability_curve can draw."""
+    rng = np.random.default_rng(0)
+    q, y = rng.uniform(size=300), rng.integers(0, 2, 300)
+    low, high = q * rng.uniform(size=300), 1 - (1 - q) * rng.uniform(size=300)
+    pairs = [np.column_stack([1 - value, value]) for value in (q, low, high)]
+    lower, upper = np.column_stack([1 - high, low]), np.column_stack([1 - low, high])
+    band = evaluation.reliability_band(y, pairs[0], lower, upper, 12)
+    same(band.lower, evaluation.reliability_curve(y, pairs[1], 12))
+    same(band.upper, evaluation.reliability_curve(y, pairs[2], 12))
+
+
+@given(case=labelled_probabilities(), seed=st.integers(0, 2**32 - 1), bins=st.integers(1, 20))
+@few
+def test_the_top_label_is_that_of_the_mean_as_loops_find_it(case, seed, bins):
+    y, p = case
+    rng = np.random.default_rng(seed)
+    lower, upper = p * rng.uniform(size=p.shape), p + (1 - p) * rng.uniform(size=p.shape)
+    band = evaluation.reliability_band(y, p, lower, upper, bins, top_label=True)
+    for curve, ends in ((band.lower, lower), (band.upper, upper)):
+        assert curve.event == "top label"
+        for b in range(bins):
+            members = []
+            for row, label in enumerate(y):
+                top = int(np.argmax(p[row]))
+                inside = b / bins < ends[row, top] <= (b + 1) / bins or (b == 0 and ends[row, top] == 0)
+                if inside:
+                    members.append((ends[row, top], top == label))
+            assert curve.counts[b] == len(members)
+            if members:
+                assert curve.confidence[b] == pytest.approx(np.mean([value for value, _ in members]))
+                assert curve.frequency[b] == pytest.approx(np.mean([right for _, right in members]))
+    assert len(band.outline) == np.sum(band.lower.counts > 0) + np.sum(band.upper.counts > 0)
+
+
+def test_a_wider_level_moves_the_ends_apart():
+    rng = np.random.default_rng(1)
+    latent = {"loc": rng.normal(size=(50, 2)), "scale": np.full((50, 1), 0.6)}
+    p, y = readout.softmax(latent), rng.integers(0, 3, 50)
+    means = []
+    for level in (0.5, 0.9, 0.99):
+        band = evaluation.reliability_band(y, p, *readout.class_intervals(latent, level), bins=1)
+        means.append([band.lower.confidence[0], band.upper.confidence[0]])
+    (a, b), (c, d), (e, f) = means
+    assert e < c < a < p.max(axis=1).mean() < b < d < f
+
+
+def test_one_sample_and_one_class_have_their_limits():
+    band = evaluation.reliability_band([1], [[0.3, 0.7]], [[0.1, 0.5]], [[0.5, 0.9]])
+    np.testing.assert_allclose(band.outline, [[0.5, 1.0], [0.9, 1.0]])
+    sure = np.tile([[0.0, 1.0]], (5, 1))
+    band = evaluation.reliability_band(np.ones(5), sure, sure, sure)
+    np.testing.assert_allclose(band.outline, [[1.0, 1.0], [1.0, 1.0]])
+
+
+P = np.array([[0.4, 0.6], [0.7, 0.3]])
+
+
+@pytest.mark.parametrize(
+    ("lower", "upper", "message"),
+    [
+        (P[:1], P, r"lower must have the shape of p, \(2, 2\); found \(1, 2\)"),
+        (P, P[:, 0], r"upper must have the shape of p, \(2, 2\); found \(2,\)"),
+        (P, P + np.array([[0.0], [0.5]]), "upper must hold probabilities, 0 to 1; found 1.2 in row 1"),
+        (P * np.nan, P, "lower must hold probabilities, 0 to 1; found nan in row 0"),
+        (P, P - np.array([[0.0], [0.1]]), "lower must not exceed upper; it does in 1 rows, first 1"),
+    ],
+)
+def test_ends_that_are_none_are_refused(lower, upper, message):
+    with pytest.raises(ValueError, match=message):
+        evaluation.reliability_band([0, 1], P, lower, upper)
+
+
+def test_other_bad_arguments_are_refused_as_the_curve_does():
+    for options, message in (
+        ({"of_class": 2}, r"of_class must be one of the classes 0\.\.1; found 2"),
+        ({"of_class": 1, "top_label": True}, "exclude each other"),
+        ({"bins": 0}, "bins must be a whole number"),
+        ({"binning": "adaptive"}, "binning must be 'width' or 'mass'"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluation.reliability_band([0, 1], P, P, P, **options)
+    with pytest.raises(ValueError, match="found 2 in row 1"):
+        evaluation.reliability_band([0, 2], P, P, P)
