@@ -7,7 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
-from deepsimplex.monitoring.model_outputs import has_latents
+from deepsimplex.classifier import SimplexClassifier
 
 Value = str | bool | int | float
 _LONGEST = 200  # characters of a value that is written as JSON
@@ -56,7 +56,7 @@ def hyperparameters_of(model: keras.Model, params: Mapping[str, Any]) -> dict[st
         "precision": model.dtype_policy.name,
         "weights": int(model.count_params()),
     }
-    if has_latents(model):
+    if isinstance(model, SimplexClassifier):
         found |= _classifier(model)
     return {name: _shortest(value) for name, value in found.items() if value is not None}
 
@@ -88,7 +88,7 @@ def _optimizer(model: keras.Model) -> dict[str, Any]:
     return found | {"learning_rate": rate, "weight_decay": config.get("weight_decay")}
 
 
-def _classifier(model: Any) -> dict[str, Any]:
+def _classifier(model: SimplexClassifier) -> dict[str, Any]:
     target, loss = model.target.get_config(), getattr(model, "loss", None)
     return {
         "target": target.pop("name"),

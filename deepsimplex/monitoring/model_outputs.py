@@ -9,21 +9,11 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.monitoring.samples import rows_of
 
 _HALF = {"float16": 2.0**-10, "bfloat16": 2.0**-7}
 """Distance from 1 to the next number."""
-
-
-def has_latents(model: keras.Model) -> bool:
-    """Whether a model is a ``SimplexClassifier``, or like one: its latents are read out by ``readout``.
-
-    Examples
-    --------
-    >>> has_latents(keras.Sequential())
-    False
-    """
-    return all(hasattr(model, name) for name in ("latent", "predictive", "readout", "target", "num_classes"))
 
 
 class ModelOutputs:
@@ -51,7 +41,7 @@ class ModelOutputs:
         self.batch_size = batch_size
 
         def outputs(batch: Any) -> dict[str, Any]:
-            if not has_latents(model):
+            if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
             latent = model.predictive(model.latent(batch, training=False))
             single = {name: tf.cast(part, tf.float32) for name, part in latent.items()}
@@ -61,7 +51,7 @@ class ModelOutputs:
         self._outputs = outputs if model.run_eagerly else tf.function(outputs, input_signature=[batches])
 
     def __call__(self, x: Any) -> dict[str, NDArray[Any]]:
-        """Arrays of "probabilities" [N, n] and, of one that has latents, of "loc" [N, L] and "scale"."""
+        """Arrays of "probabilities" [N, n] and, of a SimplexClassifier, of "loc" [N, L] and "scale"."""
         rows = len(keras.tree.flatten(x)[0])
         batches = [slice(start, start + self.batch_size) for start in range(0, rows, self.batch_size)]
         with _undisturbed(self.model):
