@@ -219,6 +219,7 @@ def test_scales_of_every_covariance_are_standard_deviations(covariance, four, tm
     left, right, count = written["latent/scale", 0].T
     assert count.sum() == deviations.size
     assert (left[0], right[-1]) == pytest.approx((deviations.min(), deviations.max()), rel=1e-3)
+    assert [step for tag, step in written if tag == "pictures/reliability_band"] == [0]
 
 
 class Noisy(keras.layers.Layer):

@@ -34,6 +34,7 @@ def test_a_fit_is_written_as_it_went(tmp_path):
     of_classes = {f"calibration_of_class/{k}_{name}" for k, name in enumerate(["a", "c", "b"])}
     every_step = {"objective", "kernel/variance", "kernel/lengthscales", "noise", "confidence", *SCORES, *of_classes}
     at_the_end = {"latent/norm", "latent/scale", "pictures/reliability", "pictures/simplex"}
+    at_the_end |= {"pictures/reliability_band"}
     assert tags == every_step | at_the_end
     assert steps == list(range(1, len(steps) + 1))
     assert written.keys() == {(tag, step) for tag in every_step for step in steps} | {

@@ -109,6 +109,16 @@ def test_the_example_of_calibration_runs(tmp_path):
     assert (tmp_path / "calibrated.keras").is_file()
 
 
+@pytest.mark.slow
+def test_the_example_of_watching_calibration_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "CalibrationBoard" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    folders = {path.parent.name for path in (tmp_path / "events").rglob("events.out.tfevents.*")}
+    assert folders == {"train", "calibration"}
+    assert len((tmp_path / "events" / "calibration" / "latent.tsv").read_text().splitlines()) == 360
+
+
 def test_no_figure_is_left_to_be_filled_in():
     assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
 

@@ -19,13 +19,13 @@ from deepsimplex.monitoring.embedding import write_embedding
 from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.hyperparameters import check_hyperparameters, hyperparameters_of
 from deepsimplex.monitoring.model_outputs import ModelOutputs
-from deepsimplex.monitoring.pictures import pictures
+from deepsimplex.monitoring.pictures import band_picture, pictures
 from deepsimplex.monitoring.predictions import Predictions, on_one_line
 from deepsimplex.monitoring.samples import ValidationSamples, as_images, draw_samples, rows_of
 from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
 from deepsimplex.readout.registry import READOUTS
 
-SAMPLES = 3000
+SAMPLES = 2000
 FOLDER = "calibration"
 
 
@@ -42,7 +42,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     every : int
         Of so many epochs the first is written, and the last of all in any case. Default 1: all of them.
     samples : int, optional
-        At most so many of the validation samples are used, drawn once, at random. Default 3000, predicted in about a
+        At most so many of the validation samples are used, drawn once, at random. Default 2000, predicted in about a
         hundredth of the time that an epoch of 60 000 takes; None uses all.
     seed : int
         Of that draw. Default 0.
@@ -54,7 +54,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
-        Draw pictures. Default True; they take most of the board's time, which is about half a second.
+        Draw pictures. Default True; they take most of the board's time, which is most of a second.
     hparams : mapping of str to str, bool, int or float, optional
         Hyperparameters of your own beside those that the model tells; they go first where names are the same.
     batch_size : int
@@ -76,8 +76,9 @@ class CalibrationBoard(keras.callbacks.Callback):
     "pictures/simplex" of three or four classes, "pictures/latent_space" of others; of images "pictures/highest_loss",
     the four whose own class has the least probability). As training begins: hyperparameters, for the HParams page, and
     which samples are used ("validation_samples"). As it ends: the latent means with labels and small images for the
-    Projector page, of the weights as they then are. Latents, and what is drawn and counted of them, are those of a
-    ``SimplexClassifier``; of other models they are left out.
+    Projector page, and of a softmax readout the reliability diagram with its 95% band ("pictures/reliability_band",
+    which takes seconds), of the weights as they then are. Latents, and what is drawn and counted of them, are those of
+    a ``SimplexClassifier``; of other models they are left out.
 
     A model gives class probabilities [N, n], or [N, 1] for the probability of class 1 of two; logits are refused. In
     half precision the probabilities of a sample sum to one only roughly: they are divided by their sum, in double
@@ -129,7 +130,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.outside = None if outside is None else self._unlabelled(outside)
         self._images = as_images(self.validation.x)
         self._file = EventFile(Path(log_dir).expanduser() / FOLDER)
-        self._left_out: int | None = None  # the last epoch so far, unless it was written
+        self._epoch = 0  # the last one so far
+        self._left_out: int | None = None  # the same, unless it was written
         self._warned = False
         self._outputs: ModelOutputs
 
@@ -149,6 +151,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self._file.write(0, texts=texts, messages=[api.hparams_pb(told)])
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self._epoch = epoch
         if epoch % self.every:
             self._left_out = epoch
         else:
@@ -161,6 +164,8 @@ class CalibrationBoard(keras.callbacks.Callback):
             self._write(self._left_out, found)
         if found.latent is not None and not found.not_finite:
             write_embedding(self._file.folder, found)
+        if self.pictures:
+            self._file.write(self._epoch, images=band_picture(found))
         self._file.write(0, messages=[summary.session_end_pb(api_pb2.STATUS_SUCCESS)])
         self.close()
 

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex.checks import check_whole
 from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.monitoring.event_file import EventFile
-from deepsimplex.monitoring.pictures import pictures
+from deepsimplex.monitoring.pictures import band_picture, pictures
 from deepsimplex.monitoring.predictions import Predictions, on_one_line
 from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
 
@@ -66,8 +66,9 @@ class GaussianProcessBoard:
     each class, and the distribution of the confidence.
 
     At the end of the fit the fitted classifier is drawn: "pictures/reliability" and, where it has latents,
-    "pictures/simplex" of three or four classes or "pictures/latent_space", and their distributions. Where ``every``
-    leaves the last iteration out, it is written then, with scores of the fitted classifier.
+    "pictures/simplex" of three or four classes or "pictures/latent_space", their distributions, and of a softmax
+    readout the diagram with its 95% band ("pictures/reliability_band"). Where ``every`` leaves the last iteration out,
+    it is written then, with scores of the fitted classifier.
 
     Every step is flushed, so that a fit that is cut short can be read. ``close`` ends the file; so does leaving a
     ``with`` block, and the next fit.
@@ -115,7 +116,9 @@ class GaussianProcessBoard:
         if not self._written:
             self._write(step, found)
         if found is not None:
-            self._file.write(step.iteration, histograms=latent_histograms(found), images=pictures(found))
+            self._file.write(
+                step.iteration, histograms=latent_histograms(found), images=pictures(found) | band_picture(found)
+            )
 
     def _write(self, step: WatchedStep, found: Predictions | None) -> None:
         numbers: dict[str, float] = {"objective": step.objective / step.num_samples}

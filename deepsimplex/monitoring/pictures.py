@@ -37,6 +37,21 @@ def pictures(found: Predictions, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
     return {f"pictures/{name}": pixels_of(figure) for name, figure in _figures(found, seed)}
 
 
+def band_picture(found: Predictions) -> dict[str, NDArray[np.uint8]]:
+    """The reliability diagram with the 95% band of [GPD] Fig. 6, where a softmax readout has one.
+
+    Apart, since the quantiles of thousands of samples take seconds.
+    """
+    if found.not_finite or found.latent is None or found.readout != "softmax":
+        return {}
+    from deepsimplex import plots
+
+    figure = plots.reliability(
+        found.labels, found.probabilities, latent=found.gaussian, scores=found.scores, readout=found.readout
+    )
+    return {"pictures/reliability_band": pixels_of(figure)}
+
+
 def _figures(found: Predictions, seed: int) -> Iterator[tuple[str, "Figure"]]:
     from deepsimplex import plots  # matplotlib comes in here and not before
 

@@ -36,6 +36,7 @@ class Watch(keras.callbacks.Callback):
         self.epochs: list[float] = []
         self.written: list[float] = []
         self.predicted: list[float] = []
+        self.busy: list[float] = []  # of this thread, which draws and writes: what other processes do not add to
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._begun = time.perf_counter()
@@ -45,6 +46,10 @@ class Watch(keras.callbacks.Callback):
         for _ in range(self.calls):
             self.predicted.append(seconds(self.board._predictions))
             self.written.append(seconds(lambda: self.board.on_epoch_end(epoch)))
+            found = self.board._predictions()
+            begun = time.thread_time()
+            self.board._write(epoch, found)
+            self.busy.append(time.thread_time() - begun)
 
 
 def main(
@@ -72,12 +77,14 @@ def main(
         )
         end = seconds(board.on_train_end)
     epoch = statistics.median(watch.epochs[1:])
-    written, predicted = (statistics.median(times[calls:]) for times in (watch.written, watch.predicted))
-    line("cores", str(os.cpu_count()))
+    measured = (watch.written, watch.predicted, watch.busy)
+    written, predicted, busy = (statistics.median(times[calls:]) for times in measured)
+    line("cores, and processes that wanted one in the last minutes", f"{os.cpu_count()}, {os.getloadavg()[1]:.1f}")
     line(f"epoch of {min(images, len(x))} images", f"{epoch:.1f} s (median of {epochs})")
     line(f"call of the board, {SAMPLES} of {len(test[0])} images", f"{written:.2f} s (median of {epochs * calls})")
     line("  of which prediction", f"{predicted:.2f} s")
     line("  beyond prediction", f"{written - predicted:.2f} s")
+    line("  beyond prediction, processor time of the thread", f"{busy:.2f} s")
     line("call over epoch", f"{written / epoch:.1%}")
     line("end of training: embedding projector and prediction", f"{end:.2f} s")
 
