@@ -45,9 +45,10 @@ LEVELS = {
     "classifier": 6,
     "estimators": 6,
     "monitoring": 6,
+    "predictions": 6,
     "runs": 7,
-    "report": 7,
-    "cli": 8,
+    "report": 8,
+    "cli": 9,
 }
 # Within level 0 the latent Gaussian knows nothing of the simplex, and the tools know nothing at all.
 # evaluation's formulas stand beside the Keras metrics that share them.

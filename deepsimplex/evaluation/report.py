@@ -210,6 +210,47 @@ def report(
     labels, probabilities = check_labels_and_probabilities(y, p)
     samples, classes = probabilities.shape
     k = min(5, classes - 1) if k is None else k
+    prepared = prepare_scores(labels, probabilities, bins, k, coverage)
+    apart: dict[tuple[str, ...], Prepared] = {}
+    if outside is not None:
+        strange = check_probabilities(outside, "outside")
+        if strange.shape[1] != classes:
+            raise ValueError(
+                f"outside must hold probabilities of the {classes} classes of p; found {strange.shape[1]} columns"
+            )
+        scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
+        apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
+
+    values: dict[str, float] = {}
+    for names, score in {**prepared, **apart}.items():
+        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
+    auroc = values.pop("out_of_distribution_auroc", None)
+    bounds: dict[str, Interval] | None = None
+    if intervals is not None:
+        level = check_level(intervals, "intervals")
+        drawn = (check_whole(resamples, "resamples", 1), check_whole(seed, "seed", 0))
+        strata = labels if check_flag(stratified, "stratified") else None
+        resampled = resampled_scores(prepared, strata, *drawn)
+        for names, score in apart.items():
+            resampled |= resampled_scores({names: score}, score.strata, *drawn)
+        bounds = score_intervals(resampled, level)
+    return Report(
+        samples=samples,
+        classes=classes,
+        out_of_distribution_auroc=auroc,
+        **values,
+        bins=int(bins),
+        k=int(k),
+        coverage=float(coverage),
+        level=None if intervals is None else float(intervals),
+        intervals=bounds,
+    )
+
+
+def prepare_scores(
+    labels: NDArray[Any], probabilities: NDArray[Any], bins: int, k: int, coverage: float
+) -> dict[tuple[str, ...], Prepared]:
+    """The scores of a report by name, those found together under several; arguments of the probabilities checked."""
     options: dict[Any, dict[str, Any]] = {
         accuracy: {},
         top_k_accuracy: {"k": k},
@@ -231,53 +272,22 @@ def report(
     prepared["weighted_precision", "weighted_recall", "weighted_f1"] = prepare_weighted(labels, probabilities)
     parts = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
     prepared[parts] = prepare_brier_decomposition(labels, probabilities, bins)
-    apart: dict[tuple[str, ...], Prepared] = {}
-    if outside is not None:
-        strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != classes:
-            raise ValueError(
-                f"outside must hold probabilities of the {classes} classes of p; found {strange.shape[1]} columns"
-            )
-        scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
-        apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
-
-    values: dict[str, float] = {}
-    for names, score in {**prepared, **apart}.items():
-        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
-    auroc = values.pop("out_of_distribution_auroc", None)
-    bounds: dict[str, Interval] | None = None
-    if intervals is not None:
-        level = check_level(intervals, "intervals")
-        drawn = (check_whole(resamples, "resamples", 1), check_whole(seed, "seed", 0))
-        strata = labels if check_flag(stratified, "stratified") else None
-        bounds = _intervals(prepared, strata, level, *drawn)
-        for names, score in apart.items():
-            bounds |= _intervals({names: score}, score.strata, level, *drawn)
-        bounds = {field.name: bounds[field.name] for field in dataclasses.fields(Report) if field.name in bounds}
-    return Report(
-        samples=samples,
-        classes=classes,
-        out_of_distribution_auroc=auroc,
-        **values,
-        bins=int(bins),
-        k=int(k),
-        coverage=float(coverage),
-        level=None if intervals is None else float(intervals),
-        intervals=bounds,
-    )
+    return prepared
 
 
-def _intervals(
-    prepared: Mapping[tuple[str, ...], Prepared],
-    strata: NDArray[Any] | None,
-    level: float,
-    resamples: int,
-    seed: int,
-) -> dict[str, Interval]:
-    """The interval of every name, all on the same resamples."""
+def resampled_scores(
+    prepared: Mapping[tuple[str, ...], Prepared], strata: NDArray[Any] | None, resamples: int, seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """The values [resamples] of every score by its name, all on the same resamples."""
     values = bootstrap_values(list(prepared.values()), strata, resamples, seed)
     return {
-        name: percentiles(column, level)
+        name: column
         for names, columns in zip(prepared, values, strict=True)
         for name, column in zip(names, columns.reshape(resamples, -1).T, strict=True)
     }
+
+
+def score_intervals(resampled: Mapping[str, NDArray[np.float64]], level: float) -> dict[str, Interval]:
+    """The interval of every score, in the order of a report."""
+    names = [field.name for field in dataclasses.fields(Report) if field.name in resampled]
+    return {name: percentiles(resampled[name], level) for name in names}

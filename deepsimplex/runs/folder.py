@@ -73,6 +73,11 @@ class RunFolder:
         """The least certain test images with their class probabilities, PNG (image data only)."""
         return self.path / "predictions.png"
 
+    @property
+    def test_predictions(self) -> Path:
+        """Labels, class probabilities and latents of the test set and a few of its images, NPZ: what a report needs."""
+        return self.path / "predictions.npz"
+
     @classmethod
     def create(cls, config: RunConfig) -> "RunFolder":
         """A new folder, with the resolved configuration and versions in it."""

@@ -19,8 +19,10 @@ from deepsimplex.heads import VariationalGaussianProcess, backbone
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
+from deepsimplex.predictions import save_predictions
 from deepsimplex.progress import rate_text
 from deepsimplex.prototypes import PrototypeGaussianProcess
+from deepsimplex.readout.registry import READOUTS
 from deepsimplex.runs.backup import mend_backup
 from deepsimplex.runs.display import EpochDisplay
 from deepsimplex.runs.folder import RunFolder
@@ -291,6 +293,7 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
     probabilities = model.predict_proba(split.x_test, batch_size=1024)
     report = evaluation.report(split.y_test, probabilities)
     _draw(split, probabilities, folder)
+    _keep_predictions(model, split, probabilities, folder)
     # What an earlier evaluation cannot know again, such as the training time, stays.
     figures = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **also}
     folder.write_json(folder.metrics, figures)
@@ -299,11 +302,26 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
         "model": folder.model,
         "SavedModel": folder.served,
         "reliability diagram": folder.reliability,
+        "predictions": folder.test_predictions,
         "metrics": folder.metrics,
         "TensorBoard events": folder.events,
     }.items():
         if path.exists():
             console.print(f"{what:>20}  {path}", highlight=False)
+
+
+def _keep_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    """Keep what a report needs of the test set, so that it needs neither the model nor the data."""
+    save_predictions(
+        folder.test_predictions,
+        split.y_test,
+        probabilities,
+        latent=model.predict_latent(split.x_test, batch_size=1024),
+        scores=model.readout.scores,
+        readout=next(name for name, layer in READOUTS.items() if isinstance(model.readout, layer)),
+        images=split.x_test if split.x_test.ndim >= 3 else None,
+        class_names=split.class_names,
+    )
 
 
 def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
