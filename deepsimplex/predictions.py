@@ -77,19 +77,24 @@ class Predictions:
     ) -> "Predictions":
         """Check predictions, as ``save_predictions`` takes them, and choose the images to keep."""
         labels, probabilities = check_labels_and_probabilities(y, p)
-        kept = None if images is None else _memorable(labels, probabilities, check_whole(keep, "keep", 1))
+        check_whole(keep, "keep", 1)
+        pixels, kept = None, None
+        if images is not None:
+            kept = _memorable(labels, probabilities, keep)
+            pixels = _as_bytes(images, len(labels), kept)
         return cls(
             labels,
             probabilities,
             _check_class_names(class_names, probabilities.shape[1]),
             *_check_latent(latent, scores, readout, probabilities.shape),
-            None if images is None else _as_bytes(images, len(labels), kept),
+            pixels,
             kept,
         )
 
-    def same_test_set(self, other: "Predictions") -> bool:
-        """Whether both were asked about samples of the same classes, in the same order, as far as labels tell."""
-        return self.class_names == other.class_names and np.array_equal(self.y, other.y)
+    @property
+    def names_classes(self) -> bool:
+        """Whether the classes have names of their own, not their numbers alone."""
+        return self.class_names != _numbers(self.p.shape[1])
 
 
 def save_predictions(
@@ -245,9 +250,13 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
     )
 
 
+def _numbers(n: int) -> tuple[str, ...]:
+    return tuple(str(k) for k in range(n))
+
+
 def _check_class_names(class_names: Sequence[str] | None, n: int) -> tuple[str, ...]:
     if class_names is None:
-        return tuple(str(k) for k in range(n))
+        return _numbers(n)
     names = tuple(str(name) for name in class_names)
     if isinstance(class_names, str) or len(names) != n or len(set(names)) != n:
         raise ValueError(f"class_names must hold {n} different names, one for each column of p; found {class_names!r}")

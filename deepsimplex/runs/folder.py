@@ -93,7 +93,12 @@ class RunFolder:
     @classmethod
     def all(cls, config: RunConfig) -> "list[RunFolder]":
         """The runs of this configuration's name, the oldest first."""
-        return [cls(path) for path in _numbered(Path(config.output) / config.name)]
+        return cls.below(Path(config.output) / config.name)
+
+    @classmethod
+    def below(cls, parent: Path) -> "list[RunFolder]":
+        """The runs in the folder of a name, the oldest first."""
+        return [cls(path) for path in _numbered(parent)]
 
     def check_same(self, config: RunConfig, sections: Sequence[str], what_to_do: str) -> None:
         """Refuse to go on with a run under another configuration than it was begun with.
