@@ -350,7 +350,7 @@ def test_comparisons_print_and_go_to_json():
     y = rng.integers(0, 3, 60)
     sharp = 0.8 * np.eye(3)[y] + 0.2 * rng.dirichlet(np.ones(3), 60)
     memberships = {"sharp": sharp, "random forest": rng.dirichlet(np.ones(3), 60)}
-    comparison = compare_partitions(memberships, y, depth=2)
+    comparison = compare_partitions(y, memberships, depth=2)
     assert list(comparison.partitions) == ["sharp", "random forest"]
     alone = standardized_partition(y, memberships["random forest"], depth=2)
     assert comparison.as_dict()["random forest"] == alone.as_dict()
@@ -359,7 +359,7 @@ def test_comparisons_print_and_go_to_json():
     assert len(lines) == 3
     assert len({len(line) for line in lines}) == 1
     assert f"{comparison.partitions['sharp'].ability_to_separate:.4f}" in lines[1]
-    given_classes = compare_partitions({"sharp": sharp}, y, {"sharp": np.zeros(60, int)})
+    given_classes = compare_partitions(y, {"sharp": sharp}, {"sharp": np.zeros(60, int)})
     assert given_classes.partitions["sharp"].correctness == np.mean(y == 0)
 
 
@@ -401,11 +401,11 @@ P = [[0.5, 0.5], [0.2, 0.8]]
         (lambda: standardized_memberships(P, "shift", zero=0.3), ValueError, "zero must be no higher.*0.2 in row 1"),
         (lambda: standardized_memberships(P, "shift", zero=np.nan), ValueError, "zero must be a number"),
         (lambda: standardized_memberships(P, "ranks", zero=0.0), ValueError, "zero belongs to kind='shift'"),
-        (lambda: compare_partitions({}, [0, 1]), ValueError, "found an empty mapping"),
-        (lambda: compare_partitions(P, [0, 1]), ValueError, "found list"),
-        (lambda: compare_partitions({"a": P}, [0, 1], {"b": [0, 1]}), ValueError, "assigned must hold names.*'b'"),
-        (lambda: compare_partitions({"a": P, "b": [[1.0]]}, [0, 1]), ValueError, "classifier 'b': membership must"),
-        (lambda: compare_partitions({"a": P, "b": np.eye(3)[:2]}, [0, 1]), ValueError, "'a': 2, 'b': 3"),
+        (lambda: compare_partitions([0, 1], {}), ValueError, "found an empty mapping"),
+        (lambda: compare_partitions([0, 1], P), ValueError, "found list"),
+        (lambda: compare_partitions([0, 1], {"a": P}, {"b": [0, 1]}), ValueError, "assigned must hold names.*'b'"),
+        (lambda: compare_partitions([0, 1], {"a": P, "b": [[1.0]]}), ValueError, "classifier 'b': membership must"),
+        (lambda: compare_partitions([0, 1], {"a": P, "b": np.eye(3)[:2]}), ValueError, "'a': 2, 'b': 3"),
     ],
 )
 def test_bad_input_is_named(call, error, message):

@@ -118,3 +118,17 @@ def test_the_commands_exist():
     makefile = (ROOT / "Makefile").read_text()
     for command in re.findall(r"^make (\w+)", README, flags=re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
+
+
+def test_the_example_of_evaluation_prints_what_stands_below_it(tmp_path):
+    (example,) = (text for text in EXAMPLES if "compare_partitions" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = [line.split() for line in re.findall(r"^(?:GMLVQ|forest)(?: +0\.\d{4}){4}$", README, flags=re.MULTILINE)]
+    assert len(rows) == 2
+    for name, *shown in rows:
+        (printed,) = re.findall(rf"^{name}((?: +0\.\d{{4}}){{4}})$", done.stdout, flags=re.MULTILINE)
+        # Another processor may round a fit differently.
+        assert [float(value) for value in shown] == pytest.approx(
+            [float(value) for value in printed.split()], abs=0.005
+        )

@@ -20,7 +20,7 @@ class PartitionComparison:
 
     Examples
     --------
-    >>> comparison = compare_partitions({"sure": [[0.9, 0.1], [0.8, 0.2]], "unsure": [[0.5, 0.5]] * 2}, [0, 1])
+    >>> comparison = compare_partitions([0, 1], {"sure": [[0.9, 0.1], [0.8, 0.2]], "unsure": [[0.5, 0.5]] * 2})
     >>> comparison.partitions["sure"].correctness
     0.5
     """
@@ -48,8 +48,8 @@ class PartitionComparison:
 
 
 def compare_partitions(
-    memberships: Mapping[str, ArrayLike],
     y: ArrayLike,
+    memberships: Mapping[str, ArrayLike],
     assigned: Mapping[str, ArrayLike] | None = None,
     depth: int = 1,
     *,
@@ -59,10 +59,10 @@ def compare_partitions(
 
     Parameters
     ----------
-    memberships : mapping of str to array_like, shape [N, n]
-        Each classifier's memberships of the same samples, in the same order.
     y : array_like, shape [N] or [N, 1]
-        Their true classes.
+        True classes of the test samples.
+    memberships : mapping of str to array_like, shape [N, n]
+        Each classifier's memberships of these samples, in the same order.
     assigned : mapping of str to array_like, optional
         Assigned classes of some of the classifiers; those left out take their largest membership.
     depth, classes
@@ -80,7 +80,7 @@ def compare_partitions(
     Examples
     --------
     >>> p = [[0.9, 0.1], [0.8, 0.2], [0.6, 0.4], [0.4, 0.6], [0.2, 0.8], [0.3, 0.7]]
-    >>> print(compare_partitions({"network": p, "coin": [[0.5, 0.5]] * 6}, [0, 0, 1, 1, 1, 0]))
+    >>> print(compare_partitions([0, 0, 1, 1, 1, 0], {"network": p, "coin": [[0.5, 0.5]] * 6}))
              correctness  accuracy  ability to separate  confidence
     network       0.6667    0.2823               0.3326      0.6663
     coin          0.5000    0.0000               0.0000      0.5000
