@@ -53,7 +53,7 @@ class ReportComparison:
     --------
     >>> y = [0, 1] * 50
     >>> sure, unsure = [[0.9, 0.1], [0.1, 0.9]] * 50, [[0.6, 0.4], [0.4, 0.6]] * 50
-    >>> comparison = compare_reports({"unsure": unsure, "sure": sure}, y)
+    >>> comparison = compare_reports(y, {"unsure": unsure, "sure": sure})
     >>> comparison.best["brier_score"], comparison.differs("unsure", "brier_score")
     ('sure', True)
     >>> comparison.best["accuracy"], comparison.differs("sure", "accuracy")
@@ -71,8 +71,8 @@ class ReportComparison:
 
 
 def compare_reports(
-    probabilities: Mapping[str, ArrayLike],
     y: ArrayLike,
+    probabilities: Mapping[str, ArrayLike],
     bins: int = 15,
     *,
     k: int | None = None,
@@ -88,10 +88,10 @@ def compare_reports(
 
     Parameters
     ----------
-    probabilities : mapping of str to array_like, shape [N, n]
-        Each classifier's class probabilities of the same samples, in the same order.
     y : array_like, shape [N] or [N, 1]
         Class numbers 0..n-1.
+    probabilities : mapping of str to array_like, shape [N, n]
+        Each classifier's class probabilities of these samples, in the same order.
     bins, k, coverage
         As in ``report``.
     level : float
@@ -110,7 +110,7 @@ def compare_reports(
 
     Examples
     --------
-    >>> comparison = compare_reports({"one": [[0.9, 0.1], [0.4, 0.6]], "two": [[0.7, 0.3], [0.7, 0.3]]}, [0, 1])
+    >>> comparison = compare_reports([0, 1], {"one": [[0.9, 0.1], [0.4, 0.6]], "two": [[0.7, 0.3], [0.7, 0.3]]})
     >>> comparison.reports["two"].accuracy, comparison.best["accuracy"]
     (0.5, 'one')
     """

@@ -63,6 +63,8 @@ def write(
 
     Examples
     --------
+    >>> import numpy as np
+    >>> from deepsimplex.report import Predictions
     >>> y = np.array([0, 1, 2] * 20)
     >>> sure, unsure = 0.7 * np.eye(3)[y] + 0.1, 0.1 * np.eye(3)[y] + 0.3
     >>> both = {"sure": Predictions.of(y, sure), "unsure": Predictions.of(y, unsure)}
@@ -131,7 +133,7 @@ def _scores(
     """The scores of every run, and their comparison where one is possible."""
     if not why_not:
         probabilities = {run.name: run.predictions.p for run in runs}
-        comparison = compare_reports(probabilities, runs[0].predictions.y, level=level, resamples=resamples, seed=seed)
+        comparison = compare_reports(runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed)
         return comparison.reports, comparison
     return {
         run.name: report(run.predictions.y, run.predictions.p, intervals=level, resamples=resamples, seed=seed)
@@ -144,7 +146,7 @@ def _partitions(runs: Sequence[Run]) -> PartitionComparison:
     classes = None if names is None else list(names)
     y = runs[0].predictions.y
     labels = y if classes is None else [classes[k] for k in y]
-    return compare_partitions({run.name: run.predictions.p for run in runs}, labels, classes=classes)
+    return compare_partitions(labels, {run.name: run.predictions.p for run in runs}, classes=classes)
 
 
 def not_comparable(runs: Sequence[Run]) -> str:
@@ -152,6 +154,7 @@ def not_comparable(runs: Sequence[Run]) -> str:
 
     Examples
     --------
+    >>> from deepsimplex.report import Predictions
     >>> one = Run("one", Predictions.of([0, 1], [[0.5, 0.5], [0.5, 0.5]]))
     >>> other = Run("other", Predictions.of([1, 1], [[0.5, 0.5], [0.5, 0.5]]))
     >>> not_comparable([one, one])

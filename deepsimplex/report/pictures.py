@@ -222,7 +222,7 @@ def _risk_coverage(runs: Sequence[Run], level: float) -> Section:
     curves = {run.name: risk_coverage_curve(run.predictions.y, run.predictions.p) for run in runs}
     areas = ", ".join(f"{name} {curve.area:.4f}" for name, curve in curves.items())
     picture = embed(plots.risk_coverage(curves), f"Risk-coverage curves; areas under them: {areas}.")
-    text = "The error among the samples that each run is surest of: low at the left where certainty tells right from wrong."
+    text = "The error among the samples that each run is surest of: low at the left where it knows what it knows."
     return Section("Risk and coverage", text, (picture,))
 
 
