@@ -279,10 +279,10 @@ def _check_latent(
         named_readout(readout)
     table = None if scores is None else np.asarray(scores, np.float64)
     expected = (n, gaussians.latent_dim)
-    if readout is not None and table is None and gaussians.latent_dim != n - 1:
+    if table is None and gaussians.latent_dim != n - 1:
         raise ValueError(
-            f"scores [n, L] must be given for a readout of latents of dimension {gaussians.latent_dim} and {n} "
-            f"classes: without, L must be {n - 1}"
+            f"scores [n, L] must be given with latents of dimension {gaussians.latent_dim} and {n} classes: without, L "
+            f"must be {n - 1}"
         )
     if table is not None and (table.shape != expected or not np.all(np.isfinite(table))):
         raise ValueError(f"scores must be finite and of shape {expected}; found shape {table.shape}")

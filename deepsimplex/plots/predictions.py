@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.evaluation import check_labels_and_probabilities
 from deepsimplex.evaluation.inputs import check_probabilities
-from deepsimplex.plots.style import BLUE, GREY, VERMILLION
+from deepsimplex.plots.style import BLACK, BLUE, GREY, VERMILLION, literal
 
 
 def check_images(images: ArrayLike, samples: int) -> NDArray:
@@ -31,8 +31,13 @@ def check_images(images: ArrayLike, samples: int) -> NDArray:
     return pixels
 
 
-def _draw_bars(ax: Axes, row: NDArray, shown: int, names: Sequence[str], label: int | None) -> None:
-    """Bars of the ``shown`` most probable classes; blue marks the true one, vermillion a wrong assignment."""
+def _draw_bars(
+    ax: Axes, row: NDArray, shown: int, names: Sequence[str], label: int | None, interval: NDArray | None
+) -> None:
+    """Bars of the ``shown`` most probable classes; blue marks the true one, vermillion a wrong assignment.
+
+    An interval [2, n] becomes whiskers, and the number then stands at the right end of all, clear of them.
+    """
     order = np.argsort(-row, kind="stable")[:shown]
     colours = [BLUE if k == label else GREY for k in order]
     if label is not None and order[0] != label:
@@ -40,9 +45,16 @@ def _draw_bars(ax: Axes, row: NDArray, shown: int, names: Sequence[str], label: 
     position = np.arange(len(order))
     ax.barh(position, row[order], color=colours)
     ax.set(xlim=(0, 1), xticks=(), ylim=(len(order) - 0.5, -0.5))
-    ax.set_yticks(position, [names[k] for k in order], fontsize=8)
+    ax.set_yticks(position, [literal(names[k]) for k in order], fontsize=8)
     ax.tick_params(axis="y", length=0)
+    if interval is not None:
+        ends = interval[:, order]
+        ax.hlines(position, *ends, color=BLACK, linewidth=1.0, label="interval")
+        ax.plot(ends, np.stack([position, position]), "|", color=BLACK, markersize=5)
     for k, value in zip(position, row[order], strict=True):
+        if interval is not None:
+            ax.text(1.03, k, f"{value:.2f}", va="center", ha="left", fontsize=7)
+            continue
         # The number stands inside a long bar and beside a short one.
         ax.text(
             min(value, 0.98) if value > 0.6 else value + 0.03,
@@ -57,6 +69,16 @@ def _draw_bars(ax: Axes, row: NDArray, shown: int, names: Sequence[str], label: 
         ax.spines[side].set_visible(False)
 
 
+def _check_intervals(intervals: tuple[ArrayLike, ArrayLike], shape: tuple[int, ...]) -> NDArray[np.floating]:
+    """Both ends as one array [2, N, n], or what is wrong with them."""
+    ends = np.asarray(intervals, dtype=np.float64)
+    if ends.shape != (2, *shape):
+        raise ValueError(f"intervals must be a pair of arrays of the shape of p, {shape}; found {ends.shape}")
+    if not np.all((ends[0] <= ends[1]) & (ends[0] >= 0) & (ends[1] <= 1)):
+        raise ValueError("intervals must hold 0 <= lower <= upper <= 1; found an end that is outside, NaN or crossed")
+    return ends
+
+
 def predictions(
     images: ArrayLike,
     p: ArrayLike,
@@ -64,6 +86,8 @@ def predictions(
     class_names: Sequence[str] | None = None,
     columns: int = 4,
     top: int = 3,
+    *,
+    intervals: tuple[ArrayLike, ArrayLike] | None = None,
 ) -> Figure:
     """Grid of images, each with bars of its most probable classes.
 
@@ -82,6 +106,8 @@ def predictions(
         Images per row of the grid, 4 by default.
     top : int
         Number of bars, 3 by default; all n classes where n is smaller.
+    intervals : (lower, upper), each of shape [N, n], optional
+        Ends of an interval for every class probability, as ``readout.class_intervals`` gives them: whiskers.
 
     Returns
     -------
@@ -106,6 +132,8 @@ def predictions(
         if value != int(value) or value < 1:
             raise ValueError(f"{argument} must be a whole number, at least 1; found {value!r}")
 
+    ends = None if intervals is None else _check_intervals(intervals, probabilities.shape)
+
     columns, shown = min(columns, samples), min(top, n)
     rows = -(-samples // columns)
     figure = Figure(figsize=(2.2 * columns, rows * (2.0 + 0.22 * shown)), dpi=120, layout="constrained")
@@ -117,7 +145,8 @@ def predictions(
         picture.set_axis_off()
         if labels is not None:
             mark = "✓" if probabilities[i].argmax() == labels[i] else "✗"
-            picture.set_title(f"{mark} {names[labels[i]]}", fontsize=9)
+            picture.set_title(f"{mark} {literal(names[labels[i]])}", fontsize=9)
         bars = figure.add_subplot(grid[2 * row + 1, column])
-        _draw_bars(bars, probabilities[i], shown, names, None if labels is None else int(labels[i]))
+        label, interval = None if labels is None else int(labels[i]), None if ends is None else ends[:, i]
+        _draw_bars(bars, probabilities[i], shown, names, label, interval)
     return figure

@@ -33,3 +33,14 @@ def class_style(n: int) -> list[tuple[str, str]]:
     """
     colours, markers = len(CLASS_COLOURS), len(CLASS_MARKERS)
     return [(CLASS_COLOURS[k % colours], CLASS_MARKERS[k // colours % markers]) for k in range(n)]
+
+
+def literal(text: str) -> str:
+    """Text that Matplotlib draws as it is, where dollars would begin a formula.
+
+    Examples
+    --------
+    >>> literal("$5 or $6")
+    '\\\\$5 or \\\\$6'
+    """
+    return text.replace("$", r"\$")

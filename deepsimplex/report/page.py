@@ -18,7 +18,7 @@ from deepsimplex.evaluation import (
 )
 from deepsimplex.evaluation.bootstrap import check_level
 from deepsimplex.files import check_writable, replacing
-from deepsimplex.report.pictures import sections
+from deepsimplex.report.pictures import partition_pictures, sections
 from deepsimplex.report.source import Run, Source, read_runs
 from deepsimplex.report.tables import differing, differing_configuration, facts, number, partition_groups, score_groups
 
@@ -119,6 +119,7 @@ def _content(
         "groups": {"Runs": facts(runs), **score_groups(reports, comparison)},
         "partitions": partitions,
         "partition_groups": None if partitions is None else partition_groups(partitions),
+        "partition_pictures": () if partitions is None else partition_pictures(partitions),
         "number": number,
         "sections": sections(runs, level, tell),
         "differing": differing_configuration(runs),

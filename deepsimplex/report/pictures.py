@@ -4,13 +4,15 @@ import base64
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from deepsimplex import plots
-from deepsimplex.evaluation import expected_calibration_error, risk_coverage_curve
+from deepsimplex.evaluation import PartitionComparison, expected_calibration_error, risk_coverage_curve
 from deepsimplex.report.source import Run
 
 DPI = 144
@@ -91,6 +93,16 @@ def embed(figure: Figure, alt: str, caption: str = "") -> Picture:
     return Picture(f"data:image/{kind};base64,{text}", alt, width, height, caption)
 
 
+def partition_pictures(comparison: PartitionComparison) -> tuple[Picture, ...]:
+    """The scaled memberships in their simplex, where three or four classes have one that can be drawn."""
+    if len(next(iter(comparison.partitions.values())).classes) not in (3, 4):
+        return ()
+    return tuple(
+        embed(plots.simplex(partition), f"Scaled memberships of {name} in the simplex of the classes.", name)
+        for name, partition in comparison.partitions.items()
+    )
+
+
 def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object]) -> list[Section]:
     """Every section of pictures that these runs allow."""
     drawn = []
@@ -136,8 +148,9 @@ def _reliability(runs: Sequence[Run], level: float) -> Section | None:
         )
         return figure, f"expected calibration error {error:.4f} over {len(found.y)} test samples."
 
-    banded = any(run.predictions.readout == "softmax" for run in runs)
-    band = f" The band holds the accuracies that the latent Gaussians allow at {100 * level:g}%." if banded else ""
+    band = (
+        f" The band holds the accuracies that the latent Gaussians allow at {100 * level:g}%." if _spread(runs) else ""
+    )
     text = (
         "How often the assigned class is right, among samples predicted with like confidence: on the diagonal where "
         f"probabilities mean what they say.{band} Below, how many samples have each confidence."
@@ -178,34 +191,54 @@ def _space(runs: Sequence[Run], level: float) -> Section | None:
 
 def _uncertain(runs: Sequence[Run], level: float) -> Section | None:
     def draw(run: Run) -> tuple[Figure, str] | None:
-        found, rows = run.predictions, run.predictions.image_rows
-        if found.images is None or rows is None:
+        rows = run.predictions.image_rows
+        if rows is None:
             return None
-        figure = plots.uncertain_images(
-            found.images, found.p[rows], found.y[rows], k=min(IMAGES, len(rows)), class_names=found.class_names
-        )
+        figure = _images(run, rows, "entropy", level)
         return figure, f"the {min(IMAGES, len(rows))} test images of the largest entropy, with their probabilities."
 
-    text = "The test images whose class probabilities have the largest entropy."
+    whiskers = f" Whiskers hold {100 * level:g}% of what the latent Gaussians allow." if _spread(runs) else ""
+    text = f"The test images whose class probabilities have the largest entropy.{whiskers}"
     return _each("Least certain images", text, runs, draw, "No images were kept of")
 
 
 def _mistakes(runs: Sequence[Run], level: float) -> Section | None:
     def draw(run: Run) -> tuple[Figure, str] | None:
         found, rows = run.predictions, run.predictions.image_rows
-        if found.images is None or rows is None:
+        if rows is None:
             return None
-        p, y = found.p[rows], found.y[rows]
-        of_truth = p[np.arange(len(y)), y]
-        order = np.argsort(of_truth, kind="stable")
-        wrong = order[p[order].argmax(axis=1) != y[order]][:IMAGES]
+        wrong = rows[found.p[rows].argmax(axis=1) != found.y[rows]]
         if len(wrong) == 0:
             return None
-        figure = plots.predictions(found.images[wrong], p[wrong], y[wrong], class_names=found.class_names)
-        return figure, f"the {len(wrong)} misclassified test images whose true class has the smallest probability."
+        figure = _images(run, wrong, "likelihood", level)
+        shown = min(IMAGES, len(wrong))
+        return figure, f"the {shown} misclassified test images whose true class has the smallest probability."
 
     text = "The misclassified test images whose true class (above each) was given the smallest probability."
     return _each("Surest mistakes", text, runs, draw, "No images were kept, or none is misclassified, of")
+
+
+def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihood"], level: float) -> Figure:
+    """Some of the images that were kept, ranked, with the intervals of a readout that has them."""
+    found = run.predictions
+    assert found.images is not None  # where there are rows
+    latent = found.latent[rows] if found.latent is not None and found.readout == "softmax" else None
+    return plots.uncertain_images(
+        found.images[np.isin(found.image_rows, rows)],
+        found.p[rows],
+        found.y[rows],
+        latent=latent,
+        scores=found.scores,
+        level=level,
+        k=IMAGES,
+        by=by,
+        class_names=found.class_names,
+    )
+
+
+def _spread(runs: Sequence[Run]) -> bool:
+    """Whether some run's probabilities are random themselves, given its latents: those of the softmax readout are."""
+    return any(run.predictions.readout == "softmax" for run in runs)
 
 
 def _confusion(runs: Sequence[Run], level: float) -> Section | None:

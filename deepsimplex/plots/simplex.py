@@ -1,0 +1,199 @@
+"""Class probabilities as points of a triangle or a tetrahedron."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Literal
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
+from matplotlib.figure import Figure
+from mpl_toolkits.mplot3d.art3d import Line3DCollection
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.evaluation import StandardizedPartition
+from deepsimplex.evaluation.inputs import check_labels, check_probabilities
+from deepsimplex.geometry import vertices
+from deepsimplex.plots.arguments import check_names
+from deepsimplex.plots.marks import draw_marks, write_key
+from deepsimplex.plots.style import BLACK, GREY, class_style, literal
+
+LINES = (False, True, "true", "assigned")
+VIEW = {"elev": 18, "azim": -62}
+"""From where no corner of the tetrahedron hides another."""
+
+
+def corners(n: int) -> NDArray[np.float64]:
+    """Corners [n, n - 1] around the origin: of a triangle that stands on its side 0-1, or of a tetrahedron on 0-1-2.
+
+    Examples
+    --------
+    >>> corners(3).round(3)
+    array([[-0.866, -0.5  ],
+           [ 0.866, -0.5  ],
+           [ 0.   ,  1.   ]])
+    >>> corners(4)[:, 2].round(3)
+    array([-0.333, -0.333, -0.333,  1.   ])
+    """
+    regular = vertices(n)
+    if n == 3:
+        turn = np.deg2rad(210)
+        return regular @ np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
+    # The iterative construction begins with (1, 0, 0): that axis becomes the height, and its corner the last one.
+    return regular[[1, 2, 3, 0]][:, [1, 2, 0]]
+
+
+def _borders(at: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
+    """Sides of the simplex, and the borders of the sectors in which each class is the likeliest, as segments [2, n-1].
+
+    In a tetrahedron the sectors meet in planes; their traces on the faces stand for them.
+    """
+    n = len(at)
+    sides = [at[list(pair)] for pair in combinations(range(n), 2)]
+    centres = [np.zeros(n - 1)] if n == 3 else [at[list(face)].mean(axis=0) for face in combinations(range(n), 3)]
+    halves = [side.mean(axis=0) for side in sides]
+    if n == 3:
+        return sides, [np.stack([centres[0], half]) for half in halves]
+    faces = list(combinations(range(n), 3))
+    edges = list(combinations(range(n), 2))
+    traces = [
+        np.stack([centre, half])
+        for face, centre in zip(faces, centres, strict=True)
+        for edge, half in zip(edges, halves, strict=True)
+        if set(edge) < set(face)
+    ]
+    return sides, traces + [np.stack([np.zeros(3), centre]) for centre in centres]
+
+
+def simplex(
+    p: ArrayLike | StandardizedPartition,
+    y: ArrayLike | None = None,
+    *,
+    assigned: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    lines: bool | Literal["true", "assigned"] = False,
+    ax: Axes | None = None,
+) -> Figure:
+    """Scatter of class probabilities in the triangle of three classes or the tetrahedron of four ([SPS] Fig. 1-3).
+
+    A sample lies at its probabilities' mean of the corners: the nearer a corner, the surer. Lines part the sectors in
+    which each class is the likeliest. The inner colour of a mark is the true class, the ring the assigned one.
+
+    Parameters
+    ----------
+    p : array_like, shape [N, n], or StandardizedPartition
+        Class probabilities, or other memberships, of n = 3 or 4 classes. A partition brings its scaled memberships,
+        labels, assigned classes and names, and stands with its Ac and AS in the title. For the latent space of
+        [CASIMAC] Fig. 7 give ``ds.geometry.to_probability_simplex(latent.loc, tau)``.
+    y : array_like, shape [N] or [N, 1], optional
+        True classes 0..n-1. With them every corner tells its correctness rate, the share of right ones among the
+        samples assigned to it. None (default) colours by the assigned class alone.
+    assigned : array_like, shape [N] or [N, 1], optional
+        Assigned classes 0..n-1. Default: each row's largest probability, the lowest class among equals.
+    class_names : sequence of str, length n, optional
+        Names of the classes; their numbers by default.
+    lines : bool or {"true", "assigned"}
+        Lines from each sample to the corner of its true class, whose mean length is behind Ac ([SPS] Fig. 2; True
+        means these), or of its assigned class (AS, Fig. 3). Default False.
+    ax : matplotlib.axes.Axes, optional
+        Where to draw: for four classes one with ``projection="3d"``. None (default) makes a figure of its own.
+
+    Returns
+    -------
+    matplotlib.figure.Figure
+        The figure of ``ax``, or a new one.
+
+    Raises
+    ------
+    ValueError
+        For other numbers of classes, which ``latent_space`` draws, and for arguments that break the above.
+
+    Examples
+    --------
+    >>> p = [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.6, 0.3]]
+    >>> figure = simplex(p, y=[0, 1, 2], class_names=["cat", "dog", "fox"])
+    >>> [text.get_text() for text in figure.axes[0].texts[:3]]
+    ['cat\\nCR 1.00 of 1', 'dog\\nCR 0.50 of 2', 'fox\\nnever assigned']
+    """
+    title = ""
+    if isinstance(p, StandardizedPartition):
+        if y is not None or assigned is not None:
+            raise ValueError("y and assigned come with the partition; found one of them beside it")
+        title = f"Ac = {p.accuracy:.3f}   AS = {p.ability_to_separate:.3f}"
+        class_names = [str(name) for name in p.classes] if class_names is None else class_names
+        table, true, chosen = p.membership, p.y, p.assigned
+    else:
+        table = check_probabilities(p).astype(np.float64)
+        true = None if y is None else check_labels(y, *table.shape)
+        chosen = table.argmax(axis=1) if assigned is None else check_labels(assigned, *table.shape, "assigned")
+    n = table.shape[1]
+    if n not in (3, 4):
+        raise ValueError(
+            f"p must have 3 classes (a triangle) or 4 (a tetrahedron); found {n}. latent_space draws latents of any "
+            "number of classes"
+        )
+    names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
+    if lines not in LINES:
+        raise ValueError(f"lines must be False, True, 'true' or 'assigned'; found {lines!r}")
+    if lines in (True, "true") and true is None:
+        raise ValueError("lines to the true classes' corners need y; give it, or lines='assigned'")
+    projection = None if n == 3 else "3d"
+    if ax is None:
+        size = (4.6, 4.4) if n == 3 else (5.2, 4.8)
+        ax = Figure(figsize=size, dpi=120, layout="constrained").add_subplot(projection=projection)
+    elif n == 4 and ax.name != "3d":
+        raise ValueError('ax must have projection="3d" for four classes; found a plane one')
+    at = corners(n)
+    _draw_frame(ax, at)
+    places = table @ at
+    if lines:
+        goals = chosen if lines == "assigned" or true is None else true
+        segments = np.stack([places, at[goals]], axis=1)
+        _add_segments(ax, segments, color=GREY, linewidths=0.5, alpha=0.6, zorder=2)
+    draw_marks(ax, places, chosen if true is None else true, chosen, n)
+    _name_corners(ax, at, names, true, chosen)
+    if true is not None:
+        write_key(ax)
+    if title:
+        ax.set_title(title, fontsize=10)
+    figure = ax.get_figure(root=True)
+    assert figure is not None  # an axes that is drawn on has one
+    return figure
+
+
+def _draw_frame(ax: Any, at: NDArray[np.float64]) -> None:
+    """The sides, the borders of the sectors, and room for the names; nothing else of the axes."""
+    sides, borders = _borders(at)
+    _add_segments(ax, np.array(sides), color=BLACK, linewidths=1.2, zorder=1)
+    _add_segments(ax, np.array(borders), color=BLACK, linewidths=0.8, linestyles="dashed", alpha=0.6, zorder=1)
+    low, high = at.min(axis=0), at.max(axis=0)
+    ax.set_axis_off()
+    if len(at) == 4:
+        ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
+        ax.set_box_aspect(high - low, zoom=1.12)
+        ax.view_init(**VIEW)
+    else:
+        ax.set(xlim=(low[0] - 0.25, high[0] + 0.25), ylim=(low[1] - 0.32, high[1] + 0.3), aspect="equal")
+
+
+def _add_segments(ax: Any, segments: NDArray[np.float64], **style: Any) -> None:
+    if segments.shape[-1] == 3:
+        ax.add_collection3d(Line3DCollection(segments, **style))
+    else:
+        ax.add_collection(LineCollection(segments, **style))
+
+
+def _name_corners(
+    ax: Any, at: NDArray[np.float64], names: Sequence[str], true: NDArray[Any] | None, chosen: NDArray[Any]
+) -> None:
+    """The name of each corner's class and, with labels, how often assignments to it are right."""
+    for k, ((colour, _), name) in enumerate(zip(class_style(len(at)), names, strict=True)):
+        text = literal(name)
+        members = chosen == k
+        if true is not None and members.any():
+            text += f"\nCR {np.mean(true[members] == k):.2f} of {members.sum()}"
+        elif true is not None:
+            text += "\nnever assigned"
+        place = at[k] * (1.22 if len(at) == 4 else 1.16)
+        ax.text(*place, text, ha="center", va="center", fontsize=8.5, color=BLACK, zorder=6)
+        ax.scatter(*at[k][:, None], s=28, c=colour, marker="D", edgecolors=BLACK, linewidths=0.6, zorder=5)
