@@ -222,6 +222,7 @@ def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihoo
     """Some of the images that were kept, ranked, with the intervals of a readout that has them."""
     found = run.predictions
     assert found.images is not None  # where there are rows
+    assert found.image_rows is not None
     latent = found.latent[rows] if found.latent is not None and found.readout == "softmax" else None
     return plots.uncertain_images(
         found.images[np.isin(found.image_rows, rows)],

@@ -206,13 +206,14 @@ def _there_are(names: list[str]) -> str:
     return f"; there are {', '.join(names)}" if names else ""
 
 
-def _no_such_run(path: Path) -> str:
+def _no_such_run(asked: Path) -> str:
     """The message about a path that is not there, with the nearest runs."""
-    parent = path.parent
+    path, parent = asked, asked.parent
     while not parent.is_dir():
-        parent = parent.parent
-    near = _names_below(parent)
-    return f"there is no run {str(path)!r}{did_you_mean(path, near) or _there_are(near)}"
+        path, parent = parent, parent.parent
+    near = [Path(name).name for name in _names_below(parent)]
+    hint = did_you_mean(path.name, near) or _there_are(near)
+    return f"there is no run {str(asked)!r}: no {path.name!r} in {str(parent)!r}{hint}"
 
 
 def _read_versions(path: Path) -> dict[str, str]:

@@ -126,7 +126,9 @@ def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComp
         interval = "" if bounds is None else f"{number(bounds.lower)} to {number(bounds.upper)}"
         mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
         cells.append(Cell(number(getattr(scores, score)), interval, mark))
-    return Row(_label(score, next(iter(reports.values()))), cells, {None: "", True: "higher", False: "lower"}[higher])
+    return Row(
+        score_label(score, next(iter(reports.values()))), cells, {None: "", True: "higher", False: "lower"}[higher]
+    )
 
 
 def _mark(name: str, score: str, comparison: ReportComparison) -> str:
@@ -136,7 +138,15 @@ def _mark(name: str, score: str, comparison: ReportComparison) -> str:
     return "" if comparison.differs(name, score) else "same"
 
 
-def _label(score: str, scores: Report) -> str:
+def score_label(score: str, scores: Report) -> str:
+    """What stands before a row of scores.
+
+    Examples
+    --------
+    >>> from deepsimplex.evaluation import report
+    >>> score_label("top_k_accuracy", report([0], [[0.9, 0.1]]))
+    'top 1 accuracy'
+    """
     if score == "top_k_accuracy":
         return f"top {scores.k} accuracy"
     if score == "accuracy_at_coverage":
