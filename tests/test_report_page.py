@@ -1,7 +1,10 @@
 """The page that compares runs: what is read, what it says, and what a browser shows of it."""
 
 import math
+import shutil
+import subprocess
 import sys
+import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -365,3 +368,15 @@ def test_errors_are_one_line_without_traceback(here, tmp_path, monkeypatch, argu
     assert line.startswith("deepsimplex: ")
     assert message in line
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_built_package_carries_the_template(tmp_path):
+    for part in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / part, tmp_path)
+    shutil.copytree(ROOT / "deepsimplex", tmp_path / "deepsimplex", ignore=shutil.ignore_patterns("__pycache__"))
+    build = "from setuptools import build_meta; build_meta.build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], check=True, capture_output=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    carried = {name for name in zipfile.ZipFile(wheel).namelist() if "report/templates" in name}
+    assert carried == {f"deepsimplex/report/templates/page.{kind}" for kind in ("css", "html")}

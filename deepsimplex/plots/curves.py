@@ -10,11 +10,16 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from deepsimplex.evaluation import RiskCoverageCurve
-from deepsimplex.plots.style import class_style
+from deepsimplex.plots.style import CLASS_COLOURS, CLASS_MARKERS
 
 VALIDATION = "val_"
 """How Keras begins the names of what was measured on validation samples."""
 NO_CURVES = ("epoch", "learning_rate")
+
+
+def _styles(count: int) -> list[tuple[str, str]]:
+    """Colour and marker of each line: both change from one to the next, so that grey prints tell them apart too."""
+    return [(CLASS_COLOURS[k % len(CLASS_COLOURS)], CLASS_MARKERS[k % len(CLASS_MARKERS)]) for k in range(count)]
 
 
 def literal(text: str) -> str:
@@ -56,7 +61,7 @@ def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = Non
     if ax is None:
         ax = Figure(figsize=(5.6, 4.0), dpi=120, layout="constrained").add_subplot()
     lines = {}
-    for (name, curve), (colour, marker) in zip(curves.items(), class_style(len(curves)), strict=True):
+    for (name, curve), (colour, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
         (line,) = ax.plot(
             curve.coverage, curve.risk, color=colour, marker=marker, markersize=4, markevery=0.1, linewidth=1.5
         )
@@ -100,7 +105,7 @@ def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], colu
     columns = min(columns, len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.4 * columns, 2.7 * rows + 0.5), dpi=120, layout="constrained")
-    styles = dict(zip(histories, class_style(len(histories)), strict=True))
+    styles = dict(zip(histories, _styles(len(histories)), strict=True))
     handles: dict[str, Line2D] = {}
     for place, panel in enumerate(panels):
         ax = figure.add_subplot(rows, columns, place + 1)

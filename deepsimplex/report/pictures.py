@@ -18,10 +18,10 @@ from deepsimplex.report.source import Run
 DPI = 144
 MOST_VECTOR_BYTES = 60_000
 """Of a drawing; a larger one, such as one of thousands of points, may take less room as pixels."""
-WIDE = 520
+WIDE = 640
 """CSS pixels."""
-IMAGES = 8
-"""Images shown of each run."""
+IMAGES, COLUMNS = 6, 2
+"""Images shown of each run, and how many side by side."""
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,11 @@ class Section:
     missing: str = ""
 
     @property
-    def wide(self) -> bool:
-        """Whether two rather than three of its pictures fit side by side."""
-        return any(picture.width > WIDE for picture in self.pictures)
+    def size(self) -> str:
+        """ "" where three of its pictures fit side by side, "wide" where two do, "whole" for one alone."""
+        if len(self.pictures) == 1:
+            return "whole"
+        return "wide" if any(picture.width > WIDE for picture in self.pictures) else ""
 
 
 def embed(figure: Figure, alt: str, caption: str = "") -> Picture:
@@ -234,6 +236,7 @@ def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihoo
         k=IMAGES,
         by=by,
         class_names=found.class_names,
+        columns=COLUMNS,
     )
 
 
@@ -256,7 +259,7 @@ def _risk_coverage(runs: Sequence[Run], level: float) -> Section:
     curves = {run.name: risk_coverage_curve(run.predictions.y, run.predictions.p) for run in runs}
     areas = ", ".join(f"{name} {curve.area:.4f}" for name, curve in curves.items())
     picture = embed(plots.risk_coverage(curves), f"Risk-coverage curves; areas under them: {areas}.")
-    text = "The error among the samples that each run is surest of: low at the left where it knows what it knows."
+    text = "The error among the samples that each run is surest of, from few of them (left) to all (right)."
     return Section("Risk and coverage", text, (picture,))
 
 
