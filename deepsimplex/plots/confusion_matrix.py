@@ -73,15 +73,8 @@ def confusion_matrix(
     for i, j in np.argwhere(matrix > 0):
         value = matrix[i, j]
         text = f"{value:.0f}" if normalize is None else f"{value:.2f}".removeprefix("0")
-        ax.text(
-            j,
-            i,
-            text,
-            ha="center",
-            va="center",
-            fontsize=size,
-            color="white" if value > 0.3 * matrix.max() else "black",
-        )
+        colour = "white" if value > 0.3 * matrix.max() else "black"
+        ax.text(j, i, text, ha="center", va="center", fontsize=size, color=colour)
     slanted = max(map(len, names)) > 3
     ax.set_xticks(range(n), [literal(name) for name in names], rotation=45 if slanted else 0)
     for label in ax.get_xticklabels() if slanted else []:

@@ -15,7 +15,7 @@ from deepsimplex.evaluation.inputs import check_labels
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.arguments import check_names, real_array
-from deepsimplex.plots.marks import draw_marks, write_key
+from deepsimplex.plots.marks import KEY, draw_marks
 from deepsimplex.plots.style import BLACK, class_style, literal
 
 Array = NDArray[np.floating]
@@ -31,11 +31,14 @@ def _basis(loc: Array, scores: Array, classes: Sequence[int] | None) -> tuple[Ar
         return basis, np.zeros(loc.shape[1]), ["", ""]
     from sklearn.decomposition import PCA
 
-    fitted = PCA(n_components=2).fit(loc) if len(loc) > 1 else None
-    if fitted is None:
+    # A direction that all scores share, as there is with as many dimensions as classes, tells no class from another.
+    apart = scores - scores.mean(axis=0)
+    loc = loc @ np.linalg.pinv(apart) @ apart
+    if np.ptp(loc, axis=0).max() <= 1e-9 * np.abs(loc).max():  # no direction in which the samples differ
         return np.eye(2, loc.shape[1]), np.zeros(loc.shape[1]), ["latent 0", "latent 1"]
-    ratio = np.nan_to_num(fitted.explained_variance_ratio_)
-    return fitted.components_, fitted.mean_, [f"component {i + 1} ({ratio[i]:.0%} of variance)" for i in range(2)]
+    fitted = PCA(n_components=2).fit(loc)
+    shares = fitted.explained_variance_ratio_
+    return fitted.components_, fitted.mean_, [f"component {i + 1} ({shares[i]:.0%} of variance)" for i in range(2)]
 
 
 def _check_scores(scores: ArrayLike | None, dimensions: int) -> Array:
@@ -109,8 +112,8 @@ def latent_space(
     >>> [len(drawn.get_offsets()) for drawn in figure.axes[0].collections if drawn.get_label() == "wrong"]
     [1]
     """
-    gaussian = latent if isinstance(latent, LatentGaussian) else None
-    loc = real_array(latent if gaussian is None else np.asarray(gaussian.loc), "latent").astype(np.float64)
+    gaussian, means = (latent, np.asarray(latent.loc)) if isinstance(latent, LatentGaussian) else (None, latent)
+    loc = real_array(means, "latent").astype(np.float64)
     if loc.ndim != 2 or not loc.size:
         raise ValueError(f"latent must have shape [N, L] with N >= 1 samples; found shape {loc.shape}")
     table = _check_scores(scores, loc.shape[1])
@@ -139,25 +142,29 @@ def latent_space(
         reach = float(np.quantile(np.linalg.norm(places[shown], axis=1), 0.98)) or 1.0
         if level is not None:
             assert gaussian is not None
-            _draw_ellipses(ax, places[shown], _covariances(gaussian, basis)[shown], level)
+            edges = [class_style(n)[k][0] for k in inner[shown]]
+            _draw_ellipses(ax, places[shown], _covariances(gaussian, basis)[shown], level, edges)
         draw_marks(ax, places[shown], inner[shown], chosen[shown], n)
         directions = [k for k in range(n) if classes is None or k in classes]
         if classes is not None:
-            _draw_borders(ax, table[list(classes)] @ basis.T, 1.25 * reach)
-        _draw_directions(ax, table @ basis.T, -origin @ basis.T, directions, reach)
+            _draw_borders(ax, table[list(classes)] @ basis.T, 3 * reach)
+        ends = _draw_directions(ax, table @ basis.T, -origin @ basis.T, directions, reach)
+        inside = np.concatenate([places[shown], ends])
+        room = 0.06 * np.ptp(inside, axis=0).max()
         ax.set(xlabel=axis_names[0], ylabel=axis_names[1], aspect="equal")
+        ax.set(xlim=(inside[:, 0].min() - room, inside[:, 0].max() + room))
+        ax.set(ylim=(inside[:, 1].min() - room, inside[:, 1].max() + room))
         if classes is not None:
             ax.set(xticks=(), yticks=())
-        ax.margins(0.08)
-    _legend(ax, names, range(n) if classes is None else classes)
-    if true is not None:
-        write_key(ax)
+    _legend(ax, names, range(n) if classes is None else classes, None if true is None else KEY)
     figure = ax.get_figure(root=True)
     assert figure is not None  # an axes that is drawn on has one
     return figure
 
 
-def _draw_line(ax: Axes, values: Array, inner: Array, ring: Array, names: Sequence[str], scores: Array) -> None:
+def _draw_line(
+    ax: Axes, values: Array, inner: NDArray[Any], ring: NDArray[Any], names: Sequence[str], scores: Array
+) -> None:
     """Latents of two classes: a row for each class, a sample's height within it by its place in the set."""
     spread = (np.arange(len(values)) * 0.6180339887498949) % 1 - 0.5  # the golden ratio fills a row evenly
     draw_marks(ax, np.column_stack([values, inner + 0.7 * spread]), inner, ring, 2)
@@ -176,7 +183,7 @@ def _covariances(gaussian: LatentGaussian, basis: Array) -> Array:
     return np.einsum("il,nl,jl->nij", basis, variance, basis)
 
 
-def _draw_ellipses(ax: Axes, places: Array, covariances: Array, level: float) -> None:
+def _draw_ellipses(ax: Axes, places: Array, covariances: Array, level: float, edges: Sequence[str]) -> None:
     variances, axes = np.linalg.eigh(covariances)
     # Within r standard deviations of two dimensions lies the share 1 - exp(-r^2 / 2).
     radius = np.sqrt(2 * gammaincinv(1.0, level))
@@ -189,9 +196,10 @@ def _draw_ellipses(ax: Axes, places: Array, covariances: Array, level: float) ->
         units="xy",
         offsets=places,
         offset_transform=ax.transData,
-        facecolors="#99999933",
-        edgecolors="#777777",
-        linewidths=0.5,
+        facecolors="none",
+        edgecolors=[*edges],
+        linewidths=0.8,
+        alpha=0.7,
         zorder=2,
     )
     ax.add_collection(ellipses)
@@ -207,19 +215,30 @@ def _draw_borders(ax: Axes, at: Array, reach: float) -> None:
     ax.add_collection(LineCollection(rays, colors=BLACK, linewidths=1.0, linestyles="dashed", zorder=1))
 
 
-def _draw_directions(ax: Axes, at: Array, origin: Array, classes: Sequence[int], reach: float) -> None:
-    """Where each class's score grows: a line from the latent origin, as long as the samples reach."""
+def _draw_directions(ax: Axes, at: Array, origin: Array, classes: Sequence[int], reach: float) -> Array:
+    """Where each class's score grows: a line from the latent origin, as long as the samples reach; its ends [k, 2]."""
     longest = max(float(np.linalg.norm(at[k])) for k in classes) or 1.0
     style = class_style(len(at))
     ends = {k: origin + at[k] / longest * reach for k in classes}
-    lines = np.array([[origin, end] for end in ends.values()])
+    lines = [np.stack([origin, end]) for end in ends.values()]
     colours: list[Any] = [style[k][0] for k in ends]
     ax.add_collection(LineCollection(lines, colors=colours, linewidths=1.6, zorder=2))
     points = np.array(list(ends.values()))
-    ax.scatter(*points.T, s=44, c=colours, marker="D", edgecolors=BLACK, linewidths=0.7, zorder=6, label="class")
+    ax.scatter(
+        points[:, 0],
+        points[:, 1],
+        s=44,
+        c=colours,
+        marker="D",
+        edgecolors=BLACK,
+        linewidths=0.7,
+        zorder=6,
+        label="class",
+    )
+    return points
 
 
-def _legend(ax: Axes, names: Sequence[str], classes: Sequence[int]) -> None:
+def _legend(ax: Axes, names: Sequence[str], classes: Sequence[int], title: str | None) -> None:
     style = class_style(len(names))
     handles = [
         Line2D([], [], linestyle="none", marker=style[k][1], color=style[k][0], label=literal(names[k]))
@@ -232,5 +251,8 @@ def _legend(ax: Axes, names: Sequence[str], classes: Sequence[int]) -> None:
         borderaxespad=0.0,
         frameon=False,
         fontsize=8,
+        title=title,
+        title_fontsize=7.5,
+        alignment="left",
         ncols=-(-len(handles) // 18),
     )

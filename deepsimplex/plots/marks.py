@@ -17,28 +17,26 @@ def draw_marks(ax: Any, places: NDArray[np.floating], inner: NDArray[Any], ring:
     style = class_style(n)
     colours = np.array([to_rgb(colour) for colour, _ in style])
     markers = np.array([marker for _, marker in style])[inner]
-    size = float(np.clip(9000 / len(places), 10, 46))
+    size = float(np.clip(9000 / len(places), 12, 40))
     depth = {"depthshade": False} if places.shape[1] == 3 else {}
     for wrong in (False, True):
+        # A wrong sample is drawn larger: half of its ring lies outside.
+        area, width = (1.5 * size, 0.45 * np.sqrt(size)) if wrong else (size, 0.2 * np.sqrt(size))
         for marker in dict.fromkeys(markers.tolist()):
             chosen = (markers == marker) & ((inner != ring) == wrong)
             if chosen.any():
                 ax.scatter(
                     *places[chosen].T,
-                    s=size,
+                    s=area,
                     c=colours[inner[chosen]],
                     edgecolors=colours[ring[chosen]],
                     marker=marker,
-                    linewidths=0.28 * np.sqrt(size),
+                    linewidths=width,
                     zorder=4 if wrong else 3,
                     label="wrong" if wrong else "right",
                     **depth,
                 )
 
 
-def write_key(ax: Any) -> None:
-    """Say in a corner of the axes what the two colours mean."""
-    write = ax.text2D if ax.name == "3d" else ax.text
-    write(
-        0.0, 1.0, "inner colour: true\nring: assigned", transform=ax.transAxes, va="top", fontsize=7.5, color="#444444"
-    )
+KEY = "inside: true\nring: assigned"
+"""What the two colours mean, for a legend or a corner of the axes."""

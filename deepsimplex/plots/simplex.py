@@ -15,11 +15,11 @@ from deepsimplex.evaluation import StandardizedPartition
 from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.geometry import vertices
 from deepsimplex.plots.arguments import check_names
-from deepsimplex.plots.marks import draw_marks, write_key
+from deepsimplex.plots.marks import KEY, draw_marks
 from deepsimplex.plots.style import BLACK, GREY, class_style, literal
 
 LINES = (False, True, "true", "assigned")
-VIEW = {"elev": 18, "azim": -62}
+VIEW = {"elev": 22, "azim": -106}
 """From where no corner of the tetrahedron hides another."""
 
 
@@ -28,10 +28,9 @@ def corners(n: int) -> NDArray[np.float64]:
 
     Examples
     --------
-    >>> corners(3).round(3)
+    >>> corners(3)[:2].round(3)
     array([[-0.866, -0.5  ],
-           [ 0.866, -0.5  ],
-           [ 0.   ,  1.   ]])
+           [ 0.866, -0.5  ]])
     >>> corners(4)[:, 2].round(3)
     array([-0.333, -0.333, -0.333,  1.   ])
     """
@@ -83,8 +82,9 @@ def simplex(
     ----------
     p : array_like, shape [N, n], or StandardizedPartition
         Class probabilities, or other memberships, of n = 3 or 4 classes. A partition brings its scaled memberships,
-        labels, assigned classes and names, and stands with its Ac and AS in the title. For the latent space of
-        [CASIMAC] Fig. 7 give ``ds.geometry.to_probability_simplex(latent.loc, tau)``.
+        labels, assigned classes and names, and stands with its Ac and AS in the title; what a scaled row lacks of 1
+        counts evenly for all classes. For the latent space of [CASIMAC] Fig. 7 give
+        ``ds.geometry.to_probability_simplex(latent.loc, tau)``.
     y : array_like, shape [N] or [N, 1], optional
         True classes 0..n-1. With them every corner tells its correctness rate, the share of right ones among the
         samples assigned to it. None (default) colours by the assigned class alone.
@@ -116,6 +116,7 @@ def simplex(
     ['cat\\nCR 1.00 of 1', 'dog\\nCR 0.50 of 2', 'fox\\nnever assigned']
     """
     title = ""
+    true: NDArray[np.int64] | None
     if isinstance(p, StandardizedPartition):
         if y is not None or assigned is not None:
             raise ValueError("y and assigned come with the partition; found one of them beside it")
@@ -124,8 +125,9 @@ def simplex(
         table, true, chosen = p.membership, p.y, p.assigned
     else:
         table = check_probabilities(p).astype(np.float64)
-        true = None if y is None else check_labels(y, *table.shape)
-        chosen = table.argmax(axis=1) if assigned is None else check_labels(assigned, *table.shape, "assigned")
+        samples, columns = table.shape
+        true = None if y is None else check_labels(y, samples, columns)
+        chosen = table.argmax(axis=1) if assigned is None else check_labels(assigned, samples, columns, "assigned")
     n = table.shape[1]
     if n not in (3, 4):
         raise ValueError(
@@ -153,7 +155,8 @@ def simplex(
     draw_marks(ax, places, chosen if true is None else true, chosen, n)
     _name_corners(ax, at, names, true, chosen)
     if true is not None:
-        write_key(ax)
+        write: Any = getattr(ax, "text2D", ax.text)
+        write(0.0, 1.0, KEY, transform=ax.transAxes, va="top", fontsize=7.5, color="#444444")
     if title:
         ax.set_title(title, fontsize=10)
     figure = ax.get_figure(root=True)
@@ -170,17 +173,17 @@ def _draw_frame(ax: Any, at: NDArray[np.float64]) -> None:
     ax.set_axis_off()
     if len(at) == 4:
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
-        ax.set_box_aspect(high - low, zoom=1.12)
+        ax.set_box_aspect(high - low, zoom=1.0)
         ax.view_init(**VIEW)
     else:
-        ax.set(xlim=(low[0] - 0.25, high[0] + 0.25), ylim=(low[1] - 0.32, high[1] + 0.3), aspect="equal")
+        ax.set(xlim=(low[0] - 0.3, high[0] + 0.3), ylim=(low[1] - 0.3, high[1] + 0.28), aspect="equal")
 
 
 def _add_segments(ax: Any, segments: NDArray[np.float64], **style: Any) -> None:
     if segments.shape[-1] == 3:
         ax.add_collection3d(Line3DCollection(segments, **style))
     else:
-        ax.add_collection(LineCollection(segments, **style))
+        ax.add_collection(LineCollection([*segments], **style))
 
 
 def _name_corners(
@@ -194,6 +197,10 @@ def _name_corners(
             text += f"\nCR {np.mean(true[members] == k):.2f} of {members.sum()}"
         elif true is not None:
             text += "\nnever assigned"
-        place = at[k] * (1.22 if len(at) == 4 else 1.16)
-        ax.text(*place, text, ha="center", va="center", fontsize=8.5, color=BLACK, zorder=6)
+        if len(at) == 4:
+            ax.text(*(1.32 * at[k]), text, ha="center", va="center", fontsize=8.5, color=BLACK, zorder=6)
+        else:  # the last corner is on top; names of the others hang below theirs
+            top = k == len(at) - 1
+            height = at[k, 1] + (0.09 if top else -0.09)
+            ax.text(at[k, 0], height, text, ha="center", va="bottom" if top else "top", fontsize=8.5, zorder=6)
         ax.scatter(*at[k][:, None], s=28, c=colour, marker="D", edgecolors=BLACK, linewidths=0.6, zorder=5)

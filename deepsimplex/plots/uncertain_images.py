@@ -41,6 +41,7 @@ def uncertain_images(
     *,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
+    readout: Literal["softmax", "argmax"] = "softmax",
     level: float = 0.95,
     k: int = 8,
     by: Measure = "entropy",
@@ -59,9 +60,13 @@ def uncertain_images(
     y : array_like, shape [N] or [N, 1], optional
         Class numbers 0..n-1, for the marks of ``predictions`` and for ``by="likelihood"``.
     latent : LatentGaussian or dict, optional
-        The Gaussian behind p; its ``readout.class_intervals`` of the softmax readout become whiskers of the bars.
+        The Gaussian behind p: its ``readout.class_intervals`` become whiskers of the bars.
     scores : array_like, shape [n, L], optional
         For the intervals, as in ``readout.class_intervals``. Default: the vertices.
+    readout : {"softmax", "argmax"}
+        For the intervals. Default "softmax", whose class probabilities have a distribution; they are about bars that
+        are a softmax readout of the same scores, as with ILR and Dirichlet targets. Probabilities of the argmax
+        readout have none, and their intervals are of the width of round-off.
     level : float
         Of the intervals, 0.95 by default.
     k : int
@@ -89,7 +94,8 @@ def uncertain_images(
     ['✗ cat', '✓ cat']
     """
     probabilities = check_probabilities(p).astype(np.float64)
-    labels = None if y is None else check_labels(y, *probabilities.shape)
+    samples, n = probabilities.shape
+    labels = None if y is None else check_labels(y, samples, n)
     known = [*MEASURES, "likelihood"]
     if by not in known:
         raise ValueError(f"by must be one of {', '.join(known)}; found {by!r}{did_you_mean(by, known)}")
@@ -108,7 +114,7 @@ def uncertain_images(
     if latent is not None:
         gaussian = latent if isinstance(latent, LatentGaussian) else LatentGaussian(**latent)
         few = LatentGaussian(np.asarray(gaussian.loc)[order], np.asarray(gaussian.scale)[order])
-        intervals = class_intervals(few, level, scores)
+        intervals = class_intervals(few, level, scores, readout)
     return predictions(
         pixels[order],
         probabilities[order],

@@ -1,0 +1,93 @@
+"""Images ranked by uncertainty, with bars and intervals."""
+
+import numpy as np
+import pytest
+
+from deepsimplex import LatentGaussian
+from deepsimplex.plots import predictions, uncertain_images
+from deepsimplex.readout import class_intervals, softmax
+
+
+@pytest.fixture(scope="module")
+def images(digits):
+    _, (x, _) = digits
+    return x[:5]
+
+
+P = np.array([[0.5, 0.5, 0.0], [0.4, 0.35, 0.25], [0.98, 0.01, 0.01], [0.45, 0.28, 0.27], [0.6, 0.2, 0.2]])
+Y = np.array([0, 2, 1, 0, 0])
+
+
+def shown(figure, images):
+    """Which of the images are drawn, in order."""
+    drawn = [ax.images[0].get_array() for ax in figure.axes if ax.images]
+    flat = images.reshape(len(images), -1)
+    return [int(np.argmin(np.abs(flat - np.asarray(pixels).reshape(1, -1)).sum(axis=1))) for pixels in drawn]
+
+
+@pytest.mark.parametrize(
+    ("by", "order"),
+    [
+        ("entropy", [1, 3, 4, 0, 2]),
+        ("confidence", [1, 3, 0, 4, 2]),
+        ("margin", [0, 1, 3, 4, 2]),
+        ("likelihood", [2, 1, 3, 0, 4]),
+    ],
+)
+def test_the_most_uncertain_come_first(images, by, order):
+    assert shown(uncertain_images(images, P, Y, by=by), images) == order
+    assert shown(uncertain_images(images, P, Y, by=by, k=2), images) == order[:2]
+
+
+def test_equal_ones_keep_their_order(images):
+    assert shown(uncertain_images(images, np.full((5, 3), 1 / 3)), images) == [0, 1, 2, 3, 4]
+
+
+def test_intervals_are_those_of_the_readout(images):
+    rng = np.random.default_rng(0)
+    latent = LatentGaussian(rng.normal(size=(5, 2)), rng.uniform(0.2, 0.6, (5, 1)))
+    p = softmax(latent)
+    figure = uncertain_images(images, p, latent=latent, k=1, by="confidence")
+    first = int(p.max(axis=1).argmin())
+    lower, upper = class_intervals(LatentGaussian(latent.loc[[first]], latent.scale[[first]]), 0.95)
+    bars = figure.axes[1]
+    (whiskers,) = [artist for artist in bars.collections if artist.get_label() == "interval"]
+    ends = np.array(whiskers.get_segments())
+    order = np.argsort(-p[first], kind="stable")
+    np.testing.assert_allclose(ends[:, 0, 0], lower[0, order])
+    np.testing.assert_allclose(ends[:, 1, 0], upper[0, order])
+    np.testing.assert_allclose([bar.get_width() for bar in bars.patches], p[first, order])
+
+
+def test_the_same_latents_as_a_dict(images):
+    latent = {"loc": np.zeros((5, 2)), "scale": np.full((5, 1), 0.3)}
+    figure = uncertain_images(images, np.full((5, 3), 1 / 3), latent=latent, k=1)
+    assert [artist for artist in figure.axes[1].collections if artist.get_label() == "interval"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"by": "entropie"},
+            "by must be one of entropy, confidence, margin, .*; found .entropie.; did you mean",
+        ),
+        ({"by": "likelihood"}, "by='likelihood' needs the true classes: give y"),
+        ({"k": 0}, "k must be a whole number, at least 1; found 0"),
+        ({"y": [0, 1, 2, 3, 0]}, "y must hold class numbers 0..2"),
+    ],
+)
+def test_bad_input_is_named(images, options, message):
+    with pytest.raises(ValueError, match=message):
+        uncertain_images(images, P, **options)
+
+
+def test_images_must_be_as_many(images):
+    with pytest.raises(ValueError, match="images must be as many as the 5 rows of p; found 4"):
+        uncertain_images(images[:4], P)
+
+
+@pytest.mark.parametrize("intervals", [(P, P - 0.1), (P * np.nan, P), (P[:2], P[:2])])
+def test_intervals_that_are_none_are_named(images, intervals):
+    with pytest.raises(ValueError, match="intervals must"):
+        predictions(images, P, intervals=intervals)
