@@ -1,5 +1,7 @@
 """The evaluation room against slow oracles, scikit-learn and cases worked by hand."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -140,7 +142,13 @@ OF_PREDICTIONS = [
         ([0, -1], [[0.5, 0.5]] * 2, ValueError, "found -1 in row 1"),
         ([0.5], [[0.5, 0.5]], ValueError, "found 0.5 in row 0"),
         ([np.nan], [[0.5, 0.5]], ValueError, "found nan in row 0"),
-        (["cat"], [[0.5, 0.5]], TypeError, "y must hold class numbers"),
+        (["cat"], [[0.5, 0.5]], TypeError, r"y must hold class numbers 0\.\.1.*names.index\(label\) for label in y"),
+        ([0], [["a", "b"]], TypeError, "p must hold real numbers; found dtype <U1"),
+        ([0], [[0.5 + 0.1j, 0.5]], TypeError, "p must hold real numbers; found dtype complex128"),
+        ([0], np.array([["a", 0.5]], object), TypeError, "p must hold real numbers; found objects: could not convert"),
+        ([0, 1], np.ma.masked_less([[0.5, 0.5], [0.3, 0.7]], 0.4), ValueError, "p must not be masked; found 1.*row 1"),
+        (np.ma.masked_equal([1, 0], 0), [[0.5, 0.5]] * 2, ValueError, "y must not be masked; found 1.*first in row 1"),
+        ([0, 0], [[0.5, 0.5], [1.00001, -1e-5]], ValueError, "p must not be negative; found -1e-05 in row 1"),
         ([0], [0.5], ValueError, r"p must have shape \[N, n\].*column_stack"),
         ([0], [[1.0]], ValueError, "n >= 2 classes"),
         ([], np.zeros((0, 3)), ValueError, "at least one sample"),
@@ -163,6 +171,35 @@ def test_no_score_knows_the_order_of_samples(case, seed):
     assert ours == pytest.approx(shuffled, abs=1e-9)
 
 
+def test_the_hint_for_names_gives_the_right_numbers_where_a_class_is_absent():
+    y = np.array(["b", "c", "c"])
+    with pytest.raises(TypeError) as caught:
+        evaluation.accuracy(y, np.eye(3)[[1, 2, 2]])
+    told = re.search(r"\[names.*?\]", str(caught.value))[0]
+    numbers = eval(told, {"names": ["a", "b", "c"], "y": y})
+    assert evaluation.accuracy(numbers, np.eye(3)[[1, 2, 2]]) == 1.0
+
+
+def test_numbers_may_come_as_objects():
+    p = np.array([[0.2, 0.8], [0.7, 0.3]])
+    for y in ([1, 0], [1.0, 0.0], [np.int64(1), 0]):
+        assert evaluation.accuracy(np.array(y, object), p.astype(object)) == 1.0
+    with pytest.raises(ValueError, match=r"found 2\.0 in row 1"):
+        evaluation.accuracy(np.array([1, 2], object), p)
+    with pytest.raises(TypeError, match="found dtype object"):
+        evaluation.accuracy(np.array([1, None], object), p)
+
+
+def test_what_rounding_left_below_zero_counts_as_zero():
+    q = np.array([0.2, 1.0000001], np.float32)
+    p = np.column_stack([1 - q, q])
+    assert -1e-6 < p.min() < 0
+    assert evaluation.check_labels_and_probabilities([0, 1], p)[1].min() == 0
+    assert evaluation.negative_log_likelihood([0, 0], p) == np.inf
+    assert evaluation.reliability_curve([0, 1], p, of_class=0).counts.sum() == 2
+    assert p.min() < 0  # the caller's array stays as it was
+
+
 def test_single_precision_is_near_enough():
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 4, 200), rng.dirichlet(np.ones(4), 200)
@@ -179,13 +216,13 @@ def test_sums_are_checked_within_the_stated_tolerance():
         evaluation.accuracy([1], just_outside)
 
 
-@pytest.mark.parametrize("k", [0, 3, 1.5])
+@pytest.mark.parametrize("k", [0, 3, 1.5, 1.0, True, None])
 def test_k_outside_the_classes_is_refused(k):
-    with pytest.raises(ValueError, match="k must be a whole number from 1 to the number of classes, 2"):
+    with pytest.raises(ValueError, match=r"k must be (a whole number, at least 1|at most the .* 2); found"):
         evaluation.top_k_accuracy([0], [[0.5, 0.5]], k)
 
 
-@pytest.mark.parametrize("bins", [0, 2.5, True])
+@pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])
 def test_bins_that_are_no_number_of_bins_are_refused(bins):
     with pytest.raises(ValueError, match="bins must be a whole number"):
         evaluation.expected_calibration_error([0], [[0.5, 0.5]], bins)

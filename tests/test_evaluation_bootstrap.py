@@ -10,6 +10,13 @@ from deepsimplex import evaluation
 from deepsimplex.evaluation.bootstrap import PREPARED, draws
 
 OF_PREDICTIONS = [metric for metric in PREPARED if metric is not evaluation.out_of_distribution_auroc]
+BIASED = [
+    evaluation.expected_calibration_error,
+    evaluation.adaptive_calibration_error,
+    evaluation.classwise_calibration_error,
+    evaluation.maximum_calibration_error,
+    evaluation.area_deviation,
+]
 OPTIONS = {evaluation.top_k_accuracy: {"k": 1}, evaluation.accuracy_at_coverage: {"coverage": 0.5}}
 
 
@@ -28,8 +35,9 @@ def test_what_is_prepared_gives_the_intervals_of_the_score_itself(metric, n, str
     options = OPTIONS.get(metric, {})
     given = {"resamples": 40, "seed": 3, "stratified": stratified}
     quick = evaluation.bootstrap_interval(metric, y, p, **given, **options)
-    slow = evaluation.bootstrap_interval(lambda y, p: metric(y, p, **options), y, p, **given)
-    assert quick == pytest.approx(slow, abs=1e-12)
+    limits = (0, 0.5 if metric is evaluation.area_deviation else 1) if metric in BIASED else None
+    slow = evaluation.bootstrap_interval(lambda y, p: metric(y, p, **options), y, p, limits=limits, **given)
+    assert tuple(quick) == pytest.approx(tuple(slow), abs=1e-12)
     assert quick.lower < quick.upper
 
 
@@ -71,6 +79,46 @@ def test_the_interval_of_an_accuracy_is_the_binomials():
     width = np.mean([interval.upper - interval.lower for interval in intervals])
     lower, upper = stats.binom(200, 0.7).ppf([0.05, 0.95]) / 200
     assert width == pytest.approx(upper - lower, rel=0.1)
+
+
+def overconfident(samples: int, seed: int):
+    y, p = predictions(samples, 5, seed)
+    return y, p**2 / (p**2).sum(axis=1, keepdims=True)
+
+
+def brier_reliability(y, p):
+    return evaluation.brier_decomposition(y, p).reliability
+
+
+@pytest.mark.parametrize(
+    ("metric", "limits"), [(evaluation.classwise_calibration_error, None), (brier_reliability, (0, 2))]
+)
+def test_intervals_of_biased_scores_hold_the_truth(metric, limits):
+    """What 100 000 samples show; the scores of 500 lie above it, and resamples of those still higher."""
+    truth = metric(*overconfident(100_000, 1))
+    sets = [overconfident(500, seed) for seed in range(2, 18)]
+    assert np.mean([metric(y, p) for y, p in sets]) > 1.1 * truth
+    given = {"resamples": 80, "limits": limits}
+    bounds = [evaluation.bootstrap_interval(metric, y, p, **given) for y, p in sets]
+    assert sum(lower <= truth <= upper for lower, upper in bounds) >= 13
+    # Percentiles, which a score has of which nothing is known, lie too high.
+    plain = [evaluation.bootstrap_interval(lambda y, p: metric(y, p), y, p, resamples=80) for y, p in sets[:4]]
+    assert np.median([lower for lower, _ in plain]) > truth
+
+
+@pytest.mark.parametrize("metric", BIASED, ids=lambda metric: metric.__name__)
+def test_the_basic_bootstrap_mirrors_percentiles_and_keeps_to_the_range(metric):
+    y, p = predictions(60, 3)
+    basic = evaluation.bootstrap_interval(metric, y, p, resamples=99)
+    percentiles = evaluation.bootstrap_interval(lambda y, p: metric(y, p), y, p, resamples=99)
+    mirrored = 2 * metric(y, p) - np.array(percentiles)[::-1]
+    assert tuple(basic) == pytest.approx(np.clip(mirrored, 0, 0.5 if metric is evaluation.area_deviation else 1))
+
+
+def test_a_score_near_the_end_of_its_range_has_bounds_within_it():
+    y, p = np.arange(400) % 2, np.tile([0.51, 0.49], (400, 1))
+    lower, upper = evaluation.bootstrap_interval(evaluation.expected_calibration_error, y, p)
+    assert lower == 0 < upper < 0.05
 
 
 def test_a_wider_level_holds_a_narrower_one():
@@ -119,6 +167,14 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
         ({"seed": -1}, ValueError, "seed must be a whole number, at least 0; found -1"),
         ({"stratified": "no"}, TypeError, "stratified must be True or False"),
         ({"metric": "accuracy"}, TypeError, "metric must be a function of labels and probabilities; found 'accuracy'"),
+        (
+            {"metric": evaluation.brier_decomposition},
+            TypeError,
+            r"found BrierDecomposition.*lambda y, p: brier",
+        ),
+        ({"bin": 3}, TypeError, "^accuracy: got an unexpected keyword argument 'bin'"),
+        ({"limits": (1, 0)}, ValueError, r"limits must be a score's lowest and highest value.*found \(1, 0\)"),
+        ({"limits": 1}, ValueError, "limits must be"),
         ({"metric": lambda y, p: p.mean(axis=0)}, ValueError, r"metric must give one number; found an array of shape"),
         ({"p": [[0.5, 0.6]]}, ValueError, "every row of p must sum to 1"),
         ({"y": [2]}, ValueError, "y must hold class numbers"),

@@ -126,6 +126,7 @@ def test_a_coverage_that_is_no_share_is_refused(coverage):
     [
         ([1.0, 2.0], r"confidence must hold one number for each of the 1 rows of p; found shape \(2,\)"),
         (["high"], "dtype <U4. Leave it out"),
+        (np.ma.masked_equal([1.0], 1.0), "confidence must not be masked"),
         ([np.nan], "confidence must not hold NaN; found 1, the first in row 0"),
     ],
 )

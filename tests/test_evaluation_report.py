@@ -1,5 +1,6 @@
 """The report: every score by its name, as a table, as plain numbers and as JSON."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -86,17 +87,23 @@ def test_intervals_are_those_of_each_score_on_the_same_resamples():
     assert report.out_of_distribution_auroc == evaluation.out_of_distribution_auroc(*strange)
     apart = evaluation.bootstrap_interval(evaluation.out_of_distribution_auroc, *strange, 0.8, **given)
     assert report.intervals["out_of_distribution_auroc"] == apart
+    limits = {"brier_reliability": (0, 2), "brier_resolution": (0, 2), "brier_uncertainty": (0, 2 / 3)}
     for name in report.intervals.keys() - {"out_of_distribution_auroc"}:
-        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **given)
-        assert report.intervals[name] == pytest.approx(alone, abs=1e-12), name
+        of_part = {"limits": limits[name]} if name in limits else {}
+        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **of_part, **given)
+        assert tuple(report.intervals[name]) == pytest.approx(tuple(alone), abs=1e-12), name
     floats = [name for name, value in report.as_dict().items() if isinstance(value, float)]
     assert list(report.intervals) == [name for name in floats if name not in ("coverage", "level")]
 
 
 def test_the_table_shows_intervals_when_asked():
     report = evaluation.report(LABELS, PROBABILITIES, intervals=0.95, resamples=20)
-    head, *lines = str(report).splitlines()
+    head, *lines, note, end = str(report).splitlines()
     assert head.strip() == "95% interval"
+    assert f"{note} {end}".startswith(
+        "Intervals of calibration errors, area deviation and parts of the Brier score have"
+    )
+    assert "bias" not in str(evaluation.report(LABELS, PROBABILITIES))
     assert len({len(line) for line in [head, *lines]}) == 1
     lower, upper = report.intervals["accuracy"]
     assert lines[2].split() == ["accuracy", f"{report.accuracy:.4f}", f"{lower:.4f}", "to", f"{upper:.4f}"]
@@ -114,12 +121,26 @@ def test_a_test_set_of_one_and_of_one_class_have_reports():
     assert np.isfinite(list(same.as_dict().values())).all()
 
 
+def test_no_zero_has_a_sign():
+    sure = evaluation.report([0, 1], np.eye(2), intervals=0.9, resamples=5)
+    flipped = dataclasses.replace(sure, intervals={"accuracy": evaluation.Interval(-1e-9, -0.0)}, brier_remainder=-1e-9)
+    assert "-0.0" not in str(flipped)
+
+
+def test_stratified_must_be_a_flag_with_intervals_or_without():
+    with pytest.raises(TypeError, match="stratified must be True or False; found 'no'"):
+        evaluation.report(LABELS, PROBABILITIES, stratified="no")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         ({"intervals": True}, "intervals must be a number between 0 and 1, such as 0.95; found True"),
         ({"intervals": 0.9, "resamples": 0}, "resamples must be a whole number"),
-        ({"k": 4}, "k must be a whole number from 1 to the number of classes, 3; found 4"),
+        ({"resamples": 0}, "resamples must be a whole number"),
+        ({"seed": -3}, "seed must be a whole number, at least 0; found -3"),
+        ({"k": 4}, "k must be at most the number of classes, 3; found 4"),
+        ({"k": 2.0}, r"k must be a whole number, at least 1; found 2\.0"),
         ({"coverage": 0}, "coverage must be a share"),
         ({"bins": 0}, "bins must be a whole number"),
         ({"outside": [[0.5, 0.6]]}, "every row of outside must sum to 1"),

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex.checks import check_whole
+
 
 def check_bins(bins: int) -> int:
     """Return ``bins`` as an int, or say why it cannot be a number of bins."""
-    if isinstance(bins, bool) or bins != int(bins) or bins < 1:
-        raise ValueError(f"bins must be a whole number, at least 1; found {bins!r}")
-    return int(bins)
+    return check_whole(bins, "bins", 1)
 
 
 def equal_width_edges(bins: int) -> NDArray[np.float64]:

@@ -83,7 +83,11 @@ def prepare_brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 1
         parts = np.array([reliability, resolution, samples * np.sum(share * (1 - share)), remainder]) / samples
         return parts / 2 if n == 2 else parts
 
-    return Prepared(finish, (labels, probabilities.astype(np.float64), cells))
+    # Means of a bin's few samples scatter, which adds to reliability and resolution; frequencies of few samples are
+    # less even than those of many. The remainder's errors go either way.
+    halves = 2 if n == 2 else 1
+    limits = ((0, 2 / halves), (0, 2 / halves), (0, (1 - 1 / n) / halves), None)
+    return Prepared(finish, (labels, probabilities.astype(np.float64), cells), limits=limits)
 
 
 def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> BrierDecomposition:

@@ -1,5 +1,7 @@
 """Calibration errors: one number of a reliability curve, or of one curve for every class."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -9,10 +11,17 @@ from deepsimplex.evaluation.prepared import Prepared
 from deepsimplex.evaluation.reliability import Binning, curve_of_events, events_of
 
 
-def _prepare(attribute: str, y: ArrayLike, p: ArrayLike, bins: int, top_label: bool, binning: Binning) -> Prepared:
+def _prepare(
+    attribute: str, y: ArrayLike, p: ArrayLike, bins: int, top_label: bool, binning: Binning, most: float = 1.0
+) -> Prepared:
     event, *rows = events_of(y, p, top_label)
     bins = check_bins(bins)
-    return Prepared(lambda c, h: getattr(curve_of_events(c, h, bins, binning, event), attribute), tuple(rows))
+
+    def finish(confidences: NDArray[Any], happened: NDArray[np.bool_]) -> float:
+        return float(getattr(curve_of_events(confidences, happened, bins, binning, event), attribute))
+
+    # A gap has no sign: what chance adds to the frequencies of a bin of few samples makes it wider on average.
+    return Prepared(finish, tuple(rows), limits=((0.0, most),))
 
 
 def prepare_expected(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> Prepared:
@@ -32,7 +41,7 @@ def prepare_maximum(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bo
 
 def prepare_area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: bool = False) -> Prepared:
     """See ``area_deviation``."""
-    return _prepare("area_deviation", y, p, bins, top_label, "width")
+    return _prepare("area_deviation", y, p, bins, top_label, "width", 0.5)
 
 
 def prepare_classwise(y: ArrayLike, p: ArrayLike, bins: int = 15) -> Prepared:
@@ -46,7 +55,7 @@ def prepare_classwise(y: ArrayLike, p: ArrayLike, bins: int = 15) -> Prepared:
         gaps = np.abs(np.bincount(cells.ravel(), weights=residuals.ravel()))
         return float(gaps.sum() / residuals.size)
 
-    return Prepared(finish, (cells, residuals))
+    return Prepared(finish, (cells, residuals), limits=((0.0, 1.0),))
 
 
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> float:

@@ -3,11 +3,12 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.evaluation.inputs import unmasked
 from deepsimplex.evaluation.prepared import Prepared
 
 
 def _check_scores(scores: ArrayLike, name: str) -> NDArray[np.float64]:
-    array = np.asarray(scores)
+    array = unmasked(scores, name)
     if array.ndim != 1 or array.size == 0 or array.dtype.kind not in "biuf":
         raise ValueError(
             f"{name} must hold one number for each sample, [N] with N >= 1; found shape {array.shape} and dtype "

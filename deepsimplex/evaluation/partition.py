@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.checks import check_whole
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
+from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex.evaluation.named_labels import check_classes, check_named_labels
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
 
 INSTEAD = "standardized_memberships makes memberships of scores"
@@ -20,49 +21,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not np.isfinite(value):
         return None
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def check_classes(classes: Sequence[Any] | None, n: int) -> tuple[Any, ...]:
-    """The names of the n columns of memberships, 0..n-1 unless given, or an error."""
-    if classes is None:
-        return tuple(range(n))
-    if isinstance(classes, str):
-        raise ValueError(f"classes must be a sequence of one name per column; found the text {classes!r}")
-    names = tuple(name.item() if isinstance(name, np.generic) else name for name in classes)
-    if len(names) != n or len(set(names)) != n:
-        raise ValueError(
-            f"classes must name each of the {n} columns of membership once; found {len(names)} names, "
-            f"{len(set(names))} of them different"
-        )
-    return names
-
-
-def check_named_labels(y: ArrayLike, name: str, classes: Sequence[Any] | None, shape: tuple[int, ...]) -> NDArray:
-    """Class numbers [N] of labels that are class numbers or, where ``classes`` is given, names of classes."""
-    samples, n = shape
-    if classes is None:
-        labels = np.asarray(y)
-        if labels.dtype.kind not in "biuf" and labels.shape in ((samples,), (samples, 1)):
-            raise TypeError(
-                f"{name} must hold class numbers 0..{n - 1}; found dtype {labels.dtype}. "
-                "For other labels give classes=, the labels in the order of the columns of membership"
-            )
-        return check_labels(labels, samples, n, name, "membership")
-    # Objects: NumPy would turn the 2 of ["x", 2] into text.
-    labels = np.asarray(y, dtype=object) if isinstance(y, list | tuple) else np.asarray(y)
-    if labels.shape not in ((samples,), (samples, 1)):
-        raise ValueError(
-            f"{name} must hold one label for each of the {samples} rows of membership; found shape {labels.shape}"
-        )
-    numbers = {label: number for number, label in enumerate(check_classes(classes, n))}
-    found = labels.reshape(samples).tolist()
-    for row, label in enumerate(found):
-        if label not in numbers:
-            raise ValueError(
-                f"{name} must hold labels that classes names, {', '.join(map(repr, numbers))}; "
-                f"found {label!r} in row {row}"
-            )
-    return np.array([numbers[label] for label in found], np.int64)
 
 
 def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64]) -> float:

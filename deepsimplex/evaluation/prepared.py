@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+Limits = tuple[float, float]
+
 
 class Prepared(NamedTuple):
     """A score of given labels and probabilities, ready to be taken of all samples or of a resample of them.
@@ -20,11 +22,14 @@ class Prepared(NamedTuple):
         What each sample contributes.
     strata : ndarray, shape [N], optional
         Groups that were sampled apart and are resampled apart always.
+    limits : tuple of (lowest, highest) or None, one for each number
+        The range of a number that few samples bias; None, or an empty tuple, for numbers that they do not.
     """
 
     finish: Callable[..., Any]
     rows: tuple[NDArray[Any], ...]
     strata: NDArray[Any] | None = None
+    limits: tuple[Limits | None, ...] = ()
 
     def value(self, index: NDArray[Any] | None = None) -> Any:
         """The score of all samples, or of those of an ``index`` [N], in which some may be missing and some repeat."""

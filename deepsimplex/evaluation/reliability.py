@@ -79,7 +79,8 @@ def events_of(
     if of_class is not None:
         if top_label:
             raise ValueError("top_label and of_class exclude each other; found both")
-        if of_class not in range(n):
+        whole = isinstance(of_class, int | np.integer) and not isinstance(of_class, bool)
+        if not whole or not 0 <= of_class < n:
             raise ValueError(f"of_class must be one of the classes 0..{n - 1}; found {of_class!r}")
     elif n == 2 and not top_label:
         of_class = 1

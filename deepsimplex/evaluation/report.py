@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_flag, check_whole
-from deepsimplex.evaluation.bootstrap import PREPARED, Interval, bootstrap_values, check_level, percentiles
+from deepsimplex.evaluation.bootstrap import PREPARED, Interval, bootstrap_values, check_drawing, interval_of
 from deepsimplex.evaluation.brier import prepare_brier_decomposition
 from deepsimplex.evaluation.calibration_errors import (
     adaptive_calibration_error,
@@ -22,7 +21,7 @@ from deepsimplex.evaluation.calibration_errors import (
 )
 from deepsimplex.evaluation.detection import prepare_out_of_distribution_auroc
 from deepsimplex.evaluation.inputs import check_labels_and_probabilities, check_probabilities
-from deepsimplex.evaluation.prepared import Prepared
+from deepsimplex.evaluation.prepared import Limits, Prepared
 from deepsimplex.evaluation.scores import (
     accuracy,
     brier_score,
@@ -32,6 +31,11 @@ from deepsimplex.evaluation.scores import (
 )
 from deepsimplex.evaluation.selective import accuracy_at_coverage, area_under_risk_coverage
 from deepsimplex.evaluation.weighted import prepare_weighted
+
+INTERVALS_NOTE = (
+    "Intervals of calibration errors, area deviation and parts of the Brier score have the bias\n"
+    "of few samples taken off: such a score may lie outside its own."
+)
 
 
 @dataclass(frozen=True)
@@ -43,10 +47,10 @@ class Report:
     samples, classes : int
         N and n.
     accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
-        As the functions of the same names, as are all but those of the next line.
+        As the functions of the same names, as are all scores but the parts of the Brier score.
     negative_log_likelihood, brier_score, proba_loss : float
     brier_reliability, brier_resolution, brier_uncertainty, brier_remainder : float
-        Of ``brier_decomposition``.
+        The parts, of ``brier_decomposition``.
     expected_calibration_error, adaptive_calibration_error : float
     classwise_calibration_error, maximum_calibration_error : float
     area_deviation : float
@@ -63,7 +67,9 @@ class Report:
     level : float or None
         Of the intervals.
     intervals : dict of str to Interval, or None
-        Bootstrap interval of each score, by its name; None where not asked for.
+        Bootstrap interval of each score, by its name; None where not asked for. As ``bootstrap_interval`` has them:
+        those of the calibration errors, of the area deviation and of the Brier score's reliability, resolution and
+        uncertainty have the bias of few samples taken off and need not hold the score itself.
 
     Examples
     --------
@@ -123,11 +129,11 @@ class Report:
         lines = [f"{label:<{width}}  {number:>10}" for label, number, _ in rows]
         if level is None:
             return "\n".join(lines)
-        texts = ["" if bounds is None else f"{bounds[0]:.4f} to {bounds[1]:.4f}" for *_, bounds in rows]
+        texts = ["" if bounds is None else f"{bounds[0]:z.4f} to {bounds[1]:z.4f}" for *_, bounds in rows]
         title = f"{100 * level:g}% interval"
         across = max(map(len, [title, *texts]))
         lines = [f"{line}  {text:>{across}}" for line, text in zip(lines, texts, strict=True)]
-        return "\n".join([f"{'':<{width + 12}}  {title:>{across}}", *lines])
+        return "\n".join([f"{'':<{width + 12}}  {title:>{across}}", *lines, INTERVALS_NOTE])
 
 
 def _number(value: float) -> str:
@@ -207,6 +213,9 @@ def report(
     accuracy at coverage 0.8         0.7500
     bins                                 15
     """
+    # Checked whether or not intervals are asked for.
+    drawing = (0.95 if intervals is None else intervals, resamples, seed, stratified)
+    level, resamples, seed, stratified = check_drawing(*drawing, name="intervals")
     labels, probabilities = check_labels_and_probabilities(y, p)
     samples, classes = probabilities.shape
     k = min(5, classes - 1) if k is None else k
@@ -224,16 +233,15 @@ def report(
     values: dict[str, float] = {}
     for names, score in {**prepared, **apart}.items():
         values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
-    auroc = values.pop("out_of_distribution_auroc", None)
     bounds: dict[str, Interval] | None = None
     if intervals is not None:
-        level = check_level(intervals, "intervals")
-        drawn = (check_whole(resamples, "resamples", 1), check_whole(seed, "seed", 0))
-        strata = labels if check_flag(stratified, "stratified") else None
-        resampled = resampled_scores(prepared, strata, *drawn)
+        resampled = resampled_scores(prepared, labels if stratified else None, resamples, seed)
         for names, score in apart.items():
-            resampled |= resampled_scores({names: score}, score.strata, *drawn)
-        bounds = score_intervals(resampled, level)
+            resampled |= resampled_scores({names: score}, score.strata, resamples, seed)
+        limits = limits_of({**prepared, **apart})
+        bounds = {name: interval_of(values[name], resampled[name], level, limits[name]) for name in resampled}
+        bounds = {field.name: bounds[field.name] for field in dataclasses.fields(Report) if field.name in bounds}
+    auroc = values.pop("out_of_distribution_auroc", None)
     return Report(
         samples=samples,
         classes=classes,
@@ -279,15 +287,18 @@ def resampled_scores(
     prepared: Mapping[tuple[str, ...], Prepared], strata: NDArray[Any] | None, resamples: int, seed: int
 ) -> dict[str, NDArray[np.float64]]:
     """The values [resamples] of every score by its name, all on the same resamples."""
-    values = bootstrap_values(list(prepared.values()), strata, resamples, seed)
+    drawn = bootstrap_values(list(prepared.values()), strata, resamples, seed)
     return {
         name: column
-        for names, columns in zip(prepared, values, strict=True)
+        for names, columns in zip(prepared, drawn, strict=True)
         for name, column in zip(names, columns.reshape(resamples, -1).T, strict=True)
     }
 
 
-def score_intervals(resampled: Mapping[str, NDArray[np.float64]], level: float) -> dict[str, Interval]:
-    """The interval of every score, in the order of a report."""
-    names = [field.name for field in dataclasses.fields(Report) if field.name in resampled]
-    return {name: percentiles(resampled[name], level) for name in names}
+def limits_of(prepared: Mapping[tuple[str, ...], Prepared]) -> dict[str, Limits | None]:
+    """The range of every score that few samples bias, by its name; None for the others."""
+    return {
+        name: limits
+        for names, score in prepared.items()
+        for name, limits in zip(names, score.limits or (None,) * len(names), strict=True)
+    }

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
-from deepsimplex.evaluation.bootstrap import Interval, check_level, percentiles
+from deepsimplex.evaluation.bootstrap import Interval, check_drawing, interval_of
 from deepsimplex.evaluation.inputs import check_labels_and_probabilities
-from deepsimplex.evaluation.report import Report, prepare_scores, report, resampled_scores, score_intervals
+from deepsimplex.evaluation.prepared import Limits
+from deepsimplex.evaluation.report import Report, limits_of, prepare_scores, report, resampled_scores
 
 HIGHER_IS_BETTER: dict[str, bool] = {
     "accuracy": True,
@@ -117,26 +117,37 @@ def compare_reports(
     if not isinstance(probabilities, Mapping) or not probabilities:
         found = "an empty mapping" if isinstance(probabilities, Mapping) else type(probabilities).__name__
         raise ValueError(f"probabilities must map classifiers' names to their probabilities [N, n]; found {found}")
-    level = check_level(level)
-    drawn = (check_whole(resamples, "resamples", 1), check_whole(seed, "seed", 0))
+    level, resamples, seed, _ = check_drawing(level, resamples, seed, False)
     reports: dict[str, Report] = {}
     resampled: dict[str, dict[str, NDArray[np.float64]]] = {}
+    limits: dict[str, Limits | None] = {}
     for name, p in probabilities.items():
         try:
             labels, checked = check_labels_and_probabilities(y, p)
             scores = report(labels, checked, bins, k=k, coverage=coverage)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
-        resampled[name] = resampled_scores(prepare_scores(labels, checked, bins, scores.k, coverage), None, *drawn)
-        intervals = score_intervals(resampled[name], level)
+        prepared = prepare_scores(labels, checked, bins, scores.k, coverage)
+        drawn, limits = resampled_scores(prepared, None, resamples, seed), limits_of(prepared)
+        names = [field.name for field in dataclasses.fields(Report) if field.name in drawn]
+        intervals = {key: interval_of(getattr(scores, key), drawn[key], level, limits[key]) for key in names}
         reports[name] = dataclasses.replace(scores, level=level, intervals=intervals)
+        resampled[name] = drawn
     if len({scores.classes for scores in reports.values()}) > 1:
         found = {name: scores.classes for name, scores in reports.items()}
         raise ValueError(f"probabilities must have the same classes for every classifier; found columns {found}")
 
     best = {score: _best(reports, score, higher) for score, higher in HIGHER_IS_BETTER.items()}
     differences = {
-        name: {score: _difference(resampled[name][score], resampled[best[score]][score], level) for score in best}
+        name: {
+            score: _difference(
+                (getattr(reports[name], score), resampled[name][score]),
+                (getattr(reports[first], score), resampled[first][score]),
+                level,
+                limits[score] is not None,
+            )
+            for score, first in best.items()
+        }
         for name in reports
     }
     return ReportComparison(reports, best, differences)
@@ -146,7 +157,15 @@ def _best(reports: Mapping[str, Report], score: str, higher: bool) -> str:
     return (max if higher else min)(reports, key=lambda name: getattr(reports[name], score))
 
 
-def _difference(values: NDArray[np.float64], best: NDArray[np.float64], level: float) -> Interval:
-    """Of one score minus another on the same resamples; where both are infinite, they do not differ."""
-    same = values == best
-    return percentiles(np.subtract(values, best, out=np.zeros_like(values), where=~same), level)
+def _difference(
+    other: tuple[float, NDArray[np.float64]], best: tuple[float, NDArray[np.float64]], level: float, biased: bool
+) -> Interval:
+    """The interval of one score minus another, of all samples and on the same resamples; biased ones as reports do."""
+    value, values = (_minus(mine, its) for mine, its in zip(other, best, strict=True))
+    return interval_of(float(value), values, level, (-np.inf, np.inf) if biased else None)
+
+
+def _minus(left: ArrayLike, right: ArrayLike) -> NDArray[np.float64]:
+    """left - right, and 0 where they are equal: two infinite scores do not differ."""
+    one, other = np.asarray(left, np.float64), np.asarray(right, np.float64)
+    return np.subtract(one, other, out=np.zeros_like(one), where=one != other)

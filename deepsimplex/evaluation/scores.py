@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex.checks import check_whole
 from deepsimplex.evaluation.inputs import check_labels_and_probabilities
 from deepsimplex.evaluation.prepared import Prepared
 
@@ -29,8 +30,8 @@ def prepare_top_k_accuracy(y: ArrayLike, p: ArrayLike, k: int) -> Prepared:
     """See ``top_k_accuracy``."""
     labels, probabilities = check_labels_and_probabilities(y, p)
     n = probabilities.shape[1]
-    if k not in range(1, n + 1):
-        raise ValueError(f"k must be a whole number from 1 to the number of classes, {n}; found {k!r}")
+    if check_whole(k, "k", 1) > n:
+        raise ValueError(f"k must be at most the number of classes, {n}; found {k!r}")
     own = np.take_along_axis(probabilities, labels[:, None], axis=1)
     ahead = (probabilities > own) | ((probabilities == own) & (np.arange(n) < labels[:, None]))
     return Prepared(_mean, (ahead.sum(axis=1) < k,))
@@ -142,7 +143,7 @@ def proba_loss(y: ArrayLike, p: ArrayLike) -> float:
     Returns
     -------
     float
-        In [0, 1]; 0 is perfect.
+        In [0, 1], up to the tolerance that rows sum to 1 with (``SUM_TOLERANCE``); 0 is perfect.
 
     Examples
     --------

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.evaluation.inputs import check_labels_and_probabilities
+from deepsimplex.evaluation.inputs import check_labels_and_probabilities, unmasked
 from deepsimplex.evaluation.prepared import Prepared
 
 
@@ -57,7 +57,7 @@ def _rows(y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None) -> tuple[NDA
     wrong = probabilities.argmax(axis=1) != labels
     if confidence is None:
         return probabilities.max(axis=1), wrong
-    sure = np.asarray(confidence)
+    sure = unmasked(confidence, "confidence")
     if sure.shape != labels.shape or sure.dtype.kind not in "biuf":
         raise ValueError(
             f"confidence must hold one number for each of the {len(labels)} rows of p; found shape {sure.shape} and "

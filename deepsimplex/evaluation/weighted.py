@@ -31,8 +31,8 @@ def prepare_weighted(y: ArrayLike, p: ArrayLike) -> Prepared:
 
 
 def _one(position: int, y: ArrayLike, p: ArrayLike) -> Prepared:
-    finish, rows, strata = prepare_weighted(y, p)
-    return Prepared(lambda pairs: finish(pairs)[position], rows, strata)
+    together = prepare_weighted(y, p)
+    return Prepared(lambda pairs: together.finish(pairs)[position], together.rows)
 
 
 def prepare_weighted_precision(y: ArrayLike, p: ArrayLike) -> Prepared:

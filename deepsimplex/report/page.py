@@ -7,7 +7,6 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from deepsimplex.checks import check_whole
 from deepsimplex.evaluation import (
     PartitionComparison,
     Report,
@@ -16,7 +15,7 @@ from deepsimplex.evaluation import (
     compare_reports,
     report,
 )
-from deepsimplex.evaluation.bootstrap import check_level
+from deepsimplex.evaluation.bootstrap import check_drawing
 from deepsimplex.files import check_writable, replacing
 from deepsimplex.report.pictures import partition_pictures, sections
 from deepsimplex.report.source import Run, Source, read_runs
@@ -72,9 +71,7 @@ def write(
     >>> "Report on sure and unsure" in page.read_text()
     True
     """
-    level = check_level(level)
-    check_whole(resamples, "resamples", 1)
-    check_whole(seed, "seed", 0)
+    level, resamples, seed, _ = check_drawing(level, resamples, seed, False)
     target = Path(path).expanduser()
     check_writable(target.parent, "the folder of the page")
     if target.is_dir():
