@@ -245,7 +245,7 @@ def test_nothing_is_fetched_and_every_picture_has_words(iris, tmp_path):
     links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert all(link.startswith(("data:", "#")) for link in links)
     images = page.all("img")
-    assert len(images) >= 9
+    assert len(images) == 2 * 4 + 1  # of the partition, reliability, simplex and confusion matrix, and the risk
     assert all(len(image["alt"]) > 20 and int(image["width"]) > 100 for image in images)
     assert {link[1:] for link in links if link.startswith("#")} <= {
         attributes.get("id") for _, attributes in page.elements
@@ -346,6 +346,7 @@ def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here)
         *("--output", str(page), "--title", "Two of iris", "--resamples", "20", "--level", "0.9", "--seed", "2"),
     ).out
     assert "read 2 runs: digits/001, logistic" in printed
+    assert "scores of logistic, with intervals from 20 resamples" in printed
     assert "picture: confusion matrix" in printed
     assert str(page) in printed
     expected = ds.report.write(

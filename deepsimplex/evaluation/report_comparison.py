@@ -1,7 +1,7 @@
 """Reports of several classifiers on one test set, and which of their differences are more than chance."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -80,6 +80,7 @@ def compare_reports(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
+    announce: Callable[[str], object] | None = None,
 ) -> ReportComparison:
     """Score several classifiers on one test set, and compare each with the best one by a paired bootstrap.
 
@@ -98,6 +99,8 @@ def compare_reports(
         Of all intervals, 0.95 by default.
     resamples, seed
         As in ``bootstrap_interval``.
+    announce : callable, optional
+        Is told each classifier's name before it is scored: 10 000 samples of 10 classes take about ten seconds.
 
     Returns
     -------
@@ -122,6 +125,8 @@ def compare_reports(
     resampled: dict[str, dict[str, NDArray[np.float64]]] = {}
     limits: dict[str, Limits | None] = {}
     for name, p in probabilities.items():
+        if announce is not None:
+            announce(name)
         try:
             labels, checked = check_labels_and_probabilities(y, p)
             scores = report(labels, checked, bins, k=k, coverage=coverage)
@@ -134,8 +139,8 @@ def compare_reports(
         reports[name] = dataclasses.replace(scores, level=level, intervals=intervals)
         resampled[name] = drawn
     if len({scores.classes for scores in reports.values()}) > 1:
-        found = {name: scores.classes for name, scores in reports.items()}
-        raise ValueError(f"probabilities must have the same classes for every classifier; found columns {found}")
+        columns = {name: scores.classes for name, scores in reports.items()}
+        raise ValueError(f"probabilities must have the same classes for every classifier; found columns {columns}")
 
     best = {score: _best(reports, score, higher) for score, higher in HIGHER_IS_BETTER.items()}
     differences = {
@@ -161,7 +166,7 @@ def _difference(
     other: tuple[float, NDArray[np.float64]], best: tuple[float, NDArray[np.float64]], level: float, biased: bool
 ) -> Interval:
     """The interval of one score minus another, of all samples and on the same resamples; biased ones as reports do."""
-    value, values = (_minus(mine, its) for mine, its in zip(other, best, strict=True))
+    value, values = _minus(other[0], best[0]), _minus(other[1], best[1])
     return interval_of(float(value), values, level, (-np.inf, np.inf) if biased else None)
 
 

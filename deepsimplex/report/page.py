@@ -100,8 +100,7 @@ def _content(
 ) -> dict[str, Any]:
     """Everything that the template shows."""
     why_not = not_comparable(runs)
-    tell(f"scores, with intervals from {resamples} resamples")
-    reports, comparison = _scores(runs, why_not, level, resamples, seed)
+    reports, comparison = _scores(runs, why_not, level, resamples, seed, tell)
     partitions = None if why_not else _partitions(runs)
     names = [run.name for run in runs]
     return {
@@ -126,17 +125,26 @@ def _content(
 
 
 def _scores(
-    runs: Sequence[Run], why_not: str, level: float, resamples: int, seed: int
+    runs: Sequence[Run], why_not: str, level: float, resamples: int, seed: int, tell: Callable[[str], object]
 ) -> tuple[dict[str, Report], ReportComparison | None]:
     """The scores of every run, and their comparison where one is possible."""
+
+    def announce(name: str) -> None:
+        tell(f"scores of {name}, with intervals from {_counted(resamples, 'resample')}")
+
     if not why_not:
         probabilities = {run.name: run.predictions.p for run in runs}
-        comparison = compare_reports(runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed)
+        comparison = compare_reports(
+            runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed, announce=announce
+        )
         return comparison.reports, comparison
-    return {
-        run.name: report(run.predictions.y, run.predictions.p, intervals=level, resamples=resamples, seed=seed)
-        for run in runs
-    }, None
+    reports = {}
+    for run in runs:
+        announce(run.name)
+        reports[run.name] = report(
+            run.predictions.y, run.predictions.p, intervals=level, resamples=resamples, seed=seed
+        )
+    return reports, None
 
 
 def _partitions(runs: Sequence[Run]) -> PartitionComparison:
