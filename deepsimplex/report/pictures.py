@@ -18,7 +18,7 @@ from deepsimplex.report.source import Run
 DPI = 144
 MOST_VECTOR_BYTES = 60_000
 """Of a drawing; a larger one, such as one of thousands of points, may take less room as pixels."""
-WIDE = 640
+WIDE = 560
 """CSS pixels."""
 IMAGES, COLUMNS = 6, 2
 """Images shown of each run, and how many side by side."""
