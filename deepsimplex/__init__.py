@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 # Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
 # with the package. Everything else waits until it is asked for.
-from deepsimplex import heads, losses, metrics, prototypes, readout
+from deepsimplex import calibration, heads, losses, metrics, prototypes, readout
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.latent import LatentGaussian
 
@@ -52,6 +52,7 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "SimplexClassifier",
     "SimplexGaussianProcess",
     "__version__",
+    "calibration",
     "datasets",
     "distances",
     "estimators",

@@ -206,6 +206,14 @@ class TrainingConfig(_Section):
         return value
 
 
+class CalibrationConfig(_Section):
+    """Calibration after training, on the validation samples."""
+
+    method: Literal["temperature", "latent", "platt", "isotonic"] | None = Field(
+        default=None, description="of SimplexClassifier.calibrate; null for none"
+    )
+
+
 class ExportConfig(_Section):
     """What the SavedModel takes."""
 
@@ -225,6 +233,7 @@ class RunConfig(_Section):
     target: dict[str, Any] = Field(description="name of a target and its arguments")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
+    calibration: CalibrationConfig = CalibrationConfig()
     export: ExportConfig = ExportConfig()
 
     @field_validator("output", "cache_dir")
@@ -262,6 +271,15 @@ class RunConfig(_Section):
             raise ValueError(
                 "training.beta must be 0 with model.covariance full, whose likelihood is no sum over latent "
                 f"dimensions; found {self.training.beta}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _calibration_has_samples(self) -> Self:
+        if self.calibration.method is not None and self.data.validation_fraction == 0:
+            raise ValueError(
+                f"calibration.method {self.calibration.method} is fitted to validation samples: "
+                "data.validation_fraction must be above 0; found 0"
             )
         return self
 

@@ -44,15 +44,15 @@ LEVELS = {
     "config": 6,
     "classifier": 6,
     "estimators": 6,
-    "monitoring": 6,
     "predictions": 6,
-    "runs": 7,
-    "report": 8,
-    "cli": 9,
+    "monitoring": 7,
+    "runs": 8,
+    "report": 9,
+    "cli": 10,
 }
 # Within level 0 the latent Gaussian knows nothing of the simplex, and the tools know nothing at all.
-# evaluation's formulas stand beside the Keras metrics that share them.
-SIBLINGS_ALLOWED = {("metrics", "evaluation")}
+# evaluation's formulas stand beside the Keras metrics that share them, and its checks beside the calibrations'.
+SIBLINGS_ALLOWED = {("metrics", "evaluation"), ("calibration", "evaluation")}
 # Numbers are scored and plotted without knowing what learned them: level 4 may use the readout alone of level 3.
 NOT_FOR = {4: {"heads", "gp", "prototypes", "losses"}}
 HEAVY_OUTSIDE = {"gpflow": {"gp"}, "matplotlib": {"plots", "monitoring", "report"}}

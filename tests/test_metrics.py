@@ -1,5 +1,8 @@
 """The Keras metrics: streaming, and equal to the evaluation room."""
 
+import subprocess
+import sys
+
 import keras
 import numpy as np
 import pytest
@@ -11,11 +14,13 @@ from deepsimplex import evaluation, metrics
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=20, deadline=None)
-both = pytest.mark.parametrize("metric_class", [metrics.ExpectedCalibrationError, metrics.NegativeLogLikelihood])
 EXACT = {
+    metrics.BrierScore: evaluation.brier_score,
+    metrics.ClasswiseCalibrationError: evaluation.classwise_calibration_error,
     metrics.ExpectedCalibrationError: evaluation.expected_calibration_error,
     metrics.NegativeLogLikelihood: evaluation.negative_log_likelihood,
 }
+each = pytest.mark.parametrize("metric_class", EXACT)
 
 
 def make_case(n: int, samples: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -29,12 +34,12 @@ def stream(metric: keras.metrics.Metric, y: np.ndarray, p: np.ndarray, cuts: lis
     return float(metric.result())
 
 
-@both
-@given(n=st.integers(2, 30), seed=st.integers(0, 2**32 - 1), cut=st.integers(1, 99))
+@each
+@given(n=st.integers(2, 30), seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(1, 99), max_size=3))
 @few
-def test_batches_add_up_to_the_evaluation_of_the_whole(metric_class, n, seed, cut):
+def test_batches_add_up_to_the_evaluation_of_the_whole(metric_class, n, seed, cuts):
     y, p = make_case(n, 100, seed)
-    assert stream(metric_class(), y, p, [cut]) == pytest.approx(EXACT[metric_class](y, p), abs=2e-6, rel=2e-6)
+    assert stream(metric_class(), y, p, sorted(cuts)) == pytest.approx(EXACT[metric_class](y, p), abs=2e-6, rel=2e-6)
 
 
 @pytest.mark.parametrize("bins", [1, 5, 10, 15])
@@ -62,7 +67,7 @@ def test_weights_count_samples_as_often_as_they_say(n):
     assert ours == pytest.approx(expected, rel=1e-5)
 
 
-@both
+@each
 @pytest.mark.parametrize("n", [2, 5])
 def test_labels_come_as_numbers_columns_one_hot_or_soft(metric_class, n):
     y, p = make_case(n, 40, seed=6)
@@ -72,7 +77,7 @@ def test_labels_come_as_numbers_columns_one_hot_or_soft(metric_class, n):
     assert results == [pytest.approx(EXACT[metric_class](y, p), rel=1e-5)] * 5
 
 
-@both
+@each
 def test_a_sigmoid_output_is_the_probability_of_class_one(metric_class):
     y, p = make_case(2, 40, seed=7)
     for q in (p[:, 1], p[:, 1:]):
@@ -89,7 +94,7 @@ def test_a_true_class_of_probability_zero_is_infinite_unless_it_weighs_nothing()
     assert float(metric.result()) == pytest.approx(np.log(2))
 
 
-@both
+@each
 def test_before_any_sample_the_result_is_zero_and_reset_returns_there(metric_class):
     metric = metric_class()
     assert float(metric.result()) == 0.0
@@ -99,9 +104,9 @@ def test_before_any_sample_the_result_is_zero_and_reset_returns_there(metric_cla
     assert float(metric.result()) == 0.0
 
 
-@both
+@each
 def test_it_compiles_with_xla_at_any_batch_size(metric_class):
-    metric = metric_class()
+    metric = metric_class(num_classes=4) if metric_class is metrics.ClasswiseCalibrationError else metric_class()
 
     @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 4])])
     def update(y, p):
@@ -113,14 +118,50 @@ def test_it_compiles_with_xla_at_any_batch_size(metric_class):
     assert float(update(y[20:], p[20:])) == pytest.approx(EXACT[metric_class](y, p), rel=1e-5)
 
 
-def make_classifier(**options) -> keras.Model:
-    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+@each
+@pytest.mark.parametrize("label", [-1, 3, 2**32, 0.5, np.nan])
+def test_a_label_that_is_no_class_is_noticed_in_any_graph_unless_it_weighs_nothing(metric_class, label):
+    y, p = make_case(3, 12, seed=9)
+    y = y.astype(type(label) if isinstance(label, float) else np.int64)
+    y[5] = label
+    update = [metric_class(), metric_class(), metric_class()]
+    for metric in update:
+        metric.update_state([], np.zeros((0, 3), np.float32))  # makes what variables there are
+    update[0].update_state(y, p)
+    tf.function(update[1].update_state)(y, p)
+    tf.function(update[2].update_state, jit_compile=True)(y, p)
+    assert np.isnan([float(metric.result()) for metric in update]).all()
+    weights = np.where(np.arange(12) == 5, 0.0, 1.0)
+    kept = weights > 0
+    expected = EXACT[metric_class](y[kept].astype(int), p[kept])
+    assert stream(metric_class(), y, p, [4], weights) == pytest.approx(expected, rel=1e-5)
+
+
+@each
+def test_outputs_that_are_no_probabilities_are_noticed(metric_class):
+    y, p = make_case(3, 12, seed=10)
+    for wrong in (np.log(p), 1.02 * p, p - [0.5, 0, -0.5], np.where(p == p.max(), np.nan, p)):
+        assert np.isnan(stream(metric_class(), y, wrong, [4]))
+    assert np.isnan(stream(metric_class(), y % 2, np.linspace(-1, 2, 12), [4]))  # logits of a sigmoid
+    halves = p.astype(np.float16)
+    assert stream(metric_class(), y, halves, [4]) == pytest.approx(EXACT[metric_class](y, halves), rel=1e-2)
+
+
+def make_classifier(jit_compile: bool, dtype: str = "float32") -> keras.Model:
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation="softmax", dtype=dtype)])
     model.compile(
         "sgd",
         "sparse_categorical_crossentropy",
-        metrics=[metrics.ExpectedCalibrationError(bins=7), metrics.NegativeLogLikelihood()],
-        weighted_metrics=[metrics.ExpectedCalibrationError(bins=7, name="weighted")],
-        **options,
+        metrics=[
+            metrics.ExpectedCalibrationError(bins=7),
+            *(metric() for metric in EXACT if metric.__name__[0] != "E"),
+        ],
+        weighted_metrics=[
+            metrics.ExpectedCalibrationError(bins=7, name="weighted"),
+            metrics.ClasswiseCalibrationError(name="weighted_classwise"),
+            metrics.BrierScore(name="weighted_brier"),
+        ],
+        jit_compile=jit_compile,
     )
     return model
 
@@ -130,15 +171,19 @@ def make_data() -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(96, 4)).astype(np.float32), rng.integers(0, 3, 96)
 
 
-def test_it_serves_a_classifier_that_xla_compiles():
+def assert_agrees(found: dict, y: np.ndarray, p: np.ndarray, rel: float = 1e-4) -> None:
+    p = p.astype(np.float32)
+    assert found["expected_calibration_error"] == pytest.approx(evaluation.expected_calibration_error(y, p, 7), rel=rel)
+    for name in ("negative_log_likelihood", "brier_score", "classwise_calibration_error"):
+        assert found[name] == pytest.approx(getattr(evaluation, name)(y, p), rel=rel), name
+
+
+@pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
+def test_it_serves_a_classifier_that_xla_compiles(dtype):
     x, y = make_data()
-    model = make_classifier(jit_compile=True)
+    model = make_classifier(jit_compile=True, dtype=dtype)
     found = model.evaluate(x, y, batch_size=96, verbose=0, return_dict=True)
-    p = model(x).numpy()
-    assert found["expected_calibration_error"] == pytest.approx(
-        evaluation.expected_calibration_error(y, p, 7), rel=1e-4
-    )
-    assert found["negative_log_likelihood"] == pytest.approx(evaluation.negative_log_likelihood(y, p), rel=1e-4)
+    assert_agrees(found, y, model(x).numpy(), rel=1e-4 if dtype == "float32" else 1e-2)
 
 
 def test_it_serves_any_keras_classifier_and_travels_in_its_file(tmp_path):
@@ -148,11 +193,11 @@ def test_it_serves_any_keras_classifier_and_travels_in_its_file(tmp_path):
     weights = np.repeat([0.0, 1.0], 48)
     found = model.evaluate(x, y, batch_size=40, sample_weight=weights, verbose=0, return_dict=True)
     p = model.predict(x, verbose=0)
-    assert found["expected_calibration_error"] == pytest.approx(
-        evaluation.expected_calibration_error(y, p, 7), rel=1e-4
-    )
-    assert found["negative_log_likelihood"] == pytest.approx(evaluation.negative_log_likelihood(y, p), rel=1e-4)
+    assert_agrees(found, y, p)
     assert found["weighted"] == pytest.approx(evaluation.expected_calibration_error(y[48:], p[48:], 7), rel=1e-4)
+    for name in ("classwise_calibration_error", "brier_score"):
+        expected = getattr(evaluation, name)(y[48:], p[48:])
+        assert found["weighted_" + name.split("_")[0]] == pytest.approx(expected, rel=1e-4)
 
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
@@ -160,13 +205,66 @@ def test_it_serves_any_keras_classifier_and_travels_in_its_file(tmp_path):
     assert reloaded == pytest.approx(found)
 
 
+@pytest.mark.parametrize("one_hot", [False, True])
+def test_it_serves_a_sigmoid(one_hot):
+    x, y = make_data()
+    y = y % 2
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
+    if one_hot:
+        model.add(keras.layers.Lambda(lambda q: keras.ops.concatenate([1 - q, q], axis=-1)))
+    model.compile("sgd", "binary_crossentropy", metrics=[metric() for metric in EXACT])
+    labels = np.eye(2, dtype=np.float32)[y] if one_hot else y
+    found = model.evaluate(x, labels, batch_size=40, verbose=0, return_dict=True)
+    q = model.predict(x, verbose=0)[:, -1]
+    for metric_class, exact in EXACT.items():
+        assert found[metric_class().name] == pytest.approx(exact(y, np.column_stack([1 - q, q])), rel=1e-4)
+
+
+ON_TWO_DEVICES = """
+import sys
+import numpy as np
+import tensorflow as tf
+cpu = tf.config.list_physical_devices("CPU")[0]
+tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+import keras
+from deepsimplex import evaluation, metrics
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+assert strategy.num_replicas_in_sync == 2
+rng = np.random.default_rng(0)
+x, y = rng.normal(size=(91, 4)).astype("float32"), rng.integers(0, 3, 91)  # the last batch has one sample
+names = ["BrierScore", "ClasswiseCalibrationError", "ExpectedCalibrationError", "NegativeLogLikelihood"]
+with strategy.scope():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation="softmax")])
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=[getattr(metrics, name)() for name in names])
+model.fit(x, y, batch_size=30, verbose=0)
+found = model.evaluate(x, y, batch_size=30, verbose=0, return_dict=True)
+p = model.predict(x, verbose=0)
+for name in ("brier_score", "classwise_calibration_error", "expected_calibration_error", "negative_log_likelihood"):
+    np.testing.assert_allclose(found[name], getattr(evaluation, name)(y, p), rtol=1e-4, err_msg=name)
+print("agreed")
+"""
+
+
+@pytest.mark.slow
+def test_devices_add_up(tmp_path):
+    """Two logical devices, in a process of their own: devices are settled before TensorFlow begins."""
+    (tmp_path / "script.py").write_text(ON_TWO_DEVICES)
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "agreed"
+
+
 def test_the_configuration_makes_an_equal_metric():
     metric = metrics.ExpectedCalibrationError(bins=9, name="ece", dtype="float64")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert isinstance(again, metrics.ExpectedCalibrationError)
     assert (again.bins, again.name, again.dtype) == (9, "ece", "float64")
-    assert keras.saving.get_registered_name(metrics.ExpectedCalibrationError) == "deepsimplex>ExpectedCalibrationError"
-    assert keras.saving.get_registered_name(metrics.NegativeLogLikelihood) == "deepsimplex>NegativeLogLikelihood"
+    for metric_class in EXACT:
+        assert keras.saving.get_registered_name(metric_class) == f"deepsimplex>{metric_class.__name__}"
+    classwise = metrics.ClasswiseCalibrationError(bins=4, num_classes=3)
+    again = metrics.ClasswiseCalibrationError.from_config(classwise.get_config())
+    assert (again.bins, again.num_classes, tuple(again.gaps.shape)) == (4, 3, (3, 4))
 
 
 def test_bad_input_is_named():
@@ -174,3 +272,7 @@ def test_bad_input_is_named():
         metrics.ExpectedCalibrationError(bins=0)
     with pytest.raises(ValueError, match=r"y_true must have shape.*found \(5, 4\) for probabilities of shape \(5, 3\)"):
         metrics.NegativeLogLikelihood().update_state(np.zeros((5, 4)), np.full((5, 3), 1 / 3))
+    with pytest.raises(ValueError, match="num_classes must be a whole number, at least 2; found 1"):
+        metrics.ClasswiseCalibrationError(num_classes=1)
+    with pytest.raises(ValueError, match="y_pred must hold probabilities of 4 classes; found 3"):
+        metrics.ClasswiseCalibrationError(num_classes=4).update_state(*make_case(3, 5, seed=0))

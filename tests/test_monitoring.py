@@ -1,25 +1,17 @@
 """The board: its event files are read back."""
 
+import io
+
 import numpy as np
 import pytest
+from PIL import Image
 from sklearn.datasets import load_wine
 
 import deepsimplex as ds
+from tests.event_files import SCORES, events
 
 X, y = load_wine(return_X_y=True)
 X, X_TEST, NAMES, NAMES_TEST = X[::2], X[1::2], np.array(["c", "a", "b"])[y[::2]], np.array(["c", "a", "b"])[y[1::2]]
-
-
-def events(folder):
-    """What the event files of a folder hold: for every file {(tag, step): value}."""
-    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
-    from tensorboard.util.tensor_util import make_ndarray
-
-    files = []
-    for path in sorted(folder.glob("events.out.tfevents.*"), key=lambda path: path.stat().st_mtime_ns):
-        loaded = [(value, event.step) for event in EventFileLoader(str(path)).Load() for value in event.summary.value]
-        files.append({(value.tag, step): make_ndarray(value.tensor) for value, step in loaded})
-    return files
 
 
 def make(**options):
@@ -39,19 +31,25 @@ def test_a_fit_is_written_as_it_went(tmp_path):
         classifier = make(classes=["a", "c", "b"]).fit(X, NAMES, callback=board)
     (written,) = events(tmp_path / "events")
     tags, steps = {tag for tag, _ in written}, sorted({step for _, step in written})
-    assert tags == {
-        *("objective", "kernel/variance", "kernel/lengthscales", "noise", "validation/nll", "validation/accuracy")
-    }
+    of_classes = {f"calibration_of_class/{k}_{name}" for k, name in enumerate(["a", "c", "b"])}
+    every_step = {"objective", "kernel/variance", "kernel/lengthscales", "noise", "confidence", *SCORES, *of_classes}
+    at_the_end = {"latent/norm", "latent/scale", "pictures/reliability", "pictures/simplex"}
+    assert tags == every_step | at_the_end
     assert steps == list(range(1, len(steps) + 1))
-    last = {tag: float(written[tag, steps[-1]]) for tag in tags}
+    assert written.keys() == {(tag, step) for tag in every_step for step in steps} | {
+        (tag, steps[-1]) for tag in at_the_end
+    }
+    last = {tag: float(written[tag, steps[-1]]) for tag in every_step - {"confidence"}}
     kernel = classifier.regressor_.posterior_.kernel
     assert last["objective"] == pytest.approx(classifier.regressor_.objective_ / len(X), rel=1e-5)
     assert last["kernel/variance"] == pytest.approx(float(kernel.variance.numpy()), rel=1e-5)
     assert last["kernel/lengthscales"] == pytest.approx(float(kernel.lengthscales.numpy()), rel=1e-5)
     numbers = np.array([classifier.classes_.tolist().index(name) for name in NAMES_TEST])
-    nll = ds.evaluation.negative_log_likelihood(numbers, classifier.predict_proba(X_TEST))
-    assert last["validation/nll"] == pytest.approx(nll, rel=1e-4)
-    assert last["validation/accuracy"] == pytest.approx(classifier.score(X_TEST, NAMES_TEST))
+    report = ds.evaluation.report(numbers, classifier.predict_proba(X_TEST)).as_dict()
+    for tag in SCORES:
+        assert last[tag] == pytest.approx(report[tag.split("/")[1]], rel=1e-4, abs=1e-6), tag
+    _, _, png = written["pictures/reliability", steps[-1]]
+    assert Image.open(io.BytesIO(png)).size > (200, 200)
     assert written["objective", 1] > last["objective"]
 
 
@@ -110,9 +108,16 @@ def test_the_last_iteration_is_written_whatever_is_left_out(name, epochs, every,
         few_epochs(epochs)[name].fit(X, NAMES, callback=board)
     (whole,), (some,) = events(tmp_path / "all"), events(tmp_path / "some")
     assert {step for _, step in whole} == set(range(1, epochs + 1))
-    assert {tag for tag, _ in whole} >= {"objective", "kernel/variance", "validation/nll", "validation/accuracy"}
+    assert {tag for tag, _ in whole} >= {
+        "objective",
+        "kernel/variance",
+        "score/negative_log_likelihood",
+        "score/accuracy",
+    }
     assert some.keys() == {(tag, step) for tag, step in whole if step in iterations}
     for key, value in some.items():
+        if key[0].startswith("pictures/"):
+            continue  # round-off may move a point
         np.testing.assert_allclose(value, whole[key], rtol=1e-6)
 
 

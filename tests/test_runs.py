@@ -90,7 +90,9 @@ def test_a_run_leaves_everything_in_its_folder(finished):
         rows = list(csv.DictReader(lines))
     assert [row["epoch"] for row in rows] == [str(epoch) for epoch in range(12)]
     assert {"loss", "val_loss", "accuracy", "val_expected_calibration_error"} <= rows[0].keys()
-    assert len(list(folder.events.rglob("events.out.tfevents.*"))) == 2
+    boards = ["calibration", "train", "validation"]
+    assert sorted(path.parent.name for path in folder.events.rglob("events.out.tfevents.*")) == boards
+    assert (folder.events / "calibration" / "projector_config.pbtxt").exists()
     for picture in (folder.reliability, folder.predictions):
         assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(folder.model) in printed

@@ -10,9 +10,13 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex.calibration import LatentScaling, make_calibration
+from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
+from deepsimplex.calibration.registry import AnyCalibration
 from deepsimplex.classifier import observations
+from deepsimplex.classifier.calibrating import HeldOut, serialized
 from deepsimplex.classifier.epochs import SeededEpochs, batches
-from deepsimplex.classifier.objectives import Objective, log_probabilities
+from deepsimplex.classifier.objectives import Objective
 from deepsimplex.classifier.preparation import Preparation, split
 from deepsimplex.export import export_saved_model
 from deepsimplex.files import replacing
@@ -21,6 +25,7 @@ from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.losses import CrossEntropy, as_latent_loss
 from deepsimplex.readout import readout_layer
+from deepsimplex.readout.layers import log_probabilities
 from deepsimplex.targets import Target, composition_scale, get_target
 
 # Sampling points of the running metrics of training batches: with the default 128 they would take most of a step.
@@ -39,7 +44,8 @@ class _LatentView(keras.Model):
             self.classifier.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
     def call(self, inputs: Any) -> dict[str, Any]:
-        return self.classifier.predictive(self.classifier.latent(inputs))
+        latent = self.classifier.predictive(self.classifier.latent(inputs))
+        return calibrated_latent(self.classifier.calibration, latent)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -159,6 +165,7 @@ class SimplexClassifier(keras.Model):
         self._set_untracked("_running_readout", self.readout)
         self._set_untracked("_latent_view", None)
         self._noise = self.target.noise(self.num_classes)
+        self.calibration: AnyCalibration | None = None
         self._sample_shape: tuple[int | None, ...] | None = None
         self._trained_on_integers = False
 
@@ -227,7 +234,13 @@ class SimplexClassifier(keras.Model):
         return latent if self._noise is None else LatentGaussian.of(latent).with_noise(self._noise).as_dict()
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
-        return self.readout(self.predictive(self.latent(inputs, training=training)))
+        latent = self.predictive(self.latent(inputs, training=training))
+        return self.readout(latent) if training else self._calibrated(latent)
+
+    def _calibrated(self, latent: dict[str, Any]) -> Any:
+        """Class probabilities of what ``predictive`` gives, by the calibration that there is."""
+        probabilities = self.readout(calibrated_latent(self.calibration, latent))
+        return calibrated_probabilities(self.calibration, probabilities)
 
     def predict_proba(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Class probabilities [N, n], float32: scikit-learn's name for ``predict``."""
@@ -246,11 +259,111 @@ class SimplexClassifier(keras.Model):
         Returns
         -------
         LatentGaussian
-            Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``.
+            Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``,
+            unless the classifier was calibrated by other means than "latent".
         """
         if self._latent_view is None:
             self._set_untracked("_latent_view", _LatentView(self))
         return LatentGaussian.of(self._latent_view.predict(x, batch_size=batch_size, verbose=verbose))
+
+    def calibrate(
+        self,
+        x: Any,
+        y: Any = None,
+        method: str | AnyCalibration = "temperature",
+        *,
+        sample_weight: Any = None,
+        batch_size: int | None = None,
+        verbose: str | int = 0,
+    ) -> "SimplexClassifier":
+        """Calibrate the class probabilities of the trained model on held-out samples.
+
+        From then on ``model(x)``, ``predict``, ``predict_proba``, the metrics of ``evaluate``, files and the SavedModel
+        have calibrated probabilities. Another call takes the place of the calibration before; it is fitted to
+        uncalibrated outputs, like the first.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset or None
+            Samples that were not learned from; or batches of (image, label), with or without sample weights, held in
+            memory. None removes the calibration.
+        y : array
+            Labels 0..n-1 [N], or one-hot [N, n].
+        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+            See ``deepsimplex.calibration``. Default "temperature", one number that needs few samples. "latent" scales
+            the latent Gaussian, so that ``predict_latent`` is calibrated too. Of a calibration that is given, a copy
+            is fitted.
+        sample_weight : array, optional
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        SimplexClassifier
+            Itself. ``model.calibration`` is the fitted calibration, or None.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For samples that ``evaluate`` would refuse, soft labels, and what the method cannot learn from. The model is
+            then as it was before.
+
+        Notes
+        -----
+        Training never sees a calibration: neither losses nor the metrics of training batches do, nor does
+        ``model(x, training=True)``, and the loss of ``evaluate`` is that of uncalibrated outputs. ``fit`` and
+        ``train_on_batch`` change the outputs that a calibration was fitted to, and remove it with a warning.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> model = ds.SimplexClassifier(ds.heads.mlp([32]), "ilr", num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x[:1000], y[:1000], epochs=3, verbose=0)
+        >>> before = ds.evaluation.negative_log_likelihood(y_test, model.predict_proba(x_test))
+        >>> model = model.calibrate(x[1000:], y[1000:])
+        >>> bool(ds.evaluation.negative_log_likelihood(y_test, model.predict_proba(x_test)) < before)
+        True
+        """
+        if x is None:
+            if y is not None:
+                raise ValueError("x must be given beside y; calibrate(None) removes the calibration")
+            self._set_calibration(None)
+            return self
+        calibration = make_calibration(method)
+        samples = HeldOut.of(x, y, sample_weight, self.num_classes)
+        before = self.calibration
+        self._set_calibration(None)
+        try:
+            if isinstance(calibration, LatentScaling):
+                latent = self.predict_latent(samples.x, batch_size, verbose)
+                calibration.fit(latent, samples.labels, readout=self.readout, sample_weight=samples.sample_weight)
+            else:
+                p = self.predict_proba(samples.x, batch_size, verbose)
+                calibration.fit(p, samples.labels, sample_weight=samples.sample_weight)
+        except BaseException:
+            self._set_calibration(before)
+            raise
+        self._set_calibration(calibration)
+        return self
+
+    def _set_calibration(self, calibration: AnyCalibration | None) -> None:
+        """Predict by this calibration: functions that Keras traced with another are made anew."""
+        self.calibration = calibration
+        self.predict_function = self.test_function = None
+        self._set_untracked("_latent_view", None)
+
+    def _train_uncalibrated(self) -> None:
+        """Drop a calibration before the weights change that it was fitted to."""
+        if self.calibration is not None:
+            warnings.warn(
+                "training changes the outputs that the model was calibrated for, and removes the calibration: call "
+                "calibrate again afterwards",
+                stacklevel=3,
+            )
+            self._set_calibration(None)
 
     # Training
 
@@ -343,7 +456,9 @@ class SimplexClassifier(keras.Model):
         x, y, sample_weight = _unpack(data)
         outputs = self._read_out(self.latent(x, training=False))
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
-        return self._report_step(x, y, outputs, loss, sample_weight, self.readout)
+        if self.calibration is not None:  # of what the loss read out, metrics have no use
+            outputs = {name: outputs[name] for name in ("loc", "scale")}
+        return self._report_step(x, y, outputs, loss, sample_weight, self._calibrated)
 
     def _report_step(self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, readout: Any) -> dict[str, Any]:
         self._loss_tracker.update_state(loss, sample_weight=tf.shape(keras.tree.flatten(x)[0])[0])
@@ -426,6 +541,7 @@ class SimplexClassifier(keras.Model):
         validation = None if validation_data is None else prepare.others(validation_data)
         self._build_metrics(training.element_spec[1]["label"])
         self._build_optimizer()
+        self._train_uncalibrated()
         return super().fit(
             training,
             epochs=epochs,
@@ -508,6 +624,7 @@ class SimplexClassifier(keras.Model):
             )
         samples = prepare.training_arrays(x, y, sample_weight, class_weight)
         self._ensure_built(x)
+        self._train_uncalibrated()
         return super().train_on_batch(*samples, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -593,8 +710,10 @@ class SimplexClassifier(keras.Model):
         export_saved_model(
             self,
             filepath,
-            latent=lambda images: self.predictive(self.latent(images, training=False)),
-            readout=self.readout,
+            latent=lambda images: calibrated_latent(
+                self.calibration, self.predictive(self.latent(images, training=False))
+            ),
+            readout=lambda latent: calibrated_probabilities(self.calibration, self.readout(latent)),
             sample_shape=self._sample_shape,
             class_names=self.class_names,
             input_dtype=input_dtype,
@@ -615,6 +734,7 @@ class SimplexClassifier(keras.Model):
             **self.objective.get_config(),
             "seed": self.seed,
             "trained_on_integers": self._trained_on_integers,
+            "calibration": serialized(self.calibration),
         }
 
     @classmethod
@@ -623,7 +743,10 @@ class SimplexClassifier(keras.Model):
         for part in ("dtype", "backbone", "head", "readout"):
             config[part] = keras.saving.deserialize_keras_object(config[part], custom_objects=custom_objects)
         trained_on_integers = config.pop("trained_on_integers")
+        calibration = config.pop("calibration", None)
         model = cls(**config)
+        if calibration is not None:
+            model.calibration = keras.saving.deserialize_keras_object(calibration, custom_objects=custom_objects)
         model._trained_on_integers = trained_on_integers
         return model
 

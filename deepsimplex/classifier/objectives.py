@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras
-import tensorflow as tf
 
 from deepsimplex.names import did_you_mean
-from deepsimplex.readout.normal import tiny_of
 from deepsimplex.targets.base import number
 
 OBJECTIVES = ("latent", "class", "hybrid", "composition")
@@ -85,16 +83,3 @@ class Objective:
             "hybrid_weight": self.readout_weight if self.name == "hybrid" else None,
             "composition_mass": self.composition_mass,
         }
-
-
-def log_probabilities(readout: keras.layers.Layer, latent: dict[str, Any]) -> Any:
-    """Logarithms of the class probabilities [N, n] that a layer reads out of latents.
-
-    The layers of this package compute them; those of another layer are held above its smallest normal number.
-    """
-    if hasattr(readout, "log_probabilities"):
-        return readout.log_probabilities(latent)
-    probabilities = readout(latent)
-    if probabilities.dtype not in (tf.float32, tf.float64):
-        probabilities = tf.cast(probabilities, tf.float32)  # half precision would lose the small ones
-    return tf.math.log(tf.maximum(probabilities, tiny_of(probabilities.dtype)))

@@ -8,6 +8,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from deepsimplex.calibration import LatentScaling
+from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
+from deepsimplex.calibration.registry import AnyCalibration
 from deepsimplex.estimators.labels import Labels
 from deepsimplex.estimators.learning import LearningClassifier
 from deepsimplex.latent import LatentGaussian
@@ -25,6 +28,10 @@ class LatentClassifier(LearningClassifier):
     classes_ : ndarray, shape [n]
         In the order of the columns of probabilities.
     n_features_in_ : int
+    scores_ : ndarray, shape [n, L]
+        Scores S by which latents are read out.
+    readout_ : str
+        Name of the readout.
     """
 
     regressor_: Any
@@ -44,26 +51,48 @@ class LatentClassifier(LearningClassifier):
     def _readout_name(self) -> str:
         """Name of the readout."""
 
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """Scores S [n, L] by which latents are read out."""
+        return self._scores
+
+    @property
+    def readout_(self) -> str:
+        """Name of the readout."""
+        return self._readout_name
+
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """The latent Gaussians of features X [N, d]; the classifier's notes say whether they hold observation noise."""
         check_is_fitted(self)
-        return self._latents(validate_data(self, X, dtype=np.float64, reset=False))
+        latent = self._latents(validate_data(self, X, dtype=np.float64, reset=False))
+        return calibrated_latent(self._calibration, latent)
 
     def _read(self, X: ArrayLike, log: bool) -> NDArray[np.float64]:
         latent = self.predict_latent(X)
         return np.asarray(rule_for(latent, self._scores, "auto", self._readout_name).read(latent, log))
 
+    def _fit_calibration(
+        self, calibration: AnyCalibration, X: ArrayLike, y: NDArray[np.int64], sample_weight: ArrayLike | None
+    ) -> None:
+        if isinstance(calibration, LatentScaling):
+            calibration.fit(self.predict_latent(X), y, self._scores, self._readout_name, sample_weight)
+        else:
+            super()._fit_calibration(calibration, X, y, sample_weight)
+
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``."""
-        return self._read(X, log=False)
+        return calibrated_probabilities(self._calibration, self._read(X, log=False))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms [N, n], finite where probabilities underflow.
 
         The argmax readout computes them in log space. So does softmax for two classes; for more, logarithms of
         probabilities below 1e-30 are averages over samples, with the errors that ``deepsimplex.readout.softmax`` tells,
-        as all probabilities are where ``deepsimplex.readout.method_for`` says "quasi_monte_carlo".
+        as all probabilities are where ``deepsimplex.readout.method_for`` says "quasi_monte_carlo". Calibrated
+        probabilities of zero count as the smallest normal number.
         """
+        if self._maps_probabilities:
+            return self._calibrated_logarithms(self._read(X, log=False))
         return self._read(X, log=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
@@ -101,7 +130,17 @@ class LatentClassifier(LearningClassifier):
         Where that is softmax, the model believes each probability to lie between them with so much certainty. Where it
         is argmax (CASIMAC, one-hot), they only tell how exactly the probability was computed, and all but coincide.
         ``deepsimplex.readout.class_intervals``, which says more, takes softmax unless told otherwise.
+
+        Raises
+        ------
+        ValueError
+            Where a calibration maps the probabilities: only that by latent scaling has intervals.
         """
+        if self._maps_probabilities:
+            raise ValueError(
+                f"class_intervals are those of probabilities as read out of latents, which {self._calibration!r} maps "
+                "to others: calibrate with method='latent', or calibrate(None)"
+            )
         latent = self.predict_latent(X)
         return class_intervals(latent, level, self._scores, self._readout_name)
 

@@ -30,7 +30,10 @@ class _DecidesByMeans(SimplexGaussianProcess):
 
 
 def _platt(classifier: Any, random_state: RandomState) -> CalibratedClassifierCV:
-    """Learn from 80 % of every class, and fit a sigmoid per class to the decisions about the other 20 %."""
+    """Learn from 80 % of every class, and fit a sigmoid per class to the decisions about the other 20 %.
+
+    These regressions have decisions and no probabilities, hence no log-odds that ``calibration.PlattScaling`` takes.
+    """
     split = StratifiedShuffleSplit(1, test_size=_CALIBRATION, random_state=random_state)
     return CalibratedClassifierCV(classifier, method="sigmoid", cv=split)
 

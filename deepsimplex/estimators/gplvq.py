@@ -229,7 +229,7 @@ class GPLVQ(PrototypeClassifier):
         """
         check_whole(k, "k", 1)
         features = self._scaled(X)
-        likeliest = np.argmax(self._scores(features), axis=1)[:, None]
+        likeliest = np.argmax(self._calibrated_scores(features), axis=1)[:, None]
         runs = np.argmax(self.prototype_runs_[:, None] == self.classes_, axis=1)
         contributions = np.hstack([process.contributions(features) for process in self._processes()])
         distances = squared_distances(features, self._scaling(self.prototypes_))

@@ -9,11 +9,12 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import validate_data
 
+from deepsimplex.estimators.calibrating import CalibratedMixin
 from deepsimplex.estimators.labels import Labels
 from deepsimplex.estimators.step import Callback
 
 
-class LearningClassifier(ClassifierMixin, BaseEstimator):
+class LearningClassifier(CalibratedMixin, ClassifierMixin, BaseEstimator):
     """A scikit-learn classifier that learns from features and labels of any kind.
 
     Attributes
@@ -36,6 +37,7 @@ class LearningClassifier(ClassifierMixin, BaseEstimator):
         """Within, the classifier is not fitted; a fit that is refused or interrupted leaves it as it was before."""
         before = dict(self.__dict__)
         self.__dict__.pop(self._learned_as, None)
+        self.__dict__.pop("calibration_", None)
         try:
             yield
         except BaseException:

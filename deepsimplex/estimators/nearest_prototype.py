@@ -72,7 +72,7 @@ class NearestPrototypeClassifier(PrototypeClassifier):
         features = self._scaled(X)
         distances = self._distances(features)
         _, which = self._nearest(distances)
-        p = softmax(self._scores(features), axis=1)
+        p = softmax(self._calibrated_scores(features), axis=1)
         weights = np.zeros_like(distances)
         for label in np.unique(self._labels):
             weights[np.arange(len(weights)), which[:, label]] = p[:, label]

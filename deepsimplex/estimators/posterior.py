@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
 from deepsimplex.estimators.base import LatentClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.step import Callback, ClassifierStep
@@ -117,11 +118,12 @@ class PosteriorClassifier(LatentClassifier):
         names = [str(name) for name in (self.classes_ if class_names is None else class_names)]
         if len(names) != len(self.classes_):
             raise ValueError(f"class_names must hold {len(self.classes_)} names, as classes_; found {len(names)}")
+        layer = readout_layer(self._readout_name, self._scores)
         export_saved_model(
             self._posterior,
             filepath,
-            latent=self._posterior,
-            readout=readout_layer(self._readout_name, self._scores),
+            latent=lambda features: calibrated_latent(self._calibration, self._posterior(features)),
+            readout=lambda latent: calibrated_probabilities(self._calibration, layer(latent)),
             sample_shape=(self.n_features_in_,),
             class_names=names,
             input_name="features",

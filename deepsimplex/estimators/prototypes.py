@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import log_softmax
+from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.callers import callers_stacklevel
@@ -204,9 +204,14 @@ class PrototypeClassifier(LearningClassifier):
         """Numbers of the prototypes' classes."""
         return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
 
+    def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What ``_scores`` gives, or logarithms of calibrated probabilities where there is a calibration."""
+        scores = self._scores(X)
+        return self._calibrated_logarithms(softmax(scores, axis=1)) if self._maps_probabilities else scores
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The likeliest class of every row, shape [N]."""
-        scores = self._scores(self._scaled(X))
+        scores = self._calibrated_scores(self._scaled(X))
         return self.classes_[np.argmax(scores, axis=1)]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
@@ -215,7 +220,7 @@ class PrototypeClassifier(LearningClassifier):
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms [N, n]."""
-        return log_softmax(self._scores(self._scaled(X)), axis=1)
+        return log_softmax(self._calibrated_scores(self._scaled(X)), axis=1)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
         """Log-odds: of the second class for two, shape [N], else of every class against the mean, [N, n].
@@ -223,7 +228,7 @@ class PrototypeClassifier(LearningClassifier):
         The largest is the class that ``predict`` gives. A class that had no samples has minus infinity, and no share
         in the mean.
         """
-        scores = self._scores(self._scaled(X))
+        scores = self._calibrated_scores(self._scaled(X))
         if len(self.classes_) == 2:
             return scores[:, 1] - scores[:, 0]
         return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from deepsimplex.calibration import METHODS
+from deepsimplex.calibration.registry import AnyCalibration
 from deepsimplex.files import load_arrays, replacing, save_arrays
 from deepsimplex.targets import Target, get_target
 
@@ -140,6 +142,8 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Target):
         return {"target": value.get_config(), "num_classes": getattr(value, "num_classes_", None)}
+    if isinstance(value, AnyCalibration):
+        return {"calibration": value.method, "learned": value.get_config()}
     if isinstance(value, Mapping):
         # Keys of JSON are texts; a mapping's may be numbers.
         pairs = [(_written(key, f"a key of {name}", arrays), item) for key, item in value.items()]
@@ -177,6 +181,8 @@ def _read(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return tuple(_read(value["tuple"], arrays))
     if "target" in value:
         return _target(value["target"], value["num_classes"])
+    if "calibration" in value:
+        return METHODS[value["calibration"]].from_config(value["learned"])
     return {_read(key, arrays): _read(item, arrays) for key, item in value["mapping"]}
 
 

@@ -1,16 +1,18 @@
 """The optimisation behind a Gaussian-process classifier, in TensorBoard."""
 
 import os
-from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Protocol, Self
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.evaluation import accuracy, negative_log_likelihood
-from deepsimplex.files import check_writable
+from deepsimplex.checks import check_whole
+from deepsimplex.evaluation.bins import check_bins
+from deepsimplex.monitoring.event_file import EventFile
+from deepsimplex.monitoring.pictures import pictures
+from deepsimplex.monitoring.predictions import Predictions, on_one_line
+from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
 
 # Components of a hyperparameter that get a curve each; more become a histogram.
 _CURVES = 16
@@ -43,6 +45,8 @@ class GaussianProcessBoard:
         every step that is written, which takes some steps' time.
     every : int
         Of so many iterations the first is written, and the last of all in any case. Default 1: all of them.
+    bins : int
+        Bins of the calibration errors, 15 by default.
 
     Raises
     ------
@@ -54,11 +58,16 @@ class GaussianProcessBoard:
 
     Notes
     -----
-    Scalars, by iteration: "objective" (what is minimised, the negative log marginal likelihood or its bound, per
-    training sample), "kernel/variance", "kernel/lengthscales", "noise" where it is learned, "validation/nll" and
-    "validation/accuracy". Vectors have a curve for every component, as "kernel/lengthscales/0", up to 16; larger ones
-    are histograms. Hyperparameters are in units of scaled features and latents. Where ``every`` leaves the last
-    iteration out, it is written at the end of the fit, with NLL and accuracy of the fitted classifier.
+    By iteration: "objective" (what is minimised, the negative log marginal likelihood or its bound, per training
+    sample), "kernel/variance", "kernel/lengthscales" and "noise" where it is learned. Vectors have a curve for every
+    component, as "kernel/lengthscales/0", up to 16; larger ones are histograms. Hyperparameters are in units of scaled
+    features and latents. Of ``validation_data``, under the tags of ``CalibrationBoard``: every score of
+    ``evaluation.report`` ("score/accuracy", "calibration/expected_calibration_error", ...), the calibration error of
+    each class, and the distribution of the confidence.
+
+    At the end of the fit the fitted classifier is drawn: "pictures/reliability" and, where it has latents,
+    "pictures/simplex" of three or four classes or "pictures/latent_space", and their distributions. Where ``every``
+    leaves the last iteration out, it is written then, with scores of the fitted classifier.
 
     Every step is flushed, so that a fit that is cut short can be read. ``close`` ends the file; so does leaving a
     ``with`` block, and the next fit.
@@ -79,56 +88,69 @@ class GaussianProcessBoard:
         log_dir: str | os.PathLike[str],
         validation_data: tuple[ArrayLike, ArrayLike] | None = None,
         every: int = 1,
+        bins: int = 15,
     ) -> None:
-        if isinstance(every, bool) or not isinstance(every, int | np.integer) or every < 1:
-            raise ValueError(f"every must be a whole number, at least 1; found {every!r}")
+        self.every = check_whole(every, "every", 1)
+        self.bins = check_bins(bins)
         self.validation_data = None if validation_data is None else _pair(validation_data)
-        self.log_dir = check_writable(log_dir, "log_dir")
-        self.every = int(every)
-        self._writer: Any = None
-        self._left_out: WatchedStep | None = None  # the last step so far, unless it was written
+        self._file = EventFile(log_dir)
+        self._last: WatchedStep | None = None
+        self._written = False  # whether the last step so far was written
 
     def __call__(self, step: WatchedStep) -> None:
         """Write a step, where its turn has come."""
         if step.iteration == 1:
             self.close()  # the last fit's file
-        if (step.iteration - 1) % self.every:
-            self._left_out = step
-        else:
-            self._left_out = None
-            self._write(step, step.classifier)
+        self._last, self._written = step, not (step.iteration - 1) % self.every
+        if self._written:
+            found = None if self.validation_data is None else self._predictions(step.classifier())
+            self._write(step, found)
 
     def fit_ended(self, classifier: Any) -> None:
-        """Write the last step if its turn had not come: called by the classifier's ``fit``."""
-        step, self._left_out = self._left_out, None
-        if step is not None:
-            self._write(step, lambda: classifier)
+        """Draw the fitted classifier, and write the last step if its turn had not come: called by its ``fit``."""
+        step, self._last = self._last, None
+        if step is None:
+            return
+        found = None if self.validation_data is None else self._predictions(classifier, latents=True)
+        if not self._written:
+            self._write(step, found)
+        if found is not None:
+            self._file.write(step.iteration, histograms=latent_histograms(found), images=pictures(found))
 
-    def _write(self, step: WatchedStep, classifier: Callable[[], Any]) -> None:
-        scalars = {"objective": step.objective / step.num_samples, **self._validation(classifier)}
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self.log_dir))
-        with self._writer.as_default(step=step.iteration):
-            for tag, value in scalars.items():
-                tf.summary.scalar(tag, value)
-            for name, values in step.hyperparameters.items():
-                _write_values(name if name == "noise" else f"kernel/{name}", values)
-        self._writer.flush()
+    def _write(self, step: WatchedStep, found: Predictions | None) -> None:
+        numbers: dict[str, float] = {"objective": step.objective / step.num_samples}
+        spread: dict[str, NDArray[Any]] = {}
+        if found is not None:
+            numbers |= scalars(found, self.bins)
+            spread |= histograms(found)
+        for name, values in step.hyperparameters.items():
+            tag = name if name == "noise" else f"kernel/{name}"
+            if values.ndim == 0:
+                numbers[tag] = float(values)
+            elif values.size > _CURVES:
+                spread[tag] = values
+            else:
+                numbers |= {f"{tag}/{index}": float(value) for index, value in enumerate(values.ravel())}
+        self._file.write(step.iteration, numbers, spread)
 
-    def _validation(self, classifier: Callable[[], Any]) -> dict[str, float]:
-        if self.validation_data is None:
-            return {}
+    def _predictions(self, classifier: Any, latents: bool = False) -> Predictions:
+        assert self.validation_data is not None
         X, labels = self.validation_data
-        there = classifier()
-        y, p = _numbers(labels, there.classes_), there.predict_proba(X)
-        return {"validation/nll": negative_log_likelihood(y, p), "validation/accuracy": accuracy(y, p)}
+        read_out: dict[str, Any] = {}
+        if latents and hasattr(classifier, "scores_"):  # GPLVQ has latents that no readout takes
+            latent = classifier.predict_latent(X).numpy().as_dict()
+            read_out = {"latent": latent, "scores": classifier.scores_, "readout": classifier.readout_}
+        return Predictions(
+            labels=_numbers(labels, classifier.classes_),
+            probabilities=classifier.predict_proba(X),
+            class_names=on_one_line([str(name) for name in classifier.classes_]),
+            **read_out,
+        )
 
     def close(self) -> None:
         """End the event file, if one is open."""
-        self._left_out = None
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        self._last = None
+        self._file.close()
 
     def __enter__(self) -> Self:
         return self
@@ -137,16 +159,6 @@ class GaussianProcessBoard:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _write_values(tag: str, values: NDArray[np.float64]) -> None:
-    if values.ndim == 0:
-        tf.summary.scalar(tag, values)
-    elif values.size > _CURVES:
-        tf.summary.histogram(tag, values)
-    else:
-        for index, value in enumerate(values.ravel()):
-            tf.summary.scalar(f"{tag}/{index}", value)
 
 
 def _pair(validation_data: Any) -> tuple[Any, NDArray[Any]]:

@@ -4,11 +4,13 @@ from typing import Any, ClassVar
 
 import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.argmax_probabilities import ArgmaxRule, Method
 from deepsimplex.readout.arguments import check_seed, tensors
+from deepsimplex.readout.normal import tiny_of
 from deepsimplex.readout.rule import Rule
 from deepsimplex.readout.softmax_probabilities import SoftmaxMethod, SoftmaxRule
 
@@ -150,3 +152,16 @@ class SoftmaxReadout(Readout):
         **kwargs: Any,
     ) -> None:
         super().__init__(scores, method, num_points, seed, **kwargs)
+
+
+def log_probabilities(readout: keras.layers.Layer, latent: dict[str, Any]) -> Any:
+    """Logarithms of the class probabilities [N, n] that a layer reads out of latents.
+
+    The layers of this package compute them; those of another layer are held above its smallest normal number.
+    """
+    if hasattr(readout, "log_probabilities"):
+        return readout.log_probabilities(latent)
+    probabilities = readout(latent)
+    if probabilities.dtype not in (tf.float32, tf.float64):
+        probabilities = tf.cast(probabilities, tf.float32)  # half precision would lose the small ones
+    return tf.math.log(tf.maximum(probabilities, tiny_of(probabilities.dtype)))

@@ -19,6 +19,7 @@ from deepsimplex.heads import VariationalGaussianProcess, backbone
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
+from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.predictions import save_predictions
 from deepsimplex.progress import rate_text
 from deepsimplex.prototypes import PrototypeGaussianProcess
@@ -199,32 +200,52 @@ def _train(config: RunConfig, console: Console, folder: RunFolder | None) -> Run
     begun = time.monotonic()
     display = EpochDisplay(console)
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
+    # Test samples judge in the end and watch nothing: a run without validation samples has no such board.
+    watched = (split.x_validation, split.y_validation) if len(split.x_validation) else None
+    boards = [] if watched is None else [CalibrationBoard(folder.events, watched, seed=config.seed)]
     try:
         model.fit(
             split.x,
             split.y,
             batch_size=config.training.batch_size,
             epochs=config.training.epochs,
-            validation_data=(split.x_validation, split.y_validation) if len(split.x_validation) else None,
+            validation_data=watched,
             verbose=0,
             callbacks=[
                 # The logs before the backup: an epoch that counts as trained is in them.
                 history,
                 keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                *boards,
                 keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
                 display,
             ],
         )
     finally:
         display.close()
+        for board in boards:
+            board.close()
         if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
             history.csv_file.close()
     seconds = time.monotonic() - begun
     model.save(folder.model)
+    if config.calibration.method is not None:
+        _calibrate(model, config.calibration.method, split, folder, console)
     model.export(folder.served, input_dtype=config.export.input_dtype)
     _evaluate(model, split, folder, console, training_seconds=round(seconds, 1))
     shutil.rmtree(folder.backup, ignore_errors=True)
     return folder
+
+
+def _calibrate(model: SimplexClassifier, method: str, split: Split, folder: RunFolder, console: Console) -> None:
+    """Calibrate a model that is saved already, and save it again: what cannot be calibrated is not lost."""
+    try:
+        model.calibrate(split.x_validation, split.y_validation, method, batch_size=1024)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"calibration.method {method}: {error}. The model is in {folder.model}, without a calibration"
+        ) from error
+    model.save(folder.model)
+    console.print(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}", highlight=False)
 
 
 @contextmanager

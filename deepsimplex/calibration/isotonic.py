@@ -1,0 +1,87 @@
+"""Isotonic calibration: a rising curve for every class."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from deepsimplex.calibration.base import ProbabilityCalibration, check_classes_there, check_columns
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class IsotonicCalibration(ProbabilityCalibration):
+    """Map the probability of every class by a rising, piecewise linear curve, and normalise over the classes.
+
+    The curve is that of isotonic regression: it assumes nothing but that more probable means more frequent. It needs
+    hundreds of samples per class, and gives probabilities of exactly 0 and 1, so that the NLL of new samples may be
+    infinite. The likeliest class may change.
+
+    Attributes
+    ----------
+    inputs_, outputs_ : list of ndarray
+        Points of the curves, of each class; for two classes of the second alone. Beyond the first and the last input a
+        curve goes on level.
+
+    Raises
+    ------
+    ValueError
+        By ``fit``, where held-out samples lack a class; by ``transform``, for another number of classes.
+
+    Notes
+    -----
+    Zadrozny and Elkan: *Transforming Classifier Scores into Accurate Multiclass Probability Estimates*, 2002. The fit
+    is scikit-learn's ``IsotonicRegression(out_of_bounds="clip")``, and a row in which all classes are mapped to zero
+    becomes uniform, as in its ``CalibratedClassifierCV``.
+
+    Examples
+    --------
+    >>> p, y = [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.1, 0.9]], [0, 1, 0, 1]
+    >>> IsotonicCalibration().fit(p, y).transform([[0.95, 0.05], [0.5, 0.5], [0.2, 0.8]])
+    array([[1.  , 0.  ],
+           [0.5 , 0.5 ],
+           [0.25, 0.75]])
+    """
+
+    method = "isotonic"
+    _learned = ("inputs_", "outputs_")
+    inputs_: list[NDArray[np.float64]]
+    outputs_: list[NDArray[np.float64]]
+
+    def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
+        from sklearn.isotonic import IsotonicRegression
+
+        n = p.shape[1]
+        check_classes_there(y, n, "IsotonicCalibration", "TemperatureScaling (method='temperature')")
+        classes = [1] if n == 2 else range(n)
+        fitted = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
+        self.inputs_ = [np.asarray(curve.X_thresholds_, np.float64) for curve in fitted]
+        self.outputs_ = [np.asarray(curve.y_thresholds_, np.float64) for curve in fitted]
+
+    def _transform(self, p: Any, floor: float) -> Any:
+        n = p.shape[1]
+        check_columns(p, len(self.inputs_))
+        columns = p[:, 1:] if n == 2 else p
+        mapped = tf.transpose(_interpolated(tf.transpose(columns), _table(self.inputs_), _table(self.outputs_)))
+        if n == 2:
+            return tf.concat([1.0 - mapped, mapped], axis=1)
+        total = tf.reduce_sum(mapped, axis=1, keepdims=True)
+        return tf.where(total > 0, tf.math.divide_no_nan(mapped, total), 1.0 / n)
+
+
+def _table(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Curves as rows of equal length, at least two: the last point repeated."""
+    longest = max([2, *map(len, curves)])
+    return np.stack([np.pad(curve, (0, longest - len(curve)), mode="edge") for curve in curves])
+
+
+def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:
+    """Values [m, N] of m piecewise linear curves at x [m, N], level beyond their ends."""
+    right = tf.searchsorted(inputs, x, side="right")
+    right = tf.clip_by_value(right, 1, inputs.shape[1] - 1)
+    x_0, x_1, y_0, y_1 = (
+        tf.gather(tf.constant(table), at, batch_dims=1) for table in (inputs, outputs) for at in (right - 1, right)
+    )
+    share = tf.clip_by_value(tf.math.divide_no_nan(x - x_0, x_1 - x_0), 0.0, 1.0)
+    return y_0 + share * (y_1 - y_0)

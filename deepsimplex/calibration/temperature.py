@@ -1,0 +1,87 @@
+"""Temperature scaling: one number for all classes."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from deepsimplex.calibration.base import ProbabilityCalibration
+
+# A temperature below one over this is taken for none at all: probabilities have long been 0 and 1.
+_COLDEST = 2.0**40
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class TemperatureScaling(ProbabilityCalibration):
+    """Map class probabilities p to softmax(log p / T), the temperature T being the likeliest for held-out samples.
+
+    T > 1 flattens the probabilities of an overconfident classifier, T < 1 sharpens those of an underconfident one. The
+    order of the classes stays as it is, so does the accuracy. One number needs few samples: take this first.
+
+    Attributes
+    ----------
+    temperature_ : float
+
+    Raises
+    ------
+    ValueError
+        By ``fit``, where no temperature is the likeliest: all held-out samples are classified right, so that ever
+        smaller ones are likelier, or their classes are no likelier than by chance, so that ever larger ones are.
+
+    Notes
+    -----
+    Guo, Pleiss, Sun, Weinberger: *On Calibration of Modern Neural Networks*, 2017. The NLL is convex in 1 / T: a
+    log-sum-exp of terms linear in it, less a linear one. So the root of its derivative is the minimum, is the only one,
+    and is there unless ``fit`` says so.
+
+    A probability of zero stays zero. In the NLL a true class of probability zero counts as the smallest normal number
+    of its dtype: it underflowed.
+
+    Examples
+    --------
+    >>> p, y = [[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]], [0, 1, 1, 1]
+    >>> scaling = TemperatureScaling().fit(p, y)  # three of four are right
+    >>> round(scaling.temperature_, 4), scaling.transform(p)[0].round(4)
+    (2.0, array([0.75, 0.25]))
+    """
+
+    method = "temperature"
+    _learned = ("temperature_",)
+    temperature_: float
+
+    def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
+        from scipy.optimize import brentq
+        from scipy.special import softmax
+
+        own = p[np.arange(len(y)), y]
+        with np.errstate(divide="ignore"):
+            logits = np.log(p)
+        there = p > 0
+        finite = np.where(there, logits, 0.0)
+        own_logits = np.log(np.maximum(own, floor))
+
+        def slope(cold: float) -> float:
+            """Derivative of the NLL by 1 / T."""
+            shares = softmax(np.where(there, cold * finite, -np.inf), axis=1)
+            return float(weights @ (np.sum(shares * finite, axis=1) - own_logits))
+
+        if np.all(own >= p.max(axis=1)):
+            raise ValueError(
+                f"no temperature is the likeliest: all {len(y)} held-out samples are classified right, and the smaller "
+                "it is, the likelier are their classes. Hold out more samples, or take PlattScaling (method='platt')"
+            )
+        if slope(0.0) >= 0:
+            raise ValueError(
+                f"no temperature is the likeliest: the classes of the {len(y)} held-out samples are no likelier under "
+                "their probabilities than by chance, and the larger it is, the better. Look whether labels and "
+                "probabilities belong together, or hold out more samples"
+            )
+        warm = 1.0
+        while slope(warm) <= 0 and warm < _COLDEST:
+            warm *= 2.0
+        self.temperature_ = 1.0 / brentq(slope, 0.0, warm, xtol=1e-14 * warm, rtol=1e-13)
+
+    def _transform(self, p: Any, floor: float) -> Any:
+        return tf.nn.softmax(tf.math.log(p) / self.temperature_)

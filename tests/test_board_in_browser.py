@@ -1,0 +1,189 @@
+"""TensorBoard on a real run, seen through a browser."""
+
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from queue import Empty, Queue
+
+import keras
+import pytest
+
+import deepsimplex as ds
+from tests.browser import browser, keep_screenshot, needs_browser
+from tests.event_files import SCORES
+
+# TensorBoard's pages hide most of what they show in shadow trees.
+EVERYTHING = """
+const found = {text: [], images: []};
+const visit = (node) => {
+  if (node.nodeType === Node.TEXT_NODE && node.textContent.trim()) found.text.push(node.textContent.trim());
+  if (node.tagName === "IMG") found.images.push([node.src, node.naturalWidth]);
+  if (["STYLE", "SCRIPT", "TEMPLATE"].includes(node.tagName)) return;
+  if (node.shadowRoot) visit(node.shadowRoot);
+  for (const child of node.childNodes) visit(child);
+};
+visit(document.documentElement);
+return found;
+"""
+
+
+FRAMES = """
+const found = [];
+const visit = (node) => {
+  if (node.tagName === "IFRAME") found.push(node);
+  if (node.shadowRoot) visit(node.shadowRoot);
+  for (const child of node.childNodes) visit(child);
+};
+visit(document.documentElement);
+return found;
+"""
+
+
+@contextmanager
+def tensorboard(folder: Path) -> Iterator[str]:
+    """TensorBoard on a free port: its address."""
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", "0", "--host", "127.0.0.1"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    said: Queue[str] = Queue()
+    reader = threading.Thread(target=lambda: [said.put(line) for line in process.stderr], daemon=True)
+    reader.start()
+    try:
+        lines, until, address = [], time.monotonic() + 120, None
+        while address is None and time.monotonic() < until and process.poll() is None:
+            try:
+                lines.append(said.get(timeout=1))
+            except Empty:
+                continue
+            address = re.search(r"http://\S+", lines[-1])
+        assert address, f"TensorBoard did not start: {''.join(lines)}"
+        yield address[0].rstrip("/")
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+        reader.join(timeout=30)
+        process.stderr.close()
+
+
+def wait_for(found, what, seconds=60):
+    """What ``found()`` gives once it gives something."""
+    until = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < until, f"{what}: not on the page after {seconds} s"
+        time.sleep(0.3)
+    return answer
+
+
+def texts(driver):
+    return driver.execute_script(EVERYTHING)["text"]
+
+
+CARDS = "metrics-filtered-view card-view"  # those that match the filter: the page hides others below
+TAG = "return arguments[0].querySelector('tb-truncated-path')?.title"
+WIDTH = "return arguments[0].querySelector('img')?.naturalWidth"
+NEXT = """
+const buttons = [...document.querySelectorAll("metrics-filtered-view button.next")];
+const next = buttons.find((button) => !button.disabled);
+if (next) next.click();
+return Boolean(next);
+"""
+
+
+def cards(driver, address, group):
+    """The tags of the cards of a group on the Time Series page, and how wide their pictures are.
+
+    A card is made when it is scrolled to, and a page holds some of them.
+    """
+    driver.get("about:blank")
+    driver.get(f"{address}/?tagFilter=^{group}/#timeseries")
+    tags, widths = set(), {}
+    while True:
+        views = wait_for(lambda: driver.find_elements("css selector", CARDS), f"cards of {group}")
+        for view in views:
+            driver.execute_script("arguments[0].scrollIntoView({block: 'center'})", view)
+            tag = wait_for(lambda view=view: driver.execute_script(TAG, view), "the tag of a card")
+            tags.add(tag)
+            if group == "pictures":
+                widths[tag] = wait_for(lambda view=view: driver.execute_script(WIDTH, view), f"the picture of {tag}")
+        if len(tags) == len(views):
+            driver.execute_script("arguments[0].scrollIntoView({block: 'end'})", views[0])
+            time.sleep(1)  # curves are drawn
+            keep_screenshot(driver, f"tensorboard_{group}")
+        if not driver.execute_script(NEXT):
+            return tags, widths
+        time.sleep(1)
+
+
+@pytest.fixture(scope="module")
+def address(digits, tmp_path_factory):
+    """TensorBoard on a run of two epochs on the digits."""
+    folder, (data, test) = tmp_path_factory.mktemp("events"), digits
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.heads.cnn([8], units=16), ds.targets.CASIMAC("euclidean"), num_classes=10)
+    model.compile("adam")
+    board = ds.monitoring.CalibrationBoard(folder, test, hparams={"chosen_by": "hand"})
+    callbacks = [keras.callbacks.TensorBoard(folder), board]
+    model.fit(*data, epochs=2, validation_data=test, verbose=0, callbacks=callbacks)
+    with tensorboard(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as driver:
+        yield driver
+
+
+@needs_browser
+@pytest.mark.slow
+@pytest.mark.parametrize("group", ["score", "calibration"])
+def test_scalars_are_on_the_page(group, driver, address):
+    tags, _ = cards(driver, address, group)
+    assert tags == {tag for tag in SCORES if tag.startswith(f"{group}/")}
+
+
+@needs_browser
+@pytest.mark.slow
+def test_pictures_are_on_the_page(driver, address):
+    tags, widths = cards(driver, address, "pictures")
+    assert tags == {f"pictures/{name}" for name in ("reliability", "latent_space", "highest_loss")}
+    assert all(widths[tag] > 200 for tag in tags)
+
+
+@needs_browser
+@pytest.mark.slow
+def test_hyperparameters_are_on_the_page(driver, address):
+    driver.get("about:blank")
+    driver.get(f"{address}/#hparams")
+    wanted = {"chosen_by", "target", "covariance", "readout", "learning_rate", "casimac", "hand", "isotropic"}
+    wait_for(lambda: wanted <= set(texts(driver)), f"the names and values {wanted}")
+    keep_screenshot(driver, "tensorboard_hparams")
+
+
+@needs_browser
+@pytest.mark.slow
+def test_latents_are_in_the_projector(driver, address):
+    driver.get("about:blank")
+    driver.get(f"{address}/#projector")
+
+    def shown():
+        """The projector stands in a frame within a frame."""
+        driver.switch_to.default_content()
+        frames = driver.execute_script(FRAMES)
+        while frames:
+            driver.switch_to.frame(frames[0])
+            frames = driver.execute_script(FRAMES)
+        words = re.sub(r"\s+", " ", " ".join(texts(driver)))
+        wanted = (r"Points: ?360", r"Dimension: ?9", "assigned")
+        return all(re.search(pattern, words) for pattern in wanted)
+
+    wait_for(shown, "360 points of 9 dimensions with columns of their table")
+    time.sleep(3)  # they are drawn
+    driver.switch_to.default_content()
+    keep_screenshot(driver, "tensorboard_projector")
+    driver.get(f"{address}/data/plugin/projector/sprite_image?run=calibration&name=latent")
+    assert driver.execute_script("return document.images[0].naturalWidth") == 19 * 8

@@ -1,0 +1,382 @@
+"""Calibrated classifiers as their users meet them: predictions, files, SavedModels, further training."""
+
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+
+import deepsimplex as ds
+from deepsimplex import evaluation, runs
+from deepsimplex.config import ConfigurationError, load_config
+
+METHODS = ["temperature", "latent", "platt", "isotonic"]
+each_method = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture(scope="module")
+def digits():
+    (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    return (x[:500], y[:500]), (x[500:900], y[500:900]), (x_test, y_test)
+
+
+def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.heads.mlp([32]), target, 10, **options)
+    model.compile(keras.optimizers.Adam(0.01), metrics=[ds.metrics.NegativeLogLikelihood()])
+    model.fit(*data, epochs=epochs, batch_size=50, verbose=0)
+    return model
+
+
+@pytest.fixture(scope="module")
+def overconfident(digits):
+    """Trained on its class likelihood for long, as with cross-entropy."""
+    return make(digits[0], "vertices", epochs=60, objective="class")
+
+
+@pytest.fixture
+def model(overconfident):
+    yield overconfident
+    overconfident.calibrate(None)
+
+
+@each_method
+def test_it_mends_an_overconfident_classifier(method, model, digits):
+    _, held_out, (x_test, y_test) = digits
+    raw = model.predict_proba(x_test)
+    assert model.calibrate(*held_out, method) is model
+    p = model.predict_proba(x_test)
+    before, after = (evaluation.expected_calibration_error(y_test, q) for q in (raw, p))
+    assert raw.max(axis=1).mean() > evaluation.accuracy(y_test, raw) + 0.02
+    if method in ("temperature", "latent"):
+        assert after < 0.7 * before
+        assert evaluation.negative_log_likelihood(y_test, p) < 0.95 * evaluation.negative_log_likelihood(y_test, raw)
+        np.testing.assert_array_equal(p.argmax(axis=1), raw.argmax(axis=1))
+    else:
+        assert evaluation.accuracy(y_test, p) > evaluation.accuracy(y_test, raw) - 0.03
+    assert p.dtype == np.float32
+
+
+@each_method
+def test_every_way_to_ask_gives_the_calibrated_answer(method, model, digits):
+    _, held_out, (x_test, y_test) = digits
+    raw, raw_latent = model.predict(x_test, verbose=0), model.predict_latent(x_test)  # traces what must be made anew
+    model.evaluate(x_test, y_test, verbose=0)
+    model.calibrate(*held_out, method)
+    p = model.predict(x_test, verbose=0)
+    assert np.abs(p - raw).max() > 0.01
+    np.testing.assert_allclose(model(x_test), p, atol=1e-5)
+    np.testing.assert_allclose(model(x_test, training=True), raw, atol=1e-5)
+    latent = model.predict_latent(x_test)
+    if method == "latent":
+        np.testing.assert_allclose(model.readout(latent.as_dict()), p, atol=1e-5)
+    else:
+        np.testing.assert_array_equal(latent.scale, raw_latent.scale)
+        np.testing.assert_allclose(p, model.calibration.transform(raw), atol=1e-5)
+    loss, nll = model.evaluate(x_test, y_test, verbose=0)
+    assert nll == pytest.approx(evaluation.negative_log_likelihood(y_test, p), rel=1e-4)
+    assert loss == pytest.approx(evaluation.negative_log_likelihood(y_test, raw), rel=1e-3)
+    model.calibrate(None)
+    assert model.calibration is None
+    np.testing.assert_array_equal(model.predict(x_test, verbose=0), raw)
+
+
+def test_another_calibration_is_fitted_to_uncalibrated_outputs(model, digits):
+    _, held_out, (x_test, _) = digits
+    model.calibrate(*held_out)
+    first = model.predict_proba(x_test)
+    for method in ("platt", "latent", "temperature"):
+        model.calibrate(*held_out, method)
+    np.testing.assert_array_equal(model.predict_proba(x_test), first)
+    given = ds.calibration.TemperatureScaling()
+    model.calibrate(*held_out, given)
+    assert model.calibration.temperature_ > 1
+    assert not given.is_fitted
+
+
+def test_data_sets_weights_and_one_hot_labels_are_taken(model, digits):
+    _, (x, y), _ = digits
+    weights = np.random.default_rng(0).uniform(size=len(y)).astype(np.float32)
+    expected = model.calibrate(x, y, sample_weight=weights).calibration.temperature_
+    shuffled = tf.data.Dataset.from_tensor_slices((x, y, weights)).shuffle(400).batch(37)
+    assert model.calibrate(shuffled).calibration.temperature_ == pytest.approx(expected, rel=1e-5)
+    one_hot = model.calibrate(x, np.eye(10)[y], sample_weight=weights, batch_size=400)
+    assert one_hot.calibration.temperature_ == pytest.approx(expected, rel=1e-5)
+    assert model.calibrate(x, y).calibration.temperature_ != pytest.approx(expected, rel=1e-3)
+
+
+def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
+    _, (x, y), (x_test, _) = digits
+    model.calibrate(x, y)
+    p, calibration = model.predict_proba(x_test), model.calibration
+    right = model.predict_proba(x).argmax(axis=1) == y
+    for arguments, message in [
+        ((x, y, "warmth"), "method must be one of temperature, latent, platt, isotonic; found 'warmth'"),
+        ((x[right], y[right]), "held-out samples are classified right"),
+        ((x[y > 0], y[y > 0], "platt"), r"PlattScaling needs held-out samples of every class; found none of \[0\]"),
+        ((x, y[1:]), "x and y must have the same number of samples; found 400 and 399"),
+        ((x, y + 1), "y must lie in"),
+        ((x, np.full((400, 10), 0.1)), "y must name one class per sample for a calibration; found soft labels"),
+        ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
+        ((x, None), "y must be given"),
+        ((None, y), "x must be given beside y"),
+        ((tf.data.Dataset.from_tensor_slices((x, y)).batch(9).repeat(),), "must be a finite tf.data.Dataset"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            model.calibrate(*arguments)
+        assert model.calibration is calibration
+    np.testing.assert_array_equal(model.predict_proba(x_test), p)
+
+
+def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration(digits):
+    train, held_out, (x_test, _) = digits
+    models = [make(train, "vertices", epochs=3, objective="class") for _ in range(2)]
+    models[1].calibrate(*held_out)
+    message = "training changes the outputs that the model was calibrated for, and removes the calibration"
+    models[0].fit(*train, epochs=2, verbose=0)
+    with pytest.warns(UserWarning, match=message):
+        models[1].fit(*train, epochs=2, verbose=0)
+    assert models[1].calibration is None
+    np.testing.assert_array_equal(*(model.predict_proba(x_test) for model in models))
+    models[1].calibrate(*held_out)
+    with pytest.warns(UserWarning, match=message):
+        models[1].train_on_batch(train[0][:50], train[1][:50])
+    assert models[1].calibration is None
+
+
+def test_compiled_and_mixed_precision_predictions_are_calibrated(digits):
+    train, held_out, (x_test, _) = digits
+    policy = keras.config.dtype_policy()
+    try:
+        keras.config.set_dtype_policy("mixed_float16")
+        model = make(train, epochs=3)
+        model.compile(jit_compile=True)
+        for method in ("temperature", "isotonic"):
+            raw = model.calibrate(None).predict(x_test[:40], verbose=0)
+            p = model.calibrate(*held_out, method).predict(x_test[:40], verbose=0)
+            np.testing.assert_allclose(p, model.calibration.transform(raw), atol=2e-3)
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
+IN_A_FRESH_PROCESS = """
+import sys, pathlib, numpy as np, tensorflow as tf
+x = np.load("x.npy")
+for place in sorted(pathlib.Path(".").glob("served_*")):
+    signature = tf.saved_model.load(str(place)).signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+    served = [signature(**{name: tf.constant(rows)}) for rows in (x[:1], x[1:])]
+    np.savez(place.name + ".npz", **{key: np.concatenate([part[key].numpy() for part in served]) for key in served[0]})
+assert "deepsimplex" not in sys.modules
+import deepsimplex as ds
+for path in sorted(pathlib.Path(".").glob("model_*")):
+    loaded = ds.load_model(path) if path.suffix == ".keras" else ds.load_classifier(path)
+    np.save(path.stem + ".npy", loaded.predict_proba(x))
+"""
+
+
+def in_a_fresh_process(place) -> None:
+    (place / "script.py").write_text(IN_A_FRESH_PROCESS)
+    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_files_and_saved_models_are_calibrated_in_another_process(model, digits, tmp_path):
+    _, held_out, (x_test, _) = digits
+    expected = {}
+    for method in METHODS:
+        model.calibrate(*held_out, method)
+        model.save(tmp_path / f"model_{method}.keras")
+        model.export(tmp_path / f"served_{method}")
+        expected[method] = model.predict_proba(x_test), model.predict_latent(x_test)
+        again = ds.load_model(tmp_path / f"model_{method}.keras")
+        assert again.calibration.get_config() == model.calibration.get_config()
+    np.save(tmp_path / "x.npy", x_test)
+    in_a_fresh_process(tmp_path)
+    for method, (p, latent) in expected.items():
+        served = np.load(tmp_path / f"served_{method}.npz")
+        np.testing.assert_allclose(np.load(tmp_path / f"model_{method}.npy"), p, atol=1e-6, err_msg=method)
+        np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-6, err_msg=method)
+        np.testing.assert_array_equal(served["class_id"], served["class_probabilities"].argmax(axis=1))
+        np.testing.assert_allclose(served["latent_scale"], latent.scale, rtol=1e-5, err_msg=method)
+
+
+# scikit-learn's classifiers
+
+
+@pytest.fixture(scope="module")
+def wine():
+    data = load_wine()
+    X = data.data.astype("float32").astype("float64")  # the same numbers in a SavedModel
+    X = X[:, [0, 2]]  # so that some are classified wrongly
+    return [(X[start::3], data.target_names[data.target][start::3]) for start in range(3)]
+
+
+CLASSIFIERS = {
+    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iterations=5),
+    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iterations=5, readout="argmax"),
+    "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
+    "lvq": lambda: ds.LVQ1(),
+    "gmlvq": lambda: ds.GMLVQ(),
+    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=2, epochs=5),
+}
+
+
+def methods_of(classifier) -> list[str]:
+    with_latents = isinstance(classifier, ds.SimplexGaussianProcess | ds.CategoricalGaussianProcess)
+    return METHODS if with_latents else ["temperature", "platt", "isotonic"]
+
+
+@pytest.fixture(scope="module")
+def fitted(wine):
+    return {name: make().fit(*wine[0]) for name, make in CLASSIFIERS.items()}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_classifiers_of_tables_are_calibrated(name, fitted, wine):
+    classifier, (X_test, y_test) = fitted[name], wine[2]
+    numbers = np.searchsorted(classifier.classes_, y_test)
+    raw = classifier.predict_proba(X_test)
+    for method in methods_of(classifier):
+        assert classifier.calibrate(*wine[1], method) is classifier
+        p = classifier.predict_proba(X_test)
+        assert np.abs(p - raw).max() > 1e-3, method
+        np.testing.assert_allclose(p.sum(axis=1), 1, rtol=1e-9)
+        np.testing.assert_allclose(np.exp(classifier.predict_log_proba(X_test)), p, atol=1e-9)
+        np.testing.assert_array_equal(classifier.predict(X_test), classifier.classes_[p.argmax(axis=1)])
+        decisions = classifier.decision_function(X_test)
+        assert np.isfinite(decisions).all()
+        np.testing.assert_array_equal(decisions.argmax(axis=1), p.argmax(axis=1))
+        if method == "temperature":
+            assert evaluation.negative_log_likelihood(numbers, p) < 1.05 * evaluation.negative_log_likelihood(
+                numbers, raw
+            )
+    classifier.calibrate(None)
+    assert not hasattr(classifier, "calibration_")
+    np.testing.assert_array_equal(classifier.predict_proba(X_test), raw)
+
+
+@pytest.mark.slow
+def test_their_files_and_saved_models_are_calibrated_in_another_process(fitted, wine, tmp_path):
+    X_test, expected = wine[2][0], {}
+    for name, classifier in fitted.items():
+        for method in methods_of(classifier) if name in ("process", "lvq") else ["temperature"]:
+            classifier.calibrate(*wine[1], method)
+            expected[f"{name}_{method}"] = classifier.predict_proba(X_test)
+            classifier.save(tmp_path / f"model_{name}_{method}.npz")
+            if hasattr(classifier, "export"):
+                classifier.export(tmp_path / f"served_{name}_{method}")
+        classifier.calibrate(None)
+    np.save(tmp_path / "x.npy", X_test.astype("float32"))
+    in_a_fresh_process(tmp_path)
+    served = sorted(path.stem.removeprefix("served_") for path in tmp_path.glob("served_*.npz"))
+    assert len(served) == 6
+    for key, p in expected.items():
+        np.testing.assert_allclose(np.load(tmp_path / f"model_{key}.npy"), p, rtol=1e-9, err_msg=key)
+    for key in served:
+        outputs = np.load(tmp_path / f"served_{key}.npz")
+        np.testing.assert_allclose(outputs["class_probabilities"], expected[key], atol=1e-6, err_msg=key)
+
+
+def test_a_calibration_belongs_to_its_fit(wine):
+    classifier = ds.SimplexGaussianProcess("ilr", max_iterations=3).fit(*wine[0]).calibrate(*wine[1])
+    before = classifier.predict_proba(wine[2][0])
+    with pytest.raises(ValueError, match="NaN"):
+        classifier.fit(np.full_like(wine[0][0], np.nan), wine[0][1])
+    np.testing.assert_array_equal(classifier.predict_proba(wine[2][0]), before)
+    assert not hasattr(clone(classifier), "calibration_")
+    assert not hasattr(classifier.fit(*wine[0]), "calibration_")
+
+
+def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
+    classifier = fitted["process"]
+    raw = classifier.class_intervals(wine[2][0])
+    classifier.calibrate(*wine[1], "latent")
+    assert np.abs(classifier.class_intervals(wine[2][0]).upper - raw.upper).max() > 1e-3
+    classifier.calibrate(*wine[1], "temperature")
+    with pytest.raises(ValueError, match=r"which TemperatureScaling\(temperature_=.*calibrate with method='latent'"):
+        classifier.class_intervals(wine[2][0])
+    classifier.calibrate(None)
+
+
+def test_what_tables_cannot_be_calibrated_with_is_named(fitted, wine):
+    classifier, (X, y) = fitted["lvq"], wine[1]
+    for arguments, message in [
+        ((X, y, "latent"), "method 'latent' scales latent Gaussians, which the probabilities of a LVQ1 are not"),
+        ((X, None), "y must be given beside X"),
+        ((None, y), "X must be given beside y"),
+        ((X, np.char.upper(y)), "y holds labels that classes="),
+        ((X, np.full((len(X), 3), 1 / 3)), "y must hold one label for every row; found soft labels"),
+        ((X, y[1:]), "y must hold one label for each of the"),
+        ((X[:, :1], y), "features"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            classifier.calibrate(*arguments)
+        assert not hasattr(classifier, "calibration_")
+
+
+# Configurations
+
+CONFIG = """
+name: calibrated
+data: {name: digits, limit: 600, validation_fraction: 0.3}
+target: ilr
+model: {backbone: {name: mlp, units: [16]}}
+training: {epochs: 3, batch_size: 50, learning_rate: 0.01}
+calibration: {method: temperature}
+"""
+
+
+def written(tmp_path) -> str:
+    path = tmp_path / "calibrated.yaml"
+    path.write_text(f"{CONFIG}output: {tmp_path / 'runs'}\ncache_dir: null\n")
+    return path
+
+
+def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
+    console = runs.work.Console(record=True, file=(tmp_path / "log.txt").open("w"), width=200)
+    config = load_config(written(tmp_path))
+    folder = runs.train(config, console)
+    split, model = runs.work.load_split(config), ds.load_model(folder.model)
+    assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in console.export_text()
+    p = model.predict_proba(split.x_test)
+    metrics = folder.read_metrics()
+    assert metrics["negative_log_likelihood"] == pytest.approx(
+        evaluation.negative_log_likelihood(split.y_test, p), rel=1e-4
+    )
+    raw = model.calibrate(None).predict_proba(split.x_test)
+    assert metrics["negative_log_likelihood"] < evaluation.negative_log_likelihood(split.y_test, raw)
+    expected = ds.calibration.TemperatureScaling().fit(model.predict_proba(split.x_validation), split.y_validation)
+    np.testing.assert_allclose(expected.transform(raw), p, atol=1e-5)
+    served = ds.export.load_served(folder.served).predict(split.x_test)
+    np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
+
+
+def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
+    few = ["data.validation_fraction=0.01", "calibration.method=platt"]
+    with pytest.raises(ConfigurationError, match=r"calibration.method platt: .* every class.* The model is in .*keras"):
+        runs.train(load_config(written(tmp_path), few), runs.work.Console(quiet=True))
+    (saved,) = (tmp_path / "runs").rglob("model.keras")
+    assert ds.load_model(saved).calibration is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.validation_fraction=0", "calibration.method temperature is fitted to validation samples"),
+        ("calibration.method=heat", "calibration.method: .*'temperature', 'latent', 'platt' or 'isotonic'"),
+        ("calibration.methd=platt", "unknown key 'calibration.methd'; did you mean 'method'"),
+    ],
+)
+def test_configurations_that_cannot_be_are_refused(override, message, tmp_path):
+    with pytest.raises(ConfigurationError, match=message):
+        load_config(written(tmp_path), [override])
+
+
+def test_none_is_the_default(tmp_path):
+    assert load_config(written(tmp_path), ["calibration=null"]).calibration.method is None

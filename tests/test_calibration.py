@@ -1,0 +1,347 @@
+"""Post-hoc calibration by itself: against fine grids, scikit-learn, and what is known of simulated samples."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.special import expit, log_softmax, logit, ndtr, softmax
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.exceptions import NotFittedError
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+
+import deepsimplex as ds
+from deepsimplex.calibration import IsotonicCalibration, LatentScaling, PlattScaling, TemperatureScaling
+from deepsimplex.latent import LatentGaussian
+
+few = settings(max_examples=25, deadline=None)
+MAPS = [TemperatureScaling, PlattScaling, IsotonicCalibration]
+each_map = pytest.mark.parametrize("kind", MAPS)
+
+
+def simulated(n: int, samples: int, seed: int, temperature: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Labels drawn from softmax(z), and the probabilities softmax(temperature z): calibrated where that is 1."""
+    rng = np.random.default_rng(seed)
+    z = 2.0 * rng.normal(size=(samples, n))
+    y = (z + rng.gumbel(size=z.shape)).argmax(axis=1)
+    return softmax(temperature * z, axis=1), y
+
+
+def nll_at(p: np.ndarray, y: np.ndarray, temperature: float, weights: np.ndarray | None = None) -> float:
+    own = -log_softmax(np.log(p) / temperature, axis=1)[np.arange(len(y)), y]
+    return float(np.average(own, weights=weights))
+
+
+@given(n=st.integers(2, 8), seed=st.integers(0, 2**32 - 1), hotness=st.floats(0.2, 5.0))
+@few
+def test_no_temperature_of_a_fine_grid_is_likelier(n, seed, hotness):
+    p, y = simulated(n, 200, seed, hotness)
+    weights = np.random.default_rng(seed).uniform(size=200)
+    T = TemperatureScaling().fit(p, y, weights).temperature_
+    best = nll_at(p, y, T, weights)
+    grid = T * np.geomspace(0.2, 5.0, 401)
+    values = np.array([nll_at(p, y, temperature, weights) for temperature in grid])
+    assert best <= values.min() + 1e-12
+    assert np.all(np.diff(values)[grid[:-1] >= T] > 0)
+    assert np.all(np.diff(values)[grid[1:] <= T] < 0)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.4, 3.0])
+def test_the_temperature_of_simulated_labels_is_found_within_its_standard_error(temperature):
+    p, y = simulated(5, 4000, seed=1, temperature=temperature)
+    logits = np.log(p) / temperature
+    shares = softmax(logits, axis=1)
+    # Fisher's information about 1 / T, in units of the true one: the variance of log p under p.
+    information = np.sum(np.sum(shares * logits**2, axis=1) - np.sum(shares * logits, axis=1) ** 2)
+    found = TemperatureScaling().fit(p, y).temperature_
+    assert abs(temperature / found - 1) < 3 / np.sqrt(information)
+    assert 3 / np.sqrt(information) < 0.06
+
+
+def test_probabilities_of_zero_stay_zero_and_are_no_more_than_an_underflow():
+    p = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [1.0, 0.0, 0.0]], np.float32)
+    y = np.array([0, 1, 1, 0])
+    scaling = TemperatureScaling().fit(p, y)
+    expected = TemperatureScaling().fit(np.where(p == 0, 1e-300, p.astype(float)), y)
+    assert scaling.temperature_ == pytest.approx(expected.temperature_, rel=1e-6)
+    calibrated = scaling.transform(p)
+    np.testing.assert_array_equal(calibrated == 0, p == 0)
+    assert calibrated.dtype == np.float32
+    np.testing.assert_allclose(calibrated.sum(axis=1), 1, rtol=1e-6)
+    # The true class of one more underflowed: finite, and warmer.
+    many, of_many = np.tile(p, (50, 1)), np.tile(y, 50)
+    of_many[-1] = 2
+    assert scaling.temperature_ < TemperatureScaling().fit(many, of_many).temperature_ < np.inf
+
+
+def test_where_no_temperature_is_the_likeliest_that_is_said():
+    for p, y in ([[[0.6, 0.4]], [0]], [[[0.6, 0.4], [0.5, 0.5]], [0, 1]]):
+        with pytest.raises(ValueError, match=r"all . held-out samples are classified right.*PlattScaling"):
+            TemperatureScaling().fit(p, y)
+    for p, y in ([[[0.6, 0.4]], [1]], [[[0.7, 0.3], [0.9, 0.1]], [0, 1]]):
+        with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
+            TemperatureScaling().fit(p, y)
+    with pytest.raises(ValueError, match="all 1 held-out samples"):  # the other weighs nothing
+        TemperatureScaling().fit([[0.6, 0.4], [0.9, 0.1]], [0, 1], sample_weight=[1, 0])
+
+
+class Stub(ClassifierMixin, BaseEstimator):
+    """A fitted classifier that gives its features as decisions."""
+
+    def __init__(self, n):
+        self.n = n
+        self.classes_ = np.arange(n)
+
+    def fit(self, X, y, sample_weight=None):
+        return self
+
+    def decision_function(self, X):
+        return X[:, 0] if self.n == 2 else X
+
+
+def peer(decisions, y, n, method, weights=None):
+    rows = np.arange(len(y))
+    fitted = FrozenEstimator(Stub(n)) if weights is None else Stub(n)  # a frozen one takes no weights
+    calibrated = CalibratedClassifierCV(fitted, method=method, cv=[(rows, rows)], ensemble=True)
+    return calibrated.fit(decisions, y, sample_weight=weights).predict_proba(decisions)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_platt_scaling_is_that_of_scikit_learn(n, weighted):
+    p, y = simulated(n, 300, seed=2, temperature=2.5)
+    weights = np.random.default_rng(0).uniform(0.1, 2, size=300) if weighted else None
+    odds = logit(p[:, 1:] if n == 2 else p)
+    expected = peer(odds, y, n, "sigmoid", weights)
+    platt = PlattScaling().fit(p, y, weights)
+    np.testing.assert_allclose(platt.transform(p), expected, atol=2e-5)  # its L-BFGS ends there
+    # Its own objective is no less than at the optimum of scikit-learn's.
+    k = n - 1
+    F, t = logit(p[:, k]), y == k
+    w = np.ones(300) if weights is None else weights
+    target = np.where(t, (w[t].sum() + 1) / (w[t].sum() + 2), 1 / (w[~t].sum() + 2))
+    q = expit(platt.slopes_[-1] * F + platt.intercepts_[-1])
+    assert abs(np.sum(w * (q - target))) < 1e-6 * len(y)
+    assert abs(np.sum(w * (q - target) * F)) < 1e-6 * len(y)
+
+
+def test_platt_scaling_of_equal_probabilities_gives_the_smoothed_share():
+    p = np.full((6, 2), 0.5)
+    y = np.array([0, 0, 1, 1, 1, 1])
+    target = (4 * 5 / 6 + 2 * 1 / 4) / 6
+    np.testing.assert_allclose(PlattScaling().fit(p, y).transform(p)[:, 1], target)
+
+
+def test_platt_scaling_knows_probabilities_of_zero_and_one():
+    p = np.array([[1.0, 0.0], [0.7, 0.3], [0.4, 0.6], [0.0, 1.0], [0.0, 1.0]])
+    calibrated = PlattScaling().fit(p, [0, 0, 1, 1, 0]).transform(p)
+    assert np.isfinite(np.log(calibrated)).all()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n", [2, 3, 7])
+def test_isotonic_calibration_is_that_of_scikit_learn(n, weighted):
+    p, y = simulated(n, 300, seed=3, temperature=2.0)
+    weights = np.random.default_rng(0).uniform(0.1, 2, size=300) if weighted else None
+    isotonic = IsotonicCalibration().fit(p, y, weights)
+    expected = peer(p[:, 1:] if n == 2 else p, y, n, "isotonic", weights)
+    np.testing.assert_allclose(isotonic.transform(p), expected, atol=1e-12)
+    others = simulated(n, 500, seed=4, temperature=3.0)[0]  # beyond the ends of the curves too
+    columns = [
+        IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights).predict(others[:, k]) for k in range(n)
+    ]
+    mapped = np.stack(columns, axis=1)
+    if n == 2:
+        np.testing.assert_allclose(isotonic.transform(others)[:, 1], mapped[:, 1], atol=1e-12)
+    else:
+        np.testing.assert_allclose(isotonic.transform(others), mapped / mapped.sum(axis=1, keepdims=True), atol=1e-12)
+
+
+def test_a_row_of_zeros_becomes_uniform():
+    p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]])
+    isotonic = IsotonicCalibration().fit(p[:3], [0, 1, 2])
+    assert [curve.tolist() for curve in isotonic.outputs_] == [[0.0, 1.0]] * 3
+    np.testing.assert_allclose(isotonic.transform([[0.1, 0.1, 0.8], [0.8, 0.1, 0.1]]), [[0, 0, 1], [1, 0, 0]])
+    for curve in isotonic.inputs_:
+        curve[:] = [0.5, 0.8]
+    np.testing.assert_allclose(isotonic.transform(p[3:]), 1 / 3)
+
+
+@each_map
+@pytest.mark.parametrize("n", [2, 4])
+def test_graphs_xla_and_half_precision_agree_with_arrays(kind, n):
+    p, y = simulated(n, 200, seed=5, temperature=2.0)
+    p = p.astype(np.float32)
+    calibration = kind().fit(p, y)
+    expected = calibration.transform(p)
+    assert expected.dtype == np.float32
+    np.testing.assert_allclose(expected.sum(axis=1), 1, atol=1e-6)
+    for compiled in (False, True):
+        signature = [tf.TensorSpec([None, n], tf.float32)]
+        graph = tf.function(calibration.transform, jit_compile=compiled, input_signature=signature)
+        np.testing.assert_allclose(graph(p[:7]), expected[:7], atol=1e-6)
+        np.testing.assert_allclose(graph(p), expected, atol=1e-6)
+    np.testing.assert_allclose(calibration.transform(p.astype(float)), expected, atol=1e-6)
+    assert calibration.transform(tf.cast(p, tf.float16)).dtype == tf.float32
+
+
+@each_map
+def test_weights_count_samples_as_often_as_they_say(kind):
+    p, y = simulated(3, 150, seed=6, temperature=2.0)
+    repeats = np.random.default_rng(7).integers(0, 4, 150)
+    weighted = kind().fit(p, y, repeats).transform(p)
+    repeated = kind().fit(np.repeat(p, repeats, axis=0), np.repeat(y, repeats)).transform(p)
+    np.testing.assert_allclose(weighted, repeated, atol=1e-7)
+
+
+@each_map
+def test_a_configuration_is_plain_and_makes_an_equal_calibration(kind):
+    p, y = simulated(3, 150, seed=8, temperature=2.0)
+    fitted = kind().fit(p, y)
+    written = json.dumps(keras.saving.serialize_keras_object(fitted))
+    again = keras.saving.deserialize_keras_object(json.loads(written))
+    assert type(again) is kind
+    np.testing.assert_array_equal(again.transform(p), fitted.transform(p))
+    assert keras.saving.get_registered_name(kind) == f"deepsimplex>{kind.__name__}"
+    assert not kind.from_config(kind().get_config()).is_fitted
+
+
+@each_map
+def test_bad_input_is_named(kind):
+    p, y = simulated(3, 60, seed=9)
+    with pytest.raises(NotFittedError, match=f"this {kind.__name__} is not fitted; call fit with held-out samples"):
+        kind().transform(p)
+    for change, message in [
+        ({"p": np.log(p)}, "p must not be negative"),
+        ({"p": np.where(p == p.max(), np.nan, p)}, "p must be finite"),
+        ({"p": p[:0], "y": y[:0]}, "p must hold at least one sample"),
+        ({"y": y[1:]}, "y must hold one label for each of the 60 rows of p"),
+        ({"y": y + 1}, "y must hold class numbers 0..2"),
+        ({"sample_weight": np.ones(3)}, r"sample_weight must have shape \[60\]"),
+        ({"sample_weight": -np.ones(60)}, "sample_weight must be finite, not negative and not all zero"),
+        ({"sample_weight": np.zeros(60)}, "sample_weight must be finite, not negative and not all zero"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            kind().fit(**{"p": p, "y": y, **change})
+    with pytest.raises(ValueError, match="every row of p must sum to 1"):
+        kind().fit(p, y).transform(2 * p)
+
+
+@pytest.mark.parametrize("kind", [PlattScaling, IsotonicCalibration])
+def test_a_class_without_held_out_samples_is_named(kind):
+    p, y = simulated(4, 60, seed=10)
+    there = y != 2
+    message = rf"{kind.__name__} needs held-out samples of every class; found none of \[2\] among {there.sum()}"
+    with pytest.raises(ValueError, match=message):
+        kind().fit(p[there], y[there])
+    with pytest.raises(ValueError, match=message):
+        kind().fit(p, y, sample_weight=there)
+    with pytest.raises(ValueError, match=r"found none of \[1\] among 1"):
+        kind().fit([[0.4, 0.6]], [0])
+    with pytest.raises(ValueError, match=r"p must have shape \[N, 4\], as in fit; found \(9, 3\)"):
+        kind().fit(p, y).transform(np.full((9, 3), 1 / 3))
+
+
+# Latents
+
+
+def drawn_latents(n: int, samples: int, seed: int, factor: float, covariance: str) -> tuple[LatentGaussian, np.ndarray]:
+    """Labels of latents drawn ``factor`` times as wide as they say."""
+    rng = np.random.default_rng(seed)
+    loc = rng.normal(size=(samples, n - 1))
+    dims = {"isotropic": 1, "diagonal": n - 1}[covariance]
+    scale = rng.uniform(0.2, 0.5, size=(samples, dims))
+    f = loc + factor * scale * rng.normal(size=loc.shape)
+    return LatentGaussian(loc, scale), (f @ ds.geometry.vertices(n).T).argmax(axis=1)
+
+
+@pytest.mark.parametrize(("n", "covariance"), [(2, "isotropic"), (4, "isotropic"), (3, "diagonal")])
+@pytest.mark.parametrize("factor", [0.5, 2.0])
+def test_the_width_of_simulated_latents_is_found(n, covariance, factor):
+    latent, y = drawn_latents(n, 3000, 11, factor, covariance)
+    scaling = LatentScaling().fit(latent, y)
+    assert scaling.mean_factor_ == 1.0
+    assert scaling.scale_factor_ == pytest.approx(factor, rel=0.15)
+    calibrated = scaling.transform(latent)
+    assert isinstance(calibrated, LatentGaussian)
+    np.testing.assert_allclose(calibrated.scale, scaling.scale_factor_ * latent.scale)
+    np.testing.assert_array_equal(calibrated.loc, latent.loc)
+    nll = [
+        ds.evaluation.negative_log_likelihood(y, ds.readout.argmax(LatentGaussian(latent.loc, c * latent.scale)))
+        for c in scaling.scale_factor_ * np.array([0.7, 0.9, 0.99, 1.0, 1.01, 1.1, 1.4])
+    ]
+    assert np.argmin(nll) in (2, 3, 4)
+    assert nll[0] > nll[1] > nll[3] < nll[5] < nll[6]
+
+
+def test_for_two_classes_it_is_the_maximum_of_a_known_likelihood():
+    latent, y = drawn_latents(2, 400, 12, 2.0, "isotropic")
+    weights = np.random.default_rng(0).uniform(size=400)
+    found = LatentScaling().fit(latent, y, sample_weight=weights).scale_factor_
+    z = np.where(y == 0, 1, -1)[:, None] * latent.loc / latent.scale
+    grid = np.geomspace(0.5, 8, 2001)
+    likelihood = weights @ np.log(ndtr(z / grid))
+    assert found == pytest.approx(grid[likelihood.argmax()], rel=5e-3)
+
+
+def test_under_softmax_mean_and_scale_have_their_factors():
+    rng = np.random.default_rng(13)
+    loc, scale = rng.normal(size=(150, 2)), np.full((150, 1), 0.5)
+    scores = ds.targets.ILR().scores(3)
+    f = 4.0 * loc + 0.25 * scale * rng.normal(size=loc.shape)
+    y = (f @ scores.T + rng.gumbel(size=(150, 3))).argmax(axis=1)
+    latent = LatentGaussian(loc, scale)
+
+    def nll(given: LatentGaussian) -> float:
+        return ds.evaluation.negative_log_likelihood(y, ds.readout.softmax(given, scores))
+
+    scaling = LatentScaling().fit(latent, y, scores, "softmax")
+    best = nll(scaling.transform(latent))
+    mean, width = scaling.mean_factor_, scaling.scale_factor_
+    assert 2.5 < mean < 6.0
+    for other_mean in (0.8, 1.0, 1.25):
+        for other_width in (0.3, 1.0, 3.0):
+            other = LatentGaussian(other_mean * mean * loc, other_width * width * scale)
+            assert best < nll(other) + 1e-4
+    assert best < nll(latent) - 0.05
+
+
+def test_latent_scaling_works_in_graphs_and_travels_as_a_configuration():
+    latent, y = drawn_latents(3, 200, 14, 2.0, "isotropic")
+    scaling = LatentScaling().fit(latent.as_dict(), y)
+    again = keras.saving.deserialize_keras_object(json.loads(json.dumps(keras.saving.serialize_keras_object(scaling))))
+    graph = tf.function(lambda given: again.transform(given).as_dict(), jit_compile=True)
+    found = graph({"loc": tf.constant(latent.loc), "scale": tf.constant(latent.scale)})
+    np.testing.assert_allclose(found["scale"], scaling.transform(latent).scale, rtol=1e-12)
+    full = LatentGaussian(np.zeros((2, 2)), np.tile(np.eye(2), (2, 1, 1)))
+    np.testing.assert_allclose(scaling.transform(full).scale[0], scaling.scale_factor_ * np.eye(2))
+
+
+def test_latents_that_tell_nothing_are_named():
+    latent, _ = drawn_latents(3, 40, 15, 1.0, "isotropic")
+    right = ds.readout.argmax(latent).argmax(axis=1)
+    with pytest.raises(ValueError, match=r"all 40 held-out samples are classified right.*PlattScaling"):
+        LatentScaling().fit(latent, right)
+    with pytest.raises(ValueError, match=r"no factor from 0.01 to 100 is the likeliest for the 40 held-out samples"):
+        LatentScaling().fit(latent, (right + 1) % 3)
+    with pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.2"):
+        LatentScaling().fit(latent, right + 3)
+    with pytest.raises(ValueError, match="y must hold one label for each of the 40 rows of latent"):
+        LatentScaling().fit(latent, right[1:])
+    with pytest.raises(NotFittedError):
+        LatentScaling().transform(latent)
+
+
+def test_names_are_known_and_near_ones_told():
+    assert list(ds.calibration.METHODS) == ["temperature", "latent", "platt", "isotonic"]
+    with pytest.raises(ValueError, match=r"method must be one of .*; found 'plat'; did you mean 'platt'"):
+        ds.calibration.make_calibration("plat")
+    with pytest.raises(TypeError, match="or a calibration; found int"):
+        ds.calibration.make_calibration(3)
+    given = TemperatureScaling()
+    assert ds.calibration.make_calibration(given) is not given

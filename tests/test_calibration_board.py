@@ -1,0 +1,494 @@
+"""The board of Keras classifiers: everything it wrote is read back."""
+
+import io
+import json
+import math
+import warnings
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import deepsimplex as ds
+from deepsimplex.monitoring.samples import as_images, draw_samples
+from tests.event_files import SCORES, events
+
+HPARAMS = {"_hparams_/session_start_info", "_hparams_/session_end_info"}
+ALWAYS = {"validation_samples", *HPARAMS}
+
+
+def classifier(n=4, target="one_hot", **options):
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.heads.mlp([16], dropout=0.2), target, n, **options)
+    model.compile("adam")
+    return model
+
+
+def plain(n=4, final="softmax"):
+    keras.utils.set_random_seed(0)
+    layers = [keras.layers.Flatten(), keras.layers.Dense(16, "relu"), keras.layers.Dropout(0.2)]
+    model = keras.Sequential([keras.Input((8, 8, 1)), *layers, keras.layers.Dense(n, final)])
+    model.compile("adam", "sparse_categorical_crossentropy")
+    return model
+
+
+def fit(model, data, board, **options):
+    callbacks = [board] if board else []
+    return model.fit(*data, **{"epochs": 2, "batch_size": 50, "verbose": 0, "callbacks": callbacks, **options})
+
+
+def tags(written):
+    return {tag for tag, _ in written}
+
+
+@pytest.fixture(scope="module")
+def run(four, tmp_path_factory):
+    """A run of two epochs on digits: its model, its validation samples, its folder and what was written."""
+    folder, (data, test) = tmp_path_factory.mktemp("run"), four
+    model = classifier(class_names=["none", "one\ttab", "two", "three"])
+    with ds.monitoring.CalibrationBoard(folder, test, hparams={"augmentation": "none", "rate": np.float32(0.5)}) as b:
+        fit(model, data, b)
+    (written,) = events(folder / "calibration")
+    return model, test, folder / "calibration", written
+
+
+def test_every_tag_is_written_and_no_other(run):
+    *_, written = run
+    by_epoch = {*SCORES, *(f"calibration_of_class/{k}" for k in ("0_none", "1_one tab", "2_two", "3_three"))}
+    by_epoch |= {"confidence", "latent/scale", "latent/norm"}
+    by_epoch |= {"pictures/reliability", "pictures/simplex", "pictures/highest_loss"}
+    assert written.keys() == {(tag, step) for tag in by_epoch for step in (0, 1)} | {(tag, 0) for tag in ALWAYS}
+
+
+def test_scores_are_those_of_a_report(run):
+    model, (x, y), _, written = run
+    p = model.predict_proba(x)
+    report = ds.evaluation.report(y, p).as_dict()
+    assert {tag.split("/")[1] for tag in SCORES} == report.keys() - {"samples", "classes", "bins", "k", "coverage"}
+    for tag in SCORES:
+        assert float(written[tag, 1]) == pytest.approx(report[tag.split("/")[1]], rel=1e-4, abs=1e-6), tag
+    curve = ds.evaluation.reliability_curve(y, p, of_class=2)
+    assert float(written["calibration_of_class/2_two", 1]) == pytest.approx(curve.expected_calibration_error, rel=1e-4)
+
+
+def test_distributions_are_those_of_the_predictions(run):
+    model, (x, _), _, written = run
+    latent = model.predict_latent(x)
+    values = {"confidence": model.predict_proba(x).max(axis=1), "latent/scale": latent.scale}
+    values["latent/norm"] = np.linalg.norm(latent.loc, axis=1)
+    for tag, expected in values.items():
+        left, right, count = written[tag, 1].T
+        assert count.sum() == len(x)
+        assert (left[0], right[-1]) == pytest.approx((expected.min(), expected.max()), rel=1e-4)
+
+
+def test_pictures_are_whole_images(run):
+    *_, written = run
+    for (tag, _), value in written.items():
+        if tag.startswith("pictures/"):
+            width, height, png = value
+            image = Image.open(io.BytesIO(png))
+            image.load()
+            assert (int(width), int(height)) == image.size
+            assert min(image.size) > 200
+            assert np.asarray(image).std() > 10, "nothing is drawn"
+
+
+def test_hyperparameters_make_a_session(run):
+    from tensorboard.plugins.hparams import plugin_data_pb2
+
+    _, _, folder, _ = run
+    found = {}
+    (path,) = folder.glob("events.out.tfevents.*")
+    from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+
+    for event in EventFileLoader(str(path)).Load():
+        for value in event.summary.value:
+            if value.tag in HPARAMS:
+                found[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
+    start = found["_hparams_/session_start_info"].session_start_info.hparams
+    values = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.items()}
+    assert values["optimizer"] == "Adam"
+    assert values["learning_rate"] == pytest.approx(0.001)
+    assert values["target"] == "one_hot"
+    assert (values["covariance"], values["readout"], values["objective"]) == ("isotropic", "ArgmaxReadout", "latent")
+    assert (values["epochs"], values["steps_per_epoch"], values["seed"]) == (2, 6, 0)
+    assert (values["augmentation"], values["rate"]) == ("none", 0.5)
+    assert found["_hparams_/session_end_info"].session_end_info.status == 1  # success
+
+
+def test_tensorboard_tables_the_session_with_its_metrics(run, tmp_path):
+    """Through TensorBoard's own server side."""
+    from tensorboard import context
+    from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
+    from tensorboard.plugins import base_plugin
+    from tensorboard.plugins.hparams import api_pb2, backend_context, list_session_groups
+
+    _, _, folder, written = run
+    multiplexer = plugin_event_multiplexer.EventMultiplexer().AddRunsFromDirectory(str(folder.parent))
+    multiplexer.Reload()
+    provider = data_provider.MultiplexerDataProvider(multiplexer, str(folder.parent))
+    backend = backend_context.Context(base_plugin.TBContext(data_provider=provider))
+    request, ctx = api_pb2.ListSessionGroupsRequest(slice_size=10), context.RequestContext()
+    request.allowed_statuses.extend([api_pb2.STATUS_SUCCESS])
+    experiment = backend.experiment_from_metadata(
+        ctx, "", True, backend.hparams_metadata(ctx, ""), backend.hparams_from_data_provider(ctx, "", limit=None)
+    )
+    names = {info.name for info in experiment.hparam_infos}
+    assert {"optimizer", "target", "covariance", "augmentation"} <= names
+    for info in experiment.metric_infos:
+        request.col_params.add(metric=info.name)
+    (group,) = list_session_groups.Handler(ctx, backend, "", request).run().session_groups
+    metrics = {value.name.tag: value.value for value in group.metric_values}
+    assert metrics["score/accuracy"] == pytest.approx(float(written["score/accuracy", 1]))
+
+
+def test_the_projectors_files_hold_every_latent(run):
+    from google.protobuf import text_format
+    from tensorboard.plugins.projector import ProjectorConfig
+
+    model, (x, y), folder, _ = run
+    config = text_format.Parse((folder / "projector_config.pbtxt").read_text(), ProjectorConfig())
+    (embedding,) = config.embeddings
+    latents = np.loadtxt(folder / embedding.tensor_path)
+    np.testing.assert_allclose(latents, model.predict_latent(x).loc, rtol=1e-3, atol=1e-5)
+    header, *rows = [line.split("\t") for line in (folder / embedding.metadata_path).read_text().splitlines()]
+    assert header == ["confidence", "correct", "assigned", "label"]
+    names = ["none", "one tab", "two", "three"]
+    assert [row[3] for row in rows] == [names[k] for k in y]
+    assert [row[2] for row in rows] == [names[k] for k in model.predict_proba(x).argmax(axis=1)]
+    width, height = embedding.sprite.single_image_dim
+    with Image.open(folder / embedding.sprite.image_path) as image:
+        sprite = np.asarray(image)
+    across = math.ceil(math.sqrt(len(x)))
+    assert sprite.shape == (across * height, across * width, 3)
+    for row in (0, 7, len(x) - 1):
+        top, left = row // across * height, row % across * width
+        np.testing.assert_allclose(sprite[top : top + 8, left : left + 8, 0] / 255, x[row].reshape(8, 8), atol=0.003)
+
+
+@pytest.mark.parametrize(
+    ("every", "epochs", "steps"), [(1, 2, {0, 1}), (2, 3, {0, 2}), (2, 2, {0, 1}), (3, 6, {0, 3, 5})]
+)
+def test_the_last_epoch_is_written_whatever_is_left_out(every, epochs, steps, few, tmp_path):
+    model = plain(10)
+    fit(model, few[0], ds.monitoring.CalibrationBoard(tmp_path, few[1], every=every, pictures=False), epochs=epochs)
+    (written,) = events(tmp_path / "calibration")
+    assert {step for tag, step in written if tag == "score/accuracy"} == steps
+    assert not any(tag.startswith("pictures/") for tag in tags(written))
+    accuracy = ds.evaluation.accuracy(few[1][1], model.predict(few[1][0], verbose=0))
+    assert float(written["score/accuracy", max(steps)]) == pytest.approx(accuracy)
+
+
+def test_a_model_without_latents_has_no_pictures_of_them(four, tmp_path):
+    data, (x, y) = four
+    model = plain()
+    fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y[:, None]), class_names=list("abcd")))
+    (written,) = events(tmp_path / "calibration")
+    classes = {f"calibration_of_class/{k}_{name}" for k, name in enumerate("abcd")}
+    assert tags(written) == {*SCORES, *classes, *ALWAYS, "confidence"} | {
+        f"pictures/{name}" for name in ("reliability", "simplex", "highest_loss")
+    }
+    nll = ds.evaluation.negative_log_likelihood(y, model.predict(x, verbose=0))
+    assert float(written["score/negative_log_likelihood", 1]) == pytest.approx(nll, rel=1e-4)
+    assert not list((tmp_path / "calibration").glob("*latent*"))
+
+
+def test_two_classes_may_be_one_probability(four, tmp_path):
+    (x, y), (x_test, y_test) = [(x[y < 2], y[y < 2]) for x, y in four]
+    model = plain(1, "sigmoid")
+    model.compile("adam", "binary_crossentropy")
+    fit(model, (x, y), ds.monitoring.CalibrationBoard(tmp_path, (x_test, y_test)))
+    (written,) = events(tmp_path / "calibration")
+    q = model.predict(x_test, verbose=0)
+    report = ds.evaluation.report(y_test, np.concatenate([1 - q, q], axis=1))
+    assert float(written["score/brier_score", 1]) == pytest.approx(report.brier_score, rel=1e-4)
+    assert not any(tag.startswith("calibration_of_class") for tag in tags(written))
+
+
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_scales_of_every_covariance_are_standard_deviations(covariance, four, tmp_path):
+    data, (x, y) = four
+    model = classifier(target="ilr", covariance=covariance)
+    fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y)), epochs=1)
+    (written,) = events(tmp_path / "calibration")
+    scale = model.predict_latent(x).scale
+    deviations = scale if covariance == "diagonal" else np.sqrt(np.einsum("nij,nij->ni", scale, scale))
+    left, right, count = written["latent/scale", 0].T
+    assert count.sum() == deviations.size
+    assert (left[0], right[-1]) == pytest.approx((deviations.min(), deviations.max()), rel=1e-3)
+
+
+class Noisy(keras.layers.Layer):
+    """Noise in predictions too, as a sampling layer has it."""
+
+    def __init__(self):
+        super().__init__()
+        self.seeds = keras.random.SeedGenerator(3)
+
+    def call(self, inputs):
+        return inputs + keras.random.normal(keras.ops.shape(inputs), stddev=0.1, seed=self.seeds)
+
+
+@pytest.mark.parametrize("kind", ["simplex", "plain", "noisy"])
+def test_training_is_the_same_bit_by_bit(kind, four, tmp_path):
+    data, test = four
+
+    def weights(board):
+        model = {"simplex": classifier, "plain": plain, "noisy": plain}[kind]()
+        if kind == "noisy":
+            model = keras.Sequential([keras.Input((8, 8, 1)), Noisy(), *model.layers])
+            model.compile("adam", "sparse_categorical_crossentropy")
+        fit(model, data, board, epochs=2)
+        return model.get_weights()
+
+    for ours, alone in zip(weights(ds.monitoring.CalibrationBoard(tmp_path, test)), weights(None), strict=True):
+        np.testing.assert_array_equal(ours, alone)
+
+
+def test_a_run_that_goes_on_writes_the_epochs_that_are_left(few, tmp_path):
+    model, board = plain(10), ds.monitoring.CalibrationBoard(tmp_path, few[1], every=2, pictures=False)
+    fit(model, few[0], board, epochs=2)
+    fit(
+        model,
+        few[0],
+        ds.monitoring.CalibrationBoard(tmp_path, few[1], every=2, pictures=False),
+        epochs=5,
+        initial_epoch=2,
+    )
+    first, second = events(tmp_path / "calibration")
+    assert {step for tag, step in first if tag == "confidence"} == {0, 1}
+    assert {step for tag, step in second if tag == "confidence"} == {2, 4}
+
+
+class Interrupt(keras.callbacks.Callback):
+    def on_epoch_begin(self, epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+
+def test_what_was_written_before_an_exception_is_there(few, tmp_path):
+    model, backup = plain(10), tmp_path / "backup"
+    with pytest.raises(KeyboardInterrupt), ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False) as board:
+        fit(model, few[0], None, callbacks=[keras.callbacks.BackupAndRestore(backup), board, Interrupt()])
+    (written,) = events(tmp_path / "calibration")
+    assert {step for tag, step in written if tag == "score/accuracy"} == {0}
+    assert not (tmp_path / "calibration" / "projector_config.pbtxt").exists()
+    resumed = ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False)
+    fit(plain(10), few[0], None, callbacks=[keras.callbacks.BackupAndRestore(backup), resumed])
+    _, written = events(tmp_path / "calibration")
+    assert {step for tag, step in written if tag == "score/accuracy"} == {1}
+
+
+def test_keras_own_board_writes_beside_it_and_drops_nothing(few, tmp_path):
+    """It asks TensorFlow to record some steps only, while an epoch ends too."""
+    own = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
+    board = ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False)
+    fit(plain(10), few[0], None, callbacks=[own, board], validation_data=few[1])
+    assert {path.parent.name for path in tmp_path.rglob("*.tfevents.*")} == {"train", "validation", "calibration"}
+    (written,) = events(tmp_path / "calibration")
+    assert {step for tag, step in written if tag == "score/accuracy"} == {0, 1}
+    (theirs,) = events(tmp_path / "validation")
+    assert ("epoch_loss", 1) in theirs
+    assert not tags(theirs) & SCORES
+
+
+def test_a_training_that_diverges_is_told_once_and_goes_on(four, tmp_path):
+    data, test = four
+    for name, model in {"simplex": classifier(), "plain": plain()}.items():
+
+        class Diverge(keras.callbacks.Callback):
+            def on_epoch_end(self, epoch, logs=None):
+                if epoch == 0:
+                    self.model.set_weights([np.full_like(w, np.nan) for w in self.model.get_weights()])
+
+        board = ds.monitoring.CalibrationBoard(tmp_path / name, test, outside=test[0][:20])
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            fit(model, data, None, epochs=3, callbacks=[Diverge(), board])
+        assert len([w for w in told if "training has diverged" in str(w.message)]) == 1
+        assert "after epoch 0 predictions of" in str(told[0].message)
+        (written,) = events(tmp_path / name / "calibration")
+        for tag in {*SCORES, "score/out_of_distribution_auroc"}:
+            assert all(math.isnan(written[tag, step]) for step in range(3)), tag
+        assert not any(tag.startswith("pictures/") or tag == "confidence" for tag in tags(written))
+
+
+@pytest.mark.parametrize("kind", ["simplex", "plain"])
+def test_half_precision_is_scored(kind, four, tmp_path):
+    data, (x, y) = four
+    keras.config.set_dtype_policy("mixed_float16")
+    try:
+        model = {"simplex": classifier, "plain": plain}[kind]()
+        fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y)), epochs=1)
+        p = model.predict(x, verbose=0).astype(np.float64)
+    finally:
+        keras.config.set_dtype_policy("float32")
+    (written,) = events(tmp_path / "calibration")
+    nll = ds.evaluation.negative_log_likelihood(y, p / p.sum(axis=1, keepdims=True))
+    assert float(written["score/negative_log_likelihood", 0]) == pytest.approx(nll, rel=1e-2)
+    assert "pictures/reliability" in tags(written)
+
+
+def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
+    data, (x, y) = four
+    (others, digit), _ = digits
+    others = others[digit > 5][:150]
+    model = classifier()
+    fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y), outside=others, pictures=False))
+    (written,) = events(tmp_path / "calibration")
+    report = ds.evaluation.report(y, model.predict_proba(x), outside=model.predict_proba(others))
+    auroc = float(written["score/out_of_distribution_auroc", 1])
+    assert auroc == pytest.approx(report.out_of_distribution_auroc, abs=1e-3)
+
+
+def test_samples_are_drawn_alike_of_arrays_and_of_a_data_set(digits):
+    (x, y), _ = digits
+    drawn = draw_samples((x, y), 100, seed=1)
+    assert (len(np.unique(drawn.rows)), drawn.given) == (100, len(x))
+    np.testing.assert_array_equal(drawn.y, y[drawn.rows])
+    np.testing.assert_array_equal(drawn.x, x[drawn.rows])
+    streamed = draw_samples(tf.data.Dataset.from_tensor_slices((x, y)).batch(64), 100, seed=1)
+    np.testing.assert_array_equal(streamed.rows, drawn.rows)
+    np.testing.assert_array_equal(streamed.x, drawn.x)
+    assert not np.array_equal(draw_samples((x, y), 100, seed=2).rows, drawn.rows)
+    assert len(draw_samples((x, y), None, seed=1).rows) == len(x)
+    share = np.mean([draw_samples((x, y), 100, seed).rows.mean() for seed in range(50)]) / (len(x) - 1)
+    assert share == pytest.approx(0.5, abs=4 * np.sqrt(1 / 12 / 5000))
+
+
+def test_inputs_may_be_a_structure(few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    upper, lower = keras.Input((4, 8, 1), name="upper"), keras.Input((4, 8, 1), name="lower")
+    joined = keras.layers.Concatenate(axis=1)([upper, lower])
+    outputs = keras.layers.Dense(10, "softmax")(keras.layers.Flatten()(joined))
+    model = keras.Model({"upper": upper, "lower": lower}, outputs)
+    model.compile("adam", "sparse_categorical_crossentropy")
+    halves = [{"upper": images[:, :4], "lower": images[:, 4:]} for images in (x, x_test)]
+    data = tf.data.Dataset.from_tensor_slices((halves[1], y_test)).batch(32)
+    fit(model, (halves[0], y), ds.monitoring.CalibrationBoard(tmp_path, data, samples=60), epochs=1)
+    (written,) = events(tmp_path / "calibration")
+    rows = draw_samples(data, 60, 0).rows
+    expected = ds.evaluation.accuracy(y_test[rows], model.predict(halves[1], verbose=0)[rows])
+    assert float(written["score/accuracy", 0]) == pytest.approx(expected)
+    assert "pictures/highest_loss" not in tags(written)
+    assert b"60 of 100 samples, drawn with seed 0" in written["validation_samples", 0].item()
+
+
+def test_images_of_any_range_are_shown():
+    grey = np.linspace(-2, 3, 2 * 64, dtype=np.float32).reshape(2, 8, 8, 1)
+    shown = as_images(grey)
+    assert (shown.shape, shown.min(), shown.max()) == ((2, 8, 8), 0, 1)
+    colour = np.full((1, 8, 8, 3), 51, np.uint8)
+    np.testing.assert_allclose(as_images(colour), 0.2)
+    np.testing.assert_array_equal(as_images(np.full((1, 8, 8), 0.25, np.float32)), 0.25)
+    for other in (np.zeros((5, 30)), np.zeros((5, 8, 8, 2)), np.zeros((5, 100, 3)), {"a": grey}):
+        assert as_images(other) is None
+
+
+def test_large_images_become_thumbnails(few, tmp_path):
+    from deepsimplex.monitoring.embedding import _sprite
+
+    images = np.zeros((5, 200, 100, 3), np.float32)
+    images[3, :, :50] = 1
+    sprite, (width, height) = _sprite(images)
+    assert (sprite.shape, width, height) == ((3 * 64, 3 * 32, 3), 32, 64)
+    assert (sprite[64:, :16] == 255).all()
+    assert (sprite[64:128, 16:32] == 0).all()
+
+
+DATA = (np.zeros((6, 8, 8, 1), np.float32), np.arange(6) % 4)
+
+
+@pytest.mark.parametrize(
+    ("data", "options", "error", "message"),
+    [
+        (DATA, {"every": 0}, ValueError, "every must be a whole number, at least 1; found 0"),
+        (DATA, {"samples": 0}, ValueError, "samples must be a whole number"),
+        (DATA, {"bins": 0}, ValueError, "bins"),
+        (DATA, {"hparams": {"layers": [1, 2]}}, TypeError, r"found \[1, 2\] for 'layers'"),
+        (DATA[0], {}, TypeError, r"validation_data must be a pair \(x, y\) of arrays, or .* found ndarray"),
+        ((*DATA, DATA[1]), {}, TypeError, "found tuple of length 3"),
+        ((DATA[0], DATA[1][1:]), {}, ValueError, r"x of shape \(6, 8, 8, 1\) and y of shape \(5,\)"),
+        ((DATA[0], np.eye(6)), {}, ValueError, r"One-hot labels become y.argmax\(axis=1\)"),
+        ((DATA[0], DATA[1] - 1), {}, ValueError, r"class numbers 0..n-1 in y; found int64"),
+        ((DATA[0], np.array(list("abcdef"))), {}, ValueError, "class numbers"),
+        ((DATA[0][:0], DATA[1][:0]), {}, ValueError, "at least one sample; found none"),
+        ((DATA[0] * np.nan, DATA[1]), {}, ValueError, "finite numbers in x"),
+        (("images", DATA[1]), {}, TypeError, "must hold an array x"),
+        (tf.data.Dataset.from_tensor_slices(DATA[0]).batch(2), {}, TypeError, "found one of TensorSpec"),
+        (tf.data.Dataset.from_tensor_slices(DATA).batch(2).repeat(), {}, ValueError, "validation_data must end"),
+        (DATA, {"outside": 3}, TypeError, "outside must hold an array"),
+    ],
+)
+def test_what_is_wrong_is_said_at_once(data, options, error, message, tmp_path):
+    with pytest.raises(error, match=message):
+        ds.monitoring.CalibrationBoard(tmp_path, data, **options)
+
+
+@pytest.mark.parametrize(
+    ("model", "labels", "options", "message"),
+    [
+        (lambda: plain(4, None), DATA[1], {}, "what the model gives .*logits are no class probabilities"),
+        (plain, DATA[1] + 1, {}, r"labels of validation_data must hold class numbers 0\.\.3"),
+        (plain, DATA[1], {"class_names": ["a"]}, "class_names must have 4 entries"),
+        (lambda: keras.Sequential([keras.Input((8, 8, 1)), keras.layers.ReLU()]), DATA[1], {}, "outputs of shape"),
+    ],
+)
+def test_a_model_that_does_not_fit_is_refused_before_it_trains(model, labels, options, message, tmp_path):
+    model = model()
+    model.compile("adam", "mse")
+    before = model.get_weights()
+    with pytest.raises(ValueError, match=message):
+        fit(model, DATA, ds.monitoring.CalibrationBoard(tmp_path, (DATA[0], labels), **options))
+    for ours, then in zip(model.get_weights(), before, strict=True):
+        np.testing.assert_array_equal(ours, then)
+
+
+def test_one_sample_and_one_class_have_their_limits(four, tmp_path):
+    data, (x, y) = four
+    model = plain()
+    fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x[:1], y[:1])), epochs=1)
+    (written,) = events(tmp_path / "calibration")
+    p = model.predict(x[:1], verbose=0)[0, y[0]]
+    assert float(written["score/proba_loss", 0]) == pytest.approx(1 - p, abs=1e-6)
+    assert {"pictures/reliability", "pictures/simplex"} <= tags(written)
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+    (tmp_path / "calibration").write_text("")
+    with pytest.raises(OSError, match="log_dir is not a folder that can be written"):
+        ds.monitoring.CalibrationBoard(tmp_path, DATA)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "expected"),
+    [
+        (
+            keras.optimizers.SGD(0.1, weight_decay=0.01),
+            {"optimizer": "SGD", "learning_rate": 0.1, "weight_decay": 0.01},
+        ),
+        (
+            keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.02, 100)),
+            {"optimizer": "Adam", "learning_rate": 0.02, "schedule": "CosineDecay", "schedule.decay_steps": 100},
+        ),
+        (keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)), {"optimizer": "SGD", "learning_rate": 0.1}),
+    ],
+)
+def test_hyperparameters_are_gathered(optimizer, expected):
+    from deepsimplex.monitoring.hyperparameters import hyperparameters_of
+
+    target = {"name": "mean", "targets": ["ilr", {"name": "ilr", "smoothing": 0.9}]}
+    options = {"objective": "hybrid", "hybrid_weight": 0.3, "covariance": "diagonal"}
+    model = ds.SimplexClassifier(ds.heads.mlp([4]), target, 3, **options)
+    model.build((None, 5))
+    model.compile(optimizer, ds.losses.LatentNLL(beta=0.5))
+    found = hyperparameters_of(model, {"epochs": 7, "steps": None})
+    assert expected.items() <= found.items()
+    more = {"loss": "LatentNLL", "loss.beta": 0.5, "hybrid_weight": 0.3, "epochs": 7, "target": "mean"}
+    assert more.items() <= found.items()
+    assert "steps_per_epoch" not in found
+    assert json.loads(found["target.targets"])[1]["smoothing"] == 0.9
+    assert all(isinstance(value, str | bool | int | float) for value in found.values())

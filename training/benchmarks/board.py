@@ -1,0 +1,99 @@
+"""What monitoring costs: ``CalibrationBoard`` beside an epoch of the convolutional network on Fashion-MNIST.
+
+    python -m training.benchmarks.board [--epochs 3] [--calls 5]
+
+The network and batch size of configs/fashion_mnist_cnn.yaml, all 60 000 images, the 10 000 test images as validation
+data of the board, with its defaults. Everything is measured in one run, medians: epochs without the board, its calls
+between them, and the parts of a call. Vertices as the target spare the search for neighbours, which is no part of an
+epoch.
+"""
+
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import typer
+
+import deepsimplex as ds
+from deepsimplex.config import load_config
+from deepsimplex.monitoring.calibration import SAMPLES, CalibrationBoard
+from training.benchmarks.neighbours import line, seconds
+
+CONFIG = Path(__file__).parents[2] / "configs" / "fashion_mnist_cnn.yaml"
+
+
+class Watch(keras.callbacks.Callback):
+    """Times epochs, the calls of a board after each, and their parts."""
+
+    def __init__(self, board: CalibrationBoard, calls: int) -> None:
+        super().__init__()
+        self.board, self.calls = board, calls
+        self.epochs: list[float] = []
+        self.written: list[float] = []
+        self.predicted: list[float] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._begun = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.epochs.append(time.perf_counter() - self._begun)
+        for _ in range(self.calls):
+            self.predicted.append(seconds(self.board._predictions))
+            self.written.append(seconds(lambda: self.board.on_epoch_end(epoch)))
+
+
+def main(
+    epochs: Annotated[int, typer.Option(help="epochs to take medians of, beside a first one that is left out")] = 3,
+    calls: Annotated[int, typer.Option(help="calls of the board after each")] = 5,
+    images: Annotated[int, typer.Option(help="training images to use")] = 60_000,
+) -> None:
+    """Measure and print."""
+    config = load_config(CONFIG)
+    (x, y), test = ds.datasets.load("fashion_mnist")
+    model = ds.SimplexClassifier(
+        ds.heads.backbone(**config.model.backbone), "vertices", 10, config.model.covariance, readout="argmax"
+    )
+    model.compile(config.training.optimizer, ds.losses.LatentNLL(beta=config.training.beta), metrics=["accuracy"])
+    with tempfile.TemporaryDirectory() as folder:
+        board = CalibrationBoard(folder, test)
+        watch = Watch(board, calls)
+        model.fit(
+            x[:images],
+            np.asarray(y[:images]),
+            batch_size=config.training.batch_size,
+            epochs=epochs + 1,
+            verbose=0,
+            callbacks=[_Model(board), watch],
+        )
+        end = seconds(board.on_train_end)
+    epoch = statistics.median(watch.epochs[1:])
+    written, predicted = (statistics.median(times[calls:]) for times in (watch.written, watch.predicted))
+    line("cores", str(os.cpu_count()))
+    line(f"epoch of {min(images, len(x))} images", f"{epoch:.1f} s (median of {epochs})")
+    line(f"call of the board, {SAMPLES} of {len(test[0])} images", f"{written:.2f} s (median of {epochs * calls})")
+    line("  of which prediction", f"{predicted:.2f} s")
+    line("  beyond prediction", f"{written - predicted:.2f} s")
+    line("call over epoch", f"{written / epoch:.1%}")
+    line("end of training: embedding projector and prediction", f"{end:.2f} s")
+
+
+class _Model(keras.callbacks.Callback):
+    """Gives a board its model and the beginning of training, so that its calls can be timed apart."""
+
+    def __init__(self, board: CalibrationBoard) -> None:
+        super().__init__()
+        self.board = board
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        self.board.set_model(self.model)
+        self.board.set_params(self.params)
+        self.board.on_train_begin()
+
+
+if __name__ == "__main__":
+    typer.run(main)
