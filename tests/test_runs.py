@@ -149,6 +149,18 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
     np.testing.assert_array_equal(load_predictions(folder.test_predictions).y, y_test)
 
 
+@pytest.mark.parametrize(("method", "readout"), [("temperature", None), ("latent", "argmax")])
+def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
+    folder, arguments, _ = finished
+    split = work.load_split(load_config(arguments[1], arguments[2:]))
+    model = ds.load_model(folder.model).calibrate(split.x_validation, split.y_validation, method)
+    work._keep_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
+    kept = load_predictions(RunFolder(tmp_path).test_predictions)
+    assert kept.readout == readout
+    read_out = ds.readout.argmax(kept.latent, kept.scores)
+    assert np.allclose(read_out, kept.p, atol=1e-4) == (readout is not None)
+
+
 def test_evaluate_and_export_take_the_newest_run(finished, here):
     folder, arguments, _ = finished
     metrics = json.loads(folder.metrics.read_text())

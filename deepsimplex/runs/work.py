@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from deepsimplex import datasets, evaluation
+from deepsimplex.calibration import LatentScaling
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.config import ConfigurationError, RunConfig, make_head
 from deepsimplex.files import replacing
@@ -333,13 +334,17 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
 
 def _keep_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
     """Keep what a report needs of the test set, so that it needs neither the model nor the data."""
+    # Probabilities that were calibrated themselves are not what a readout makes of the latents.
+    read_out = model.calibration is None or isinstance(model.calibration, LatentScaling)
     save_predictions(
         folder.test_predictions,
         split.y_test,
         probabilities,
         latent=model.predict_latent(split.x_test, batch_size=1024),
         scores=model.readout.scores,
-        readout=next(name for name, layer in READOUTS.items() if isinstance(model.readout, layer)),
+        readout=next(name for name, layer in READOUTS.items() if isinstance(model.readout, layer))
+        if read_out
+        else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
     )
