@@ -72,7 +72,7 @@ def test_the_example_of_a_table_runs(tmp_path):
 
 
 def test_the_example_of_prototypes_on_a_table_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "GMLVQ" in text)
+    (example,) = (text for text in EXAMPLES if "regions.png" in text)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
