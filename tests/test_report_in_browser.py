@@ -72,7 +72,7 @@ def shown(request, page) -> WebDriver:
 
 def test_all_images_are_there_and_nothing_is_fetched(shown, page):
     images = shown.execute_script(IMAGES)
-    assert len(images) == 2 * 5 + 2
+    assert len(images) == 2 * 6 + 2
     for complete, width, height, words in images:
         assert complete
         assert min(width, height) > 100

@@ -225,6 +225,7 @@ def test_a_test_set_of_one_has_a_page(tmp_path, n):
     one = Predictions.of([1], [[0.25, 0.75] + [0.0] * (n - 2)])
     page = Page(ds.report.write(tmp_path / "report.html", {"one": one}, **QUICK))
     assert "1 test sample of" in page.text
+    assert "Caution: 100% of the 1 samples of 'one' are alone in their region" in page.text
 
 
 def test_names_are_text_and_not_markup(iris, tmp_path):
@@ -245,7 +246,7 @@ def test_nothing_is_fetched_and_every_picture_has_words(iris, tmp_path):
     links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert all(link.startswith(("data:", "#")) for link in links)
     images = page.all("img")
-    assert len(images) == 2 * 4 + 1  # of the partition, reliability, simplex and confusion matrix, and the risk
+    assert len(images) == 2 * 5 + 1  # partition, reliability twice, simplex, confusion; risk
     assert all(len(image["alt"]) > 20 and int(image["width"]) > 100 for image in images)
     assert {link[1:] for link in links if link.startswith("#")} <= {
         attributes.get("id") for _, attributes in page.elements

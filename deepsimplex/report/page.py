@@ -1,6 +1,7 @@
 """The page: everything that is said of the runs, put into HTML."""
 
 import os
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -101,7 +102,7 @@ def _content(
     """Everything that the template shows."""
     why_not = not_comparable(runs)
     reports, comparison = _scores(runs, why_not, level, resamples, seed, tell)
-    partitions = None if why_not else _partitions(runs)
+    partitions, caution = (None, "") if why_not else _partitions(runs)
     names = [run.name for run in runs]
     return {
         "title": title or f"Report on {_enumerated(names)}",
@@ -114,6 +115,7 @@ def _content(
         "classes": runs[0].predictions.p.shape[1],
         "groups": {"Runs": facts(runs), **score_groups(reports, comparison)},
         "partitions": partitions,
+        "caution": caution,
         "partition_groups": None if partitions is None else partition_groups(partitions),
         "partition_pictures": () if partitions is None else partition_pictures(partitions),
         "number": number,
@@ -147,12 +149,16 @@ def _scores(
     return reports, None
 
 
-def _partitions(runs: Sequence[Run]) -> PartitionComparison:
+def _partitions(runs: Sequence[Run]) -> tuple[PartitionComparison, str]:
+    """The standardized partitions of the runs, and what they come with a warning of."""
     names = next((run.predictions.class_names for run in runs if run.predictions.names_classes), None)
     classes = None if names is None else list(names)
     y = runs[0].predictions.y
     labels = y if classes is None else [classes[k] for k in y]
-    return compare_partitions(labels, {run.name: run.predictions.p for run in runs}, classes=classes)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        compared = compare_partitions(labels, {run.name: run.predictions.p for run in runs}, classes=classes)
+    return compared, " ".join(f"{warning.message}." for warning in caught)
 
 
 def not_comparable(runs: Sequence[Run]) -> str:

@@ -108,7 +108,7 @@ def partition_pictures(comparison: PartitionComparison) -> tuple[Picture, ...]:
 def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object]) -> list[Section]:
     """Every section of pictures that these runs allow."""
     drawn = []
-    for draw in (_reliability, _space, _uncertain, _mistakes, _confusion, _risk_coverage, _learning):
+    for draw in (_reliability, _classwise, _space, _uncertain, _mistakes, _confusion, _risk_coverage, _learning):
         section = draw(runs, level)
         if section is not None:
             announce(f"picture: {section.title.lower()}")
@@ -144,14 +144,35 @@ def _reliability(runs: Sequence[Run], level: float) -> Section | None:
     def draw(run: Run) -> tuple[Figure, str]:
         found = run.predictions
         error = expected_calibration_error(found.y, found.p)
-        figure = plots.reliability(found.y, found.p)
+        latent = None if found.readout is None else found.latent
+        figure = plots.reliability(
+            found.y, found.p, latent=latent, scores=found.scores, readout=found.readout, level=level
+        )
         return figure, f"expected calibration error {error:.4f} over {len(found.y)} test samples."
 
+    band = (
+        " The grey band lies between the curves of classifiers that predict the lower and the upper quantile of each "
+        f"probability, {100 * level:g}% of its distribution under the latent Gaussian between them."
+        if _spread(runs)
+        else ""
+    )
     text = (
         "How often the assigned class is right, among samples predicted with like confidence: on the diagonal where "
-        "probabilities mean what they say. Below, how many samples have each confidence."
+        f"probabilities mean what they say.{band} Below, how many samples have each confidence."
     )
     return _each("Reliability", text, runs, draw)
+
+
+def _classwise(runs: Sequence[Run], level: float) -> Section | None:
+    def draw(run: Run) -> tuple[Figure, str]:
+        found = run.predictions
+        figure = plots.classwise_reliability(found.y, found.p, class_names=found.class_names)
+        return figure, f"a diagram for each of {found.p.shape[1]} classes."
+
+    text = (
+        "The same, for the probability of each class: how often samples that have it with this probability are of it."
+    )
+    return _each("Reliability by class", text, runs, draw)
 
 
 def _space(runs: Sequence[Run], level: float) -> Section | None:
