@@ -173,7 +173,7 @@ def _draw_frame(ax: Any, at: NDArray[np.float64]) -> None:
     ax.set_axis_off()
     if len(at) == 4:
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
-        ax.set_box_aspect(high - low, zoom=1.0)
+        ax.set_box_aspect(high - low, zoom=0.88)
         ax.view_init(**VIEW)
     else:
         ax.set(xlim=(low[0] - 0.3, high[0] + 0.3), ylim=(low[1] - 0.3, high[1] + 0.28), aspect="equal")
