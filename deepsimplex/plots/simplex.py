@@ -20,7 +20,8 @@ from deepsimplex.plots.style import BLACK, GREY, class_style, literal
 
 LINES = (False, True, "true", "assigned")
 VIEW = {"elev": 22, "azim": -106}
-"""From where no corner of the tetrahedron hides another."""
+NAMES_AT = (1.36, 1.55, 1.32, 1.25)
+"""Where no corner of the tetrahedron hides another, and names stand clear of it: in radii, corner by corner."""
 
 
 def corners(n: int) -> NDArray[np.float64]:
@@ -198,7 +199,7 @@ def _name_corners(
         elif true is not None:
             text += "\nnever assigned"
         if len(at) == 4:
-            ax.text(*(1.32 * at[k]), text, ha="center", va="center", fontsize=8.5, color=BLACK, zorder=6)
+            ax.text(*(NAMES_AT[k] * at[k]), text, ha="center", va="center", fontsize=8.5, color=BLACK, zorder=6)
         else:  # the last corner is on top; names of the others hang below theirs
             top = k == len(at) - 1
             height = at[k, 1] + (0.09 if top else -0.09)
