@@ -124,8 +124,9 @@ def test_every_class_has_a_panel_with_its_curve_and_error(digits):
         curve = evaluation.reliability_curve(y, p, 10, of_class=k)
         filled = curve.counts > 0
         points = np.column_stack([curve.confidence, curve.frequency])[filled]
-        np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
-        (drawn,) = ax.collections
+        gaps, drawn = ax.collections
+        ends = [[(x, x), (x, y)] for x, y in points]
+        np.testing.assert_allclose(gaps.get_segments(), ends)
         np.testing.assert_allclose(drawn.get_offsets(), points)
         # More samples, a larger point.
         np.testing.assert_array_equal(np.argsort(drawn.get_sizes()), np.argsort(np.log1p(curve.counts[filled])))
@@ -153,7 +154,7 @@ def test_an_absent_class_lies_at_frequency_zero():
     figure = plots.classwise_reliability([0, 0, 1], [[0.6, 0.2, 0.2], [0.5, 0.1, 0.4], [0.1, 0.8, 0.1]], 5)
     ax = figure.axes[2]
     assert ax.get_title() == "class 2\nECE 0.233, 0 samples"
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), 0)
+    np.testing.assert_allclose(ax.collections[1].get_offsets()[:, 1], 0)
 
 
 @pytest.mark.parametrize(
