@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         gp,
         monitoring,
         plots,
+        report,
         targets,
     )
     from deepsimplex.estimators import (
@@ -68,6 +69,7 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "plots",
     "prototypes",
     "readout",
+    "report",
     "targets",
 ]
 

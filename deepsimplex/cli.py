@@ -1,7 +1,11 @@
-"""The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``."""
+"""The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``.
+
+``deepsimplex report RUN [RUN ...]`` compares runs on one page.
+"""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -56,14 +60,52 @@ def targets(config: Config, overrides: Overrides = None) -> None:
     _with_config(config, overrides, runs.make_targets)
 
 
+@application.command()
+def report(
+    runs: Annotated[
+        list[Path], typer.Argument(metavar="RUN...", help="runs/NAME/001, runs/NAME (its newest run) or an .npz file")
+    ],
+    output: Annotated[Path, typer.Option("--output", help="the page to write")] = Path("report.html"),
+    title: Annotated[str | None, typer.Option("--title", help="of the page", show_default=False)] = None,
+    level: Annotated[float, typer.Option("--level", help="of the intervals, between 0 and 1")] = 0.95,
+    resamples: Annotated[int, typer.Option("--resamples", help="of the test samples, for the intervals")] = 1000,
+    seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
+) -> None:
+    """Compare runs on one HTML page that needs no network."""
+    from rich.console import Console
+
+    with _errors_on_one_line():
+        from deepsimplex.report import write
+
+        console = Console(soft_wrap=True, highlight=False)
+        with console.status("reading the runs"):
+            page = write(
+                output,
+                runs,
+                title=title,
+                level=level,
+                resamples=resamples,
+                seed=seed,
+                announce=lambda text: console.print(text, markup=False),
+            )
+        console.print(f"{page}, {page.stat().st_size / 1e6:.1f} MB", markup=False)
+
+
 def _with_config(path: Path, overrides: list[str] | None, work: Callable[..., Any]) -> None:
-    """Do the work under a checked configuration; errors a user can mend are one line, not a traceback."""
+    """Do the work under a checked configuration."""
     from rich.console import Console
 
     from deepsimplex.config import load_config
 
-    try:
+    with _errors_on_one_line():
         work(load_config(path, overrides or ()), Console(soft_wrap=True))
+
+
+@contextmanager
+def _errors_on_one_line() -> Iterator[None]:
+    """Errors a user can mend are one line, not a traceback."""
+    try:
+        yield
     except (ValueError, OSError) as error:
         print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from error

@@ -44,6 +44,7 @@ LEVELS = {
     "config": 6,
     "classifier": 6,
     "estimators": 6,
+    "predictions": 6,
     "monitoring": 7,
     "runs": 8,
     "report": 9,

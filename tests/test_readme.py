@@ -72,7 +72,7 @@ def test_the_example_of_a_table_runs(tmp_path):
 
 
 def test_the_example_of_prototypes_on_a_table_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "GMLVQ" in text)
+    (example,) = (text for text in EXAMPLES if "regions.png" in text)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
@@ -160,3 +160,10 @@ def test_the_example_of_evaluation_prints_what_stands_below_it(tmp_path):
         assert [float(value) for value in shown] == pytest.approx(
             [float(value) for value in printed.split()], abs=0.005
         )
+
+
+def test_the_example_of_a_report_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "ds.report.write" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Report on forest" in (tmp_path / "report.html").read_text(encoding="utf-8")

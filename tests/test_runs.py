@@ -22,6 +22,7 @@ from rich.console import Console
 import deepsimplex as ds
 from deepsimplex import cli, progress, runs
 from deepsimplex.config import ConfigurationError, RunConfig, load_config
+from deepsimplex.predictions import load_predictions
 from deepsimplex.runs import RunFolder, work
 
 CONFIGS = Path(__file__).parents[1] / "configs"
@@ -125,6 +126,39 @@ def test_model_and_saved_model_of_a_run_agree(finished):
     served = ds.export.load_served(folder.served)
     assert served.class_names == [str(k) for k in range(10)]
     np.testing.assert_allclose(served.predict(pixels)["class_probabilities"], p, atol=1e-5)
+
+
+def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
+    folder, arguments, _ = finished
+    (_, _), (x_test, y_test) = ds.datasets.load("digits")
+    model, kept = ds.load_model(folder.model), load_predictions(folder.test_predictions)
+    np.testing.assert_array_equal(kept.y, y_test)
+    np.testing.assert_allclose(kept.p, model.predict_proba(x_test), atol=1e-5)
+    assert kept.p.dtype == np.float32
+    assert kept.class_names == tuple(str(k) for k in range(10))
+    assert kept.readout == "argmax"
+    np.testing.assert_allclose(ds.readout.argmax(kept.latent, kept.scores), kept.p, atol=1e-4)
+    np.testing.assert_allclose(kept.images, 255 * x_test[kept.image_rows].reshape(-1, 8, 8), atol=0.5)
+    assert np.argmin(kept.p[np.arange(len(y_test)), y_test]) in kept.image_rows
+    scores = ds.evaluation.report(kept.y, kept.p).as_dict()
+    metrics = json.loads(folder.metrics.read_text())
+    assert {name: metrics[name] for name in scores} == scores
+    # An evaluation writes them again.
+    folder.test_predictions.unlink()
+    runs.evaluate(load_config(arguments[1], arguments[2:]), QUIET)
+    np.testing.assert_array_equal(load_predictions(folder.test_predictions).y, y_test)
+
+
+@pytest.mark.parametrize(("method", "readout"), [("temperature", None), ("latent", "argmax")])
+def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
+    folder, arguments, _ = finished
+    split = work.load_split(load_config(arguments[1], arguments[2:]))
+    model = ds.load_model(folder.model).calibrate(split.x_validation, split.y_validation, method)
+    work._keep_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
+    kept = load_predictions(RunFolder(tmp_path).test_predictions)
+    assert kept.readout == readout
+    read_out = ds.readout.argmax(kept.latent, kept.scores)
+    assert np.allclose(read_out, kept.p, atol=1e-4) == (readout is not None)
 
 
 def test_evaluate_and_export_take_the_newest_run(finished, here):

@@ -109,6 +109,10 @@ def latent_space_of_three() -> Figure:
     return ds.plots.latent_space(latent, y, classes=[1, 8, 9], scores=scores)
 
 
+def learning_curves() -> Figure:
+    return ds.plots.learning_curves({"network": network()[1]})
+
+
 def predictions() -> Figure:
     x, y, p, _, _ = of_network()
     return ds.plots.predictions(x[:8], p[:8], y[:8])
@@ -139,6 +143,16 @@ def reliability_band() -> Figure:
     classifier = ds.SimplexGaussianProcess(ds.targets.ILR(0.9)).fit(X[learn], y[learn])
     latent, scores = classifier.predict_latent(X[test]), classifier.target_.scores_
     return ds.plots.reliability(y[test], classifier.predict_proba(X[test]), bins=10, latent=latent, scores=scores)
+
+
+def risk_coverage() -> Figure:
+    y, p, _ = forest()
+    features = load_wine().data
+    others = {"GMLVQ": ds.GMLVQ(), "LVQ1": ds.LVQ1()}
+    found = {name: cross_val_predict(one, features, y, method="predict_proba") for name, one in others.items()}
+    return ds.plots.risk_coverage(
+        {name: ds.evaluation.risk_coverage_curve(y, one) for name, one in (found | {"forest": p}).items()}
+    )
 
 
 def simplex() -> Figure:
@@ -174,11 +188,13 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "decision_regions_mixed": decision_regions_mixed,
     "latent_space": latent_space,
     "latent_space_of_three": latent_space_of_three,
+    "learning_curves": learning_curves,
     "predictions": predictions,
     "prototype_images": prototype_images,
     "relevance": relevance,
     "reliability": reliability,
     "reliability_band": reliability_band,
+    "risk_coverage": risk_coverage,
     "simplex": simplex,
     "simplex_of_four": simplex_of_four,
     "uncertain_images": uncertain_images,

@@ -20,6 +20,7 @@ from deepsimplex.evaluation.partition_scaling import BetaScaling
 from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
 from deepsimplex.evaluation.reliability_band import ReliabilityBand, reliability_band
 from deepsimplex.evaluation.report import Report, report
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER, ReportComparison, compare_reports
 from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, proba_loss, top_k_accuracy
 from deepsimplex.evaluation.selective import (
     RiskCoverageCurve,
@@ -30,6 +31,7 @@ from deepsimplex.evaluation.selective import (
 from deepsimplex.evaluation.weighted import weighted_f1, weighted_precision, weighted_recall
 
 __all__ = [
+    "HIGHER_IS_BETTER",
     "SUM_TOLERANCE",
     "BetaScaling",
     "BrierDecomposition",
@@ -39,6 +41,7 @@ __all__ = [
     "ReliabilityBand",
     "ReliabilityCurve",
     "Report",
+    "ReportComparison",
     "RiskCoverageCurve",
     "StandardizedPartition",
     "ability_to_separate",
@@ -53,6 +56,7 @@ __all__ = [
     "check_labels_and_probabilities",
     "classwise_calibration_error",
     "compare_partitions",
+    "compare_reports",
     "expected_calibration_error",
     "maximum_calibration_error",
     "negative_log_likelihood",

@@ -21,7 +21,7 @@ from deepsimplex.evaluation.detection import prepare_out_of_distribution_auroc
 from deepsimplex.evaluation.inputs import check_probabilities
 from deepsimplex.evaluation.named_labels import check_named_labels
 from deepsimplex.evaluation.plain import as_json
-from deepsimplex.evaluation.prepared import Prepared
+from deepsimplex.evaluation.prepared import Limits, Prepared
 from deepsimplex.evaluation.scores import (
     accuracy,
     brier_score,
@@ -215,6 +215,46 @@ def report(
     labels = check_named_labels(y, "y", classes, probabilities.shape, "p")
     samples, n = probabilities.shape
     k = min(5, n - 1) if k is None else k
+    prepared = prepare_scores(labels, probabilities, bins, k, coverage)
+    apart: dict[tuple[str, ...], Prepared] = {}
+    if outside is not None:
+        strange = check_probabilities(outside, "outside")
+        if strange.shape[1] != n:
+            raise ValueError(
+                f"outside must hold probabilities of the {n} classes of p; found {strange.shape[1]} columns"
+            )
+        scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
+        apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
+
+    values: dict[str, float] = {}
+    for names, score in {**prepared, **apart}.items():
+        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
+    bounds: dict[str, Interval] | None = None
+    if intervals is not None:
+        resampled = resampled_scores(prepared, labels if stratified else None, resamples, seed)
+        for names, score in apart.items():
+            resampled |= resampled_scores({names: score}, score.strata, resamples, seed)
+        limits = limits_of({**prepared, **apart})
+        bounds = {name: interval_of(values[name], resampled[name], level, limits[name]) for name in resampled}
+        bounds = {field.name: bounds[field.name] for field in dataclasses.fields(Report) if field.name in bounds}
+    auroc = values.pop("out_of_distribution_auroc", None)
+    return Report(
+        samples=samples,
+        classes=n,
+        out_of_distribution_auroc=auroc,
+        **values,
+        bins=int(bins),
+        k=int(k),
+        coverage=float(coverage),
+        level=None if intervals is None else float(intervals),
+        intervals=bounds,
+    )
+
+
+def prepare_scores(
+    labels: NDArray[Any], probabilities: NDArray[Any], bins: int, k: int, coverage: float
+) -> dict[tuple[str, ...], Prepared]:
+    """The scores of a report by name, those found together under several; arguments of the probabilities checked."""
     options: dict[Any, dict[str, Any]] = {
         accuracy: {},
         top_k_accuracy: {"k": k},
@@ -236,52 +276,25 @@ def report(
     prepared["weighted_precision", "weighted_recall", "weighted_f1"] = prepare_weighted(labels, probabilities)
     parts = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
     prepared[parts] = prepare_brier_decomposition(labels, probabilities, bins)
-    apart: dict[tuple[str, ...], Prepared] = {}
-    if outside is not None:
-        strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != n:
-            raise ValueError(
-                f"outside must hold probabilities of the {n} classes of p; found {strange.shape[1]} columns"
-            )
-        scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
-        apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
-
-    values: dict[str, float] = {}
-    for names, score in {**prepared, **apart}.items():
-        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
-    bounds: dict[str, Interval] | None = None
-    if intervals is not None:
-        bounds = _intervals(prepared, values, labels if stratified else None, level, resamples, seed)
-        for names, score in apart.items():
-            bounds |= _intervals({names: score}, values, score.strata, level, resamples, seed)
-        bounds = {field.name: bounds[field.name] for field in dataclasses.fields(Report) if field.name in bounds}
-    auroc = values.pop("out_of_distribution_auroc", None)
-    return Report(
-        samples=samples,
-        classes=n,
-        out_of_distribution_auroc=auroc,
-        **values,
-        bins=int(bins),
-        k=int(k),
-        coverage=float(coverage),
-        level=None if intervals is None else float(intervals),
-        intervals=bounds,
-    )
+    return prepared
 
 
-def _intervals(
-    prepared: Mapping[tuple[str, ...], Prepared],
-    values: Mapping[str, float],
-    strata: NDArray[Any] | None,
-    level: float,
-    resamples: int,
-    seed: int,
-) -> dict[str, Interval]:
-    """The interval of every name, all on the same resamples."""
+def resampled_scores(
+    prepared: Mapping[tuple[str, ...], Prepared], strata: NDArray[Any] | None, resamples: int, seed: int
+) -> dict[str, NDArray[np.float64]]:
+    """The values [resamples] of every score by its name, all on the same resamples."""
     drawn = bootstrap_values(list(prepared.values()), strata, resamples, seed)
-    bounds = {}
-    for (names, score), columns in zip(prepared.items(), drawn, strict=True):
-        limits = score.limits or (None,) * len(names)
-        for name, column, ends in zip(names, columns.reshape(resamples, -1).T, limits, strict=True):
-            bounds[name] = interval_of(values[name], column, level, ends)
-    return bounds
+    return {
+        name: column
+        for names, columns in zip(prepared, drawn, strict=True)
+        for name, column in zip(names, columns.reshape(resamples, -1).T, strict=True)
+    }
+
+
+def limits_of(prepared: Mapping[tuple[str, ...], Prepared]) -> dict[str, Limits | None]:
+    """The range of every score that few samples bias, by its name; None for the others."""
+    return {
+        name: limits
+        for names, score in prepared.items()
+        for name, limits in zip(names, score.limits or (None,) * len(names), strict=True)
+    }

@@ -54,7 +54,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
-        Draw pictures. Default True; they take most of the board's time, which is most of a second.
+        Draw pictures. Default True; they take most of the time beyond the prediction.
     hparams : mapping of str to str, bool, int or float, optional
         Hyperparameters of your own beside those that the model tells; they go first where names are the same.
     batch_size : int

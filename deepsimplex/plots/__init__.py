@@ -2,6 +2,7 @@
 
 from deepsimplex.plots.classwise import classwise_reliability
 from deepsimplex.plots.confusion_matrix import confusion_matrix
+from deepsimplex.plots.curves import learning_curves, risk_coverage
 from deepsimplex.plots.decision_regions import decision_regions
 from deepsimplex.plots.latent_space import latent_space
 from deepsimplex.plots.predictions import predictions
@@ -16,10 +17,12 @@ __all__ = [
     "confusion_matrix",
     "decision_regions",
     "latent_space",
+    "learning_curves",
     "predictions",
     "prototype_images",
     "relevance",
     "reliability",
+    "risk_coverage",
     "simplex",
     "uncertain_images",
 ]

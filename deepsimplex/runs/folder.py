@@ -73,6 +73,11 @@ class RunFolder:
         """The least certain test images with their class probabilities, PNG (image data only)."""
         return self.path / "predictions.png"
 
+    @property
+    def test_predictions(self) -> Path:
+        """Labels, class probabilities and latents of the test set and a few of its images, NPZ: what a report needs."""
+        return self.path / "predictions.npz"
+
     @classmethod
     def create(cls, config: RunConfig) -> "RunFolder":
         """A new folder, with the resolved configuration and versions in it."""
@@ -88,7 +93,12 @@ class RunFolder:
     @classmethod
     def all(cls, config: RunConfig) -> "list[RunFolder]":
         """The runs of this configuration's name, the oldest first."""
-        return [cls(path) for path in _numbered(Path(config.output) / config.name)]
+        return cls.below(Path(config.output) / config.name)
+
+    @classmethod
+    def below(cls, parent: Path) -> "list[RunFolder]":
+        """The runs in the folder of a name, the oldest first."""
+        return [cls(path) for path in _numbered(parent)]
 
     def check_same(self, config: RunConfig, sections: Sequence[str], what_to_do: str) -> None:
         """Refuse to go on with a run under another configuration than it was begun with.

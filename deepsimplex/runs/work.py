@@ -12,6 +12,7 @@ import numpy as np
 from rich.console import Console
 
 from deepsimplex import datasets, evaluation
+from deepsimplex.calibration import LatentScaling
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.config import ConfigurationError, RunConfig, make_head
 from deepsimplex.files import replacing
@@ -20,8 +21,10 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
+from deepsimplex.predictions import save_predictions
 from deepsimplex.progress import rate_text
 from deepsimplex.prototypes import PrototypeGaussianProcess
+from deepsimplex.readout.registry import READOUTS
 from deepsimplex.runs.backup import mend_backup
 from deepsimplex.runs.display import EpochDisplay
 from deepsimplex.runs.folder import RunFolder
@@ -312,6 +315,7 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
     probabilities = model.predict_proba(split.x_test, batch_size=1024)
     report = evaluation.report(split.y_test, probabilities)
     _draw(split, probabilities, folder)
+    _keep_predictions(model, split, probabilities, folder)
     # What an earlier evaluation cannot know again, such as the training time, stays.
     figures = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **also}
     folder.write_json(folder.metrics, figures)
@@ -320,11 +324,30 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
         "model": folder.model,
         "SavedModel": folder.served,
         "reliability diagram": folder.reliability,
+        "predictions": folder.test_predictions,
         "metrics": folder.metrics,
         "TensorBoard events": folder.events,
     }.items():
         if path.exists():
             console.print(f"{what:>20}  {path}", highlight=False)
+
+
+def _keep_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    """Keep what a report needs of the test set, so that it needs neither the model nor the data."""
+    # Probabilities that were calibrated themselves are not what a readout makes of the latents.
+    read_out = model.calibration is None or isinstance(model.calibration, LatentScaling)
+    save_predictions(
+        folder.test_predictions,
+        split.y_test,
+        probabilities,
+        latent=model.predict_latent(split.x_test, batch_size=1024),
+        scores=model.readout.scores,
+        readout=next(name for name, layer in READOUTS.items() if isinstance(model.readout, layer))
+        if read_out
+        else None,
+        images=split.x_test if split.x_test.ndim >= 3 else None,
+        class_names=split.class_names,
+    )
 
 
 def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:

@@ -140,7 +140,7 @@ P = [[0.8, 0.1, 0.1]]
         (lambda: simplex(P, lines=True), "lines to the true classes' corners need y"),
         (lambda: simplex(P, lines="all"), "lines must be False, True, 'true' or 'assigned'; found 'all'"),
         (lambda: simplex(np.full((1, 4), 0.25), ax=Figure().add_subplot()), 'projection="3d"'),
-        (lambda: simplex(standardized_partition([0], P), [0]), "come with the partition"),
+        (lambda: simplex(standardized_partition([0, 0], [P[0]] * 2), [0, 0]), "come with the partition"),
     ],
 )
 def test_bad_input_is_named(call, message):

@@ -1,0 +1,207 @@
+"""The page: everything that is said of the runs, put into HTML."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+
+from deepsimplex.evaluation import (
+    PartitionComparison,
+    Report,
+    ReportComparison,
+    compare_partitions,
+    compare_reports,
+    report,
+)
+from deepsimplex.evaluation.bootstrap import check_drawing
+from deepsimplex.files import check_writable, replacing
+from deepsimplex.report.pictures import partition_pictures, sections
+from deepsimplex.report.source import Run, Source, read_runs
+from deepsimplex.report.tables import differing, differing_configuration, facts, number, partition_groups, score_groups
+
+
+def write(
+    path: str | os.PathLike[str],
+    runs: Mapping[str, Source] | Sequence[Source],
+    *,
+    title: str | None = None,
+    level: float = 0.95,
+    resamples: int = 1000,
+    seed: int = 0,
+    announce: Callable[[str], object] | None = None,
+) -> Path:
+    """Compare runs on one HTML page that holds everything it shows: no network and no script.
+
+    Parameters
+    ----------
+    path : path-like
+        Of the page, written whole or not at all.
+    runs : sequence, or mapping of str to run
+        Run folders, folders of a name (its newest finished run), .npz files of ``save_predictions``; in a mapping,
+        whose keys name the runs, ``Predictions`` too. The model and the data are not needed.
+    title : str, optional
+        Default: "Report on" and the names of the runs.
+    level : float
+        Of the bootstrap intervals and of the bands, 0.95 by default.
+    resamples, seed : int
+        Of the bootstrap, as in ``evaluation.bootstrap_interval``. The same call writes the same page.
+    announce : callable, optional
+        Is told, line by line, what has been done.
+
+    Returns
+    -------
+    pathlib.Path
+        Of the page.
+
+    Raises
+    ------
+    ValueError, OSError
+        As ``read_run``; when an option is out of range or the page cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from deepsimplex.report import Predictions
+    >>> y = np.array([0, 1, 2] * 20)
+    >>> sure, unsure = 0.7 * np.eye(3)[y] + 0.1, 0.1 * np.eye(3)[y] + 0.3
+    >>> both = {"sure": Predictions.of(y, sure), "unsure": Predictions.of(y, unsure)}
+    >>> page = write(folder / "report.html", both, resamples=20)
+    >>> "Report on sure and unsure" in page.read_text()
+    True
+    """
+    level, resamples, seed, _ = check_drawing(level, resamples, seed, False)
+    target = Path(path).expanduser()
+    check_writable(target.parent, "the folder of the page")
+    if target.is_dir():
+        raise IsADirectoryError(f"the page must be a file, such as {target / 'report.html'}; {target} is a folder")
+    tell = announce or (lambda text: None)
+    found = read_runs(runs)
+    tell(f"read {_counted(len(found), 'run')}: {', '.join(run.name for run in found)}")
+    html = _environment().get_template("page.html").render(**_content(found, title, level, resamples, seed, tell))
+    with replacing(target) as fresh:
+        fresh.write_text(html, encoding="utf-8")
+    return target
+
+
+def _environment() -> Environment:
+    return Environment(
+        loader=PackageLoader("deepsimplex.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _content(
+    runs: Sequence[Run], title: str | None, level: float, resamples: int, seed: int, tell: Callable[[str], object]
+) -> dict[str, Any]:
+    """Everything that the template shows."""
+    why_not = not_comparable(runs)
+    reports, comparison = _scores(runs, why_not, level, resamples, seed, tell)
+    partitions = None if why_not else _partitions(runs)
+    names = [run.name for run in runs]
+    return {
+        "title": title or f"Report on {_enumerated(names)}",
+        "runs": runs,
+        "names": names,
+        "why_not": why_not,
+        "level": f"{100 * level:g}%",
+        "resamples": resamples,
+        "samples": len(runs[0].predictions.y),
+        "classes": runs[0].predictions.p.shape[1],
+        "groups": {"Runs": facts(runs), **score_groups(reports, comparison)},
+        "partitions": partitions,
+        "partition_groups": None if partitions is None else partition_groups(partitions),
+        "partition_pictures": () if partitions is None else partition_pictures(partitions),
+        "number": number,
+        "sections": sections(runs, level, tell),
+        "differing": differing_configuration(runs),
+        "versions": _versions(runs),
+        "differing_versions": differing([run.versions for run in runs]),
+    }
+
+
+def _scores(
+    runs: Sequence[Run], why_not: str, level: float, resamples: int, seed: int, tell: Callable[[str], object]
+) -> tuple[dict[str, Report], ReportComparison | None]:
+    """The scores of every run, and their comparison where one is possible."""
+
+    def announce(name: str) -> None:
+        tell(f"scores of {name}, with intervals from {_counted(resamples, 'resample')}")
+
+    if not why_not:
+        probabilities = {run.name: run.predictions.p for run in runs}
+        comparison = compare_reports(
+            runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed, announce=announce
+        )
+        return comparison.reports, comparison
+    reports = {}
+    for run in runs:
+        announce(run.name)
+        reports[run.name] = report(
+            run.predictions.y, run.predictions.p, intervals=level, resamples=resamples, seed=seed
+        )
+    return reports, None
+
+
+def _partitions(runs: Sequence[Run]) -> PartitionComparison:
+    names = next((run.predictions.class_names for run in runs if run.predictions.names_classes), None)
+    classes = None if names is None else list(names)
+    y = runs[0].predictions.y
+    labels = y if classes is None else [classes[k] for k in y]
+    return compare_partitions(labels, {run.name: run.predictions.p for run in runs}, classes=classes)
+
+
+def not_comparable(runs: Sequence[Run]) -> str:
+    """Why runs cannot be compared sample by sample: a sentence, or "" where they can.
+
+    Examples
+    --------
+    >>> from deepsimplex.report import Predictions
+    >>> one = Run("one", Predictions.of([0, 1], [[0.5, 0.5], [0.5, 0.5]]))
+    >>> other = Run("other", Predictions.of([1, 1], [[0.5, 0.5], [0.5, 0.5]]))
+    >>> not_comparable([one, one])
+    ''
+    >>> not_comparable([one, other])
+    'The labels of one and other differ for 1 of 2 test samples, so they were not tested on the same samples.'
+    """
+    first = runs[0]
+    for run in runs[1:]:
+        one, other = first.predictions, run.predictions
+        if one.p.shape != other.p.shape:
+            return (
+                f"{first.name} was tested on {_size(first)}, {run.name} on {_size(run)}, so they were not tested on "
+                "the same samples."
+            )
+        if one.names_classes and other.names_classes and one.class_names != other.class_names:
+            return f"{first.name} and {run.name} have classes of different names."
+        differ = int((one.y != other.y).sum())
+        if differ:
+            return (
+                f"The labels of {first.name} and {run.name} differ for {differ} of {len(one.y)} test samples, so they "
+                "were not tested on the same samples."
+            )
+    return ""
+
+
+def _size(run: Run) -> str:
+    samples, n = run.predictions.p.shape
+    return f"{_counted(samples, 'sample')} of {n} classes"
+
+
+def _counted(count: int, thing: str) -> str:
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
+def _enumerated(names: Sequence[str]) -> str:
+    *others, last = names
+    return f"{', '.join(others)} and {last}" if others else last
+
+
+def _versions(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """Every package with its version in each run."""
+    packages = list(dict.fromkeys(name for run in runs for name in run.versions))
+    return {name: [run.versions.get(name, "–") for run in runs] for name in packages}

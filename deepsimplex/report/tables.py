@@ -1,0 +1,193 @@
+"""The tables of a report: what stands in each cell, before it is HTML."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from deepsimplex.evaluation import HIGHER_IS_BETTER, PartitionComparison, Report, ReportComparison
+from deepsimplex.report.source import Run, flat_configuration
+
+MISSING = "–"
+GROUPS: dict[str, tuple[str, ...]] = {
+    "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
+    "Probabilities": (
+        "negative_log_likelihood",
+        "brier_score",
+        "brier_reliability",
+        "brier_resolution",
+        "brier_uncertainty",
+        "brier_remainder",
+        "proba_loss",
+    ),
+    "Calibration": (
+        "expected_calibration_error",
+        "adaptive_calibration_error",
+        "classwise_calibration_error",
+        "maximum_calibration_error",
+        "area_deviation",
+    ),
+    "Leaving the unsure out": ("area_under_risk_coverage", "accuracy_at_coverage"),
+}
+"""Every score of a report without samples from outside, in the order of the page."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table.
+
+    Attributes
+    ----------
+    text : str
+    interval : str
+        "" where there is none.
+    mark : {"", "best", "same"}
+        The best of its row; not told apart from the best.
+
+    Examples
+    --------
+    >>> Cell("0.9722", mark="best").interval
+    ''
+    """
+
+    text: str
+    interval: str = ""
+    mark: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: what it is, which way is better ("higher", "lower" or ""), and a cell for each run.
+
+    Examples
+    --------
+    >>> Row("epochs", [Cell("20")]).better
+    ''
+    """
+
+    label: str
+    cells: Sequence[Cell]
+    better: str = ""
+
+
+def number(value: float) -> str:
+    """A score as the page shows it.
+
+    Examples
+    --------
+    >>> number(0.97222), number(-0.01), number(float("inf"))
+    ('0.9722', '−0.0100', '∞')
+    """
+    return "∞" if value == math.inf else f"{value:z.4f}".replace("-", "−")
+
+
+def duration(seconds: float | None) -> str:
+    """Seconds as people say them.
+
+    Examples
+    --------
+    >>> duration(7.31), duration(125), duration(7384), duration(None)
+    ('7.3 s', '2 min 5 s', '2 h 3 min', '–')
+    """
+    if seconds is None:
+        return MISSING
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def facts(runs: Sequence[Run]) -> list[Row]:
+    """What the runs are, beside their scores."""
+
+    def row(label: str, tell: Callable[[Run], Any]) -> Row:
+        told = [tell(run) for run in runs]
+        return Row(label, [Cell(MISSING if value is None else str(value)) for value in told])
+
+    return [
+        row("test samples", lambda run: len(run.predictions.y)),
+        row("classes", lambda run: run.predictions.p.shape[1]),
+        row("epochs", lambda run: run.epochs),
+        row("training time", lambda run: duration(run.training_seconds)),
+    ]
+
+
+def score_groups(reports: Mapping[str, Report], comparison: ReportComparison | None) -> dict[str, list[Row]]:
+    """The scores of all runs by group; the best are marked where there is a comparison of several."""
+    marked = comparison if comparison is not None and len(reports) > 1 else None
+    return {title: [_score_row(score, reports, marked) for score in scores] for title, scores in GROUPS.items()}
+
+
+def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComparison | None) -> Row:
+    higher = HIGHER_IS_BETTER.get(score)
+    cells = []
+    for name, scores in reports.items():
+        bounds = (scores.intervals or {}).get(score)
+        interval = "" if bounds is None else f"{number(bounds.lower)} to {number(bounds.upper)}"
+        mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
+        cells.append(Cell(number(getattr(scores, score)), interval, mark))
+    return Row(
+        score_label(score, next(iter(reports.values()))), cells, {None: "", True: "higher", False: "lower"}[higher]
+    )
+
+
+def _mark(name: str, score: str, comparison: ReportComparison) -> str:
+    values = {run: getattr(scores, score) for run, scores in comparison.reports.items()}
+    if values[name] == values[comparison.best[score]]:
+        return "best"
+    return "" if comparison.differs(name, score) else "same"
+
+
+def score_label(score: str, scores: Report) -> str:
+    """What stands before a row of scores.
+
+    Examples
+    --------
+    >>> from deepsimplex.evaluation import report
+    >>> score_label("top_k_accuracy", report([0], [[0.9, 0.1]]))
+    'top 1 accuracy'
+    """
+    if score == "top_k_accuracy":
+        return f"top {scores.k} accuracy"
+    if score == "accuracy_at_coverage":
+        return f"accuracy at coverage {scores.coverage:g}"
+    return score.replace("_", " ").replace("brier", "Brier")
+
+
+def partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
+    """The measures of standardized partitions, of scaled memberships and of those that were given."""
+    measures = [partition.measures() for partition in comparison.partitions.values()]
+    names = {
+        "correctness": "correctness",
+        "accuracy": "accuracy Ac",
+        "ability_to_separate": "ability to separate AS",
+        "confidence": "confidence",
+    }
+
+    def rows(prefix: str) -> list[Row]:
+        return [
+            Row(label, [Cell(number(found[prefix + key])) for found in measures])
+            for key, label in names.items()
+            if prefix + key in measures[0]
+        ]
+
+    return {"Scaled": rows(""), "As given": rows("unscaled_")}
+
+
+def differing(columns: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
+    """The keys whose values are not the same in all columns that hold any, with the value in each column.
+
+    Examples
+    --------
+    >>> differing([{"seed": "0", "target": "ilr"}, {"seed": "1", "target": "ilr"}, {}])
+    {'seed': ['0', '1', '–']}
+    """
+    told = [column for column in columns if column]
+    keys = list(dict.fromkeys(key for column in told for key in column))
+    differ = [key for key in keys if len({column.get(key) for column in told}) > 1]
+    return {key: [column.get(key, MISSING) for column in columns] for key in differ}
+
+
+def differing_configuration(runs: Sequence[Run]) -> dict[str, list[str]]:
+    """The keys of the configurations that differ between runs."""
+    return differing([flat_configuration(run) for run in runs])

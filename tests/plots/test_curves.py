@@ -1,0 +1,68 @@
+"""Risk-coverage and learning curves: what the lines hold."""
+
+import numpy as np
+import pytest
+from matplotlib.figure import Figure
+
+from deepsimplex import evaluation, plots
+
+
+def make_curve(seed: int, n: int = 3, samples: int = 40) -> evaluation.RiskCoverageCurve:
+    rng = np.random.default_rng(seed)
+    return evaluation.risk_coverage_curve(rng.integers(0, n, samples), rng.dirichlet(np.ones(n), samples))
+
+
+def test_risk_coverage_draws_each_curve_and_names_its_area():
+    curves = {"one": make_curve(0), "$t$wo": make_curve(1), "_three": make_curve(2, n=2)}
+    (ax,) = plots.risk_coverage(curves).axes
+    for line, curve in zip(ax.lines, curves.values(), strict=True):
+        np.testing.assert_array_equal(line.get_xdata(), curve.coverage)
+        np.testing.assert_array_equal(line.get_ydata(), curve.risk)
+    assert len({(line.get_color(), line.get_marker()) for line in ax.lines}) == 3
+    assert len({line.get_marker() for line in ax.lines}) == 3
+    texts = [text.get_text().replace("\\$", "$") for text in ax.get_legend().get_texts()]
+    assert texts == [f"{name}: {curve.area:.4f}" for name, curve in curves.items()]
+    assert ax.get_ylim()[1] > max(curve.risk.max() for curve in curves.values())
+
+
+def test_risk_coverage_of_a_perfect_classifier_and_of_one_sample_can_be_drawn(tmp_path):
+    curve = evaluation.risk_coverage_curve([1], [[0.1, 0.9]])
+    figure = plots.risk_coverage({"one": curve})
+    figure.savefig(tmp_path / "curve.png")
+    assert figure.axes[0].get_ylim() == (0, 1)
+
+
+def test_risk_coverage_draws_where_it_is_told():
+    figure = Figure()
+    left, right = figure.subplots(1, 2)
+    assert plots.risk_coverage({"one": make_curve(0)}, ax=right) is figure
+    assert right.lines
+    assert not left.lines
+
+
+def test_learning_curves_have_a_panel_for_each_number_and_a_line_for_each_run():
+    histories = {
+        "first": {"loss": [3.0, 2.0, 1.0], "val_loss": [3.5, 2.5, float("nan")], "accuracy": [0.1, 0.2, 0.3]},
+        "second": {"epoch": [0], "learning_rate": [0.1], "accuracy": [0.5]},
+    }
+    figure = plots.learning_curves(histories)
+    assert [ax.get_title() for ax in figure.axes] == ["loss", "accuracy"]
+    loss, accuracy = figure.axes
+    assert [line.get_linestyle() for line in loss.lines] == ["-", "--"]
+    np.testing.assert_array_equal(loss.lines[0].get_xdata(), [1, 2, 3])
+    np.testing.assert_array_equal(loss.lines[1].get_ydata(), histories["first"]["val_loss"])
+    assert [line.get_ydata().tolist() for line in accuracy.lines] == [[0.1, 0.2, 0.3], [0.5]]
+    assert accuracy.lines[0].get_color() == loss.lines[0].get_color() != accuracy.lines[1].get_color()
+    (legend,) = figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["first", "first, validation", "second"]
+
+
+@pytest.mark.parametrize("histories", [{}, {"one": {}}, {"one": {"epoch": [0], "learning_rate": [0.1]}}])
+def test_learning_curves_of_nothing_say_so(histories):
+    with pytest.raises(ValueError, match="histories must hold a loss or a metric"):
+        plots.learning_curves(histories)
+
+
+def test_risk_coverage_of_nothing_says_so():
+    with pytest.raises(ValueError, match="curves must hold at least one"):
+        plots.risk_coverage({})
