@@ -1,13 +1,17 @@
-# Two commands on a fresh machine: `make demo` and `make test`. Each makes its own virtual environment first.
+# Two commands on a fresh machine: `make demo` and `make test`; `make gallery` draws every figure. Each makes its own
+# virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo test lint clean
+.PHONY: demo gallery test lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
+
+gallery: $(VENV)/.installed
+	$(BIN)/python -m training.gallery
 
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2

@@ -119,6 +119,15 @@ def test_the_example_of_watching_calibration_runs(tmp_path):
     assert len((tmp_path / "events" / "calibration" / "latent.tsv").read_text().splitlines()) == 360
 
 
+def test_the_example_of_pictures_runs(tmp_path):
+    (example,) = (text for text in EXAMPLES if "plots.latent_space" in text)
+    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = {path.name: path.stat().st_size for path in tmp_path.glob("*.png")}
+    assert found.keys() == {"reliability.png", "simplex.png", "latent.png", "confusion.png"}
+    assert min(found.values()) > 10_000
+
+
 def test_no_figure_is_left_to_be_filled_in():
     assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
 

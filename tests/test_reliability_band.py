@@ -30,8 +30,9 @@ def test_without_scale_the_band_is_the_curve(n, of_class):
     same(band.lower, curve)
     same(band.upper, curve)
     filled = curve.counts > 0
-    corners = np.column_stack([curve.confidence, curve.frequency])[filled]
-    np.testing.assert_allclose(band.outline, np.concatenate([corners, corners[::-1]]))
+    confidence, frequency = curve.confidence[filled], curve.frequency[filled]
+    np.testing.assert_allclose(band.frequencies(confidence), [frequency, frequency], atol=1e-12)
+    assert band.reach == pytest.approx((confidence.min(), confidence.max()))
 
 
 def test_two_classes_in_closed_form():
@@ -43,7 +44,14 @@ def test_two_classes_in_closed_form():
     band = evaluation.reliability_band([1, 1, 0, 0, 0, 0, 0, 0], p, lower, upper, bins=1)
     # The vertices of two classes are 1 and -1: the difference of the scores of class 1 and 0 is -2 f.
     ends = expit(-2 * (loc + scale * ndtri([0.9, 0.1])))
-    np.testing.assert_allclose(band.outline, [[ends[0], 0.25], [ends[1], 0.25]])
+    for curve, end in ((band.lower, ends[0]), (band.upper, ends[1])):
+        np.testing.assert_allclose([curve.confidence, curve.frequency], [[end], [0.25]])
+    np.testing.assert_allclose(band.reach, ends)
+    # Straight from (0, 0) through the one point of each curve to (1, 1).
+    middle = ends.mean()
+    rising, falling = 0.25 * middle / ends[1], 1 - 0.75 * (1 - middle) / (1 - ends[0])
+    np.testing.assert_allclose(band.frequencies(middle), [rising, falling])
+    np.testing.assert_allclose(band.frequencies([0.0, 1.0]), [[0, 1], [0, 1]])
 
 
 def test_the_curves_are_those_of_classifiers_that_predict_the_ends():
@@ -78,7 +86,8 @@ def test_the_top_label_is_that_of_the_mean_as_loops_find_it(case, seed, bins):
             if members:
                 assert curve.confidence[b] == pytest.approx(np.mean([value for value, _ in members]))
                 assert curve.frequency[b] == pytest.approx(np.mean([right for _, right in members]))
-    assert len(band.outline) == np.sum(band.lower.counts > 0) + np.sum(band.upper.counts > 0)
+    low, high = band.frequencies(np.linspace(0, 1, 21))
+    assert np.all((low >= 0) & (low <= high) & (high <= 1))
 
 
 def test_a_wider_level_moves_the_ends_apart():
@@ -95,10 +104,14 @@ def test_a_wider_level_moves_the_ends_apart():
 
 def test_one_sample_and_one_class_have_their_limits():
     band = evaluation.reliability_band([1], [[0.3, 0.7]], [[0.1, 0.5]], [[0.5, 0.9]])
-    np.testing.assert_allclose(band.outline, [[0.5, 1.0], [0.9, 1.0]])
+    assert (band.reach, band.lower.frequency[7], band.upper.frequency[13]) == ((0.5, 0.9), 1.0, 1.0)
+    np.testing.assert_allclose(band.frequencies([0.5, 0.9]), [[0.5 / 0.9, 1], [1, 1]])
     sure = np.tile([[0.0, 1.0]], (5, 1))
     band = evaluation.reliability_band(np.ones(5), sure, sure, sure)
-    np.testing.assert_allclose(band.outline, [[1.0, 1.0], [1.0, 1.0]])
+    np.testing.assert_allclose(band.frequencies([0.5, 1.0]), [[0.5, 1.0], [0.5, 1.0]])
+    # A curve that ends at confidence 1 keeps the frequency that it has there.
+    wrong = evaluation.reliability_band(np.zeros(5), sure, sure, sure)
+    np.testing.assert_allclose(wrong.frequencies([0.5, 1.0]), 0.0)
 
 
 P = np.array([[0.4, 0.6], [0.7, 0.3]])

@@ -28,23 +28,36 @@ class ReliabilityBand:
     >>> band = reliability_band(y, p, p - 0.1, p + 0.1, bins=2)
     >>> band.lower.confidence.round(2), band.upper.confidence.round(2)
     (array([0.2, 0.6]), array([0.4, 0.8]))
+    >>> band.frequencies([0.3, 0.5]).round(2)
+    array([[0.  , 0.25],
+           [0.25, 0.75]])
     """
 
     lower: ReliabilityCurve
     upper: ReliabilityCurve
 
     @property
-    def outline(self) -> NDArray[np.float64]:
-        """Corners [M, 2] of the band, (confidence, frequency): along ``lower`` and back along ``upper``.
+    def reach(self) -> tuple[float, float]:
+        """The least and the largest confidence of a bin of either curve, between which the band lies."""
+        found = np.concatenate([self.lower.confidence, self.upper.confidence])
+        return float(np.nanmin(found)), float(np.nanmax(found))
 
-        Bins without samples have no corner, so that M is the number of filled bins of both. Where the curves cross,
-        which they may in bins of few samples, so does the outline.
+    def frequencies(self, confidence: ArrayLike) -> NDArray[np.float64]:
+        """Frequencies [2, ...] between which the band lies at confidences [...], the smaller first.
+
+        The curves are taken as straight pieces from (0, 0) to (1, 1), as ``area_deviation`` does. Each end holds
+        whichever curve is there: in bins of few samples they may cross.
         """
-        sides = []
-        for curve in (self.lower, self.upper):
-            filled = curve.counts > 0
-            sides.append(np.column_stack([curve.confidence[filled], curve.frequency[filled]]))
-        return np.concatenate([sides[0], sides[1][::-1]])
+        at = np.asarray(confidence, dtype=np.float64)
+        return np.sort([_along(curve, at) for curve in (self.lower, self.upper)], axis=0)
+
+
+def _along(curve: ReliabilityCurve, confidence: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Frequencies along a curve that is closed at (0, 0) and (1, 1) where no bin lies there."""
+    filled = curve.counts > 0
+    x, y = np.minimum(curve.confidence[filled], 1.0), curve.frequency[filled]
+    ends = [0.0][: int(x[0] > 0)], [1.0][: int(x[-1] < 1)]
+    return np.interp(confidence, np.concatenate([ends[0], x, ends[1]]), np.concatenate([ends[0], y, ends[1]]))
 
 
 def _check_ends(
@@ -114,9 +127,8 @@ def reliability_band(
     >>> latent = {"loc": np.array([[-1.0], [2.0]]), "scale": np.full((2, 1), 0.5)}
     >>> lower, upper = readout.class_intervals(latent, 0.95)
     >>> band = reliability_band([0, 1], readout.softmax(latent), lower, upper, bins=1)
-    >>> band.outline.round(2)
-    array([[0.26, 0.5 ],
-           [0.55, 0.5 ]])
+    >>> band.lower.confidence.round(2), band.upper.confidence.round(2), band.upper.frequency
+    (array([0.26]), array([0.55]), array([0.5]))
     """
     labels, probabilities = check_labels_and_probabilities(y, p)
     ends = _check_ends(lower, upper, probabilities.shape)

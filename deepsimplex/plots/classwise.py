@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from deepsimplex.evaluation import ReliabilityCurve, check_labels_and_probabilities, reliability_curve
 from deepsimplex.plots.arguments import check_names
-from deepsimplex.plots.style import BLACK, BLUE, GREY, literal
+from deepsimplex.plots.style import BLACK, BLUE, GREY, ORANGE, literal
 
 MOST_COLUMNS, MOST_PANELS = 5, 50
 SIDE, ACROSS, DOWN = 1.4, 0.16, 0.5
@@ -18,8 +18,8 @@ SIDE, ACROSS, DOWN = 1.4, 0.16, 0.5
 LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.12, 0.4, 0.46
 """Margins of the figure, in inches."""
 TICKS = (0.0, 0.5, 1.0), ("0", "0.5", "1")
-LARGEST = 40.0
-"""Area of the point of a bin that holds all samples, in square points."""
+LARGEST, THICKEST = 40.0, 3.0
+"""Area of the point, in square points, and width of the gap, in points, of a bin that holds all samples."""
 LABEL: dict[str, Any] = {"fontsize": 9, "ha": "center", "va": "bottom"}
 TURNED: dict[str, Any] = {"ha": "left", "va": "center"}
 
@@ -53,8 +53,9 @@ def classwise_reliability(
     Returns
     -------
     matplotlib.figure.Figure
-        Five panels in a row. A point is a bin, at its mean probability and frequency, and larger the more samples it
-        holds: its area grows with the logarithm of their number. A class without samples is drawn too, at frequency 0.
+        Five panels in a row. A point is a bin, at its mean probability and frequency, with its gap to the diagonal, and
+        larger the more samples it holds: its area grows with the logarithm of their number. A class without samples is
+        drawn too, at frequency 0.
 
     Raises
     ------
@@ -119,10 +120,12 @@ def _panels(rows: int, columns: int, count: int) -> tuple[Figure, list[Axes]]:
 
 
 def _draw(ax: Axes, curve: ReliabilityCurve) -> None:
-    """The curve of one class with a point for each bin that holds samples."""
+    """A point for each bin that holds samples, and its gap to the diagonal; a line would tie the many to the few."""
     filled = curve.counts > 0
     confidence, frequency = curve.confidence[filled], curve.frequency[filled]
     share = np.log1p(curve.counts[filled]) / np.log1p(curve.counts.sum())
     ax.plot([0, 1], [0, 1], "--", color=BLACK, linewidth=0.8)
-    ax.plot(confidence, frequency, color=BLUE, linewidth=1.0, alpha=0.55)
-    ax.scatter(confidence, frequency, s=LARGEST * share, color=BLUE, clip_on=False, linewidths=0, zorder=3)
+    ax.vlines(confidence, confidence, frequency, color=ORANGE, linewidths=THICKEST * share, label="gap")
+    ax.scatter(
+        confidence, frequency, s=LARGEST * share, color=BLUE, clip_on=False, linewidths=0, zorder=3, label="bins"
+    )

@@ -22,6 +22,9 @@ from deepsimplex.readout.registry import named_readout
 LEGEND_SIZE = (0.5, 0.26)
 """Width and height of the legend, about, as shares of the axes."""
 
+GRID = 201
+"""Confidences at which the band is drawn, besides those of its bins."""
+
 
 def axis_labels(event: str) -> tuple[str, str]:
     """What stands along the axes of a curve of this event.
@@ -152,10 +155,9 @@ def _band(
 
 def _free_corner(curve: ReliabilityCurve, band: ReliabilityBand | None) -> Literal["upper left", "lower right"]:
     """The corner off the diagonal where the legend hides fewer points; bars fill the lower one."""
-    points = np.column_stack([curve.confidence, curve.frequency])
-    if band is not None:
-        points = np.concatenate([points, band.outline])
-    x, y = points.T
+    curves = [curve] if band is None else [curve, band.lower, band.upper]
+    x = np.concatenate([each.confidence for each in curves])
+    y = np.concatenate([each.frequency for each in curves])
     width, height = LEGEND_SIZE
     above, below = np.sum((x < width) & (y > 1 - height)), np.sum((x > 1 - width) & (y < height))
     return "lower right" if above > below else "upper left"
@@ -177,8 +179,10 @@ def _draw_band(ax: Axes, curve: ReliabilityCurve, band: ReliabilityBand, level: 
     filled = curve.counts > 0
     style: dict[str, Any] = {"color": BLUE, "linewidth": 1.6, "markersize": 5, "clip_on": False, "zorder": 3}
     ax.plot(curve.confidence[filled], curve.frequency[filled], "o-", label="mean classifier", **style)
-    corners = band.outline
-    ax.fill(*corners.T, facecolor=GREY, edgecolor=GREY, alpha=0.45, linewidth=0.8, label=f"{100 * level:g}% band")
+    knots = np.concatenate([band.lower.confidence, band.upper.confidence])
+    at = np.unique(np.concatenate([np.linspace(*band.reach, GRID), knots[~np.isnan(knots)]]))
+    low, high = band.frequencies(at)
+    ax.fill_between(at, low, high, color=GREY, alpha=0.45, linewidth=0.8, label=f"{100 * level:g}% band")
 
 
 def _draw_histogram(ax: Axes, curve: ReliabilityCurve) -> None:

@@ -33,6 +33,20 @@ def legend_of(ax):
     return [text.get_text() for text in ax.get_legend().get_texts()]
 
 
+def edges(ax):
+    """Confidences of the drawn band with its lower and upper edge."""
+    (area,) = ax.collections
+    x, y = area.get_paths()[0].vertices.T
+    at = np.unique(x)
+    return at, *(np.array([end(y[x == value]) for value in at]) for end in (np.min, np.max))
+
+
+def assert_drawn(ax, band):
+    at, low, high = edges(ax)
+    np.testing.assert_allclose([at[0], at[-1]], band.reach)
+    np.testing.assert_allclose([low, high], band.frequencies(at))
+
+
 @pytest.mark.parametrize(("n", "of_class"), [(2, None), (2, 0), (4, None), (4, 3)])
 def test_the_band_and_the_mean_classifier_are_drawn(n, of_class):
     y, p, latent = latents(n)
@@ -42,17 +56,18 @@ def test_the_band_and_the_mean_classifier_are_drawn(n, of_class):
     drawn = np.column_stack([curve.confidence, curve.frequency])[filled]
     np.testing.assert_allclose(line(ax, "mean classifier"), drawn)
     lower, upper = readout.class_intervals(latent, 0.9)
-    outline = evaluation.reliability_band(y, p, lower, upper, 8, of_class=of_class).outline
-    (area,) = ax.patches
-    np.testing.assert_allclose(area.get_xy()[: len(outline)], outline)
+    band = evaluation.reliability_band(y, p, lower, upper, 8, of_class=of_class)
+    assert_drawn(ax, band)
     assert legend_of(ax) == ["mean classifier", "90% band", "perfectly calibrated"]
 
 
 def test_without_scale_the_band_lies_on_the_curve():
     y, p, latent = latents(3, scale=0.0)
     ax = plots.reliability(y, p, latent=latent).axes[0]
-    drawn = line(ax, "mean classifier")
-    np.testing.assert_allclose(ax.patches[0].get_xy()[: 2 * len(drawn)], np.concatenate([drawn, drawn[::-1]]))
+    x, y = line(ax, "mean classifier").T
+    at, low, high = edges(ax)
+    np.testing.assert_allclose(low, high, atol=1e-12)
+    np.testing.assert_allclose(np.interp(x, at, low), y, atol=1e-12)
 
 
 def test_scores_of_the_target_are_used():
@@ -61,7 +76,7 @@ def test_scores_of_the_target_are_used():
     y, p = rng.integers(0, 3, 60), readout.softmax(latent, np.eye(3))
     ax = plots.reliability(y, p, latent=latent, scores=np.eye(3)).axes[0]
     band = evaluation.reliability_band(y, p, *readout.class_intervals(latent, 0.95, np.eye(3)))
-    np.testing.assert_allclose(ax.patches[0].get_xy()[: len(band.outline)], band.outline)
+    assert_drawn(ax, band)
 
 
 def test_the_argmax_readout_has_no_band():
@@ -124,8 +139,9 @@ def test_every_class_has_a_panel_with_its_curve_and_error(digits):
         curve = evaluation.reliability_curve(y, p, 10, of_class=k)
         filled = curve.counts > 0
         points = np.column_stack([curve.confidence, curve.frequency])[filled]
-        np.testing.assert_allclose(ax.lines[1].get_xydata(), points)
-        (drawn,) = ax.collections
+        gaps, drawn = ax.collections
+        ends = [[(x, x), (x, y)] for x, y in points]
+        np.testing.assert_allclose(gaps.get_segments(), ends)
         np.testing.assert_allclose(drawn.get_offsets(), points)
         # More samples, a larger point.
         np.testing.assert_array_equal(np.argsort(drawn.get_sizes()), np.argsort(np.log1p(curve.counts[filled])))
@@ -153,7 +169,7 @@ def test_an_absent_class_lies_at_frequency_zero():
     figure = plots.classwise_reliability([0, 0, 1], [[0.6, 0.2, 0.2], [0.5, 0.1, 0.4], [0.1, 0.8, 0.1]], 5)
     ax = figure.axes[2]
     assert ax.get_title() == "class 2\nECE 0.233, 0 samples"
-    np.testing.assert_allclose(ax.lines[1].get_ydata(), 0)
+    np.testing.assert_allclose(ax.collections[1].get_offsets()[:, 1], 0)
 
 
 @pytest.mark.parametrize(
@@ -181,5 +197,5 @@ def test_panels_are_drawn_in_a_figure_of_the_callers_choice():
     left, right = figure.subplots(1, 2)
     y, p, latent = latents(2)
     assert plots.reliability(y, p, ax=right, latent=latent) is figure
-    assert right.patches
-    assert not left.patches
+    assert right.collections
+    assert not left.collections

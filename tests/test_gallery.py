@@ -1,0 +1,69 @@
+"""The gallery: every figure has an entry, and what is drawn is written."""
+
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+from typer.testing import CliRunner
+
+import deepsimplex as ds
+from training import gallery
+
+ROOT = Path(__file__).parents[1]
+
+
+def run(*arguments: str):
+    import typer
+
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(gallery.main)
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("name", ds.plots.__all__)
+def test_every_figure_has_an_entry(name):
+    assert name in gallery.ENTRIES
+    assert gallery.plot_of(name) == name
+
+
+def test_every_entry_is_of_a_figure():
+    assert {gallery.plot_of(entry) for entry in gallery.ENTRIES} == set(ds.plots.__all__)
+
+
+def test_entries_become_pictures_and_a_page(tmp_path):
+    """Those that learn nothing slow; all of them in the slow test below."""
+    names = ["relevance", "simplex", "decision_regions"]
+    done = run(*names, "--output", str(tmp_path / "pictures"))
+    assert done.exit_code == 0, done.output
+    page = (tmp_path / "pictures" / "index.html").read_text()
+    for name in names:
+        path = tmp_path / "pictures" / f"{name}.png"
+        pixels = matplotlib.image.imread(path)
+        assert pixels[..., :3].std() > 0.01  # not one colour
+        assert f'src="{name}.png"' in page
+        assert f"{path}  " in done.output
+    assert page.count("<img") == 3
+
+
+@pytest.mark.slow
+def test_all_entries_are_drawn(tmp_path):
+    done = run("--output", str(tmp_path))
+    assert done.exit_code == 0, done.output
+    assert {path.stem for path in tmp_path.glob("*.png")} == set(gallery.ENTRIES)
+    assert min(path.stat().st_size for path in tmp_path.glob("*.png")) > 5_000
+
+
+def test_an_unknown_entry_is_refused(tmp_path):
+    done = run("reliabilty", "--output", str(tmp_path / "none"))
+    assert done.exit_code == 2
+    assert "is no entry of the gallery" in done.output
+    assert not (tmp_path / "none").exists()
+
+
+def test_the_readme_shows_what_the_gallery_draws():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for name in ("reliability_band", "simplex"):
+        assert name in gallery.ENTRIES
+        assert f"](training/pictures/{name}.png)" in readme
+    for name in ds.plots.__all__:
+        assert f"`{name}`" in readme, name

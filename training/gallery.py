@@ -1,0 +1,253 @@
+"""Every figure of ``ds.plots``, drawn from real data: digits, iris and wine, with seeds and small models.
+
+    python -m training.gallery [--output build/gallery] [NAME ...]
+
+Writes a PNG for each entry, and ``index.html`` that shows them; prints each file and the seconds it took, with those of
+learning what it draws, once for all that draw it. ``training/pictures`` holds ``reliability_band.png`` and
+``simplex.png`` of the README as this writes them.
+"""
+
+import functools
+import html
+import inspect
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import typer
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.datasets import load_digits, load_iris, load_wine
+from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.model_selection import cross_val_predict
+from sklearn.preprocessing import StandardScaler
+
+import deepsimplex as ds
+
+FOLDER = Path("build/gallery")
+
+
+@functools.cache
+def network() -> tuple[ds.SimplexClassifier, dict[str, list[float]]]:
+    """A small network on the digits, its latents scaled by 300 held-out ones, and how it was learned."""
+    keras.utils.set_random_seed(0)
+    (x, y), _ = ds.datasets.load("digits")
+    model = ds.SimplexClassifier(ds.heads.mlp([64]), ds.targets.ILR(0.99), num_classes=10)
+    model.compile(keras.optimizers.Adam(0.003), metrics=["accuracy"])
+    learn, held = slice(300, None), slice(300)
+    fit = model.fit(x[learn], y[learn], epochs=20, batch_size=64, validation_data=(x[held], y[held]), verbose=0)
+    return model.calibrate(x[held], y[held], "latent"), fit.history
+
+
+@functools.cache
+def of_network() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], ds.LatentGaussian, NDArray[Any]]:
+    """Test images, labels, class probabilities, the latents behind them, and scores."""
+    model, _ = network()
+    _, (x, y) = ds.datasets.load("digits")
+    return x, y, model.predict_proba(x), model.predict_latent(x), model.target.scores(10)
+
+
+@functools.cache
+def forest() -> tuple[NDArray[Any], NDArray[Any], list[str]]:
+    """Labels of wine, class probabilities of a forest that did not see them, and names."""
+    data = load_wine()
+    p = cross_val_predict(RandomForestClassifier(random_state=0), data.data, data.target, method="predict_proba")
+    return data.target, p, ["first", "second", "third"]
+
+
+@functools.cache
+def metric() -> tuple[ds.GMLVQ, list[str]]:
+    """A learned metric of wine's features, and their names."""
+    data = load_wine()
+    return ds.GMLVQ().fit(data.data, data.target), list(data.feature_names)
+
+
+def classwise_reliability() -> Figure:
+    _, y, p, _, _ = of_network()
+    return ds.plots.classwise_reliability(y, p, bins=10)
+
+
+def confusion_matrix() -> Figure:
+    _, y, p, _, _ = of_network()
+    return ds.plots.confusion_matrix(y, p)
+
+
+def decision_regions() -> Figure:
+    data = load_iris()
+    X, y = data.data[:, 2:], data.target_names[data.target]
+    classifier = ds.GLVQ(prototypes_per_class=2).fit(X, y)
+    return ds.plots.decision_regions(classifier, X, y, feature_names=data.feature_names[2:])
+
+
+def decision_regions_mixed() -> Figure:
+    """[CASIMAC] Fig. 5."""
+    data = load_wine()
+    X = PCA(2, random_state=0).fit_transform(StandardScaler().fit_transform(data.data))
+    classifier = ds.SimplexGaussianProcess(ds.targets.CASIMAC("euclidean")).fit(X[::3], data.target[::3])
+    return ds.plots.decision_regions(
+        classifier,
+        X,
+        data.target,
+        colours="mixed",
+        levels=[],
+        class_names=["first", "second", "third"],
+        feature_names=["principal component 1", "principal component 2"],
+    )
+
+
+def latent_space() -> Figure:
+    _, y, _, latent, scores = of_network()
+    return ds.plots.latent_space(latent, y, scores=scores)
+
+
+def latent_space_of_three() -> Figure:
+    _, y, _, latent, scores = of_network()
+    return ds.plots.latent_space(latent, y, classes=[1, 8, 9], scores=scores)
+
+
+def learning_curves() -> Figure:
+    return ds.plots.learning_curves({"network": network()[1]})
+
+
+def predictions() -> Figure:
+    x, y, p, _, _ = of_network()
+    return ds.plots.predictions(x[:8], p[:8], y[:8])
+
+
+def prototype_images() -> Figure:
+    X, y = load_digits(return_X_y=True)
+    classifier = ds.GLVQ(prototypes_per_class=2).fit(X[:600], y[:600])
+    return ds.plots.prototype_images(classifier.prototypes_, classifier.prototype_labels_)
+
+
+def relevance() -> Figure:
+    classifier, names = metric()
+    return ds.plots.relevance(classifier, names)
+
+
+def reliability() -> Figure:
+    _, y, p, _, _ = of_network()
+    return ds.plots.reliability(y, p, bins=10)
+
+
+def reliability_band() -> Figure:
+    """[GPD] Fig. 6: odd digits against even ones, which two principal components of 64 pixels tell apart badly."""
+    X, digit = load_digits(return_X_y=True)
+    X, y = PCA(2, random_state=0).fit_transform(X), digit % 2
+    order = np.random.default_rng(0).permutation(len(y))
+    learn, test = order[:200], order[200:]
+    classifier = ds.SimplexGaussianProcess(ds.targets.ILR(0.9)).fit(X[learn], y[learn])
+    latent, scores = classifier.predict_latent(X[test]), classifier.target_.scores_
+    return ds.plots.reliability(y[test], classifier.predict_proba(X[test]), bins=10, latent=latent, scores=scores)
+
+
+def risk_coverage() -> Figure:
+    y, p, _ = forest()
+    features = load_wine().data
+    others = {"GMLVQ": ds.GMLVQ(), "LVQ1": ds.LVQ1()}
+    found = {name: cross_val_predict(one, features, y, method="predict_proba") for name, one in others.items()}
+    return ds.plots.risk_coverage(
+        {name: ds.evaluation.risk_coverage_curve(y, one) for name, one in (found | {"forest": p}).items()}
+    )
+
+
+def simplex() -> Figure:
+    """[SPS] Fig. 1: memberships of a forest as they are, and scaled."""
+    y, p, names = forest()
+    figure = Figure(figsize=(8.8, 4.2), dpi=110, layout="constrained")
+    left, right = figure.subplots(1, 2)
+    ds.plots.simplex(p, y, class_names=names, ax=left)
+    left.set_title("class probabilities of a forest", fontsize=10)
+    ds.plots.simplex(ds.evaluation.standardized_partition(y, p), class_names=names, ax=right)
+    right.set_title(f"standardized: {right.get_title()}", fontsize=10)
+    return figure
+
+
+def simplex_of_four() -> Figure:
+    X, y = load_digits(return_X_y=True)
+    rows = np.isin(y, [1, 7, 8, 9])
+    X, (classes, y) = X[rows], np.unique(y[rows], return_inverse=True)
+    p = ds.GLVQ().fit(X[:200], y[:200]).predict_proba(X[200:])
+    return ds.plots.simplex(p, y[200:], class_names=[str(name) for name in classes])
+
+
+def uncertain_images() -> Figure:
+    x, y, p, latent, scores = of_network()
+    return ds.plots.uncertain_images(x, p, y, latent=latent, scores=scores)
+
+
+# A row for every figure; the name of a function of ds.plots is that of its first entry.
+ENTRIES: dict[str, Callable[[], Figure]] = {
+    "classwise_reliability": classwise_reliability,
+    "confusion_matrix": confusion_matrix,
+    "decision_regions": decision_regions,
+    "decision_regions_mixed": decision_regions_mixed,
+    "latent_space": latent_space,
+    "latent_space_of_three": latent_space_of_three,
+    "learning_curves": learning_curves,
+    "predictions": predictions,
+    "prototype_images": prototype_images,
+    "relevance": relevance,
+    "reliability": reliability,
+    "reliability_band": reliability_band,
+    "risk_coverage": risk_coverage,
+    "simplex": simplex,
+    "simplex_of_four": simplex_of_four,
+    "uncertain_images": uncertain_images,
+}
+
+
+def plot_of(entry: str) -> str:
+    """The function of ``ds.plots`` that an entry draws: the longest name that its own begins with."""
+    return max((name for name in ds.plots.__all__ if entry.startswith(name)), key=len)
+
+
+def index(names: list[str]) -> str:
+    """The page that shows the pictures of these entries."""
+    figures = []
+    for name in names:
+        plot = plot_of(name)
+        purpose = (inspect.getdoc(getattr(ds.plots, plot)) or "").split("\n")[0]
+        caption = " Here: ".join(filter(None, [purpose, inspect.getdoc(ENTRIES[name])]))
+        figures.append(
+            f'<figure id="{name}"><img src="{name}.png" alt="{html.escape(purpose)}">\n'
+            f"<figcaption><code>ds.plots.{plot}</code>: {html.escape(caption)}</figcaption></figure>"
+        )
+    style = (
+        "body{font-family:sans-serif;max-width:64rem;margin:2rem auto;padding:0 1rem}"
+        "figure{margin:0 0 3rem}img{max-width:100%;margin-bottom:.6rem}"
+    )
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>deepsimplex: gallery</title>'
+        f"<style>{style}</style></head>\n<body><h1>Figures of deepsimplex</h1>\n"
+        + "\n".join(figures)
+        + "\n</body></html>\n"
+    )
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="entries to draw; all by default")] = None,
+    output: Annotated[Path, typer.Option(help="folder to write to")] = FOLDER,
+) -> None:
+    """Draw the figures and the page that shows them."""
+    chosen = names or list(ENTRIES)
+    for name in chosen:
+        if name not in ENTRIES:
+            raise typer.BadParameter(f"{name!r} is no entry of the gallery; known are {', '.join(ENTRIES)}")
+    output.mkdir(parents=True, exist_ok=True)
+    for name in chosen:
+        begun = time.perf_counter()
+        path = output / f"{name}.png"
+        ENTRIES[name]().savefig(path)
+        print(f"{path}  {time.perf_counter() - begun:.1f} s", flush=True)
+    page = output / "index.html"
+    page.write_text(index(chosen), encoding="utf-8")
+    print(page)
+
+
+if __name__ == "__main__":
+    typer.run(main)
