@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.checks import check_whole
-from deepsimplex.evaluation import check_labels_and_probabilities
+from deepsimplex.evaluation import check_labels_and_probabilities, uncertainty
 from deepsimplex.files import load_arrays, replacing, save_arrays
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.registry import named_readout
@@ -301,8 +301,6 @@ def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDA
 
 def _memorable(y: NDArray[np.int64], p: NDArray[np.floating], keep: int) -> NDArray[np.int64]:
     """The rows that readers want to see: the least certain ones, and the surest mistakes."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = -np.sum(np.where(p > 0, p * np.log(p), 0), axis=1, dtype=np.float64)
-    least_certain = np.argsort(-entropy, kind="stable")[:keep]
-    most_wrong = np.argsort(p[np.arange(len(y)), y], kind="stable")[:keep]
+    least_certain = np.argsort(-uncertainty(p), kind="stable")[:keep]
+    most_wrong = np.argsort(-uncertainty(p, "likelihood", y), kind="stable")[:keep]
     return np.union1d(least_certain, most_wrong).astype(np.int64)

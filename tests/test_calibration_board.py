@@ -413,7 +413,7 @@ DATA = (np.zeros((6, 8, 8, 1), np.float32), np.arange(6) % 4)
         (DATA[0], {}, TypeError, r"validation_data must be a pair \(x, y\) of arrays, or .* found ndarray"),
         ((*DATA, DATA[1]), {}, TypeError, "found tuple of length 3"),
         ((DATA[0], DATA[1][1:]), {}, ValueError, r"x of shape \(6, 8, 8, 1\) and y of shape \(5,\)"),
-        ((DATA[0], np.eye(6)), {}, ValueError, r"One-hot labels become y.argmax\(axis=1\)"),
+        ((DATA[0], np.full((6, 6), 1 / 6)), {}, ValueError, r"Soft labels become y.argmax\(axis=1\)"),
         ((DATA[0], DATA[1] - 1), {}, ValueError, r"class numbers 0..n-1 in y; found int64"),
         ((DATA[0], np.array(list("abcdef"))), {}, ValueError, "class numbers"),
         ((DATA[0][:0], DATA[1][:0]), {}, ValueError, "at least one sample; found none"),
@@ -493,3 +493,9 @@ def test_hyperparameters_are_gathered(optimizer, expected):
     assert "steps_per_epoch" not in found
     assert json.loads(found["target.targets"])[1]["smoothing"] == 0.9
     assert all(isinstance(value, str | bool | int | float) for value in found.values())
+
+
+def test_one_hot_labels_are_class_numbers(tmp_path):
+    x, y = DATA
+    board = ds.monitoring.CalibrationBoard(tmp_path, (x, np.eye(10)[y]))
+    np.testing.assert_array_equal(board.validation.y, y)

@@ -382,3 +382,12 @@ def test_a_built_package_carries_the_template(tmp_path):
     (wheel,) = tmp_path.glob("*.whl")
     carried = {name for name in zipfile.ZipFile(wheel).namelist() if "report/templates" in name}
     assert carried == {f"deepsimplex/report/templates/page.{kind}" for kind in ("css", "html")}
+
+
+def test_of_sixty_classes_the_worst_have_a_diagram(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(60, 0.1), 200)
+    page = Page(
+        ds.report.write(tmp_path / "report.html", {"sixty": Predictions.of(rng.integers(0, 60, 200), p)}, **QUICK)
+    )
+    assert any("the 20 of 60 classes with the largest error" in image["alt"] for image in page.all("img"))

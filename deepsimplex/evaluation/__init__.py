@@ -28,6 +28,7 @@ from deepsimplex.evaluation.selective import (
     area_under_risk_coverage,
     risk_coverage_curve,
 )
+from deepsimplex.evaluation.uncertainty import uncertainty
 from deepsimplex.evaluation.weighted import weighted_f1, weighted_precision, weighted_recall
 
 __all__ = [
@@ -70,6 +71,7 @@ __all__ = [
     "standardized_memberships",
     "standardized_partition",
     "top_k_accuracy",
+    "uncertainty",
     "weighted_f1",
     "weighted_precision",
     "weighted_recall",

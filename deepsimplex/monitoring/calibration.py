@@ -20,10 +20,10 @@ from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.hyperparameters import check_hyperparameters, hyperparameters_of
 from deepsimplex.monitoring.model_outputs import ModelOutputs
 from deepsimplex.monitoring.pictures import band_picture, pictures
-from deepsimplex.monitoring.predictions import Predictions, on_one_line
+from deepsimplex.monitoring.predictions import WatchedPredictions, on_one_line
 from deepsimplex.monitoring.samples import ValidationSamples, as_images, draw_samples, rows_of
 from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
-from deepsimplex.readout.registry import READOUTS
+from deepsimplex.readout.registry import readout_name
 
 SAMPLES = 2000
 FOLDER = "calibration"
@@ -171,7 +171,7 @@ class CalibrationBoard(keras.callbacks.Callback):
 
     # What is written
 
-    def _write(self, epoch: int, found: Predictions) -> None:
+    def _write(self, epoch: int, found: WatchedPredictions) -> None:
         if found.not_finite and not self._warned:
             self._warned = True
             warnings.warn(
@@ -211,11 +211,11 @@ class CalibrationBoard(keras.callbacks.Callback):
         if self.class_names is not None and len(self.class_names) != n:
             raise ValueError(f"class_names must have {n} entries, one per class; found {len(self.class_names)}")
 
-    def _predictions(self) -> Predictions:
+    def _predictions(self) -> WatchedPredictions:
         outputs = self._outputs(self.validation.x)
         p = outputs.pop("probabilities")
         names = self.class_names or getattr(self.model, "class_names", None) or [str(k) for k in range(p.shape[1])]
-        found = Predictions(
+        found = WatchedPredictions(
             labels=self.validation.y,
             probabilities=p,
             class_names=on_one_line(names),
@@ -224,12 +224,11 @@ class CalibrationBoard(keras.callbacks.Callback):
         )
         if not outputs:
             return found
-        rules = [name for name, layer in READOUTS.items() if isinstance(self.model.readout, layer)]
         return dataclasses.replace(
             found,
             latent=outputs,
             scores=self.model.target.scores(self.model.num_classes),
-            readout=rules[0] if rules else None,
+            readout=readout_name(self.model.readout),
         )
 
 

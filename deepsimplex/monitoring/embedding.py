@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from tensorboard.plugins import projector
 
 from deepsimplex.files import replacing
-from deepsimplex.monitoring.predictions import Predictions
+from deepsimplex.monitoring.predictions import WatchedPredictions
 
 NAME = "latent"
 _LARGEST_SPRITE = 8192  # pixels on either side, TensorBoard's limit
@@ -30,7 +30,7 @@ def _sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int,
     return np.round(255 * np.clip(sprite, 0, 1)).astype(np.uint8), (width, height)
 
 
-def write_embedding(folder: Path, found: Predictions) -> None:
+def write_embedding(folder: Path, found: WatchedPredictions) -> None:
     """Write latent means, a table of labels and predictions, and the images as a sprite, where there are any.
 
     The projector finds them by ``projector_config.pbtxt``, which is written last: it names whole files only.

@@ -11,7 +11,7 @@ from deepsimplex.checks import check_whole
 from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.pictures import band_picture, pictures
-from deepsimplex.monitoring.predictions import Predictions, on_one_line
+from deepsimplex.monitoring.predictions import WatchedPredictions, on_one_line
 from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
 
 # Components of a hyperparameter that get a curve each; more become a histogram.
@@ -120,7 +120,7 @@ class GaussianProcessBoard:
                 step.iteration, histograms=latent_histograms(found), images=pictures(found) | band_picture(found)
             )
 
-    def _write(self, step: WatchedStep, found: Predictions | None) -> None:
+    def _write(self, step: WatchedStep, found: WatchedPredictions | None) -> None:
         numbers: dict[str, float] = {"objective": step.objective / step.num_samples}
         spread: dict[str, NDArray[Any]] = {}
         if found is not None:
@@ -136,14 +136,14 @@ class GaussianProcessBoard:
                 numbers |= {f"{tag}/{index}": float(value) for index, value in enumerate(values.ravel())}
         self._file.write(step.iteration, numbers, spread)
 
-    def _predictions(self, classifier: Any, latents: bool = False) -> Predictions:
+    def _predictions(self, classifier: Any, latents: bool = False) -> WatchedPredictions:
         assert self.validation_data is not None
         X, labels = self.validation_data
         read_out: dict[str, Any] = {}
         if latents and hasattr(classifier, "scores_"):  # GPLVQ has latents that no readout takes
             latent = classifier.predict_latent(X).numpy().as_dict()
             read_out = {"latent": latent, "scores": classifier.scores_, "readout": classifier.readout_}
-        return Predictions(
+        return WatchedPredictions(
             labels=_numbers(labels, classifier.classes_),
             probabilities=classifier.predict_proba(X),
             class_names=on_one_line([str(name) for name in classifier.classes_]),

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.monitoring.predictions import Predictions
+from deepsimplex.monitoring.predictions import WatchedPredictions
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -26,7 +26,7 @@ def pixels_of(figure: "Figure") -> NDArray[np.uint8]:
     return np.array(canvas.buffer_rgba())[..., :3]
 
 
-def pictures(found: Predictions, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
+def pictures(found: WatchedPredictions, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
     """Pictures [H, W, 3] by tag: those that the predictions hold the material of, none where any is not finite.
 
     "reliability"; "simplex" for three and four classes, else "latent_space" where there are latents; and
@@ -37,7 +37,7 @@ def pictures(found: Predictions, seed: int = 0) -> dict[str, NDArray[np.uint8]]:
     return {f"pictures/{name}": pixels_of(figure) for name, figure in _figures(found, seed)}
 
 
-def band_picture(found: Predictions) -> dict[str, NDArray[np.uint8]]:
+def band_picture(found: WatchedPredictions) -> dict[str, NDArray[np.uint8]]:
     """The reliability diagram with the 95% band of [GPD] Fig. 6, where a softmax readout has one.
 
     Apart, since the quantiles of thousands of samples take seconds.
@@ -52,7 +52,7 @@ def band_picture(found: Predictions) -> dict[str, NDArray[np.uint8]]:
     return {"pictures/reliability_band": pixels_of(figure)}
 
 
-def _figures(found: Predictions, seed: int) -> Iterator[tuple[str, "Figure"]]:
+def _figures(found: WatchedPredictions, seed: int) -> Iterator[tuple[str, "Figure"]]:
     from deepsimplex import plots  # matplotlib comes in here and not before
 
     y, p, names = found.labels, found.probabilities, found.class_names
@@ -65,8 +65,9 @@ def _figures(found: Predictions, seed: int) -> Iterator[tuple[str, "Figure"]]:
         scatter = plots.latent_space(latent[few], y[few], scores=found.scores, class_names=names)
         yield "latent_space", scatter
     if found.images is not None:
-        behind = latent if found.readout == "softmax" else None  # that of argmax has no intervals to speak of
+        read = found.readout == "softmax"  # probabilities of argmax have no intervals
+        latent, scores = (latent, found.scores) if read else (None, None)
         worst = plots.uncertain_images(
-            found.images, p, y, latent=behind, scores=found.scores, k=WORST, by="likelihood", class_names=names
+            found.images, p, y, latent=latent, scores=scores, k=WORST, by="likelihood", class_names=names
         )
         yield "highest_loss", worst

@@ -23,7 +23,7 @@ def on_one_line(names: Sequence[str]) -> list[str]:
 
 
 @dataclass(frozen=True, eq=False)
-class Predictions:
+class WatchedPredictions:
     """Class probabilities beside labels, and what else is known.
 
     Attributes

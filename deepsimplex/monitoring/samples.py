@@ -109,11 +109,13 @@ def _checked(x: Any, y: Any, name: str) -> tuple[Any, NDArray[np.int64]]:
     labels = np.asarray(y)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
+    elif labels.ndim == 2 and np.all((labels == 0) | (labels == 1)) and np.all(labels.sum(axis=1) == 1):
+        labels = labels.argmax(axis=1)  # one-hot, as categorical_crossentropy takes them
     if labels.ndim != 1 or any(np.ndim(leaf) == 0 or len(leaf) != len(labels) for leaf in keras.tree.flatten(x)):
         shapes = [leaf.shape for leaf in keras.tree.flatten(x)]
         raise ValueError(
             f"{name} must hold one class number for each sample of x; found x of shape "
-            f"{', '.join(map(str, shapes))} and y of shape {labels.shape}. One-hot labels become y.argmax(axis=1)"
+            f"{', '.join(map(str, shapes))} and y of shape {labels.shape}. Soft labels become y.argmax(axis=1)"
         )
     if labels.dtype.kind not in "biuf" or np.any((labels < 0) | (labels != np.floor(labels))):
         raise ValueError(f"{name} must hold class numbers 0..n-1 in y; found {labels.dtype} like {labels[0]!r}")

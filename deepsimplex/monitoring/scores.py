@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.evaluation import Report, reliability_curve, report
-from deepsimplex.monitoring.predictions import Predictions
+from deepsimplex.monitoring.predictions import WatchedPredictions
 
 # What a report says of itself, not of the predictions.
 _SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals")
@@ -38,7 +38,7 @@ SCORES = tuple(field.name for field in dataclasses.fields(Report) if field.name 
 """Every score that a report holds."""
 
 
-def scalars(found: Predictions, bins: int = 15) -> dict[str, float]:
+def scalars(found: WatchedPredictions, bins: int = 15) -> dict[str, float]:
     """Every score of ``evaluation.report`` by its tag, and the calibration error of each of up to twenty classes.
 
     Where any prediction is not finite all of them are NaN.
@@ -58,12 +58,12 @@ def scalars(found: Predictions, bins: int = 15) -> dict[str, float]:
     return {tag_of(name): values[name] for name in SCORES if name in values} | errors
 
 
-def histograms(found: Predictions) -> dict[str, NDArray[Any]]:
+def histograms(found: WatchedPredictions) -> dict[str, NDArray[Any]]:
     """Distribution over the samples of the largest probability; nothing where any prediction is not finite."""
     return {} if found.not_finite else {"confidence": found.probabilities.max(axis=1)}
 
 
-def latent_histograms(found: Predictions) -> dict[str, NDArray[Any]]:
+def latent_histograms(found: WatchedPredictions) -> dict[str, NDArray[Any]]:
     """Distributions of the latents, where there are any: the norm of means, and the standard deviations."""
     if found.latent is None or found.not_finite:
         return {}

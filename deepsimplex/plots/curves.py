@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from deepsimplex.evaluation import RiskCoverageCurve
-from deepsimplex.plots.style import CLASS_COLOURS, CLASS_MARKERS
+from deepsimplex.plots.style import CLASS_COLOURS, CLASS_MARKERS, literal
 
 VALIDATION = "val_"
 """How Keras begins the names of what was measured on validation samples."""
@@ -20,17 +20,6 @@ NO_CURVES = ("epoch", "learning_rate")
 def _styles(count: int) -> list[tuple[str, str]]:
     """Colour and marker of each line: both change from one to the next, so that grey prints tell them apart too."""
     return [(CLASS_COLOURS[k % len(CLASS_COLOURS)], CLASS_MARKERS[k % len(CLASS_MARKERS)]) for k in range(count)]
-
-
-def literal(text: str) -> str:
-    """Text that Matplotlib draws as it is, where dollars would begin a formula.
-
-    Examples
-    --------
-    >>> literal("$5 or $6")
-    '\\\\$5 or \\\\$6'
-    """
-    return text.replace("$", r"\$")
 
 
 def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = None) -> Figure:

@@ -15,9 +15,8 @@ from deepsimplex.evaluation import (
     reliability_curve,
 )
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.plots.latents import intervals_behind
 from deepsimplex.plots.style import BLACK, BLUE, GREY, ORANGE
-from deepsimplex.readout import SoftmaxReadout, class_intervals
-from deepsimplex.readout.registry import named_readout
 
 LEGEND_SIZE = (0.5, 0.26)
 """Width and height of the legend, about, as shares of the axes."""
@@ -75,8 +74,7 @@ def reliability(
     readout : {"softmax", "argmax"}, optional
         What p was read from ``latent`` by. Default "softmax", whose probabilities vary with the latent. Those of
         "argmax" do not: each is one number, the share of the Gaussian in which the class wins. There is no
-        distribution of classifiers then and no band is drawn; with ``readout`` left out, the band would be that of
-        another classifier, the softmax of the same latents, and need not hold the curve of p.
+        distribution of classifiers then and no band is drawn.
     level : float
         Of the band, 0.95 by default.
 
@@ -88,7 +86,8 @@ def reliability(
     Raises
     ------
     TypeError, ValueError
-        For arguments that break the above, and latents that are not as many as the samples or have other classes.
+        For arguments that break the above, latents that are not as many as the samples or have other classes, and
+        probabilities that differ from the softmax readout of the latents.
 
     Notes
     -----
@@ -107,9 +106,7 @@ def reliability(
     ['mean classifier', '95% band', 'perfectly calibrated']
     """
     curve = reliability_curve(y, p, bins, of_class=of_class)
-    band = None if latent is None else _band(y, p, bins, of_class, latent, scores, readout, level)
-    if latent is None and (scores is not None or readout is not None):
-        raise ValueError("scores and readout belong to a latent Gaussian; give latent too, or leave them out")
+    band = _band(y, p, bins, of_class, latent, scores, readout, level)
     if ax is None:
         ax = Figure(figsize=(4.5, 5.4), dpi=120, layout="constrained").add_subplot()
     if band is None:
@@ -132,25 +129,15 @@ def _band(
     p: ArrayLike,
     bins: int,
     of_class: int | None,
-    latent: LatentGaussian | dict[str, Any],
+    latent: LatentGaussian | dict[str, Any] | None,
     scores: ArrayLike | None,
     readout: str | None,
     level: float,
 ) -> ReliabilityBand | None:
-    """The band of a softmax readout; None for a readout without a distribution of classifiers."""
-    gaussian = LatentGaussian.of(latent)
+    """The band of a softmax readout; None without latents, or for a readout without a distribution of classifiers."""
     labels, probabilities = check_labels_and_probabilities(y, p)
-    samples, n = probabilities.shape
-    classes = gaussian.latent_dim + 1 if scores is None else len(np.asarray(scores))
-    if (len(gaussian), classes) != (samples, n):
-        raise ValueError(
-            f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
-            f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ''}"
-        )
-    if readout is not None and named_readout(readout) is not SoftmaxReadout:
-        return None
-    lower, upper = class_intervals(gaussian, level, scores)
-    return reliability_band(labels, probabilities, lower, upper, bins, of_class=of_class)
+    ends = intervals_behind(probabilities, latent, scores, readout, level)
+    return None if ends is None else reliability_band(labels, probabilities, *ends, bins, of_class=of_class)
 
 
 def _free_corner(curve: ReliabilityCurve, band: ReliabilityBand | None) -> Literal["upper left", "lower right"]:

@@ -1,37 +1,19 @@
 """The images that a classifier is least sure of, or most wrong about."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from deepsimplex.checks import check_whole
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
+from deepsimplex.evaluation import uncertainty
+from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.names import did_you_mean
+from deepsimplex.plots.latents import intervals_behind
 from deepsimplex.plots.predictions import predictions
-from deepsimplex.readout import class_intervals
-
-Measure = Literal["entropy", "confidence", "margin", "likelihood"]
-
-
-def _entropy(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    return -np.sum(p * np.log(np.where(p > 0, p, 1.0)), axis=1)
-
-
-def _margin(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    second, first = np.sort(p, axis=1)[:, -2:].T
-    return second - first
-
-
-# Large where the classifier is unsure.
-MEASURES: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
-    "entropy": _entropy,
-    "confidence": lambda p: -p.max(axis=1),
-    "margin": _margin,
-}
 
 
 def uncertain_images(
@@ -41,7 +23,7 @@ def uncertain_images(
     *,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
-    readout: Literal["softmax", "argmax"] = "softmax",
+    readout: str | None = None,
     level: float = 0.95,
     k: int = 8,
     by: Measure = "entropy",
@@ -63,17 +45,15 @@ def uncertain_images(
         The Gaussian behind p: its ``readout.class_intervals`` become whiskers of the bars.
     scores : array_like, shape [n, L], optional
         For the intervals, as in ``readout.class_intervals``. Default: the vertices.
-    readout : {"softmax", "argmax"}
-        For the intervals. Default "softmax", whose class probabilities have a distribution; they are about bars that
-        are a softmax readout of the same scores, as with ILR and Dirichlet targets. Probabilities of the argmax
-        readout have none, and their intervals are of the width of round-off.
+    readout : {"softmax", "argmax"}, optional
+        What p was read from ``latent`` by. Default "softmax", whose probabilities vary with the latent. Those of
+        "argmax" do not: no whiskers are drawn then.
     level : float
         Of the intervals, 0.95 by default.
     k : int
         How many images, 8 by default; all where there are fewer.
     by : {"entropy", "confidence", "margin", "likelihood"}
-        Largest entropy (the default: every class counts), smallest largest probability, smallest distance between the
-        two likeliest classes, or smallest probability of the true class, which shows the worst calibrated first.
+        As in ``evaluation.uncertainty``. Default "entropy"; "likelihood" shows the worst calibrated first.
     class_names, columns, top
         As in ``predictions``.
 
@@ -84,7 +64,8 @@ def uncertain_images(
     Raises
     ------
     ValueError
-        For another ``by``, ``by="likelihood"`` without ``y``, and arguments that ``predictions`` refuses.
+        For another ``by``, ``by="likelihood"`` without ``y``, latents that p was not read from by the softmax readout,
+        and arguments that ``predictions`` refuses.
 
     Examples
     --------
@@ -93,34 +74,19 @@ def uncertain_images(
     >>> [ax.get_title() for ax in figure.axes if ax.get_title()]
     ['✗ cat', '✓ cat']
     """
-    probabilities = check_probabilities(p).astype(np.float64)
-    samples, n = probabilities.shape
-    labels = None if y is None else check_labels(y, samples, n)
-    known = [*MEASURES, "likelihood"]
-    if by not in known:
-        raise ValueError(f"by must be one of {', '.join(known)}; found {by!r}{did_you_mean(by, known)}")
-    if by == "likelihood":
-        if labels is None:
-            raise ValueError("by='likelihood' needs the true classes: give y")
-        uncertainty = -probabilities[np.arange(len(labels)), labels]
-    else:
-        uncertainty = MEASURES[by](probabilities)
+    probabilities = check_probabilities(p)
+    ranked = uncertainty(probabilities, by, y)
     pixels = np.asarray(images)
     if len(pixels) != len(probabilities):
         raise ValueError(f"images must be as many as the {len(probabilities)} rows of p; found {len(pixels)}")
     # Stable: the first of the set comes first among equals.
-    order = np.argsort(-uncertainty, kind="stable")[: check_whole(k, "k", 1)]
-    intervals = None
-    if latent is not None:
-        gaussian = latent if isinstance(latent, LatentGaussian) else LatentGaussian(**latent)
-        few = LatentGaussian(np.asarray(gaussian.loc)[order], np.asarray(gaussian.scale)[order])
-        intervals = class_intervals(few, level, scores, readout)
+    order = np.argsort(-ranked, kind="stable")[: check_whole(k, "k", 1)]
     return predictions(
         pixels[order],
         probabilities[order],
-        None if labels is None else labels[order],
+        None if y is None else np.asarray(y).reshape(-1)[order],
         class_names,
         columns=columns,
         top=top,
-        intervals=intervals,
+        intervals=intervals_behind(probabilities, latent, scores, readout, level, order),
     )

@@ -19,6 +19,17 @@ def named_readout(name: str) -> type[Readout]:
     return READOUTS[name]
 
 
+def readout_name(layer: keras.layers.Layer) -> str | None:
+    """The name of a layer's readout; None for a layer of none of them.
+
+    Examples
+    --------
+    >>> readout_name(ArgmaxReadout())
+    'argmax'
+    """
+    return next((name for name, kind in READOUTS.items() if isinstance(layer, kind)), None)
+
+
 def readout_layer(spec: str | keras.layers.Layer, scores: ArrayLike | None = None, **options: Any) -> Any:
     """Make the layer of a readout by name, or return a layer as it is.
 

@@ -156,7 +156,8 @@ def _partitions(runs: Sequence[Run]) -> tuple[PartitionComparison, str]:
     y = runs[0].predictions.y
     labels = y if classes is None else [classes[k] for k in y]
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("always", UserWarning)
         compared = compare_partitions(labels, {run.name: run.predictions.p for run in runs}, classes=classes)
     return compared, " ".join(f"{warning.message}." for warning in caught)
 

@@ -12,7 +12,12 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from deepsimplex import plots
-from deepsimplex.evaluation import PartitionComparison, expected_calibration_error, risk_coverage_curve
+from deepsimplex.evaluation import (
+    PartitionComparison,
+    expected_calibration_error,
+    reliability_curve,
+    risk_coverage_curve,
+)
 from deepsimplex.report.source import Run
 
 DPI = 144
@@ -20,6 +25,8 @@ MOST_VECTOR_BYTES = 60_000
 """Of a drawing; a larger one, such as one of thousands of points, may take less room as pixels."""
 WIDE = 560
 """CSS pixels."""
+PANELS = 20
+"""Classes that a picture has a diagram of."""
 IMAGES, COLUMNS = 6, 2
 """Images shown of each run, and how many side by side."""
 
@@ -146,13 +153,18 @@ def _reliability(runs: Sequence[Run], level: float) -> Section | None:
         error = expected_calibration_error(found.y, found.p)
         latent = None if found.readout is None else found.latent
         figure = plots.reliability(
-            found.y, found.p, latent=latent, scores=found.scores, readout=found.readout, level=level
+            found.y,
+            found.p,
+            latent=latent,
+            scores=None if latent is None else found.scores,
+            readout=found.readout,
+            level=level,
         )
         return figure, f"expected calibration error {error:.4f} over {len(found.y)} test samples."
 
     band = (
-        " The grey band lies between the curves of classifiers that predict the lower and the upper quantile of each "
-        f"probability, {100 * level:g}% of its distribution under the latent Gaussian between them."
+        " A grey band, where probabilities are read out by softmax, lies between the curves of classifiers that "
+        f"predict the lower and the upper quantile of each probability, {100 * level:g}% between them."
         if _spread(runs)
         else ""
     )
@@ -166,11 +178,16 @@ def _reliability(runs: Sequence[Run], level: float) -> Section | None:
 def _classwise(runs: Sequence[Run], level: float) -> Section | None:
     def draw(run: Run) -> tuple[Figure, str]:
         found = run.predictions
-        figure = plots.classwise_reliability(found.y, found.p, class_names=found.class_names)
-        return figure, f"a diagram for each of {found.p.shape[1]} classes."
+        n = found.p.shape[1]
+        errors = [reliability_curve(found.y, found.p, of_class=k).expected_calibration_error for k in range(n)]
+        worst = np.sort(np.argsort(-np.array(errors), kind="stable")[:PANELS])
+        figure = plots.classwise_reliability(found.y, found.p, class_names=found.class_names, classes=worst.tolist())
+        which = f"each of {n} classes" if n <= PANELS else f"the {PANELS} of {n} classes with the largest error"
+        return figure, f"a diagram for {which}."
 
     text = (
-        "The same, for the probability of each class: how often samples that have it with this probability are of it."
+        "The same, for the probability of each class: how often samples that have it with this probability are of it. "
+        f"Of more than {PANELS} classes those with the largest calibration error."
     )
     return _each("Reliability by class", text, runs, draw)
 
@@ -202,7 +219,8 @@ def _uncertain(runs: Sequence[Run], level: float) -> Section | None:
         figure = _images(run, rows, "entropy", level)
         return figure, f"the {min(IMAGES, len(rows))} test images of the largest entropy, with their probabilities."
 
-    whiskers = f" Whiskers hold {100 * level:g}% of what the latent Gaussians allow." if _spread(runs) else ""
+    spread = _spread([run for run in runs if run.predictions.image_rows is not None])
+    whiskers = f" Whiskers hold {100 * level:g}% of what latent Gaussians allow, under softmax." if spread else ""
     text = f"The test images whose class probabilities have the largest entropy.{whiskers}"
     return _each("Least certain images", text, runs, draw, "No images were kept of")
 
@@ -228,13 +246,14 @@ def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihoo
     found = run.predictions
     assert found.images is not None  # where there are rows
     assert found.image_rows is not None
-    latent = found.latent[rows] if found.latent is not None and found.readout == "softmax" else None
+    latent = None if found.latent is None or found.readout is None else found.latent[rows]
     return plots.uncertain_images(
         found.images[np.isin(found.image_rows, rows)],
         found.p[rows],
         found.y[rows],
         latent=latent,
-        scores=found.scores,
+        scores=None if latent is None else found.scores,
+        readout=None if latent is None else found.readout,
         level=level,
         k=IMAGES,
         by=by,

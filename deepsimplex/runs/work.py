@@ -24,7 +24,7 @@ from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.predictions import save_predictions
 from deepsimplex.progress import rate_text
 from deepsimplex.prototypes import PrototypeGaussianProcess
-from deepsimplex.readout.registry import READOUTS
+from deepsimplex.readout.registry import readout_name
 from deepsimplex.runs.backup import mend_backup
 from deepsimplex.runs.display import EpochDisplay
 from deepsimplex.runs.folder import RunFolder
@@ -342,9 +342,7 @@ def _keep_predictions(model: SimplexClassifier, split: Split, probabilities: np.
         probabilities,
         latent=model.predict_latent(split.x_test, batch_size=1024),
         scores=model.readout.scores,
-        readout=next(name for name, layer in READOUTS.items() if isinstance(model.readout, layer))
-        if read_out
-        else None,
+        readout=readout_name(model.readout) if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
     )
@@ -355,12 +353,8 @@ def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
 
     figures = {folder.reliability: plots.reliability(split.y_test, probabilities)}
     if split.x_test.ndim >= 3:
-        least_certain = np.argsort(probabilities.max(axis=1))[:8]
-        figures[folder.predictions] = plots.predictions(
-            split.x_test[least_certain],
-            probabilities[least_certain],
-            split.y_test[least_certain],
-            class_names=split.class_names,
+        figures[folder.predictions] = plots.uncertain_images(
+            split.x_test, probabilities, split.y_test, by="confidence", class_names=split.class_names
         )
     for path, figure in figures.items():
         with replacing(path) as fresh:

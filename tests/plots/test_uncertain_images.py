@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from deepsimplex import LatentGaussian
-from deepsimplex.plots import predictions, uncertain_images
-from deepsimplex.readout import class_intervals, softmax
+from deepsimplex.plots import predictions, reliability, uncertain_images
+from deepsimplex.readout import argmax, class_intervals, softmax
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +57,27 @@ def test_intervals_are_those_of_the_readout(images):
     np.testing.assert_allclose(ends[:, 0, 0], lower[0, order])
     np.testing.assert_allclose(ends[:, 1, 0], upper[0, order])
     np.testing.assert_allclose([bar.get_width() for bar in bars.patches], p[first, order])
+
+
+def test_probabilities_of_another_readout_have_no_whiskers_and_are_not_mistaken(images):
+    latent = LatentGaussian(np.random.default_rng(0).normal(size=(5, 2)), np.full((5, 1), 0.2))
+    p = argmax(latent)
+    figure = uncertain_images(images, p, latent=latent, readout="argmax", k=1)
+    assert not [artist for artist in figure.axes[1].collections if artist.get_label() == "interval"]
+    with pytest.raises(ValueError, match=r"p must be what the softmax readout makes of latent.*say readout='argmax'"):
+        uncertain_images(images, p, latent=latent)
+    with pytest.raises(ValueError, match="p must be what the softmax readout makes of latent"):
+        reliability([0, 1, 2, 0, 1], p, latent=latent)
+
+
+def test_latents_of_others_are_named(images):
+    p = np.full((5, 3), 1 / 3)
+    with pytest.raises(ValueError, match="latent must be of the 5 samples and 3 classes of p; found 4 samples"):
+        uncertain_images(images, p, latent=LatentGaussian(np.zeros((4, 2)), np.ones((4, 1))))
+    with pytest.raises(ValueError, match="found 5 samples and 4 classes of the vertices: give scores"):
+        uncertain_images(images, p, latent=LatentGaussian(np.zeros((5, 3)), np.ones((5, 1))))
+    with pytest.raises(ValueError, match="scores and readout belong to a latent Gaussian"):
+        uncertain_images(images, p, readout="softmax")
 
 
 def test_the_same_latents_as_a_dict(images):
