@@ -47,7 +47,7 @@ def intervals_behind(
     >>> latent = LatentGaussian(np.zeros((1, 2)), np.full((1, 1), 0.5))
     >>> found = intervals_behind(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
     >>> found.lower.round(2), found.upper.round(2)
-    (array([[0.15, 0.16, 0.16]]), array([[0.57, 0.55, 0.55]]))
+    (array([[0.09, 0.09, 0.09]]), array([[0.67, 0.67, 0.67]]))
     """
     if latent is None:
         if scores is not None or readout is not None:
