@@ -188,12 +188,12 @@ def test_names_of_features_are_kept(tmp_path):
 def test_whatever_a_fit_leaves_is_kept(tmp_path):
     """Classifiers to come leave attributes of their own."""
     classifier = make().fit(X, y)
-    left = {"scores_": {0.9: -1.5, None: float("inf"), "all": (1, [True, "two"])}, "chosen_": np.float64(0.9)}
+    left = {"found_": {0.9: -1.5, None: float("inf"), "all": (1, [True, "two"])}, "chosen_": np.float64(0.9)}
     vars(classifier).update(left)
     classifier.save(tmp_path / "left.npz")
     loaded = ds.load_classifier(tmp_path / "left.npz")
     assert {key: getattr(loaded, key) for key in left} == left
-    classifier.scores_ = {(0, 1): object()}
+    classifier.found_ = {(0, 1): object()}
     with pytest.raises(ValueError, match=r"scores_\[.*\] cannot be saved: .* found a object"):
         classifier.save(tmp_path / "left.npz")
 
