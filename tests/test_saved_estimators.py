@@ -194,7 +194,7 @@ def test_whatever_a_fit_leaves_is_kept(tmp_path):
     loaded = ds.load_classifier(tmp_path / "left.npz")
     assert {key: getattr(loaded, key) for key in left} == left
     classifier.found_ = {(0, 1): object()}
-    with pytest.raises(ValueError, match=r"scores_\[.*\] cannot be saved: .* found a object"):
+    with pytest.raises(ValueError, match=r"found_\[.*\] cannot be saved: .* found a object"):
         classifier.save(tmp_path / "left.npz")
 
 
