@@ -3,7 +3,7 @@
 import os
 import zipfile
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -245,9 +245,7 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
             f"image_rows must hold a row of p for each of the {len(images)} images, in rising order; found {rows}"
         )
     pixels = _as_bytes(images, len(images), np.arange(len(images)))
-    return Predictions(
-        found.y, found.p, found.class_names, found.latent, found.scores, found.readout, pixels, rows.astype(np.int64)
-    )
+    return replace(found, images=pixels, image_rows=rows.astype(np.int64))
 
 
 def _numbers(n: int) -> tuple[str, ...]:

@@ -91,6 +91,8 @@ def test_ties_stay_together_whatever_the_order_of_samples():
 def test_a_class_of_ones_own_has_a_curve_of_its_own():
     y, p = sure_predictions(5)
     curves = [evaluation.reliability_curve(y, p, of_class=k) for k in range(5)]
+    errors = [curve.expected_calibration_error for curve in curves]
+    np.testing.assert_allclose(evaluation.calibration_error_by_class(y, p), errors, atol=1e-15)
     assert [curve.event for curve in curves] == [f"class {k}" for k in range(5)]
     mean = np.mean([curve.expected_calibration_error for curve in curves])
     assert evaluation.classwise_calibration_error(y, p) == pytest.approx(mean, abs=1e-15)

@@ -5,6 +5,7 @@ from deepsimplex.evaluation.brier import BrierDecomposition, brier_decomposition
 from deepsimplex.evaluation.calibration_errors import (
     adaptive_calibration_error,
     area_deviation,
+    calibration_error_by_class,
     classwise_calibration_error,
     expected_calibration_error,
     maximum_calibration_error,
@@ -54,6 +55,7 @@ __all__ = [
     "bootstrap_interval",
     "brier_decomposition",
     "brier_score",
+    "calibration_error_by_class",
     "check_labels_and_probabilities",
     "classwise_calibration_error",
     "compare_partitions",

@@ -52,10 +52,16 @@ def prepare_classwise(y: ArrayLike, p: ArrayLike, bins: int = 15) -> Prepared:
     residuals = probabilities.astype(np.float64) - np.eye(n)[labels]
 
     def finish(cells: NDArray[np.intp], residuals: NDArray[np.float64]) -> float:
-        gaps = np.abs(np.bincount(cells.ravel(), weights=residuals.ravel()))
-        return float(gaps.sum() / residuals.size)
+        return float(_by_class(cells, residuals, bins).mean())
 
     return Prepared(finish, (cells, residuals), limits=((0.0, 1.0),))
+
+
+def _by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    """The calibration error [n] of each class, of what ``prepare_classwise`` finds of each sample."""
+    samples, n = residuals.shape
+    sums = np.bincount(cells.ravel(), weights=residuals.ravel(), minlength=n * bins)
+    return np.abs(sums).reshape(n, bins).sum(axis=1) / samples
 
 
 def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> float:
@@ -157,8 +163,7 @@ def classwise_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15) -> f
     Returns
     -------
     float
-        In [0, 1]; 0 is perfect. The error of one class k alone is
-        ``reliability_curve(y, p, of_class=k).expected_calibration_error``.
+        In [0, 1]; 0 is perfect. The errors of the classes are ``calibration_error_by_class(y, p)``.
 
     Examples
     --------
@@ -166,6 +171,28 @@ def classwise_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15) -> f
     0.2
     """
     return float(prepare_classwise(y, p, bins).value())
+
+
+def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> NDArray[np.float64]:
+    """Expected calibration error of each class against the rest, whose mean is ``classwise_calibration_error``.
+
+    Parameters
+    ----------
+    y, p, bins
+        As in ``classwise_calibration_error``.
+
+    Returns
+    -------
+    ndarray, shape [n]
+        In [0, 1]; entry k is ``reliability_curve(y, p, bins, of_class=k).expected_calibration_error``.
+
+    Examples
+    --------
+    >>> calibration_error_by_class([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]], bins=5).round(4)
+    array([0.2 , 0.15, 0.25])
+    """
+    cells, residuals = prepare_classwise(y, p, bins).rows
+    return _by_class(cells, residuals, bins)
 
 
 def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: bool = False) -> float:

@@ -224,12 +224,10 @@ class CalibrationBoard(keras.callbacks.Callback):
         )
         if not outputs:
             return found
-        return dataclasses.replace(
-            found,
-            latent=outputs,
-            scores=self.model.target.scores(self.model.num_classes),
-            readout=readout_name(self.model.readout),
-        )
+        model, readout = self.model, readout_name(self.model.readout)
+        # A readout may have scores of its own; one that is not of this package does not tell.
+        scores = model.target.scores(model.num_classes) if readout is None else model.readout.scores
+        return dataclasses.replace(found, latent=outputs, scores=scores, readout=readout)
 
 
 def _told(validation: ValidationSamples, seed: int) -> str:

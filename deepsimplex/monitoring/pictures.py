@@ -46,9 +46,7 @@ def band_picture(found: WatchedPredictions) -> dict[str, NDArray[np.uint8]]:
         return {}
     from deepsimplex import plots
 
-    figure = plots.reliability(
-        found.labels, found.probabilities, latent=found.gaussian, scores=found.scores, readout=found.readout
-    )
+    figure = plots.reliability(found.labels, found.probabilities, **found.behind)
     return {"pictures/reliability_band": pixels_of(figure)}
 
 
@@ -65,9 +63,5 @@ def _figures(found: WatchedPredictions, seed: int) -> Iterator[tuple[str, "Figur
         scatter = plots.latent_space(latent[few], y[few], scores=found.scores, class_names=names)
         yield "latent_space", scatter
     if found.images is not None:
-        read = found.readout == "softmax"  # probabilities of argmax have no intervals
-        latent, scores = (latent, found.scores) if read else (None, None)
-        worst = plots.uncertain_images(
-            found.images, p, y, latent=latent, scores=scores, k=WORST, by="likelihood", class_names=names
-        )
+        worst = plots.uncertain_images(found.images, p, y, **found.behind, k=WORST, by="likelihood", class_names=names)
         yield "highest_loss", worst

@@ -69,3 +69,10 @@ class WatchedPredictions:
     def gaussian(self) -> LatentGaussian | None:
         """The latents, where there are any."""
         return None if self.latent is None else LatentGaussian.of(self.latent)
+
+    @property
+    def behind(self) -> dict[str, Any]:
+        """What figures take to draw intervals of the probabilities; nothing where no known readout made them."""
+        if self.latent is None or self.readout is None:
+            return {}
+        return {"latent": self.gaussian, "scores": self.scores, "readout": self.readout}

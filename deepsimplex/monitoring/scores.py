@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.evaluation import Report, reliability_curve, report
+from deepsimplex.evaluation import Report, calibration_error_by_class, report
 from deepsimplex.monitoring.predictions import WatchedPredictions
 
 # What a report says of itself, not of the predictions.
@@ -51,10 +51,8 @@ def scalars(found: WatchedPredictions, bins: int = 15) -> dict[str, float]:
         known = [name for name in SCORES if name != "out_of_distribution_auroc" or found.outside is not None]
         return dict.fromkeys([*map(tag_of, known), *of_classes], math.nan)
     values = report(found.labels, found.probabilities, bins, outside=found.outside).as_dict()
-    errors = {
-        tag: reliability_curve(found.labels, found.probabilities, bins, of_class=k).expected_calibration_error
-        for tag, k in of_classes.items()
-    }
+    by_class = calibration_error_by_class(found.labels, found.probabilities, bins)
+    errors = {tag: float(by_class[k]) for tag, k in of_classes.items()}
     return {tag_of(name): values[name] for name in SCORES if name in values} | errors
 
 

@@ -92,7 +92,7 @@ def _check_classes(classes: Sequence[int] | None, n: int) -> list[int]:
     if len(chosen) > MOST_PANELS:
         raise ValueError(
             f"classes must choose at most {MOST_PANELS}, for panels that can be read; found {len(chosen)}. The worst "
-            "ones are those of the largest reliability_curve(y, p, of_class=k).expected_calibration_error"
+            "ones are those of the largest evaluation.calibration_error_by_class(y, p)"
         )
     return [int(k) for k in chosen]
 

@@ -50,19 +50,14 @@ def _borders(at: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], list[N
     """
     n = len(at)
     sides = [at[list(pair)] for pair in combinations(range(n), 2)]
-    centres = [np.zeros(n - 1)] if n == 3 else [at[list(face)].mean(axis=0) for face in combinations(range(n), 3)]
-    halves = [side.mean(axis=0) for side in sides]
-    if n == 3:
-        return sides, [np.stack([centres[0], half]) for half in halves]
-    faces = list(combinations(range(n), 3))
-    edges = list(combinations(range(n), 2))
+    faces = [at[list(face)] for face in combinations(range(n), 3)]  # of a triangle itself, whose centre is the origin
     traces = [
-        np.stack([centre, half])
-        for face, centre in zip(faces, centres, strict=True)
-        for edge, half in zip(edges, halves, strict=True)
-        if set(edge) < set(face)
+        np.stack([face.mean(axis=0), face[list(pair)].mean(axis=0)])
+        for face in faces
+        for pair in combinations(range(3), 2)
     ]
-    return sides, traces + [np.stack([np.zeros(3), centre]) for centre in centres]
+    inwards = [np.stack([np.zeros(n - 1), face.mean(axis=0)]) for face in faces if n == 4]
+    return sides, traces + inwards
 
 
 def simplex(

@@ -4,7 +4,7 @@ import base64
 import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import matplotlib
 import numpy as np
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from deepsimplex import plots
 from deepsimplex.evaluation import (
     PartitionComparison,
+    calibration_error_by_class,
     expected_calibration_error,
-    reliability_curve,
     risk_coverage_curve,
 )
 from deepsimplex.report.source import Run
@@ -151,15 +151,7 @@ def _reliability(runs: Sequence[Run], level: float) -> Section | None:
     def draw(run: Run) -> tuple[Figure, str]:
         found = run.predictions
         error = expected_calibration_error(found.y, found.p)
-        latent = None if found.readout is None else found.latent
-        figure = plots.reliability(
-            found.y,
-            found.p,
-            latent=latent,
-            scores=None if latent is None else found.scores,
-            readout=found.readout,
-            level=level,
-        )
+        figure = plots.reliability(found.y, found.p, **_behind(run), level=level)
         return figure, f"expected calibration error {error:.4f} over {len(found.y)} test samples."
 
     band = (
@@ -179,8 +171,8 @@ def _classwise(runs: Sequence[Run], level: float) -> Section | None:
     def draw(run: Run) -> tuple[Figure, str]:
         found = run.predictions
         n = found.p.shape[1]
-        errors = [reliability_curve(found.y, found.p, of_class=k).expected_calibration_error for k in range(n)]
-        worst = np.sort(np.argsort(-np.array(errors), kind="stable")[:PANELS])
+        errors = calibration_error_by_class(found.y, found.p)
+        worst = np.sort(np.argsort(-errors, kind="stable")[:PANELS])
         figure = plots.classwise_reliability(found.y, found.p, class_names=found.class_names, classes=worst.tolist())
         which = f"each of {n} classes" if n <= PANELS else f"the {PANELS} of {n} classes with the largest error"
         return figure, f"a diagram for {which}."
@@ -246,20 +238,25 @@ def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihoo
     found = run.predictions
     assert found.images is not None  # where there are rows
     assert found.image_rows is not None
-    latent = None if found.latent is None or found.readout is None else found.latent[rows]
     return plots.uncertain_images(
         found.images[np.isin(found.image_rows, rows)],
         found.p[rows],
         found.y[rows],
-        latent=latent,
-        scores=None if latent is None else found.scores,
-        readout=None if latent is None else found.readout,
+        **_behind(run, rows),
         level=level,
         k=IMAGES,
         by=by,
         class_names=found.class_names,
         columns=COLUMNS,
     )
+
+
+def _behind(run: Run, rows: NDArray[np.int64] | slice = slice(None)) -> dict[str, Any]:
+    """What figures take to draw intervals of a run's probabilities; nothing where no known readout made them."""
+    found = run.predictions
+    if found.latent is None or found.readout is None:
+        return {}
+    return {"latent": found.latent[rows], "scores": found.scores, "readout": found.readout}
 
 
 def _spread(runs: Sequence[Run]) -> bool:

@@ -5,7 +5,7 @@ import json
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,11 +102,7 @@ def _with_different_names(runs: list[Run]) -> list[Run]:
         if paths.count(path) > 1:
             raise ValueError(f"runs must hold each run once; found {path} twice")
     names = [run.name for run in runs]
-    return [run if names.count(run.name) == 1 else _renamed(run, str(run.path)) for run in runs]
-
-
-def _renamed(run: Run, name: str) -> Run:
-    return Run(name, run.predictions, run.path, run.configuration, run.versions, run.history, run.training_seconds)
+    return [run if names.count(run.name) == 1 else replace(run, name=str(run.path)) for run in runs]
 
 
 def read_run(source: Source, name: str | None = None) -> Run:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deepsimplex.evaluation import HIGHER_IS_BETTER, PartitionComparison, Report, ReportComparison
+from deepsimplex.evaluation.partition_result import measure_title
 from deepsimplex.report.source import Run, flat_configuration
 
 MISSING = "–"
@@ -157,18 +158,13 @@ def score_label(score: str, scores: Report) -> str:
 def partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
     """The measures of standardized partitions, of scaled memberships and of those that were given."""
     measures = [partition.measures() for partition in comparison.partitions.values()]
-    names = {
-        "correctness": "correctness",
-        "accuracy": "accuracy Ac",
-        "ability_to_separate": "ability to separate AS",
-        "confidence": "confidence",
-    }
+    names = [name for name in measures[0] if not name.startswith("unscaled_")]
 
     def rows(prefix: str) -> list[Row]:
         return [
-            Row(label, [Cell(number(found[prefix + key])) for found in measures])
-            for key, label in names.items()
-            if prefix + key in measures[0]
+            Row(measure_title(name), [Cell(number(found[prefix + name])) for found in measures])
+            for name in names
+            if prefix + name in measures[0]
         ]
 
     return {"Scaled": rows(""), "As given": rows("unscaled_")}
