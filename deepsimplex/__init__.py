@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 # Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
 # with the package. Everything else waits until it is asked for.
-from deepsimplex import calibration, heads, losses, metrics, prototypes, readout
+from deepsimplex import backbones, calibration, heads, losses, metrics, readout
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.latent import LatentGaussian
 
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
         distances,
         estimators,
         evaluation,
+        experiments,
         export,
         geometry,
         gp,
         monitoring,
         plots,
-        report,
+        prototypes,
         targets,
     )
     from deepsimplex.estimators import (
@@ -52,11 +53,13 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "SimplexClassifier",
     "SimplexGaussianProcess",
     "__version__",
+    "backbones",
     "calibration",
     "datasets",
     "distances",
     "estimators",
     "evaluation",
+    "experiments",
     "export",
     "geometry",
     "gp",
@@ -69,7 +72,6 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "plots",
     "prototypes",
     "readout",
-    "report",
     "targets",
 ]
 

@@ -31,33 +31,33 @@ def train(
     resume: Annotated[bool, typer.Option("--resume", help="go on with the newest unfinished run")] = False,
 ) -> None:
     """Train a classifier, evaluate it on the test samples and export it."""
-    from deepsimplex import runs
+    from deepsimplex import experiments
 
-    _with_config(config, overrides, lambda checked, console: runs.train(checked, console, resume))
+    _with_config(config, overrides, lambda checked, console: experiments.train(checked, console, resume))
 
 
 @application.command()
 def evaluate(config: Config, overrides: Overrides = None) -> None:
     """Evaluate the newest trained model of a configuration."""
-    from deepsimplex import runs
+    from deepsimplex import experiments
 
-    _with_config(config, overrides, runs.evaluate)
+    _with_config(config, overrides, experiments.evaluate)
 
 
 @application.command()
 def export(config: Config, overrides: Overrides = None) -> None:
     """Export the newest trained model of a configuration as a SavedModel."""
-    from deepsimplex import runs
+    from deepsimplex import experiments
 
-    _with_config(config, overrides, runs.export)
+    _with_config(config, overrides, experiments.export)
 
 
 @application.command()
 def targets(config: Config, overrides: Overrides = None) -> None:
     """Compute and cache the latent targets alone."""
-    from deepsimplex import runs
+    from deepsimplex import experiments
 
-    _with_config(config, overrides, runs.make_targets)
+    _with_config(config, overrides, experiments.make_targets)
 
 
 @application.command()
@@ -75,11 +75,11 @@ def report(
     from rich.console import Console
 
     with _errors_on_one_line():
-        from deepsimplex.report import write
+        from deepsimplex.experiments import write_report
 
         console = Console(soft_wrap=True, highlight=False)
         with console.status("reading the runs"):
-            page = write(
+            page = write_report(
                 output,
                 runs,
                 title=title,
@@ -95,7 +95,7 @@ def _with_config(path: Path, overrides: list[str] | None, work: Callable[..., An
     """Do the work under a checked configuration."""
     from rich.console import Console
 
-    from deepsimplex.config import load_config
+    from deepsimplex.experiments.configuration import load_config
 
     with _errors_on_one_line():
         work(load_config(path, overrides or ()), Console(soft_wrap=True))

@@ -11,7 +11,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.files import check_writable, replacing
+from deepsimplex._utils.atomic_files import check_writable, replacing
 
 __all__ = ["ServedModel", "export_saved_model", "load_served"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from keras import ops
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 
 Kernel = Literal["rbf", "matern32", "matern52"]
 
@@ -21,8 +21,8 @@ def squared_distances(X: Any, Y: Any) -> Any:
     array([[25.,  0.]])
     """
     # Rows far from the origin would lose their differences in the expansion of the square.
-    centre = ops.stop_gradient(ops.mean(Y, axis=0))
-    X, Y = X - centre, Y - centre
+    center = ops.stop_gradient(ops.mean(Y, axis=0))
+    X, Y = X - center, Y - center
     squares = ops.sum(X * X, axis=1)[:, None] + ops.sum(Y * Y, axis=1)
     return ops.maximum(squares - 2.0 * ops.matmul(X, ops.transpose(Y)), 0.0)
 

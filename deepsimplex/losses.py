@@ -5,9 +5,9 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from deepsimplex.checks import check_number
+from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.validation import check_number
 from deepsimplex.latent import LatentGaussian, probability_distributions
-from deepsimplex.names import did_you_mean
 
 __all__ = ["GLVQ", "CrossEntropy", "LatentFunctionLoss", "LatentLoss", "LatentNLL", "as_latent_loss"]
 
@@ -166,7 +166,7 @@ class CrossEntropy(keras.losses.Loss):
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class GLVQ(keras.losses.Loss):
-    """Cost of (labels, scores of ``prototypes.PrototypeScores``): Phi(mu), mu = -score of the label [GPLVQ Eq. 3.2].
+    """Cost of (labels, scores of ``heads.PrototypeScores``): Phi(mu), mu = -score of the label [GPLVQ Eq. 3.2].
 
     mu = (d_J - d_K) / (d_J + d_K) compares the squared distances to the nearest prototypes of the sample's class and of
     all others; it is -1 for samples that are well classified and 1 at worst.

@@ -48,7 +48,7 @@ print("the training images nearest to another class:", [data.class_names[y[i]] f
 # ## 2. The regressor: a Keras network that ends in a Gaussian
 
 # %%
-model = ds.SimplexClassifier(ds.heads.cnn([16, 32], units=64), target, num_classes=10, class_names=data.class_names)
+model = ds.SimplexClassifier(ds.backbones.cnn([16, 32], units=64), target, num_classes=10, class_names=data.class_names)
 model.compile(
     optimizer=keras.optimizers.Adam(3e-3),
     loss=ds.losses.LatentNLL(beta=0.5),

@@ -123,7 +123,7 @@ def address(digits, tmp_path_factory):
     """TensorBoard on a run of two epochs on the digits."""
     folder, (data, test) = tmp_path_factory.mktemp("events"), digits
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.heads.cnn([8], units=16), ds.targets.CASIMAC("euclidean"), num_classes=10)
+    model = ds.SimplexClassifier(ds.backbones.cnn([8], units=16), ds.targets.CASIMAC("euclidean"), num_classes=10)
     model.compile("adam")
     board = ds.monitoring.CalibrationBoard(folder, test, hparams={"chosen_by": "hand"})
     callbacks = [keras.callbacks.TensorBoard(folder), board]

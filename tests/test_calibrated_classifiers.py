@@ -12,8 +12,8 @@ from sklearn.base import clone
 from sklearn.datasets import load_wine
 
 import deepsimplex as ds
-from deepsimplex import evaluation, runs
-from deepsimplex.config import ConfigurationError, load_config
+from deepsimplex import evaluation, experiments
+from deepsimplex.experiments.configuration import ConfigurationError, load_config
 
 METHODS = ["temperature", "latent", "platt", "isotonic"]
 each_method = pytest.mark.parametrize("method", METHODS)
@@ -27,7 +27,7 @@ def digits():
 
 def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.heads.mlp([32]), target, 10, **options)
+    model = ds.SimplexClassifier(ds.backbones.mlp([32]), target, 10, **options)
     model.compile(keras.optimizers.Adam(0.01), metrics=[ds.metrics.NegativeLogLikelihood()])
     model.fit(*data, epochs=epochs, batch_size=50, verbose=0)
     return model
@@ -341,10 +341,10 @@ def written(tmp_path) -> str:
 
 @pytest.mark.slow
 def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
-    console = runs.work.Console(record=True, file=io.StringIO(), width=200)
+    console = experiments.work.Console(record=True, file=io.StringIO(), width=200)
     config = load_config(written(tmp_path))
-    folder = runs.train(config, console)
-    split, model = runs.work.load_split(config), ds.load_model(folder.model)
+    folder = experiments.train(config, console)
+    split, model = experiments.work.load_split(config), ds.load_model(folder.model)
     assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in console.export_text()
     p = model.predict_proba(split.x_test)
     metrics = folder.read_metrics()
@@ -363,7 +363,7 @@ def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
 def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
     few = ["data.validation_fraction=0.01", "calibration.method=platt"]
     with pytest.raises(ConfigurationError, match=r"calibration.method platt: .* every class.* The model is in .*keras"):
-        runs.train(load_config(written(tmp_path), few), runs.work.Console(quiet=True))
+        experiments.train(load_config(written(tmp_path), few), experiments.work.Console(quiet=True))
     (saved,) = (tmp_path / "runs").rglob("model.keras")
     assert ds.load_model(saved).calibration is None
 

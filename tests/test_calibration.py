@@ -95,7 +95,7 @@ def test_it_mends_an_overtrained_network_on_real_images():
     """Cross-entropy on 100 digits until all are learned by heart; 600 others to calibrate with, the rest to judge."""
     (X, Y), _ = ds.datasets.load("digits")
     keras.utils.set_random_seed(0)
-    network = keras.Sequential([ds.heads.mlp([64]), keras.layers.Dense(10, activation="softmax")])
+    network = keras.Sequential([ds.backbones.mlp([64]), keras.layers.Dense(10, activation="softmax")])
     network.compile(keras.optimizers.Adam(0.03), "sparse_categorical_crossentropy")
     network.fit(X[:100], Y[:100], epochs=100, batch_size=100, verbose=0)
     held_out, p = (network.predict(part, batch_size=1000, verbose=0) for part in (X[300:900], X[900:]))

@@ -21,7 +21,7 @@ ALWAYS = {"validation_samples", *HPARAMS}
 
 def classifier(n=4, target="one_hot", **options):
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.heads.mlp([16], dropout=0.2), target, n, **options)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.2), target, n, **options)
     model.compile("adam")
     return model
 
@@ -379,13 +379,13 @@ def test_inputs_may_be_a_structure(few, tmp_path):
 
 
 def test_images_of_any_range_are_shown():
-    grey = np.linspace(-2, 3, 2 * 64, dtype=np.float32).reshape(2, 8, 8, 1)
-    shown = as_images(grey)
+    gray = np.linspace(-2, 3, 2 * 64, dtype=np.float32).reshape(2, 8, 8, 1)
+    shown = as_images(gray)
     assert (shown.shape, shown.min(), shown.max()) == ((2, 8, 8), 0, 1)
-    colour = np.full((1, 8, 8, 3), 51, np.uint8)
-    np.testing.assert_allclose(as_images(colour), 0.2)
+    color = np.full((1, 8, 8, 3), 51, np.uint8)
+    np.testing.assert_allclose(as_images(color), 0.2)
     np.testing.assert_array_equal(as_images(np.full((1, 8, 8), 0.25, np.float32)), 0.25)
-    for other in (np.zeros((5, 30)), np.zeros((5, 8, 8, 2)), np.zeros((5, 100, 3)), {"a": grey}):
+    for other in (np.zeros((5, 30)), np.zeros((5, 8, 8, 2)), np.zeros((5, 100, 3)), {"a": gray}):
         assert as_images(other) is None
 
 
@@ -483,7 +483,7 @@ def test_hyperparameters_are_gathered(optimizer, expected):
 
     target = {"name": "mean", "targets": ["ilr", {"name": "ilr", "smoothing": 0.9}]}
     options = {"objective": "hybrid", "hybrid_weight": 0.3, "covariance": "diagonal"}
-    model = ds.SimplexClassifier(ds.heads.mlp([4]), target, 3, **options)
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3, **options)
     model.build((None, 5))
     model.compile(optimizer, ds.losses.LatentNLL(beta=0.5))
     found = hyperparameters_of(model, {"epochs": 7, "steps": None})

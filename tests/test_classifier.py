@@ -22,7 +22,7 @@ TARGETS = {
 def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), **arguments):
     keras.utils.set_random_seed(seed)
     target = TARGETS[target]() if isinstance(target, str) else target
-    model = ds.SimplexClassifier(ds.heads.mlp(list(hidden)), target, num_classes, **arguments)
+    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
     if compiled:
         model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
     return model
@@ -87,7 +87,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
 
     def weights(seed):
         keras.utils.set_random_seed(3)
-        model = ds.SimplexClassifier(ds.heads.mlp([8], dropout=0.3), "ilr", 10, seed=seed)
+        model = ds.SimplexClassifier(ds.backbones.mlp([8], dropout=0.3), "ilr", 10, seed=seed)
         model.compile()
         model.fit(x, y, epochs=2, verbose=0)
         return np.concatenate([w.ravel() for w in model.get_weights()])
@@ -121,7 +121,7 @@ def test_orders_differ_between_epochs_and_between_calls_of_fit():
     assert len(set(seen)) == 3
 
 
-def test_validation_split_holds_samples_out_of_training_and_of_neighbourhoods(few):
+def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few):
     (x, y), _ = few
     model = make("casimac")
     split = model.fit(x, y, epochs=2, verbose=0, validation_split=0.2).history
@@ -298,7 +298,7 @@ def test_an_absent_class_is_fine_for_label_targets(few):
     ],
 )
 def test_pieces_that_do_not_fit_are_named(arguments, message):
-    pieces = {"backbone": ds.heads.mlp([4]), "target": "casimac", "num_classes": 10}
+    pieces = {"backbone": ds.backbones.mlp([4]), "target": "casimac", "num_classes": 10}
     with pytest.raises(ValueError, match=message):
         ds.SimplexClassifier(**{**pieces, **arguments})
 
@@ -318,7 +318,7 @@ def test_a_class_loss_is_refused():
 # Any Keras model, any precision
 
 
-def test_a_functional_colour_backbone_with_augmentation_and_dropout(few):
+def test_a_functional_color_backbone_with_augmentation_and_dropout(few):
     (x, y), (x_test, _) = few
     inputs = keras.Input((8, 8, 3))
     h = keras.layers.RandomTranslation(0.1, 0.1)(inputs)
@@ -327,8 +327,8 @@ def test_a_functional_colour_backbone_with_augmentation_and_dropout(few):
     backbone = keras.Model(inputs, keras.layers.Dropout(0.2)(h))
     model = ds.SimplexClassifier(backbone, "casimac", 10)
     model.compile(metrics=["accuracy"])
-    colour = np.repeat(x[..., None], 3, axis=-1)
-    model.fit(colour, y, epochs=1, verbose=0)
+    color = np.repeat(x[..., None], 3, axis=-1)
+    model.fit(color, y, epochs=1, verbose=0)
     assert model.predict(np.repeat(x_test[..., None], 3, axis=-1), verbose=0).shape == (100, 10)
 
 
@@ -451,7 +451,7 @@ def test_binary_labels_stream_as_columns(few, binary):
 )
 def test_a_readout_layer_without_scores_takes_the_targets(target, layer, few):
     (x, y), (x_test, _) = few
-    model = make_compiled(ds.heads.mlp([16]), target, readout=layer())
+    model = make_compiled(ds.backbones.mlp([16]), target, readout=layer())
     assert model.fit(x, y, epochs=12, verbose=0).history["accuracy"][-1] > 0.4
     default = ds.SimplexClassifier(model.backbone, target, 10, head=model.head)
     np.testing.assert_allclose(model.predict(x_test, verbose=0), default.predict(x_test, verbose=0), atol=0.01)
@@ -459,7 +459,9 @@ def test_a_readout_layer_without_scores_takes_the_targets(target, layer, few):
 
 def test_a_readout_for_another_number_of_classes_is_refused(few):
     (x, _), _ = few
-    model = ds.SimplexClassifier(ds.heads.mlp([4]), "dirichlet", 10, readout=ds.readout.ArgmaxReadout(np.eye(10)[:9]))
+    model = ds.SimplexClassifier(
+        ds.backbones.mlp([4]), "dirichlet", 10, readout=ds.readout.ArgmaxReadout(np.eye(10)[:9])
+    )
     with pytest.raises(ValueError, match=r"readout must give probabilities of shape \[N, 10\]"):
         model(x)
 
@@ -633,7 +635,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_pa
 
     def model():
         keras.utils.set_random_seed(4)
-        made = ds.SimplexClassifier(ds.heads.mlp([16], dropout=0.4), ds.targets.CASIMAC("euclidean"), 10, seed=11)
+        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), ds.targets.CASIMAC("euclidean"), 10, seed=11)
         made.compile()
         made(x[:1])
         return made

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deepsimplex.config import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 
@@ -149,7 +149,7 @@ def test_missing_and_unreadable_files_are_named(tmp_path, digits):
 
 def test_every_key_of_the_schema_is_used():
     """An option that nothing reads would do nothing."""
-    sources = "\n".join(path.read_text() for path in (CONFIGS.parent / "deepsimplex" / "runs").glob("*.py"))
+    sources = "\n".join(path.read_text() for path in (CONFIGS.parent / "deepsimplex" / "experiments").glob("*.py"))
     for name, field in RunConfig.model_fields.items():
         annotation = field.annotation
         assert f"config.{name}" in sources

@@ -293,7 +293,7 @@ def test_splits_that_cannot_be_made_are_refused(tmp_path, y, options, message):
 
 
 def write_images(folder: Path, samples: int, size: tuple[int, int] = (6, 5), seed: int = 0) -> np.ndarray:
-    """Colour images as .png files; returns their pixels."""
+    """Color images as .png files; returns their pixels."""
     folder.mkdir(parents=True)
     images = make_images(samples, (*size, 3), seed)
     for i, image in enumerate(images):
@@ -313,12 +313,12 @@ def test_a_folder_with_train_and_test(tmp_path):
     np.testing.assert_allclose(datasets.load(tmp_path).x, data.x / 255, rtol=1e-6)
 
 
-def test_a_folder_of_classes_is_split_and_may_be_grey_and_scaled(tmp_path):
+def test_a_folder_of_classes_is_split_and_may_be_gray_and_scaled(tmp_path):
     write_images(tmp_path / "cat", 10)
     write_images(tmp_path / "dog", 5, size=(9, 9))
-    data = datasets.load(tmp_path, image_size=(4, 7), colour="grayscale", test_fraction=0.4)
+    data = datasets.load(tmp_path, image_size=(4, 7), color="grayscale", test_fraction=0.4)
     assert data.x.shape == (9, 4, 7)
-    as_in_yaml = datasets.load(tmp_path, image_size=[4, 7], colour="grayscale", test_fraction=0.4)
+    as_in_yaml = datasets.load(tmp_path, image_size=[4, 7], color="grayscale", test_fraction=0.4)
     np.testing.assert_array_equal(as_in_yaml.x, data.x)
     np.testing.assert_array_equal(np.bincount(data.y_test), [4, 2])
     assert 0 < data.x.min() < data.x.max() < 1
@@ -335,8 +335,8 @@ def test_wrong_folders_are_named(tmp_path):
     write_images(tmp_path / "dog", 3, size=(9, 9))
     with pytest.raises(ValueError, match=r"image_size=.* must be given, as sizes differ: .*\(6, 5\).*\(9, 9\)"):
         datasets.load(tmp_path)
-    with pytest.raises(ValueError, match="colour must be one of rgb, grayscale; found 'grey'"):
-        datasets.load(tmp_path, colour="grey")
+    with pytest.raises(ValueError, match="color must be one of rgb, grayscale; found 'gray'"):
+        datasets.load(tmp_path, color="gray")
     for size in ((0, 3), (4,), 4, "4x4", [4.0, 4.0]):
         with pytest.raises(ValueError, match="image_size must be"):
             datasets.load(tmp_path, image_size=size)
@@ -405,7 +405,7 @@ def test_a_table_in_another_encoding_is_named(tmp_path):
     ("name", "hint"),
     [("fashon-mnist", "did you mean 'fashion_mnist'"), ("digit", "did you mean 'digits'"), ("imagenet", "is unknown")],
 )
-def test_an_unknown_name_gets_its_nearest_neighbour_and_the_kinds(name, hint):
+def test_an_unknown_name_gets_its_nearest_neighbor_and_the_kinds(name, hint):
     with pytest.raises(ValueError, match=hint) as raised:
         datasets.load(name)
     for part in (*datasets.NAMES, ".npz", ".csv", "folder"):
@@ -421,7 +421,7 @@ def test_a_file_that_does_not_exist_is_named(tmp_path):
     ("options", "message"),
     [
         ({"image_size": (8, 8)}, "image_size applies to a folder only; digits is a name"),
-        ({"colour": "rgb"}, "colour applies to a folder only"),
+        ({"color": "rgb"}, "color applies to a folder only"),
         ({"target_column": "y"}, "target_column applies to a csv only"),
         ({"dtype": "float64"}, "dtype must be one of float32, uint8; found 'float64'"),
         ({"dtype": "uint8"}, 'dtype="uint8" needs a source of integer images; digits holds float32'),

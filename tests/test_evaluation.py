@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from deepsimplex import evaluation
-from tests.labelled_probabilities import labelled_probabilities
+from tests.labeled_probabilities import labeled_probabilities
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
 
 
-@given(case=labelled_probabilities(), bins=st.integers(1, 30))
+@given(case=labeled_probabilities(), bins=st.integers(1, 30))
 @few
 def test_ece_is_the_oracles(case, bins):
     y, p = case
@@ -24,7 +24,7 @@ def test_ece_is_the_oracles(case, bins):
     assert 0 <= ours <= 1
 
 
-@given(case=labelled_probabilities())
+@given(case=labeled_probabilities())
 @few
 def test_accuracies_are_the_oracles(case):
     y, p = case
@@ -35,7 +35,7 @@ def test_accuracies_are_the_oracles(case):
     assert by_k[-1] == 1.0
 
 
-@given(case=labelled_probabilities())
+@given(case=labeled_probabilities())
 @few
 def test_likelihood_and_brier_score_are_the_oracles_and_scikit_learns(case):
     y, p = case
@@ -164,7 +164,7 @@ def test_bad_input_is_named_by_every_function(name, y, p, error, message):
         getattr(evaluation, name)(y, p)
 
 
-@given(case=labelled_probabilities(), seed=st.integers(0, 2**32 - 1))
+@given(case=labeled_probabilities(), seed=st.integers(0, 2**32 - 1))
 @few
 def test_no_score_knows_the_order_of_samples(case, seed):
     y, p = case

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepsimplex import evaluation
-from tests.labelled_probabilities import labelled_probabilities
+from tests.labeled_probabilities import labeled_probabilities
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
@@ -20,7 +20,7 @@ def sure_predictions(n: int, samples: int = 500, seed: int = 0):
     return y, p**2 / (p**2).sum(axis=1, keepdims=True)
 
 
-@given(case=labelled_probabilities(), bins=st.integers(1, 30))
+@given(case=labeled_probabilities(), bins=st.integers(1, 30))
 @few
 def test_calibration_errors_are_the_oracles(case, bins):
     y, p = case
@@ -31,7 +31,7 @@ def test_calibration_errors_are_the_oracles(case, bins):
     assert evaluation.maximum_calibration_error(y, p, bins) >= evaluation.expected_calibration_error(y, p, bins) - 1e-12
 
 
-@given(case=labelled_probabilities(), bins=st.integers(1, 12))
+@given(case=labeled_probabilities(), bins=st.integers(1, 12))
 @settings(max_examples=20, deadline=None)
 def test_area_deviation_is_the_oracles(case, bins):
     y, p = case
@@ -40,7 +40,7 @@ def test_area_deviation_is_the_oracles(case, bins):
     assert -1e-12 <= ours <= 0.5 + 1e-12
 
 
-@given(case=labelled_probabilities(), bins=st.none() | st.integers(1, 20))
+@given(case=labeled_probabilities(), bins=st.none() | st.integers(1, 20))
 @few
 def test_parts_of_the_brier_score_are_the_oracles_and_make_it_up(case, bins):
     y, p = case
@@ -56,8 +56,8 @@ def test_parts_of_the_brier_score_are_the_oracles_and_make_it_up(case, bins):
 def test_bins_of_the_brier_score_leave_a_remainder_unless_they_hold_equal_probabilities():
     y, p = sure_predictions(4)
     assert abs(evaluation.brier_decomposition(y, p, bins=5).remainder) > 1e-3
-    centres = np.array([[0.1, 0.9], [0.3, 0.7], [0.5, 0.5]])[np.arange(60) % 3]
-    exact = evaluation.brier_decomposition(np.arange(60) % 2, centres, bins=5)
+    centers = np.array([[0.1, 0.9], [0.3, 0.7], [0.5, 0.5]])[np.arange(60) % 3]
+    exact = evaluation.brier_decomposition(np.arange(60) % 2, centers, bins=5)
     assert exact.remainder == pytest.approx(0, abs=1e-15)
 
 

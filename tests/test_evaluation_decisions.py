@@ -7,13 +7,13 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from deepsimplex import evaluation
-from tests.labelled_probabilities import labelled_probabilities
+from tests.labeled_probabilities import labeled_probabilities
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
 
 
-@given(case=labelled_probabilities())
+@given(case=labeled_probabilities())
 @few
 def test_precision_recall_and_f1_are_scikit_learns(case):
     y, p = case
@@ -35,7 +35,7 @@ def test_classes_without_samples_and_a_single_class_are_limits():
     assert evaluation.brier_decomposition([0, 0], p).uncertainty == 0
 
 
-@given(case=labelled_probabilities())
+@given(case=labeled_probabilities())
 @few
 def test_proba_loss_is_what_the_true_class_lacks(case):
     y, p = case
@@ -93,7 +93,7 @@ def test_risk_is_the_mean_over_the_orders_of_ties(data):
     assert evaluation.area_under_risk_coverage(wrong, p, confidence) == pytest.approx(np.mean(curve.risk), abs=1e-12)
 
 
-@given(case=labelled_probabilities())
+@given(case=labeled_probabilities())
 @few
 def test_full_coverage_is_the_accuracy_and_the_best_order_has_the_least_area(case):
     y, p = case

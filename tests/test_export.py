@@ -32,7 +32,7 @@ def classifiers(digits) -> dict[tuple[str, str], ds.SimplexClassifier]:
     models = {}
     for target, covariance in KINDS:
         keras.utils.set_random_seed(0)
-        model = ds.SimplexClassifier(ds.heads.mlp([16]), target, 10, covariance=covariance, class_names=names)
+        model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, covariance=covariance, class_names=names)
         model.compile()
         model.fit(x, y, epochs=3, batch_size=50, verbose=0)
         models[target, covariance] = model
@@ -255,7 +255,7 @@ def test_mixed_precision_models_are_served(digits, tmp_path):
     x, y, x_test = digits
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = ds.SimplexClassifier(ds.heads.mlp([8]), "casimac", 10)
+        model = ds.SimplexClassifier(ds.backbones.mlp([8]), "casimac", 10)
         model.compile()
         model.fit(x, y, epochs=1, verbose=0)
         p = model.predict_proba(x_test)
@@ -283,6 +283,6 @@ def test_the_home_folder_is_known_by_its_sign(classifier, digits, tmp_path, monk
 
 
 def test_a_model_that_has_seen_nothing_cannot_be_exported(tmp_path):
-    model = ds.SimplexClassifier(ds.heads.mlp([4]), "ilr", 3)
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3)
     with pytest.raises(ValueError, match="fit it or call it on one first"):
         model.export(tmp_path / "served")

@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from deepsimplex import files
-from deepsimplex.files import check_writable, replacing
+from deepsimplex._utils import atomic_files
+from deepsimplex._utils.atomic_files import check_writable, replacing
 
 
 def test_a_file_is_written_and_nothing_else_is_left(tmp_path):
@@ -45,7 +45,7 @@ def test_an_earlier_good_file_survives_a_kill(tmp_path):
     # The module by its path: the package would bring TensorFlow.
     script = f"""
         import os, runpy, signal
-        replacing = runpy.run_path({files.__file__!r})["replacing"]
+        replacing = runpy.run_path({atomic_files.__file__!r})["replacing"]
         with replacing({str(target)!r}) as fresh:
             fresh.write_text("go")
             os.kill(os.getpid(), signal.SIGKILL)

@@ -39,7 +39,7 @@ def test_entries_become_pictures_and_a_page(tmp_path):
     for name in names:
         path = tmp_path / "pictures" / f"{name}.png"
         pixels = matplotlib.image.imread(path)
-        assert pixels[..., :3].std() > 0.01  # not one colour
+        assert pixels[..., :3].std() > 0.01  # not one color
         assert f'src="{name}.png"' in page
         assert f"{path}  " in done.output
     assert page.count("<img") == 3

@@ -78,19 +78,19 @@ def test_a_head_asks_for_flat_features():
         ds.heads.GaussianHead(3)(np.zeros((2, 4, 4, 8), "float32"))
 
 
-def test_backbones_build_on_grey_and_colour_images(tmp_path):
-    assert ds.heads.cnn([8, 16], units=5)(keras.Input((28, 28))).shape == (None, 5)
-    assert ds.heads.cnn([8], units=5, dropout=0.1)(keras.Input((32, 32, 3))).shape == (None, 5)
-    assert ds.heads.mlp([9, 4], dropout=0.1)(keras.Input((28, 28, 3))).shape == (None, 4)
+def test_backbones_build_on_gray_and_color_images(tmp_path):
+    assert ds.backbones.cnn([8, 16], units=5)(keras.Input((28, 28))).shape == (None, 5)
+    assert ds.backbones.cnn([8], units=5, dropout=0.1)(keras.Input((32, 32, 3))).shape == (None, 5)
+    assert ds.backbones.mlp([9, 4], dropout=0.1)(keras.Input((28, 28, 3))).shape == (None, 4)
     assert_layer_contract(ds.heads.backbones.EnsureChannels, np.zeros((4, 6, 6), "float32"), tmp_path, half="float16")
 
 
 def test_a_cnn_predicts_what_it_learned_from_a_hundred_images():
-    """Batch normalisation's averages must have left their start after 60 steps."""
+    """Batch normalization's averages must have left their start after 60 steps."""
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
     few, test = np.flatnonzero(y < 3)[:96], y_test < 3
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.heads.cnn([16, 32], units=32), "casimac", 3)
+    model = ds.SimplexClassifier(ds.backbones.cnn([16, 32], units=32), "casimac", 3)
     model.compile(loss=ds.losses.LatentNLL(beta=0.5))
     model.fit(x[few], y[few], epochs=20, verbose=0)
     assert ds.evaluation.negative_log_likelihood(y_test[test], model.predict_proba(x_test[test])) < 0.2
@@ -98,16 +98,16 @@ def test_a_cnn_predicts_what_it_learned_from_a_hundred_images():
 
 def test_backbones_name_what_is_wrong():
     with pytest.raises(ValueError, match="did you mean 'mlp'"):
-        ds.heads.backbone("mlpp")
+        ds.backbones.backbone("mlpp")
     with pytest.raises(ValueError, match="hidden must be a list of positive whole numbers"):
-        ds.heads.mlp([0])
+        ds.backbones.mlp([0])
     with pytest.raises(ValueError, match="images must have shape"):
-        ds.heads.cnn()(keras.Input((5,)))
+        ds.backbones.cnn()(keras.Input((5,)))
 
 
 def digits_model(covariance="diagonal"):
     inputs = keras.Input((8, 8))
-    features = ds.heads.mlp([32])(inputs)
+    features = ds.backbones.mlp([32])(inputs)
     return ds.heads.LatentModel(inputs, ds.heads.GaussianHead(3, covariance)(features))
 
 

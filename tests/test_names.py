@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import deepsimplex
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 
 PACKAGE = Path(deepsimplex.__file__).parent
 

@@ -20,7 +20,7 @@ THROUGH_THE_READOUT = [objective for objective in OBJECTIVES if objective != "la
 
 def make(objective="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.heads.mlp(list(hidden)), target, num_classes, objective=objective, **arguments)
+    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, objective=objective, **arguments)
     model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
     return model
 
@@ -261,7 +261,7 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
     (x, y), (x_test, y_test) = few
     for method in ("fit", "fit_transform", "transform"):
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
-    monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbours", lambda *a, **k: pytest.fail("neighbours"))
+    monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
     model = make("class")
     history = model.fit(x, y, epochs=2, verbose=0, validation_data=(x_test, y_test)).history
     loss, _ = model.evaluate(x_test, y_test, verbose=0)
@@ -445,7 +445,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
 
     def model():
         keras.utils.set_random_seed(4)
-        made = ds.SimplexClassifier(ds.heads.mlp([16], dropout=0.4), "casimac", 10, objective=objective, seed=11)
+        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 10, objective=objective, seed=11)
         made.compile()
         return made
 
@@ -497,11 +497,11 @@ def test_mixed_precision_trains(objective, covariance, four):
 )
 def test_what_does_not_fit_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        ds.SimplexClassifier(ds.heads.mlp([4]), "casimac", 10, **arguments)
+        ds.SimplexClassifier(ds.backbones.mlp([4]), "casimac", 10, **arguments)
 
 
 def test_draws_are_fine_where_no_gradient_comes_through_them():
-    ds.SimplexClassifier(ds.heads.mlp([4]), "casimac", 10, readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
+    ds.SimplexClassifier(ds.backbones.mlp([4]), "casimac", 10, readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
 
 
 @pytest.mark.parametrize("objective", ["class", "composition"])

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*alone in their region:UserWarn
 
 
 @st.composite
-def labelled_memberships(draw, max_classes: int = 6, tied: bool = True):
+def labeled_memberships(draw, max_classes: int = 6, tied: bool = True):
     """Labels and memberships, good and bad, some tied and some exactly 0 or 1."""
     n, samples = draw(st.integers(2, max_classes)), draw(st.integers(1, 50))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
@@ -70,7 +70,7 @@ def test_the_reference_values_of_the_authors_group(path):
             assert ours == pytest.approx([theirs[key] for key in ("alpha", "beta", "alpha_s", "beta_s")])
 
 
-@given(case=labelled_memberships(), data=st.data())
+@given(case=labeled_memberships(), data=st.data())
 @few
 def test_every_depth_is_the_oracles(case, data):
     y, m = case
@@ -85,7 +85,7 @@ def test_every_depth_is_the_oracles(case, data):
     assert partition.unscaled_accuracy == pytest.approx(oracle.closeness(m, y.tolist()), abs=1e-12)
 
 
-@given(case=labelled_memberships(tied=False), data=st.data())
+@given(case=labeled_memberships(tied=False), data=st.data())
 @few
 def test_what_scaling_keeps(case, data):
     y, m = case
@@ -306,7 +306,7 @@ def test_far_tails_keep_their_order():
 
 
 def test_tails_against_numbers_of_many_digits():
-    # mpmath, 60 digits: log of the regularised incomplete beta function.
+    # mpmath, 60 digits: log of the regularized incomplete beta function.
     for a, b, x, expected in ((5000, 5000, 0.3, -876.3753029193824), (9999, 0.5, 0.8, -2235.585348162339)):
         tail = log_lower_tail(np.array([x]), a, b)
         assert tail[0] == pytest.approx(expected, rel=1e-12)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deepsimplex.pieces import parts, row_slices
+from deepsimplex._utils.batching import parts, row_slices
 
 
 @pytest.mark.parametrize(("start", "stop", "length"), [(0, 7, 3), (2, 8, 3), (5, 6, 10), (4, 4, 2), (0, 3, 1)])

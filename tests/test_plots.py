@@ -63,14 +63,14 @@ def test_predictions_name_mark_and_rank_the_classes(tmp_path):
     shown = [[label.get_text() for label in ax.get_yticklabels()] for ax in bars]
     assert shown == [["cow", "bee", "ant"], ["cow", "bee", "ant"], ["ant", "bee", "cow"]]
     np.testing.assert_allclose([bar.get_width() for bar in bars[1].patches], [0.6, 0.3, 0.1])
-    colours = [[to_hex(bar.get_facecolor()).upper() for bar in ax.patches] for ax in bars]
-    assert colours[0] == [style.BLUE, style.GREY, style.GREY]
-    assert colours[1] == [style.VERMILLION, style.BLUE, style.GREY]
+    colors = [[to_hex(bar.get_facecolor()).upper() for bar in ax.patches] for ax in bars]
+    assert colors[0] == [style.BLUE, style.GREY, style.GREY]
+    assert colors[1] == [style.VERMILLION, style.BLUE, style.GREY]
     figure.savefig(tmp_path / "predictions.png")
     assert (tmp_path / "predictions.png").stat().st_size > 5_000
 
 
-def test_predictions_take_colour_and_bytes_and_need_no_labels():
+def test_predictions_take_color_and_bytes_and_need_no_labels():
     images = np.random.default_rng(0).integers(0, 256, (2, 6, 5, 3), np.uint8)
     _, p = make_case(12, samples=2)
     figure = plots.predictions(images, p, top=4)

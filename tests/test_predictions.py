@@ -5,7 +5,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from deepsimplex import LatentGaussian
-from deepsimplex.predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments.predictions import Predictions, load_predictions, save_predictions
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +60,7 @@ def test_the_least_certain_and_the_most_wrong_images_are_kept(bayes):
     assert found.image_rows.tolist() == sorted({*least_certain, *most_wrong})
 
 
-def test_bytes_and_colours_stay_what_they_are(tmp_path):
+def test_bytes_and_colors_stay_what_they_are(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), np.uint8)
     save_predictions(tmp_path / "a.npz", [0, 1, 0], [[0.5, 0.5]] * 3, images=images)
     np.testing.assert_array_equal(load_predictions(tmp_path / "a.npz").images, images)

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from deepsimplex import progress as module
-from deepsimplex.progress import progress, rate_text
+from deepsimplex._utils import progress as module
+from deepsimplex._utils.progress import progress, rate_text
 
 
 class Clock:

@@ -17,9 +17,9 @@ import deepsimplex as ds
 CLASSIFIERS = {
     "LVQ1": ds.LVQ1(epochs=30),
     "LVQ2": ds.LVQ2(2, window=0.3, epochs=30),
-    "GLVQ": ds.GLVQ(2, initialisation="k-means++"),
+    "GLVQ": ds.GLVQ(2, initialization="k-means++"),
     "GMLVQ": ds.GMLVQ(),
-    "GMLVQ, one direction": ds.GMLVQ(2, rank=1, regularisation=0.0, activation="linear"),
+    "GMLVQ, one direction": ds.GMLVQ(2, rank=1, regularization=0.0, activation="linear"),
     "GPLVQ": ds.GPLVQ(),
     "GPLVQ, the thesis's rule": ds.GPLVQ(lengthscale=3.0, noise_variance=0.3, rule="thesis", decay=False),
 }
@@ -33,7 +33,7 @@ PLANE = [classifier for name, classifier in CLASSIFIERS.items() if name != "GMLV
 
 
 @idle_are_reported
-@parametrize_with_checks([*PLANE, ds.GMLVQ(2, regularisation=0.0, activation="linear")])
+@parametrize_with_checks([*PLANE, ds.GMLVQ(2, regularization=0.0, activation="linear")])
 def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
     check(estimator)
 
@@ -83,7 +83,7 @@ def test_gmlvq_is_as_good_as_linear_discriminant_analysis(load):
 def test_gmlvq_held_fast_is_linear_discriminant_analysis(load):
     X, y = load(return_X_y=True)
     n = len(np.unique(y))
-    held = ds.GMLVQ(regularisation=1e9).fit(X, y)
+    held = ds.GMLVQ(regularization=1e9).fit(X, y)
     np.testing.assert_allclose(held.prototypes_, [X[y == label].mean(axis=0) for label in range(n)], rtol=1e-4)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     limit = LinearDiscriminantAnalysis("lsqr", shrinkage="auto", priors=[1 / n] * n).fit(scaled, y)
@@ -233,11 +233,11 @@ def test_a_class_that_is_given_up_is_named():
     assert ds.GMLVQ().fit(X, y).predict(X[500:]).tolist() == ["few"] * 5
 
 
-@pytest.mark.parametrize("initialisation", ["samples", "k-means++"])
-def test_penalties_do_not_depend_on_where_prototypes_begin(initialisation, wine):
+@pytest.mark.parametrize("initialization", ["samples", "k-means++"])
+def test_penalties_do_not_depend_on_where_prototypes_begin(initialization, wine):
     X, y, X_test, _ = wine
     p = ds.GMLVQ().fit(X, y).predict_proba(X_test)
-    np.testing.assert_allclose(ds.GMLVQ(initialisation=initialisation).fit(X, y).predict_proba(X_test), p, atol=0.02)
+    np.testing.assert_allclose(ds.GMLVQ(initialization=initialization).fit(X, y).predict_proba(X_test), p, atol=0.02)
 
 
 def test_a_class_has_no_more_prototypes_than_samples():
@@ -349,7 +349,7 @@ def test_soft_labels_are_refused(classifier, wine):
         (ds.GLVQ(activation="relu"), "activation must be one of sigmoid, linear; found 'relu'"),
         (ds.GLVQ(steepness=0.0), "steepness must be a number above 0.0; found 0.0"),
         (ds.GLVQ(steepness="2"), "steepness must be a number above 0.0"),
-        (ds.GLVQ(initialisation="mean"), "initialisation must be one of .* did you mean 'means'"),
+        (ds.GLVQ(initialization="mean"), "initialization must be one of .* did you mean 'means'"),
         (ds.GLVQ(max_iterations=-1), "max_iterations must be a whole number, at least 0; found -1"),
         (ds.GLVQ(tol=-1.0), "tol must be a number of at least 0.0 and at most 1.0; found -1.0"),
         (ds.GLVQ(random_state="0"), "random_state must be a whole number"),
@@ -361,7 +361,7 @@ def test_soft_labels_are_refused(classifier, wine):
         (ds.GPLVQ(rule="theses"), "rule must be one of autodiff, thesis; found 'theses'; did you mean 'thesis'"),
         (ds.GMLVQ(rank=0), "rank, unless it is None, must be a whole number, at least 1; found 0"),
         (ds.GMLVQ(rank=14), "rank must be at most the number of features, 13; found 14"),
-        (ds.GMLVQ(regularisation=-1.0), "regularisation must be a number of at least 0.0; found -1.0"),
+        (ds.GMLVQ(regularization=-1.0), "regularization must be a number of at least 0.0; found -1.0"),
         (ds.GMLVQ(classes=[0, 1]), "labels that classes=.* does not"),
     ],
 )

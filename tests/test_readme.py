@@ -163,7 +163,7 @@ def test_the_example_of_evaluation_prints_what_stands_below_it(tmp_path):
 
 
 def test_the_example_of_a_report_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "ds.report.write" in text)
+    (example,) = (text for text in EXAMPLES if "ds.experiments.write" in text)
     done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Report on forest" in (tmp_path / "report.html").read_text(encoding="utf-8")

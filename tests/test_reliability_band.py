@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, ndtri
 
 from deepsimplex import evaluation, readout
-from tests.labelled_probabilities import labelled_probabilities
+from tests.labeled_probabilities import labeled_probabilities
 
 few = settings(max_examples=40, deadline=None)
 
@@ -66,7 +66,7 @@ def test_the_curves_are_those_of_classifiers_that_predict_the_ends():
     same(band.upper, evaluation.reliability_curve(y, pairs[2], 12))
 
 
-@given(case=labelled_probabilities(), seed=st.integers(0, 2**32 - 1), bins=st.integers(1, 20))
+@given(case=labeled_probabilities(), seed=st.integers(0, 2**32 - 1), bins=st.integers(1, 20))
 @few
 def test_the_top_label_is_that_of_the_mean_as_loops_find_it(case, seed, bins):
     y, p = case

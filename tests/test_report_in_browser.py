@@ -10,11 +10,11 @@ from rich.console import Console
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
-from deepsimplex import evaluation, runs
-from deepsimplex.config import load_config
-from deepsimplex.predictions import load_predictions
-from deepsimplex.report import tables
-from deepsimplex.runs import RunFolder
+from deepsimplex import evaluation, experiments
+from deepsimplex.experiments import RunFolder
+from deepsimplex.experiments import report_tables as tables
+from deepsimplex.experiments.configuration import load_config
+from deepsimplex.experiments.predictions import load_predictions
 from tests.browser import browser, errors, keep_screenshot, needs_browser
 
 pytestmark = [pytest.mark.slow, needs_browser]
@@ -39,7 +39,7 @@ def trained(tmp_path_factory) -> list[RunFolder]:
     small = ["data.limit=500", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
     small += ["training.learning_rate=0.01", f"output={place / 'runs'}", "cache_dir=null"]
     return [
-        runs.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), quiet)
+        experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), quiet)
         for own in (
             ["training.epochs=2"],
             ["name=compositions", "target={name: ilr, smoothing: 0.99}", "training.epochs=1"],

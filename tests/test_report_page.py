@@ -18,10 +18,12 @@ from sklearn.naive_bayes import GaussianNB
 import deepsimplex as ds
 from deepsimplex import cli, evaluation
 from deepsimplex.evaluation import HIGHER_IS_BETTER
-from deepsimplex.predictions import Predictions, save_predictions
-from deepsimplex.report import pictures, source, tables
-from deepsimplex.report.source import read_run, read_runs
-from deepsimplex.runs import RunFolder
+from deepsimplex.experiments import RunFolder
+from deepsimplex.experiments import report_pictures as pictures
+from deepsimplex.experiments import report_source as source
+from deepsimplex.experiments import report_tables as tables
+from deepsimplex.experiments.predictions import Predictions, save_predictions
+from deepsimplex.experiments.report_source import read_run, read_runs
 
 ROOT = Path(__file__).parents[1]
 QUICK = {"resamples": 20}
@@ -150,12 +152,12 @@ def test_damaged_files_of_a_run_are_named(iris, tmp_path, file, content, message
     folder = make_run(tmp_path / "digits" / "001", iris["bayes"])
     (folder.path / file).write_text(content)
     with pytest.raises(ValueError, match=message):
-        ds.report.write(tmp_path / "report.html", [folder.path], **QUICK)
+        ds.experiments.write_report(tmp_path / "report.html", [folder.path], **QUICK)
     assert not (tmp_path / "report.html").exists()
 
 
 def test_the_page_says_what_the_scores_are(iris, tmp_path):
-    page = Page(ds.report.write(tmp_path / "report.html", iris, level=0.9, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", iris, level=0.9, **QUICK))
     for found in iris.values():
         scores = evaluation.report(found.y, found.p, intervals=0.9, **QUICK)
         for score, interval in scores.intervals.items():
@@ -201,7 +203,7 @@ def test_runs_on_different_test_sets_stand_side_by_side_uncompared(iris, tmp_pat
     y[: change.get("turned", 0)] += 1
     names = change.get("class_names", found.class_names)
     other = Predictions.of(y[:rows], iris["logistic"].p[:rows], class_names=names)
-    page = Page(ds.report.write(tmp_path / "report.html", {"bayes": found, "other": other}, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": found, "other": other}, **QUICK))
     assert sentence in page.text
     assert "Not compared" in page.text
     assert "Standardized partitions" not in page.text
@@ -212,10 +214,12 @@ def test_runs_on_different_test_sets_stand_side_by_side_uncompared(iris, tmp_pat
 
 def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
     two = Predictions.of([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
-    page = Page(ds.report.write(tmp_path / "report.html", {"bayes": iris["bayes"], "two": two}, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": iris["bayes"], "two": two}, **QUICK))
     assert "two on 3 samples of 2 classes" in page.text
     unnamed = Predictions.of(iris["bayes"].y, iris["logistic"].p)
-    page = Page(ds.report.write(tmp_path / "report.html", {"bayes": unnamed, "named": iris["bayes"]}, **QUICK))
+    page = Page(
+        ds.experiments.write_report(tmp_path / "report.html", {"bayes": unnamed, "named": iris["bayes"]}, **QUICK)
+    )
     assert "Standardized partitions" in page.text
     assert "versicolor" in page.text
 
@@ -223,7 +227,7 @@ def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_test_set_of_one_has_a_page(tmp_path, n):
     one = Predictions.of([1], [[0.25, 0.75] + [0.0] * (n - 2)])
-    page = Page(ds.report.write(tmp_path / "report.html", {"one": one}, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"one": one}, **QUICK))
     assert "1 test sample of" in page.text
     assert "Caution: 100% of the 1 samples of 'one' are alone in their region" in page.text
 
@@ -233,7 +237,7 @@ def test_names_are_text_and_not_markup(iris, tmp_path):
     names = [evil, "<b>b</b>", "$c$"]
     found = Predictions.of(iris["bayes"].y, iris["bayes"].p, class_names=names)
     folder = make_run(tmp_path / "runs" / "digits" / "001", found, title=evil)
-    path = ds.report.write(tmp_path / "report.html", {evil: found, "run": folder.path}, title=evil, **QUICK)
+    path = ds.experiments.write_report(tmp_path / "report.html", {evil: found, "run": folder.path}, title=evil, **QUICK)
     page = Page(path)
     assert not page.all("script")
     assert not page.all("b")
@@ -242,7 +246,7 @@ def test_names_are_text_and_not_markup(iris, tmp_path):
 
 
 def test_nothing_is_fetched_and_every_picture_has_words(iris, tmp_path):
-    page = Page(ds.report.write(tmp_path / "report.html", iris, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", iris, **QUICK))
     links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert all(link.startswith(("data:", "#")) for link in links)
     images = page.all("img")
@@ -257,7 +261,8 @@ def test_nothing_is_fetched_and_every_picture_has_words(iris, tmp_path):
 
 def test_the_same_call_writes_the_same_page(iris, tmp_path):
     first, second = (
-        ds.report.write(tmp_path / name, iris, seed=4, **QUICK).read_bytes() for name in ("first.html", "second.html")
+        ds.experiments.write_report(tmp_path / name, iris, seed=4, **QUICK).read_bytes()
+        for name in ("first.html", "second.html")
     )
     assert first == second
 
@@ -271,7 +276,7 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
 
     monkeypatch.setattr(pictures.plots, "confusion_matrix", fail)
     with pytest.raises(ValueError, match="bayes, confusion matrix: this picture fails"):
-        ds.report.write(page, iris, **QUICK)
+        ds.experiments.write_report(page, iris, **QUICK)
     assert page.read_text() == "earlier"
     assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
 
@@ -291,7 +296,7 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
 )
 def test_wrong_arguments_are_named(tmp_path, path, given, options, error, message):
     with pytest.raises(error, match=message):
-        ds.report.write(tmp_path / path, given, **options)
+        ds.experiments.write_report(tmp_path / path, given, **options)
 
 
 def test_keys_that_differ_come_first(iris, tmp_path):
@@ -303,7 +308,7 @@ def test_keys_that_differ_come_first(iris, tmp_path):
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
-    page = Page(ds.report.write(tmp_path / "report.html", [first.path, second.path], **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", [first.path, second.path], **QUICK))
     assert page.text.index("Keys that differ") < page.text.index("a/001: configuration")
     assert "Versions that differ" in page.text
     assert "1 min 15 s" in page.text
@@ -350,7 +355,7 @@ def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here)
     assert "scores of logistic, with intervals from 20 resamples" in printed
     assert "picture: confusion matrix" in printed
     assert str(page) in printed
-    expected = ds.report.write(
+    expected = ds.experiments.write_report(
         tmp_path / "expected.html", [folder.path, other], title="Two of iris", level=0.9, seed=2, **QUICK
     )
     assert page.read_bytes() == expected.read_bytes()
@@ -380,14 +385,16 @@ def test_a_built_package_carries_the_template(tmp_path):
     build = "from setuptools import build_meta; build_meta.build_wheel('.')"
     subprocess.run([sys.executable, "-c", build], check=True, capture_output=True, cwd=tmp_path)
     (wheel,) = tmp_path.glob("*.whl")
-    carried = {name for name in zipfile.ZipFile(wheel).namelist() if "report/templates" in name}
-    assert carried == {f"deepsimplex/report/templates/page.{kind}" for kind in ("css", "html")}
+    carried = {name for name in zipfile.ZipFile(wheel).namelist() if "experiments/templates" in name}
+    assert carried == {f"deepsimplex/experiments/templates/page.{kind}" for kind in ("css", "html")}
 
 
 def test_of_sixty_classes_the_worst_have_a_diagram(tmp_path):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.full(60, 0.1), 200)
     page = Page(
-        ds.report.write(tmp_path / "report.html", {"sixty": Predictions.of(rng.integers(0, 60, 200), p)}, **QUICK)
+        ds.experiments.write_report(
+            tmp_path / "report.html", {"sixty": Predictions.of(rng.integers(0, 60, 200), p)}, **QUICK
+        )
     )
     assert any("the 20 of 60 classes with the largest error" in image["alt"] for image in page.all("img"))

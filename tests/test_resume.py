@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 import deepsimplex as ds
-from deepsimplex import runs
-from deepsimplex.config import ConfigurationError, RunConfig, load_config
-from deepsimplex.runs.backup import EARLIER, METADATA, WEIGHTS, mend_backup
-from deepsimplex.runs.display import EpochDisplay
+from deepsimplex import experiments
+from deepsimplex.experiments.backup import EARLIER, METADATA, WEIGHTS, mend_backup
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.display import EpochDisplay
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 QUIET = Console(quiet=True)
@@ -21,7 +21,7 @@ EPOCHS, STEPS = 5, 10
 
 
 def demo(place: Path) -> RunConfig:
-    """The demo's network, with its batch normalisation, dropout and schedule, on few samples."""
+    """The demo's network, with its batch normalization, dropout and schedule, on few samples."""
     few = ["data.limit=300", f"training.epochs={EPOCHS}", f"output={place}", "cache_dir=null"]
     return load_config(CONFIGS / "digits.yaml", few)
 
@@ -61,7 +61,7 @@ def unexported():
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> list[np.ndarray]:
     """Weights of a run that nothing interrupted."""
-    return ds.load_model(runs.train(demo(tmp_path_factory.mktemp("whole")), QUIET).model).get_weights()
+    return ds.load_model(experiments.train(demo(tmp_path_factory.mktemp("whole")), QUIET).model).get_weights()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +77,7 @@ def cut_run(tmp_path_factory) -> tuple[RunConfig, Path]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(EpochDisplay, "on_epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
-            runs.train(config, QUIET)
+            experiments.train(config, QUIET)
     shutil.copytree(place / "digits" / "001", place / "copy")
     return config, place / "copy"
 
@@ -92,11 +92,11 @@ def backup(cut_run, tmp_path) -> Path:
 @pytest.mark.parametrize("damage", [nothing, cut_weights])
 def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
     config, copy = cut_run
-    folder = runs.RunFolder(Path(config.output) / "digits" / "001")
+    folder = experiments.RunFolder(Path(config.output) / "digits" / "001")
     shutil.rmtree(folder.path)
     shutil.copytree(copy, folder.path)
     damage(folder.backup)
-    assert runs.train(config, QUIET, resume=True) == folder
+    assert experiments.train(config, QUIET, resume=True) == folder
     for found, expected in zip(ds.load_model(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     with folder.history.open() as lines:
@@ -133,15 +133,15 @@ def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, b
 
 def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
     config, copy = cut_run
-    folder = runs.RunFolder(Path(config.output) / "digits" / "001")
+    folder = experiments.RunFolder(Path(config.output) / "digits" / "001")
     shutil.rmtree(folder.path)
     shutil.copytree(copy, folder.path)
     cut(folder.backup / WEIGHTS)
     cut(folder.backup / (WEIGHTS + EARLIER))
     with pytest.raises(ConfigurationError, match="delete that folder"):
-        runs.train(config, QUIET, resume=True)
+        experiments.train(config, QUIET, resume=True)
     shutil.rmtree(folder.backup)
-    runs.train(config, QUIET, resume=True)
+    experiments.train(config, QUIET, resume=True)
     for found, expected in zip(ds.load_model(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     assert len(folder.history.read_text().splitlines()) == 1 + EPOCHS

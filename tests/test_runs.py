@@ -20,10 +20,11 @@ from PIL import Image
 from rich.console import Console
 
 import deepsimplex as ds
-from deepsimplex import cli, progress, runs
-from deepsimplex.config import ConfigurationError, RunConfig, load_config
-from deepsimplex.predictions import load_predictions
-from deepsimplex.runs import RunFolder, work
+from deepsimplex import cli, experiments
+from deepsimplex._utils import progress
+from deepsimplex.experiments import RunFolder, work
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments.predictions import load_predictions
 
 CONFIGS = Path(__file__).parents[1] / "configs"
 COMMAND = [sys.executable, "-m", "deepsimplex.cli"]
@@ -110,7 +111,7 @@ def test_a_run_leaves_everything_in_its_folder(finished):
     ids=["class", "hybrid", "composition"],
 )
 def test_a_run_trains_any_objective(overrides, tmp_path):
-    folder = runs.train(checked(tmp_path, *overrides), QUIET)
+    folder = experiments.train(checked(tmp_path, *overrides), QUIET)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
     found = ds.load_model(folder.model).get_config()
     expected = yaml.safe_load(folder.config.read_text())["model"]
@@ -145,7 +146,7 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
     assert {name: metrics[name] for name in scores} == scores
     # An evaluation writes them again.
     folder.test_predictions.unlink()
-    runs.evaluate(load_config(arguments[1], arguments[2:]), QUIET)
+    experiments.evaluate(load_config(arguments[1], arguments[2:]), QUIET)
     np.testing.assert_array_equal(load_predictions(folder.test_predictions).y, y_test)
 
 
@@ -171,7 +172,7 @@ def test_evaluate_and_export_take_the_newest_run(finished, here):
     assert again["negative_log_likelihood"] == pytest.approx(metrics["negative_log_likelihood"], rel=1e-5)
     assert "accuracy" in printed
     folder.write_json(folder.metrics, {**metrics, "accuracy": 0.0})
-    runs.evaluate(load_config(arguments[1], arguments[2:]), QUIET)
+    experiments.evaluate(load_config(arguments[1], arguments[2:]), QUIET)
     again = json.loads(folder.metrics.read_text())
     assert again["accuracy"] == metrics["accuracy"]
     assert again["training_seconds"] == metrics["training_seconds"]
@@ -188,10 +189,10 @@ def test_evaluate_refuses_what_may_hold_training_samples(finished):
     for override, section in (("data.options.seed=1", "data"), ("target=ilr", "target")):
         config = load_config(arguments[1], [*arguments[2:], override])
         with pytest.raises(ConfigurationError, match=f"begun with another configuration: {section} changed"):
-            runs.evaluate(config, QUIET)
+            experiments.evaluate(config, QUIET)
     assert folder.metrics.read_bytes() == before
     # What does not touch the test samples may differ.
-    assert runs.evaluate(load_config(arguments[1], [*arguments[2:], "training.epochs=3"]), QUIET) == folder
+    assert experiments.evaluate(load_config(arguments[1], [*arguments[2:], "training.epochs=3"]), QUIET) == folder
 
 
 @pytest.mark.parametrize(
@@ -212,7 +213,7 @@ def test_a_failed_start_leaves_the_earlier_run_the_newest(finished, override, me
     if override.startswith("model"):
         monkeypatch.setattr(work.SimplexClassifier, "build", fail)
     with pytest.raises(ValueError, match=message):
-        runs.train(load_config(arguments[1], [*arguments[2:], override]), QUIET)
+        experiments.train(load_config(arguments[1], [*arguments[2:], override]), QUIET)
     assert [path.name for path in folder.path.parent.iterdir()] == ["001"]
 
 
@@ -261,11 +262,11 @@ def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
 def test_mixed_precision_ends_with_the_run(tmp_path):
     overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
     policy = keras.config.dtype_policy()
-    folder = runs.train(checked(tmp_path, *overrides), QUIET)
+    folder = experiments.train(checked(tmp_path, *overrides), QUIET)
     assert keras.config.dtype_policy() == policy
     assert ds.load_model(folder.model).dtype_policy.name == "mixed_float16"
     with pytest.raises(ConfigurationError):
-        runs.train(checked(tmp_path, *overrides, "data.validation_fraction=0.001"), QUIET)
+        experiments.train(checked(tmp_path, *overrides, "data.validation_fraction=0.001"), QUIET)
     assert keras.config.dtype_policy() == policy
 
 
@@ -286,7 +287,7 @@ def test_targets_are_computed_alone_and_cached(tmp_path, here):
 def targets_printed(tmp_path, target: str, *overrides: str) -> str:
     """What the targets command prints of 60 samples, without a process of its own."""
     console = Console(file=io.StringIO(), soft_wrap=True)
-    runs.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", *overrides), console)
+    experiments.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", *overrides), console)
     return console.file.getvalue()
 
 
@@ -307,7 +308,7 @@ def test_only_the_targets_command_shows_progress_in_a_log(tmp_path, monkeypatch,
     work.make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
     assert capsys.readouterr().err == ""
     targets_printed(tmp_path, "{name: mean, targets: [casimac]}", "cache_dir=null")
-    assert re.search(r"euclidean neighbours: 100%, .*/s, after 0 s", capsys.readouterr().err)
+    assert re.search(r"euclidean neighbors: 100%, .*/s, after 0 s", capsys.readouterr().err)
     targets_printed(tmp_path, "{name: casimac, show_progress: false}", "cache_dir=null")
     assert capsys.readouterr().err == ""
 

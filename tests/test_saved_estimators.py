@@ -12,7 +12,7 @@ from sklearn.datasets import load_wine
 from sklearn.exceptions import NotFittedError
 
 import deepsimplex as ds
-from deepsimplex import files
+from deepsimplex._utils import atomic_files
 from deepsimplex.gp.library import gpflow
 
 X, y = load_wine(return_X_y=True)
@@ -79,7 +79,7 @@ LOAD = """
 import pathlib
 import numpy as np
 import deepsimplex as ds
-from deepsimplex import files
+from deepsimplex._utils import atomic_files
 X = np.load("x.npy")
 for path in sorted(pathlib.Path(".").glob("*.npz")):
     loaded = ds.load_classifier(path)
@@ -272,8 +272,8 @@ def altered(path):
 
 
 def of_another_version(path):
-    arrays = files.load_arrays(path, "deepsimplex classifier 1")
-    files.save_arrays(path, "deepsimplex classifier 0", arrays)
+    arrays = atomic_files.load_arrays(path, "deepsimplex classifier 1")
+    atomic_files.save_arrays(path, "deepsimplex classifier 0", arrays)
 
 
 DAMAGES = {

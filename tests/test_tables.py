@@ -16,9 +16,9 @@ def test_a_split_tests_what_it_does_not_learn():
 
 
 def test_certainty_that_is_right_errs_by_half_a_bin():
-    assert ilr_gp.centred_calibration_error(np.array([0, 1]), np.eye(2)) == pytest.approx(0.05)
+    assert ilr_gp.centered_calibration_error(np.array([0, 1]), np.eye(2)) == pytest.approx(0.05)
     p = np.array([[0.55, 0.45], [0.58, 0.42], [0.81, 0.19], [0.9, 0.1]])
-    assert ilr_gp.centred_calibration_error(np.array([0, 1, 0, 0]), p) == pytest.approx(0.5 * 0.05 + 0.5 * 0.15)
+    assert ilr_gp.centered_calibration_error(np.array([0, 1, 0, 0]), p) == pytest.approx(0.5 * 0.05 + 0.5 * 0.15)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_letter_is_learned_by_minibatches_with_the_lambda_of_the_paper():
 
 
 def test_every_row_has_all_cells(monkeypatch, capsys, tmp_path):
-    keys = (*ilr_gp.METRICS, ilr_gp.CENTRED, "lambda", "held-out NLL")
+    keys = (*ilr_gp.METRICS, ilr_gp.CENTERED, "lambda", "held-out NLL")
     monkeypatch.setattr(ilr_gp, "measure", lambda *arguments, **settings: dict.fromkeys(keys, 0.5))
     ilr_gp.main(data=tmp_path, seeds=2, noise="auto", ard=False, letter=True)
     rows = capsys.readouterr().out.splitlines()

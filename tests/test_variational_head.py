@@ -8,7 +8,7 @@ from scipy.spatial.distance import pdist
 from scipy.stats import multivariate_normal
 
 import deepsimplex as ds
-from deepsimplex.features import _reservoir
+from deepsimplex.heads.features import _reservoir
 from deepsimplex.losses import LatentLoss
 from tests.fresh_process import assert_reloads_and_serves
 from tests.layer_contract import assert_layer_contract
@@ -262,24 +262,24 @@ def test_a_layer_called_twice_has_one_divergence_and_a_frozen_one_none():
 def test_it_starts_at_features_of_samples_and_their_typical_distance():
     samples = np.random.default_rng(4).normal(size=(40, 3, 2)).astype("float32")
     keras.utils.set_random_seed(4)
-    backbone = ds.heads.mlp([D])
+    backbone = ds.backbones.mlp([D])
     features = np.asarray(backbone(samples))
     layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=40, ard=True)
-    assert layer.initialise_from(samples, backbone, seed=5) is layer
+    assert layer.initialize_from(samples, backbone, seed=5) is layer
     points = np.asarray(layer.inducing_points)
     assert all(np.abs(features - point).sum(axis=1).min() < 1e-5 for point in points)
     assert len(np.unique(points, axis=0)) == M
     distances = pdist(features)
     typical = np.median(distances[distances > 0])  # rows whose units are all off are one
     np.testing.assert_allclose(layer.log_lengthscale, np.full(D, np.log(typical)), rtol=1e-4)
-    again = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialise_from(samples, backbone, seed=5)
+    again = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialize_from(samples, backbone, seed=5)
     np.testing.assert_array_equal(again.inducing_points, points)
-    other = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialise_from(samples, backbone, seed=6)
+    other = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialize_from(samples, backbone, seed=6)
     assert not np.array_equal(other.inducing_points, points)
 
 
-@pytest.mark.parametrize("labelled", [False, True])
-def test_it_reads_a_data_set_once(labelled):
+@pytest.mark.parametrize("labeled", [False, True])
+def test_it_reads_a_data_set_once(labeled):
     reads = []
     features = np.arange(30.0).reshape(10, 3).astype("float32")
 
@@ -288,9 +288,9 @@ def test_it_reads_a_data_set_once(labelled):
         yield from features
 
     samples = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((3,), "float32"))
-    if labelled:
+    if labeled:
         samples = samples.map(lambda row: (row, 0))
-    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10).initialise_from(samples.batch(4))
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10).initialize_from(samples.batch(4))
     assert len(reads) == 1
     assert {tuple(point) for point in np.asarray(layer.inducing_points)} <= {tuple(row) for row in features}
 
@@ -316,7 +316,7 @@ def test_every_row_is_as_likely_to_be_drawn():
 )
 def test_it_says_why_it_cannot_start_there(samples, message):
     with pytest.raises(ValueError, match=message):
-        random_layer().initialise_from(samples)
+        random_layer().initialize_from(samples)
 
 
 @pytest.mark.parametrize(
@@ -350,8 +350,8 @@ def test_it_asks_for_flat_features():
 def fitted(digits):
     (x, y), _ = digits
     keras.utils.set_random_seed(0)
-    backbone = ds.heads.mlp([64])
-    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x)).initialise_from(x, backbone)
+    backbone = ds.backbones.mlp([64])
+    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x)).initialize_from(x, backbone)
     model = ds.SimplexClassifier(backbone, "ilr", 10, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(x, y, epochs=8, batch_size=64, verbose=0)
@@ -384,9 +384,9 @@ def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
     target = ds.targets.ILR(noise=1.0)
     latents = target.fit_transform(x, y)
     far = ds.LatentGaussian(100 * latents.loc, 100 * latents.scale)
-    inputs, backbone = keras.Input(x.shape[1:]), ds.heads.mlp([64])
+    inputs, backbone = keras.Input(x.shape[1:]), ds.backbones.mlp([64])
     head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x), variance=np.mean(far.loc**2))
-    model = ds.heads.LatentModel(inputs, head.initialise_from(x, backbone)(backbone(inputs)))
+    model = ds.heads.LatentModel(inputs, head.initialize_from(x, backbone)(backbone(inputs)))
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(x, far, epochs=5, batch_size=64, verbose=0)
     predicted = model.predict(x_test, verbose=0)["loc"] @ target.scores(10).T
@@ -397,7 +397,7 @@ def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
 def test_it_trains_compiled_on_batches_of_any_size(digits):
     (x, y), _ = digits
     head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=90, covariance="diagonal", kernel="matern52")
-    model = ds.SimplexClassifier(ds.heads.mlp([16]), "ilr", 10, head=head)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", 10, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
     history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]  # batches of 64 and 26
     assert history[-1] < history[0]
@@ -406,7 +406,7 @@ def test_it_trains_compiled_on_batches_of_any_size(digits):
 def test_it_serves_targets_of_as_many_dimensions_as_classes(digits):
     (x, y), (x_test, _) = digits
     head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=200, latent_dim=10)
-    model = ds.SimplexClassifier(ds.heads.mlp([16]), "dirichlet", 10, head=head)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "dirichlet", 10, head=head)
     model.compile()
     model.fit(x[:200], y[:200], verbose=0)
     np.testing.assert_allclose(model.predict_proba(x_test[:9]).sum(axis=1), 1.0, rtol=1e-5)
@@ -418,8 +418,8 @@ def test_it_trains_through_the_readout_under_mixed_precision(digits):
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         inputs = keras.Input(x.shape[1:])
-        backbone = ds.heads.mlp([32])
-        head = ds.heads.VariationalGaussianProcess(10, 20, num_samples=300).initialise_from(x[:300], backbone)
+        backbone = ds.backbones.mlp([32])
+        head = ds.heads.VariationalGaussianProcess(10, 20, num_samples=300).initialize_from(x[:300], backbone)
         model = keras.Model(inputs, ds.readout.ArgmaxReadout()(head(backbone(inputs))))
         model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
         history = model.fit(x[:300], y[:300], epochs=5, verbose=0).history["loss"]

@@ -36,7 +36,7 @@ def network() -> tuple[ds.SimplexClassifier, dict[str, list[float]]]:
     """A small network on the digits, its latents scaled by 300 held-out ones, and how it was learned."""
     keras.utils.set_random_seed(0)
     (x, y), _ = ds.datasets.load("digits")
-    model = ds.SimplexClassifier(ds.heads.mlp([64]), ds.targets.ILR(0.99), num_classes=10)
+    model = ds.SimplexClassifier(ds.backbones.mlp([64]), ds.targets.ILR(0.99), num_classes=10)
     model.compile(keras.optimizers.Adam(0.003), metrics=["accuracy"])
     learn, held = slice(300, None), slice(300)
     fit = model.fit(x[learn], y[learn], epochs=20, batch_size=64, validation_data=(x[held], y[held]), verbose=0)
@@ -92,7 +92,7 @@ def decision_regions_mixed() -> Figure:
         classifier,
         X,
         data.target,
-        colours="mixed",
+        colors="mixed",
         levels=[],
         class_names=["first", "second", "third"],
         feature_names=["principal component 1", "principal component 2"],

@@ -36,7 +36,7 @@ GRID: list[tuple[str, Any, Any]] = [
 
 def backbone() -> keras.Model:
     """The demo's network."""
-    return ds.heads.cnn([32, 64], units=128, dropout=0.2)
+    return ds.backbones.cnn([32, 64], units=128, dropout=0.2)
 
 
 def optimizer(samples: int, epochs: int, batch_size: int) -> keras.optimizers.Optimizer:
@@ -50,7 +50,7 @@ def classifier(target: ds.targets.Target, covariance: Any, x: Any, y: Any, seed:
     n, features = int(y.max()) + 1, backbone()
     if covariance != PROTOTYPES:
         return ds.SimplexClassifier(features, target, n, covariance=covariance, seed=seed)
-    head = ds.prototypes.PrototypeGaussianProcess(n, prototypes_per_class=4).initialise_from(x, y, features)
+    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=4).initialize_from(x, y, features)
     return ds.SimplexClassifier(features, target, n, head=head, objective="class", seed=seed)
 
 

@@ -12,7 +12,7 @@ from deepsimplex.calibration.base import ProbabilityCalibration, check_classes_t
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class IsotonicCalibration(ProbabilityCalibration):
-    """Map the probability of every class by a rising, piecewise linear curve, and normalise over the classes.
+    """Map the probability of every class by a rising, piecewise linear curve, and normalize over the classes.
 
     The curve is that of isotonic regression: it assumes nothing but that more probable means more frequent. It needs
     hundreds of samples per class, and gives probabilities of exactly 0 and 1, so that the NLL of new samples may be

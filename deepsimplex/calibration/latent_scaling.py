@@ -37,7 +37,7 @@ class LatentScaling(Calibration):
 
     Notes
     -----
-    The NLL is that of the class probabilities read out, minimised over the logarithms of the factors from 1/100 to 100:
+    The NLL is that of the class probabilities read out, minimized over the logarithms of the factors from 1/100 to 100:
     it is not convex in them, so that a few values are tried before the best is narrowed down. Under softmax the scale
     alone could not make probabilities surer than softmax(S mu), which labels that are put near one another (ILR, lambda
     0.99) bound: with 337 held-out digits and such targets, it brought the NLL of 360 others from 0.246 to 0.124, and

@@ -12,7 +12,7 @@ from deepsimplex.calibration.base import ProbabilityCalibration, check_classes_t
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class PlattScaling(ProbabilityCalibration):
-    """Map the log-odds of every class against the rest by a sigmoid of its own, and normalise over the classes.
+    """Map the log-odds of every class against the rest by a sigmoid of its own, and normalize over the classes.
 
     Two numbers per class (two in all for two classes), each learned with labels that are smoothed as Platt says: held
     out samples that are all classified right do no harm. The likeliest class may change.
@@ -20,7 +20,7 @@ class PlattScaling(ProbabilityCalibration):
     Attributes
     ----------
     slopes_, intercepts_ : ndarray, shape [n], or [1] for two classes
-        A class with log-odds F has the probability sigmoid(slope F + intercept) before normalisation; for two classes
+        A class with log-odds F has the probability sigmoid(slope F + intercept) before normalization; for two classes
         this is the second one's.
 
     Raises
@@ -64,7 +64,7 @@ class PlattScaling(ProbabilityCalibration):
         z = _log_odds(p, floor) * self.slopes_ + self.intercepts_
         if len(self.slopes_) == 1:
             return tf.sigmoid(tf.concat([-z, z], axis=1))
-        return tf.nn.softmax(tf.math.log_sigmoid(z))  # normalised in log space: never 0 / 0
+        return tf.nn.softmax(tf.math.log_sigmoid(z))  # normalized in log space: never 0 / 0
 
 
 def _fitted_sigmoid(
@@ -78,14 +78,14 @@ def _fitted_sigmoid(
     if np.ptp(F) == 0:  # nothing to tell samples apart by
         share = np.average(target, weights=weights)
         return 0.0, float(np.log(share) - np.log1p(-share))
-    centre, width = F.mean(), F.std()
+    center, width = F.mean(), F.std()
     # A smoothed label is one sample under both labels, at two weights.
-    features = np.tile((F - centre) / width, 2)[:, None]
+    features = np.tile((F - center) / width, 2)[:, None]
     both = np.repeat([True, False], len(F))
     regression = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-10, max_iter=1000)
     regression.fit(features, both, sample_weight=np.concatenate([weights * target, weights * (1.0 - target)]))
     slope = float(regression.coef_[0, 0] / width)
-    return slope, float(regression.intercept_[0] - slope * centre)
+    return slope, float(regression.intercept_[0] - slope * center)
 
 
 def _log_odds(p: Any, floor: float) -> Any:

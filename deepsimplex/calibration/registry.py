@@ -2,12 +2,12 @@
 
 import copy
 
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.calibration.base import ProbabilityCalibration
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
-from deepsimplex.names import did_you_mean
 
 AnyCalibration = ProbabilityCalibration | LatentScaling
 

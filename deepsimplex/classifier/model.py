@@ -10,6 +10,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.calibration import LatentScaling, make_calibration
 from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
 from deepsimplex.calibration.registry import AnyCalibration
@@ -19,7 +20,6 @@ from deepsimplex.classifier.epochs import SeededEpochs, batches
 from deepsimplex.classifier.objectives import Objective
 from deepsimplex.classifier.preparation import Preparation, split
 from deepsimplex.export import export_saved_model
-from deepsimplex.files import replacing
 from deepsimplex.heads import GaussianHead
 from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -60,7 +60,7 @@ class SimplexClassifier(keras.Model):
     Parameters
     ----------
     backbone : keras.Model
-        From samples to features [N, d]: ``heads.mlp([100])``, ``heads.cnn()``, or any other, e.g. one of
+        From samples to features [N, d]: ``backbones.mlp([100])``, ``backbones.cnn()``, or any other, e.g. one of
         keras.applications with ``include_top=False, pooling="avg"``.
     target : Target, str or dict
         Where labels lie in latent space: ``targets.CASIMAC("euclidean")``, "ilr", ...
@@ -76,8 +76,8 @@ class SimplexClassifier(keras.Model):
     class_names : list of str, optional
         Names of the classes, in label order; they travel with the model and its export. Default "0", "1", ...
     objective : {"latent", "class", "hybrid", "composition"}
-        What training minimises. "latent" (default), the papers': the latent loss, by default the negative log density
-        of the target's latents. The others train through the readout: "class" minimises the negative log of the
+        What training minimizes. "latent" (default), the papers': the latent loss, by default the negative log density
+        of the target's latents. The others train through the readout: "class" minimizes the negative log of the
         read-out probability of the label, "hybrid" the weighted mean of both, "composition" the cross-entropy between
         the target's own composition of a sample and the class probabilities read out; see Notes.
     hybrid_weight : float, optional
@@ -125,7 +125,7 @@ class SimplexClassifier(keras.Model):
     --------
     >>> import deepsimplex as ds
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-    >>> model = ds.SimplexClassifier(ds.heads.mlp([32]), ds.targets.CASIMAC("euclidean"), num_classes=10)
+    >>> model = ds.SimplexClassifier(ds.backbones.mlp([32]), ds.targets.CASIMAC("euclidean"), num_classes=10)
     >>> model.compile(optimizer="adam", metrics=["accuracy"])
     >>> history = model.fit(x, y, epochs=2, verbose=0)
     >>> model.predict_proba(x_test).shape
@@ -319,7 +319,7 @@ class SimplexClassifier(keras.Model):
         --------
         >>> import deepsimplex as ds
         >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-        >>> model = ds.SimplexClassifier(ds.heads.mlp([32]), "ilr", num_classes=10)
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([32]), "ilr", num_classes=10)
         >>> model.compile()
         >>> history = model.fit(x[:1000], y[:1000], epochs=3, verbose=0)
         >>> before = ds.evaluation.negative_log_likelihood(y_test, model.predict_proba(x_test))
@@ -489,7 +489,7 @@ class SimplexClassifier(keras.Model):
         ----------
         x : array, structure of arrays, or tf.data.Dataset
             Samples; or batches of (image, label) or (image, latent), each with or without sample weights. With distance
-            targets a data set of labels is read once, in order, to find neighbours, and held in memory; augmentation
+            targets a data set of labels is read once, in order, to find neighbors, and held in memory; augmentation
             then belongs in the backbone, as Keras preprocessing layers. Other data sets are streamed, and so is every
             data set under the objective "class"; under "composition" one of soft labels or latents is read once more.
         y : array or LatentGaussian
@@ -497,7 +497,7 @@ class SimplexClassifier(keras.Model):
             latents.
         validation_split : float
             Share of the samples, taken from the end as Keras does, that is held out of training and out of the
-            target's neighbourhoods.
+            target's neighborhoods.
         validation_data : tuple or tf.data.Dataset
             (x, y) or (x, y, sample_weight). Its latents are found among the training samples.
         shuffle : bool
@@ -574,7 +574,7 @@ class SimplexClassifier(keras.Model):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> Any:
-        """The objective's loss and class metrics on labelled samples: arguments and result as in keras.Model.evaluate.
+        """The objective's loss and class metrics on labeled samples: arguments and result as in keras.Model.evaluate.
 
         A distance target finds the latents of new samples among its training samples. A model loaded from a file has
         none: it evaluates its class metrics, gives the loss as NaN and warns; call ``model.target.fit(x_train,
@@ -619,7 +619,7 @@ class SimplexClassifier(keras.Model):
             and not observations.holds_latents(y, self.num_classes, self.target.latent_dim(self.num_classes))
         ):
             raise ValueError(
-                "y must hold latents in train_on_batch with a target of distances: a batch's neighbours lie among all "
+                "y must hold latents in train_on_batch with a target of distances: a batch's neighbors lie among all "
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         samples = prepare.training_arrays(x, y, sample_weight, class_weight)

@@ -1,11 +1,11 @@
-"""What training minimises: a loss of latents, of the class probabilities read out of them, or of both."""
+"""What training minimizes: a loss of latents, of the class probabilities read out of them, or of both."""
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import keras
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.targets.base import number
 
 OBJECTIVES = ("latent", "class", "hybrid", "composition")

@@ -148,7 +148,7 @@ def read_dataset(dataset: tf.data.Dataset) -> tuple[Any, Any, Any, int]:
     """Read a batched data set once, in order: x, y, sample weights or None, and its batch size."""
     if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise ValueError(
-            "a tf.data.Dataset of labels must be finite for distance targets, which read it once to find neighbours. "
+            "a tf.data.Dataset of labels must be finite for distance targets, which read it once to find neighbors. "
             "Pass it without repeat(); epochs repeat it anyway"
         )
     batches = [keras.utils.unpack_x_y_sample_weight(batch) for batch in dataset.as_numpy_iterator()]

@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from deepsimplex.datasets.source import Source
 
-COLOURS = ("rgb", "grayscale")
+COLORS = ("rgb", "grayscale")
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
 BATCH = 64
 
 
-def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None, colour: str | None) -> Source:
+def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None, color: str | None) -> Source:
     """Read FOLDER/CLASS/image files, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/, through Keras.
 
     Parameters
@@ -23,13 +23,13 @@ def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None
     folder : path-like
     image_size : (height, width), optional
         Size to scale all images to. None: the size that all of them have.
-    colour : {"rgb", "grayscale"}, optional
+    color : {"rgb", "grayscale"}, optional
         None is "rgb".
 
     Returns
     -------
     Source
-        Images uint8, [N, H, W, 3] or, in grey, [N, H, W]; values between those of uint8 are rounded.
+        Images uint8, [N, H, W, 3] or, in gray, [N, H, W]; values between those of uint8 are rounded.
 
     Raises
     ------
@@ -37,15 +37,15 @@ def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None
         When classes differ between train and test, a class has no image, sizes differ, or an image is damaged.
     """
     root = Path(folder)
-    colour = "rgb" if colour is None else colour
-    if colour not in COLOURS:
-        raise ValueError(f"colour must be one of {', '.join(COLOURS)}; found {colour!r}")
+    color = "rgb" if color is None else color
+    if color not in COLORS:
+        raise ValueError(f"color must be one of {', '.join(COLORS)}; found {color!r}")
     parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
     names = [_class_names(part) for part in parts]
     if names[0] != names[-1]:
         raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
     size = _common_size(parts) if image_size is None else _checked_size(image_size)
-    (x, y), *test = (_read(part, names[0], size, colour) for part in parts)
+    (x, y), *test = (_read(part, names[0], size, color) for part in parts)
     return Source(x, y, test[0] if test else None, names[0])
 
 
@@ -97,7 +97,7 @@ def _common_size(parts: list[Path]) -> tuple[int, int]:
     return common[0]
 
 
-def _read(part: Path, class_names: list[str], size: tuple[int, int], colour: str) -> tuple[NDArray, NDArray]:
+def _read(part: Path, class_names: list[str], size: tuple[int, int], color: str) -> tuple[NDArray, NDArray]:
     """All images of ``part`` and their class numbers."""
     import keras
     import tensorflow as tf
@@ -106,13 +106,13 @@ def _read(part: Path, class_names: list[str], size: tuple[int, int], colour: str
         part,
         label_mode="int",
         class_names=class_names,
-        color_mode=colour,
+        color_mode=color,
         batch_size=BATCH,
         image_size=size,
         shuffle=False,
         verbose=False,
     )
-    x = np.empty((len(dataset.file_paths), *size, 3 if colour == "rgb" else 1), np.uint8)
+    x = np.empty((len(dataset.file_paths), *size, 3 if color == "rgb" else 1), np.uint8)
     y = np.empty(len(x), np.int64)
     done = 0
     _refuse_deep_pixels(dataset.file_paths)
@@ -125,7 +125,7 @@ def _read(part: Path, class_names: list[str], size: tuple[int, int], colour: str
         raise ValueError(
             f"{_first_damaged(dataset.file_paths)} cannot be read as an image ({error.message})"
         ) from error
-    return (x if colour == "rgb" else x[..., 0]), y
+    return (x if color == "rgb" else x[..., 0]), y
 
 
 def _refuse_deep_pixels(paths: list[str]) -> None:

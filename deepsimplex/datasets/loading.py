@@ -1,16 +1,16 @@
-"""``load``: one call for every kind of labelled data."""
+"""``load``: one call for every kind of labeled data."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.datasets.archive import read_npz
 from deepsimplex.datasets.folder import read_folder
-from deepsimplex.datasets.labelled import LabelledData
+from deepsimplex.datasets.labeled import LabeledData
 from deepsimplex.datasets.named import NAMES, read_digits, read_mnist_like
 from deepsimplex.datasets.source import DTYPES, Source, finish
 from deepsimplex.datasets.table import read_csv
-from deepsimplex.names import did_you_mean
 
 
 def load(
@@ -20,10 +20,10 @@ def load(
     test_fraction: float | None = None,
     seed: int = 0,
     image_size: Sequence[int] | None = None,
-    colour: str | None = None,
+    color: str | None = None,
     target_column: str | None = None,
-) -> LabelledData:
-    """Load labelled data, split into a training and a test part.
+) -> LabeledData:
+    """Load labeled data, split into a training and a test part.
 
     Parameters
     ----------
@@ -44,14 +44,14 @@ def load(
         Of that split, which is the same in every call; 0 by default.
     image_size : (height, width), optional
         Folders only: the size to scale images to. By default all must have the same.
-    colour : {"rgb", "grayscale"}, optional
-        Folders only; "rgb" by default. Grey images are [N, H, W].
+    color : {"rgb", "grayscale"}, optional
+        Folders only; "rgb" by default. Gray images are [N, H, W].
     target_column : str, optional
         CSV only, and needed there: the column of labels. String labels are numbered in sorted order.
 
     Returns
     -------
-    LabelledData
+    LabeledData
         Unpacks as ``(x, y), (x_test, y_test)``; also has ``class_names`` and ``name``.
 
     Raises
@@ -74,7 +74,7 @@ def load(
     label, kind = os.fspath(name), _kind(name)
     for option, value, home in (
         ("image_size", image_size, "folder"),
-        ("colour", colour, "folder"),
+        ("color", color, "folder"),
         ("target_column", target_column, "csv"),
     ):
         if value is not None and kind != home:
@@ -82,7 +82,7 @@ def load(
     if kind == "name":
         source: Source = read_digits() if label == "digits" else read_mnist_like(label)
     elif kind == "folder":
-        source = read_folder(name, image_size, colour)
+        source = read_folder(name, image_size, color)
     else:
         source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
     return finish(source, label, dtype, test_fraction, seed)

@@ -30,7 +30,7 @@ CLASS_NAMES = {
 
 
 def read_digits() -> Source:
-    """scikit-learn's 1797 handwritten digits, 8 x 8; their grey levels 0..16 are scaled to [0, 1]."""
+    """scikit-learn's 1797 handwritten digits, 8 x 8; their gray levels 0..16 are scaled to [0, 1]."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.datasets.labelled import LabelledData
+from deepsimplex.datasets.labeled import LabeledData
 
 DTYPES = ("float32", "uint8")
 TEST_FRACTION = 0.2
@@ -93,7 +93,7 @@ def stratified_split(
     return train, test
 
 
-def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabelledData:
+def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabeledData:
     """Encode, split where the source has no test part, scale and check."""
     x, y = source.x, _as_vector(source.y, len(source.x), name)
     if source.test is None:
@@ -111,7 +111,7 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
             raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
         parts = (x, numbers[: len(y)], x_test, numbers[len(y) :])
     x, y, x_test, y_test = parts
-    return LabelledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
+    return LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
 
 
 def _as_vector(y: NDArray, samples: int, name: str) -> NDArray:

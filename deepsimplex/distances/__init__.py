@@ -1,4 +1,4 @@
-"""Distances between samples, and exact nearest neighbours of every class under them."""
+"""Distances between samples, and exact nearest neighbors of every class under them."""
 
 from deepsimplex.distances.base import Distance
 from deepsimplex.distances.checkpoint import CheckpointWarning
@@ -6,10 +6,10 @@ from deepsimplex.distances.cityblock import Cityblock
 from deepsimplex.distances.embedding import Embedding
 from deepsimplex.distances.euclidean import Euclidean
 from deepsimplex.distances.function import CallableDistance
-from deepsimplex.distances.neighbours import class_neighbours
+from deepsimplex.distances.neighbors import class_neighbors
 from deepsimplex.distances.precomputed import Precomputed
 from deepsimplex.distances.registry import DISTANCES, get_distance
-from deepsimplex.distances.search import Neighbours
+from deepsimplex.distances.search import Neighbors
 from deepsimplex.distances.ssim import SSIM
 
 __all__ = [
@@ -21,8 +21,8 @@ __all__ = [
     "Distance",
     "Embedding",
     "Euclidean",
-    "Neighbours",
+    "Neighbors",
     "Precomputed",
-    "class_neighbours",
+    "class_neighbors",
     "get_distance",
 ]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.batching import parts
 from deepsimplex.distances.search import BlockFunction
-from deepsimplex.pieces import parts
 
 # No tensor on the device is larger. Some eight are alive at a time, so a card of 4 GiB will do, while the work on one
 # is long beside the start of a kernel. On the CPU small tensors stay nearer its caches (measured).
@@ -20,7 +20,7 @@ ACCELERATOR_TILE = (1024, 256)
 CPU_TILE = (256, 256)
 # Tiles of columns that share the preparation of their rows: enough for it to cost next to nothing.
 TILES_BESIDE = 16
-# Images standardised at a time, in float64.
+# Images standardized at a time, in float64.
 _AT_ONCE = 256
 
 
@@ -98,8 +98,8 @@ def ssim_blocks(
            [0.  , 0.36]])
     """
     device = _device(device)
-    columns = _standardise(images, data_range)
-    rows = columns if queries is None else _standardise(queries, data_range)
+    columns = _standardize(images, data_range)
+    rows = columns if queries is None else _standardize(queries, data_range)
     return _Blocks(
         rows=rows,
         columns=columns,
@@ -284,7 +284,7 @@ def _rounds_factors(device: str) -> bool:
     return "GPU" in device and tf.config.experimental.tensor_float_32_execution_enabled()
 
 
-def _standardise(images: NDArray[Any], data_range: float) -> _Images:
+def _standardize(images: NDArray[Any], data_range: float) -> _Images:
     """Images [N, H, P] as the device takes them."""
     pixels = np.empty((len(images), images.shape[1] * images.shape[2]), np.float32)
     brightness = np.empty(len(images), np.float32)
@@ -326,7 +326,7 @@ def _programme(device: str, split: bool, area: int) -> _Programme:
     def prepare(scale: float, constant: float, halves: tuple[int, int, int]) -> Callable[..., _Windows]:
         """The function that cuts windows at ``corners`` [W] out of images [H P, A].
 
-        Their centred pixels are scaled, and a constant is one pixel more. Where factors are split, those of rows and
+        Their centered pixels are scaled, and a constant is one pixel more. Where factors are split, those of rows and
         columns hold their halves in such an order that the products are all those which float32 can tell.
         """
 

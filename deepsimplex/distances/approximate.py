@@ -1,4 +1,4 @@
-"""Neighbours among candidates: for samples so many that even a score of every pair takes too long.
+"""Neighbors among candidates: for samples so many that even a score of every pair takes too long.
 
 Candidates of each class are the nearest by the Euclidean distance between flattened samples, as an inverted file of
 faiss finds them (its cells are made by k-means from a fixed seed, so that the same call gives the same answer). Only
@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.distances.search import Neighbours, Search, refuse_nan
-from deepsimplex.distances.vectors import centre
-from deepsimplex.pieces import parts
-from deepsimplex.progress import progress
+from deepsimplex._utils.batching import parts
+from deepsimplex._utils.progress import progress
+from deepsimplex.distances.search import Neighbors, Search, refuse_nan
+from deepsimplex.distances.vectors import center
 
 if TYPE_CHECKING:
     from deepsimplex.distances.base import Distance
@@ -46,8 +46,8 @@ def check_approximate(metric: "Distance", search: Search, candidates: int | None
         )
 
 
-def search_approximately(metric: "Distance", search: Search, candidates: int | None = None) -> Neighbours:
-    """Find neighbours among candidates, and measure how many of the true ones are found.
+def search_approximately(metric: "Distance", search: Search, candidates: int | None = None) -> Neighbors:
+    """Find neighbors among candidates, and measure how many of the true ones are found.
 
     Parameters
     ----------
@@ -58,14 +58,14 @@ def search_approximately(metric: "Distance", search: Search, candidates: int | N
 
     Returns
     -------
-    Neighbours
+    Neighbors
         With the measured ``recall``.
     """
     found = _among_candidates(metric, search, candidates or max(CANDIDATES, search.k))
     return found._replace(recall=_recall(metric, search, found))
 
 
-def _among_candidates(metric: "Distance", search: Search, candidates: int) -> Neighbours:
+def _among_candidates(metric: "Distance", search: Search, candidates: int) -> Neighbors:
     from deepsimplex.distances._selection_kernels import merge_candidates
 
     result = search.empty()
@@ -105,7 +105,7 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Samples and queries, flat and in float32, about the samples' mean and of size 1 at most."""
     x = search.x.reshape(len(search.x), -1)
     others = None if search.queries is None else search.queries.reshape(len(search.queries), -1)
-    mean, scale = centre(x, others)
+    mean, scale = center(x, others)
     points = [
         np.concatenate([((some[rows] - mean) / scale).astype(np.float32) for rows in parts(slice(0, len(some)), 4096)])
         if len(some)
@@ -132,17 +132,17 @@ def _index(points: NDArray[np.float32]) -> Any:
     return index
 
 
-def _recall(metric: "Distance", search: Search, found: Neighbours) -> float:
-    """The share of the true neighbours of some queries that were found; one as near as the k-th counts."""
+def _recall(metric: "Distance", search: Search, found: Neighbors) -> float:
+    """The share of the true neighbors of some queries that were found; one as near as the k-th counts."""
     count = min(RECALL_QUERIES, search.num_queries)
     if count == 0:
         return 1.0
     sample = np.sort(np.random.default_rng(_SEED).choice(search.num_queries, count, replace=False))
     queries = search.x if search.queries is None else search.queries
     labels = None if search.query_labels is None else search.query_labels[sample]
-    # One more neighbour, for the query itself where it is among the samples.
+    # One more neighbor, for the query itself where it is among the samples.
     k = search.k + search.symmetric
-    exact = metric.neighbours(replace(search, queries=queries[sample], query_labels=labels, k=k))
+    exact = metric.neighbors(replace(search, queries=queries[sample], query_labels=labels, k=k))
     distances, indices = exact.distances.copy(), exact.indices
     if search.symmetric:
         distances[indices == sample[:, None, None]] = np.inf

@@ -9,14 +9,14 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.distances.blockwise import search_blockwise
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
+from deepsimplex.distances.search import BlockFunction, Neighbors, PairFunction, Search
 
 
 class Distance(ABC):
     """A distance between samples.
 
     A new metric is one file with a subclass that has a name, ``check`` and ``blocks``, and one row in the registry. A
-    metric that knows a faster way to the neighbours than all pairs overrides ``neighbours`` too.
+    metric that knows a faster way to the neighbors than all pairs overrides ``neighbors`` too.
     """
 
     name: ClassVar[str]
@@ -117,11 +117,11 @@ class Distance(ABC):
         """The metric and the search that are meant; others than these where a metric looks through a model."""
         return self, search
 
-    def neighbours(self, search: Search) -> Neighbours:
-        """The exact neighbours that ``class_neighbours`` asks for."""
+    def neighbors(self, search: Search) -> Neighbors:
+        """The exact neighbors that ``class_neighbors`` asks for."""
         return self.brute_force(search)
 
-    def brute_force(self, search: Search) -> Neighbours:
+    def brute_force(self, search: Search) -> Neighbors:
         """The same by evaluating every pair."""
         block = self.blocks(search.x, search.queries, search.order)
         return search_blockwise(block, search, self.name, Checkpoint.of(search, self.cache_key()))

@@ -1,16 +1,16 @@
-"""Neighbours under any metric: distances block by block, and only the k smallest of each row kept."""
+"""Neighbors under any metric: distances block by block, and only the k smallest of each row kept."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
+from deepsimplex._utils.batching import parts
+from deepsimplex._utils.progress import progress
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import BlockFunction, Neighbours, Search, refuse_nan
-from deepsimplex.pieces import parts
-from deepsimplex.progress import progress
+from deepsimplex.distances.search import BlockFunction, Neighbors, Search, refuse_nan
 
 
-def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint: Checkpoint) -> Neighbours:
+def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint: Checkpoint) -> Neighbors:
     """Evaluate every pair, a block of ``search.block_bytes`` at a time.
 
     Parameters
@@ -25,7 +25,7 @@ def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint
 
     Returns
     -------
-    Neighbours
+    Neighbors
         The answer does not depend on the size of the blocks: of equally near samples those with the lowest indices
         are taken, in that order.
 
@@ -45,7 +45,7 @@ def search_blockwise(block: BlockFunction, search: Search, name: str, checkpoint
         result.distances[...], result.indices[...], begin = state["distances"], state["indices"], int(state["blocks"])
     areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for _, rows, columns in blocks]
     with progress(
-        f"{name} neighbours", sum(areas), search.show_progress, unit="pairs", done=sum(areas[:begin])
+        f"{name} neighbors", sum(areas), search.show_progress, unit="pairs", done=sum(areas[:begin])
     ) as advance:
         for number, (label, rows, columns) in enumerate(blocks[begin:], begin):
             wanted, positive = search.wants(label)[rows], search.positive(label)[rows]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from numpy.typing import NDArray
 
-from deepsimplex.callers import callers_stacklevel
+from deepsimplex._utils.atomic_files import check_writable, fingerprint, load_arrays, replacing, save_arrays
+from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex.distances.search import Search
-from deepsimplex.files import check_writable, fingerprint, load_arrays, replacing, save_arrays
 
 # The state of 60 000 samples and 10 classes is 10 MB, and with the coordinates of landmarks 400 MB for a while: written
 # so often, it costs little.

@@ -1,7 +1,7 @@
 """What a few landmarks tell about the structural similarity of all pairs.
 
 The structural similarity is a positive definite kernel, so exact bounds follow from linear algebra. In a window, with
-means m, sample covariances written as inner products of centred pixels u / sqrt(P - 1), and variances v = <u, u>,
+means m, sample covariances written as inner products of centered pixels u / sqrt(P - 1), and variances v = <u, u>,
 
     SSIM_w(a, b) = (2 m_a m_b + c1) / (m_a^2 + m_b^2 + c1) * (2 <u_a, u_b> + c2) / (v_a + v_b + c2).
 
@@ -18,7 +18,7 @@ r = sqrt(f - |z|^2), Cauchy and Schwarz give
     <phi(a), phi(b)> = <z_a, z_b> + <phi(a) - V phi(a), phi(b) - V phi(b)> <= <z_a, z_b> + r_a r_b:
 
 one inner product more than the coordinates have. Summed over the bands this bounds the similarity of every pair from
-above, at the cost of a matrix product, and a pair whose bound lies below what is needed cannot be a neighbour. Pairs
+above, at the cost of a matrix product, and a pair whose bound lies below what is needed cannot be a neighbor. Pairs
 that remain are evaluated band by band: the exact sum of a band takes the place of its bound, and as soon as the total
 lies below what is needed the rest is left undone. The subspace is that of the leading eigenvectors of the landmarks'
 kernel matrix (kernel principal components, [Williams and Seeger, Using the Nystroem method to speed up kernel machines,

@@ -17,10 +17,10 @@ class Precomputed(Distance):
     ----------
     matrix : array_like, shape [N, N]
         Distances between the training samples, in their order: finite, not negative. It need not be symmetric; row i
-        is used for the neighbours of sample i.
+        is used for the neighbors of sample i.
     others : array_like, shape [M, N], optional
         Distances of M other samples (rows, in their order) to the training samples, for ``queries`` of
-        ``class_neighbours`` and ``transform`` of targets.
+        ``class_neighbors`` and ``transform`` of targets.
 
     Raises
     ------
@@ -34,9 +34,9 @@ class Precomputed(Distance):
 
     Examples
     --------
-    >>> from deepsimplex.distances import class_neighbours
+    >>> from deepsimplex.distances import class_neighbors
     >>> distance = Precomputed([[0.0, 2.0], [2.0, 0.0]])
-    >>> class_neighbours([[0.0], [0.0]], [0, 1], distance).distances[0, :, 0]
+    >>> class_neighbors([[0.0], [0.0]], [0, 1], distance).distances[0, :, 0]
     array([inf,  2.])
     """
 

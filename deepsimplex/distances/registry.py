@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.distances.base import Distance
 from deepsimplex.distances.cityblock import Cityblock
 from deepsimplex.distances.embedding import Embedding
@@ -12,7 +13,6 @@ from deepsimplex.distances.euclidean import Euclidean
 from deepsimplex.distances.function import CallableDistance
 from deepsimplex.distances.precomputed import Precomputed
 from deepsimplex.distances.ssim import SSIM
-from deepsimplex.names import did_you_mean
 
 # Distances that a configuration can name.
 DISTANCES: dict[str, type[Distance]] = {distance.name: distance for distance in (Cityblock, Euclidean, SSIM)}

@@ -1,4 +1,4 @@
-"""Exact neighbours without evaluating every pair.
+"""Exact neighbors without evaluating every pair.
 
 Every pair gets a score, a number that is cheap to compute for many pairs at once (a matrix product) and that bounds
 the distance from below. A pair is evaluated only where its score leaves open that it is among the k nearest of one of
@@ -15,16 +15,16 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.batching import parts
+from deepsimplex._utils.progress import progress
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import Neighbours, Search, refuse_nan
-from deepsimplex.pieces import parts
-from deepsimplex.progress import progress
+from deepsimplex.distances.search import Neighbors, Search, refuse_nan
 
 # A tile's prepared samples may take so many times the memory of a block of distances.
 SAMPLES_PER_BLOCK = 4
 # Shorter tiles cost more in calls than they save in memory.
 SHORTEST_TILE = 16
-# Leaders of every row and class in a tile, at most: many neighbours need not all be known before the others are looked
+# Leaders of every row and class in a tile, at most: many neighbors need not all be known before the others are looked
 # at.
 MOST_LEADERS = 16
 
@@ -42,7 +42,7 @@ class Side:
     positive : ndarray, shape [R], bool
         Whether they want only positive distances in their own class.
     distances, nearest : ndarray, shape [R, n, k]
-        The nearest samples found so far, as in ``Neighbours``.
+        The nearest samples found so far, as in ``Neighbors``.
     """
 
     indices: NDArray[np.int64]
@@ -52,7 +52,7 @@ class Side:
     nearest: NDArray[np.int64]
 
     @classmethod
-    def of(cls, indices: NDArray[np.int64], labels: NDArray[np.int64], positive: bool, found: Neighbours) -> "Side":
+    def of(cls, indices: NDArray[np.int64], labels: NDArray[np.int64], positive: bool, found: Neighbors) -> "Side":
         """A side whose lists are as empty as ``found``."""
         marks = np.full(len(indices), positive)
         return cls(indices, labels, marks, found.distances, found.indices)
@@ -94,13 +94,13 @@ def sides(search: Search) -> tuple[Side, Side]:
         return both, both
     query_labels = np.full(search.num_queries, -1) if search.query_labels is None else search.query_labels
     rows = Side.of(np.arange(search.num_queries), query_labels, search.own_positive, found)
-    nothing = Neighbours(np.empty((len(labels), 0, search.k)), np.empty((len(labels), 0, search.k), np.int64))
+    nothing = Neighbors(np.empty((len(labels), 0, search.k)), np.empty((len(labels), 0, search.k), np.int64))
     return rows, Side.of(search.order, labels, False, nothing)
 
 
 def search_screened(
     screen: Screen, search: Search, rows: Side, columns: Side, name: str, checkpoint: Checkpoint
-) -> Neighbours:
+) -> Neighbors:
     """Visit all tiles of the matrix of pairs, evaluate what its screen leaves, and keep the nearest.
 
     Parameters
@@ -117,7 +117,7 @@ def search_screened(
 
     Returns
     -------
-    Neighbours
+    Neighbors
         Of the queries, in their order.
 
     Raises
@@ -133,7 +133,7 @@ def search_screened(
     if state is not None:
         rows.distances[...], rows.nearest[...], begin = state["distances"], state["nearest"], int(state["tiles"])
     total, done = _area(tiles), _area(tiles[:begin])
-    with progress(f"{name} neighbours", total=total, show=search.show_progress, unit="pairs", done=done) as advance:
+    with progress(f"{name} neighbors", total=total, show=search.show_progress, unit="pairs", done=done) as advance:
         latest, prepared = None, None
         for number in range(begin, len(tiles)):
             first, second = tiles[number]
@@ -202,7 +202,7 @@ def _visit(
     wanted = np.array([search.classes != "other", search.classes != "own"])
     sums = kernels.add_parts(scores)
     if diagonal:
-        np.fill_diagonal(sums, np.inf)  # nobody is their own neighbour
+        np.fill_diagonal(sums, np.inf)  # nobody is their own neighbor
 
     def merge(pairs: NDArray[np.int32]) -> None:
         pairs = np.ascontiguousarray(pairs)
@@ -218,7 +218,7 @@ def _visit(
         )  # fmt: skip
 
     def ceilings() -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-        """Of rows [A, n] and of columns [n, B], as far as neighbours are known by now."""
+        """Of rows [A, n] and of columns [n, B], as far as neighbors are known by now."""
         of_rows = screen.ceilings(tile[0], rows.distances[:, :, -1])
         if not symmetric:
             return of_rows, np.full((search.num_classes, len(columns.labels)), -np.inf, np.float32)

@@ -17,8 +17,8 @@ Classes = Literal["all", "own", "other"]
 CLASSES = get_args(Classes)
 
 
-class Neighbours(NamedTuple):
-    """The nearest samples of every class: what ``class_neighbours`` returns.
+class Neighbors(NamedTuple):
+    """The nearest samples of every class: what ``class_neighbors`` returns.
 
     Attributes
     ----------
@@ -27,13 +27,13 @@ class Neighbours(NamedTuple):
     indices : ndarray, shape [N, n, k], int64
         Rows of the samples searched; -1 where there is none.
     recall : float
-        The share of the true neighbours that are among those found: 1 for an exact search, measured on a sample of the
+        The share of the true neighbors that are among those found: 1 for an exact search, measured on a sample of the
         queries for an approximate one.
 
     Examples
     --------
-    >>> from deepsimplex.distances import class_neighbours
-    >>> found = class_neighbours(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]))
+    >>> from deepsimplex.distances import class_neighbors
+    >>> found = class_neighbors(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]))
     >>> found.distances[..., 0].tolist(), found.indices[..., 0].tolist()
     ([[1.0, 3.0], [1.0, 2.0], [2.0, inf]], [[1, 2], [0, 2], [1, -1]])
     """
@@ -45,7 +45,7 @@ class Neighbours(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Search:
-    """A checked request for neighbours.
+    """A checked request for neighbors.
 
     Attributes
     ----------
@@ -54,13 +54,13 @@ class Search:
     y : ndarray, shape [N], int64
         Their classes.
     queries : ndarray, shape [M, ...], or None
-        None: the samples themselves, each of them left out of its own neighbourhood.
+        None: the samples themselves, each of them left out of its own neighborhood.
     query_labels : ndarray, shape [M], int64, or None
         Classes of the queries; None: not known, which needs classes "all".
     own_positive : bool
-        Whether neighbours in the query's own class must lie at a positive distance.
+        Whether neighbors in the query's own class must lie at a positive distance.
     classes : {"all", "own", "other"}
-        In which classes each query wants neighbours, by its own.
+        In which classes each query wants neighbors, by its own.
     num_classes, k : int
         n and k.
     block_bytes : int
@@ -69,7 +69,7 @@ class Search:
     checkpoint : pathlib.Path or None
         Where the state of a long search is kept.
     show_progress : bool or None
-        As ``deepsimplex.progress`` takes it.
+        As ``deepsimplex._utils.progress`` takes it.
     """
 
     x: NDArray[Any]
@@ -108,7 +108,7 @@ class Search:
         return slice(int(self._bounds[label]), int(self._bounds[label + 1]))
 
     def wants(self, label: int) -> NDArray[np.bool_]:
-        """Whether each query wants neighbours in this class, shape [M]."""
+        """Whether each query wants neighbors in this class, shape [M]."""
         if self.query_labels is None:
             return np.ones(self.num_queries, dtype=bool)
         return np.where(self.query_labels == label, self.classes != "other", self.classes != "own")
@@ -133,13 +133,13 @@ class Search:
             pairs = (pairs - (0 if self.classes == "other" else len(self.x))) // 2
         return pairs
 
-    def empty(self) -> Neighbours:
-        """An answer without neighbours, to be filled: distances inf, indices -1."""
+    def empty(self) -> Neighbors:
+        """An answer without neighbors, to be filled: distances inf, indices -1."""
         shape = (self.num_queries, self.num_classes, self.k)
-        return Neighbours(np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64))
+        return Neighbors(np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64))
 
     def due(self, label: int) -> NDArray[np.int64]:
-        """How many neighbours in this class each query must at least be given by an exact search, shape [M].
+        """How many neighbors in this class each query must at least be given by an exact search, shape [M].
 
         0 where only positive distances count: how many there are is not known beforehand.
         """
@@ -165,13 +165,13 @@ def refuse_nan(distances: NDArray[np.float64], metric: str) -> None:
         )
 
 
-def check_complete(found: Neighbours, search: Search, metric: str) -> Neighbours:
-    """Return the answer of an exact search, or say that it lacks neighbours.
+def check_complete(found: Neighbors, search: Search, metric: str) -> Neighbors:
+    """Return the answer of an exact search, or say that it lacks neighbors.
 
     Raises
     ------
     ValueError
-        When a query has fewer neighbours in a class than there are: distances to the others were infinite, or NaN.
+        When a query has fewer neighbors in a class than there are: distances to the others were infinite, or NaN.
     """
     for label in range(search.num_classes):
         due, given = search.due(label), (found.indices[:, label] >= 0).sum(axis=1)
@@ -179,7 +179,7 @@ def check_complete(found: Neighbours, search: Search, metric: str) -> Neighbours
         if len(lacking):
             first = lacking[0]
             raise ValueError(
-                f"distances must be finite; under the metric {metric!r}, {len(lacking)} samples lack neighbours in "
+                f"distances must be finite; under the metric {metric!r}, {len(lacking)} samples lack neighbors in "
                 f"class {label}, the first at index {first}, which has {given[first]} of {due[first]}. "
                 "Look for samples that are infinitely far from others"
             )

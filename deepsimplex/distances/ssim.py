@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.batching import parts
 from deepsimplex.distances.accelerator import has_accelerator, ssim_blocks
 from deepsimplex.distances.base import Distance, check_real
 from deepsimplex.distances.blockwise import search_blockwise
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
-from deepsimplex.pieces import parts
+from deepsimplex.distances.search import BlockFunction, Neighbors, PairFunction, Search
 
 if TYPE_CHECKING:  # compiled kernels come in when there is something to compare
     from deepsimplex.distances.ssim_screen import Comparison
@@ -34,12 +34,12 @@ class SSIM(Distance):
     """d(a, b) = 1 - SSIM(a, b), the mean over all windows inside the images [CASIMAC sec. 3.4].
 
     The same as 1 - ``skimage.metrics.structural_similarity(a, b, win_size=window, data_range=data_range)`` (uniform
-    window, sample covariance, K1 = 0.01, K2 = 0.03; with ``channel_axis=-1`` for colour: the mean over channels) to
+    window, sample covariance, K1 = 0.01, K2 = 0.03; with ``channel_axis=-1`` for color: the mean over channels) to
     about 1e-5 (2e-4 at worst: large windows across a bright and a dark, flat part). Equal images have distance exactly
     0, and nearly equal ones are compared in float64. It is no metric in the strict sense: the triangle inequality holds
     for its square root, not for itself (``deepsimplex.distances.landmarks`` has the proof). Values lie in [0, 2].
 
-    Neighbours are exact, and most pairs of images need no full evaluation for them. Where TensorFlow has a GPU, all
+    Neighbors are exact, and most pairs of images need no full evaluation for them. Where TensorFlow has a GPU, all
     pairs are evaluated there instead.
 
     Parameters
@@ -150,7 +150,7 @@ class SSIM(Distance):
 
         return distances
 
-    def neighbours(self, search: Search) -> Neighbours:
+    def neighbors(self, search: Search) -> Neighbors:
         """Every pair on an accelerator, where TensorFlow has one; else few pairs are left to evaluate on the CPU.
 
         ``deepsimplex.distances.landmarks`` has the proof that these are enough.

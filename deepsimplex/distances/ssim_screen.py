@@ -6,6 +6,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.batching import parts
+from deepsimplex._utils.progress import progress
 from deepsimplex.distances import _ssim_kernels as kernels
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.landmarks import (
@@ -20,8 +22,6 @@ from deepsimplex.distances.landmarks import (
 from deepsimplex.distances.products import multiply
 from deepsimplex.distances.screening import Side
 from deepsimplex.distances.search import Search
-from deepsimplex.pieces import parts
-from deepsimplex.progress import progress
 
 # What similarities and their sums over bands are good to: five times the worst found on images made to be hard.
 ERRORS = {"float32": 1e-3, "float64": 1e-9}
@@ -160,7 +160,7 @@ class StructuralScreen:
             self._project(places, search, name, checkpoint)
 
     def _project(self, places: NDArray[np.int64], search: Search, name: str, checkpoint: Checkpoint) -> None:
-        """Give every image its coordinates, and the rows the landmarks as their first neighbours."""
+        """Give every image its coordinates, and the rows the landmarks as their first neighbors."""
         rows, columns, comparison = self._rows, self._columns, self.comparison
         landmarks = comparison.pack_images(columns.indices[places])
         count = len(rows.indices) if search.symmetric else len(rows.indices) + len(columns.indices)

@@ -1,6 +1,6 @@
-"""Exact neighbours of flattened samples: scores in float32, distances and the decision in float64.
+"""Exact neighbors of flattened samples: scores in float32, distances and the decision in float64.
 
-Samples are centred, brought into [-1, 1] by one scale and rounded to float32. The score t of a pair is their squared
+Samples are centered, brought into [-1, 1] by one scale and rounded to float32. The score t of a pair is their squared
 Euclidean distance, by a matrix product, or their cityblock distance. With unit roundoff u = 2^-24, d features and
 g = gamma_(d+12) = (d+12) u / (1-(d+12) u) [Higham, Accuracy and Stability of Numerical Algorithms, ch. 3], for points
 a, b in float32,
@@ -8,7 +8,7 @@ a, b in float32,
 - Euclidean: | t - ||a - b||^2 | <= g (||a|| + ||b||)^2, whatever the order of summation, by the expansion
   ||a||^2 + ||b||^2 - 2 a.b as well;
 - cityblock: | t - |a - b|_1 | <= g |a - b|_1;
-- and the float32 points lie within u ||a|| (and a float64 rounding) of the centred, scaled samples.
+- and the float32 points lie within u ||a|| (and a float64 rounding) of the centered, scaled samples.
 
 A sample b no farther than D from a has ||b|| <= ||a|| + D, so its score has an upper bound in which b does not occur.
 Pairs whose score exceeds that bound, for the D of the k-th nearest known so far, lie farther away and cannot be in the
@@ -21,10 +21,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.batching import parts
 from deepsimplex.distances.base import Distance, check_real
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import BlockFunction, Neighbours, PairFunction, Search
-from deepsimplex.pieces import parts
+from deepsimplex.distances.search import BlockFunction, Neighbors, PairFunction, Search
 
 # Squares of differences beyond this overflow float64.
 LARGEST = 1e150
@@ -75,7 +75,7 @@ class VectorDistance(Distance):
 
         return distances
 
-    def neighbours(self, search: Search) -> Neighbours:
+    def neighbors(self, search: Search) -> Neighbors:
         """Scores in float32 leave few pairs to evaluate: see this module's text for the proof."""
         from deepsimplex.distances.screening import search_screened, sides
 
@@ -112,7 +112,7 @@ class VectorScreen:
         self._samples, self._columns = search.x, columns
         self._queries, self._rows = (search.x if search.queries is None else search.queries), rows
         self._features = search.x.shape[1]
-        self._mean, self._scale = centre(search.x, search.queries)
+        self._mean, self._scale = center(search.x, search.queries)
         self._column_points, self._column_norms = self._points(self._samples, columns)
         if search.symmetric:
             self._row_points, self._row_norms = self._column_points, self._column_norms
@@ -123,7 +123,7 @@ class VectorScreen:
     def _points(
         self, samples: NDArray[Any], order: NDArray[np.int64]
     ) -> tuple[NDArray[np.float32], NDArray[np.float64]]:
-        """Centred and scaled points [R, D] and their norms [R].
+        """Centered and scaled points [R, D] and their norms [R].
 
         For the Euclidean distance, 1 and the square of the norm stand behind a point; zeros fill up a vector of the
         compiled kernels.
@@ -186,7 +186,7 @@ class VectorScreen:
         return evaluate_pairs(pairs, limits, self._queries, rows.indices, self._samples, columns.indices, self.squared)
 
 
-def centre(x: NDArray[Any], queries: NDArray[Any] | None) -> tuple[NDArray[np.float64], float]:
+def center(x: NDArray[Any], queries: NDArray[Any] | None) -> tuple[NDArray[np.float64], float]:
     """The samples' mean, and the scale that brings samples and queries less the mean into [-1, 1]."""
     both = [x] if queries is None else [x, queries]
     mean = x.mean(axis=0, dtype=np.float64)

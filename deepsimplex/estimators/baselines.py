@@ -41,7 +41,7 @@ def _platt(classifier: Any, random_state: RandomState) -> CalibratedClassifierCV
 def least_squares_gaussian_process(platt: bool = False, random_state: RandomState = 0, **settings: Any) -> Any:
     """Gaussian-process regression onto one-hot labels, with learned noise [GPD sec. 3.1].
 
-    A regression on labels has no probabilities of its own. [GPD]'s code truncates its means to [0, 1] and normalises
+    A regression on labels has no probabilities of its own. [GPD]'s code truncates its means to [0, 1] and normalizes
     them, so that some are zero and their NLL infinite. Without Platt scaling the latents are read out here like any
     others: the probability of a class is that of its latent being the largest. Latents know nothing of the noise
     around them, so these probabilities are too sure where classes overlap, which Platt scaling mends; where they do
@@ -51,7 +51,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     ----------
     platt : bool
         Whether means become probabilities by Platt scaling: a sigmoid per class, fitted to a stratified 20 % of the
-        samples from which the process does not learn [GPD sec. 5], and normalised over the classes. Default False.
+        samples from which the process does not learn [GPD sec. 5], and normalized over the classes. Default False.
     random_state : int, numpy.random.RandomState or None
         Of the process and of that split. Default 0.
     **settings

@@ -24,7 +24,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "ilr".
     inference : {"exact", "collapsed", "stochastic"}
-        "exact" factorises the kernel matrix of all samples: up to some thousands. "collapsed" takes Titsias' bound over
+        "exact" factorizes the kernel matrix of all samples: up to some thousands. "collapsed" takes Titsias' bound over
         inducing points, by L-BFGS over all samples; "stochastic" the same bound by minibatches, natural gradients and
         Adam.
     smoothing : {None, "validate", "train"}

@@ -5,15 +5,15 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_number, check_whole
+from deepsimplex._utils.spread import median_distance
+from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.prototypes import PrototypeClassifier, Report
 from deepsimplex.estimators.seeds import RandomState
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import Explanation, Learned, LikelihoodAscent, PrototypeProcess, log_odds, squared_distances
 from deepsimplex.prototypes.competition import presentations
-from deepsimplex.prototypes.initialisation import Initialisation
+from deepsimplex.prototypes.initialization import Initialization
 from deepsimplex.prototypes.likelihood import Rule, check_rule
-from deepsimplex.spread import median_distance
 
 # Samples whose distances the median is taken of.
 _COMPARED = 1000
@@ -43,14 +43,14 @@ class GPLVQ(PrototypeClassifier):
         Whether a step follows the gradient of the likelihood or [GPLVQ Eq. 4.5], which is another. Default "autodiff":
         on iris, wine, breast cancer and 300 digits, 3 times 5-fold, a mean error of 3.9% and NLL of 0.143, the thesis's
         4.0% and 0.169. On wine and digits alone, and on spirals, the thesis's was the better.
-    initialisation : {"samples", "means", "k-means++"}
+    initialization : {"samples", "means", "k-means++"}
         See ``deepsimplex.prototypes.initial_prototypes``. Default "samples", as the thesis.
     scale_features : bool
         Whether features are brought to deviation one first. Default True.
     classes : array_like, shape [n], optional
         All classes there are, where y may lack some; None (default) takes those of y.
     random_state : int, numpy.random.RandomState or None
-        Seed of the initialisation and of the order of samples; a generator (None: NumPy's global one) draws it at every
+        Seed of the initialization and of the order of samples; a generator (None: NumPy's global one) draws it at every
         fit. Default 0: the same data give the same classifier.
 
     Attributes
@@ -108,7 +108,7 @@ class GPLVQ(PrototypeClassifier):
         decay: bool = True,
         epochs: int = 50,
         rule: Rule = "autodiff",
-        initialisation: Initialisation = "samples",
+        initialization: Initialization = "samples",
         scale_features: bool = True,
         classes: ArrayLike | None = None,
         random_state: RandomState = 0,
@@ -120,7 +120,7 @@ class GPLVQ(PrototypeClassifier):
         self.decay = decay
         self.epochs = epochs
         self.rule = rule
-        self.initialisation = initialisation
+        self.initialization = initialization
         self.scale_features = scale_features
         self.classes = classes
         self.random_state = random_state

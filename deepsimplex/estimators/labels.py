@@ -10,7 +10,7 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from deepsimplex.callers import callers_stacklevel
+from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex.targets.labels import any_labels
 
 

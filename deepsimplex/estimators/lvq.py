@@ -5,13 +5,13 @@ from typing import ClassVar, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_number, check_whole
+from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.nearest_prototype import NearestPrototypeClassifier
 from deepsimplex.estimators.prototypes import Report
 from deepsimplex.estimators.seeds import RandomState
 from deepsimplex.prototypes import Learned, compete, learn_metric, learn_prototypes, squared_distances
 from deepsimplex.prototypes.activations import Activation, make_activation
-from deepsimplex.prototypes.initialisation import Initialisation
+from deepsimplex.prototypes.initialization import Initialization
 
 
 class LVQ1(NearestPrototypeClassifier):
@@ -21,7 +21,7 @@ class LVQ1(NearestPrototypeClassifier):
     ----------
     prototypes_per_class : int
         A class with fewer samples that differ has as many as those. Default 1.
-    initialisation : {"means", "samples", "k-means++"}
+    initialization : {"means", "samples", "k-means++"}
         See ``deepsimplex.prototypes.initial_prototypes``. Default "means": no outlier is a beginning. The thesis draws
         samples.
     learning_rate : float
@@ -36,7 +36,7 @@ class LVQ1(NearestPrototypeClassifier):
     classes : array_like, shape [n], optional
         All classes there are, where y may lack some; None (default) takes those of y.
     random_state : int, numpy.random.RandomState or None
-        Seed of the initialisation and of the order of samples; a generator (None: NumPy's global one) draws it at every
+        Seed of the initialization and of the order of samples; a generator (None: NumPy's global one) draws it at every
         fit. Default 0: the same data give the same classifier.
 
     Attributes
@@ -53,7 +53,7 @@ class LVQ1(NearestPrototypeClassifier):
     Notes
     -----
     [GPLVQ Eq. 3.1]. LVQ has no probabilities of its own; they are made here of the relative distances mu that GLVQ
-    minimises, softmax(-mu / T), with one temperature T, the likeliest for the smoothed labels of the training samples
+    minimizes, softmax(-mu / T), with one temperature T, the likeliest for the smoothed labels of the training samples
     (``deepsimplex.prototypes.relative_scores`` and ``fitted_temperature``). The likeliest class is that of the nearest
     prototype, and far from all prototypes no class is likely.
 
@@ -74,7 +74,7 @@ class LVQ1(NearestPrototypeClassifier):
         self,
         prototypes_per_class: int = 1,
         *,
-        initialisation: Initialisation = "means",
+        initialization: Initialization = "means",
         learning_rate: float = 0.05,
         decay: bool = True,
         epochs: int = 100,
@@ -83,7 +83,7 @@ class LVQ1(NearestPrototypeClassifier):
         random_state: RandomState = 0,
     ) -> None:
         self.prototypes_per_class = prototypes_per_class
-        self.initialisation = initialisation
+        self.initialization = initialization
         self.learning_rate = learning_rate
         self.decay = decay
         self.epochs = epochs
@@ -135,7 +135,7 @@ class LVQ2(LVQ1):
 
     Parameters
     ----------
-    prototypes_per_class, initialisation, learning_rate, decay, epochs, scale_features, classes, random_state
+    prototypes_per_class, initialization, learning_rate, decay, epochs, scale_features, classes, random_state
         See ``LVQ1``.
     window : float, optional
         Above 0, at most 1: a misclassified sample moves prototypes only if its distances to them are to one another as
@@ -172,7 +172,7 @@ class LVQ2(LVQ1):
         self,
         prototypes_per_class: int = 1,
         *,
-        initialisation: Initialisation = "means",
+        initialization: Initialization = "means",
         window: float | None = None,
         learning_rate: float = 0.05,
         decay: bool = True,
@@ -183,7 +183,7 @@ class LVQ2(LVQ1):
     ) -> None:
         super().__init__(
             prototypes_per_class,
-            initialisation=initialisation,
+            initialization=initialization,
             learning_rate=learning_rate,
             decay=decay,
             epochs=epochs,
@@ -203,7 +203,7 @@ class GLVQ(NearestPrototypeClassifier):
 
     Parameters
     ----------
-    prototypes_per_class, initialisation, scale_features, classes
+    prototypes_per_class, initialization, scale_features, classes
         See ``LVQ1``.
     activation : {"sigmoid", "linear"}
         Of the relative distance. Default "sigmoid": samples near the decision count most.
@@ -215,7 +215,7 @@ class GLVQ(NearestPrototypeClassifier):
     tol : float
         Ends it when the cost falls by a smaller share of itself. Default 1e-6.
     random_state : int, numpy.random.RandomState or None
-        Seed of the initialisation, which alone is random; see ``LVQ1``. Default 0.
+        Seed of the initialization, which alone is random; see ``LVQ1``. Default 0.
 
     Attributes
     ----------
@@ -233,7 +233,7 @@ class GLVQ(NearestPrototypeClassifier):
 
     Notes
     -----
-    [GPLVQ Eq. 3.2], minimised on all samples at once by the exact gradient, not sample by sample: repeatable, and with
+    [GPLVQ Eq. 3.2], minimized on all samples at once by the exact gradient, not sample by sample: repeatable, and with
     no learning rate. Probabilities: see ``LVQ1``.
 
     The cost is a plain sum over samples, which may be least where a class of few is given up: with one sample in a
@@ -253,7 +253,7 @@ class GLVQ(NearestPrototypeClassifier):
         self,
         prototypes_per_class: int = 1,
         *,
-        initialisation: Initialisation = "means",
+        initialization: Initialization = "means",
         activation: Literal["sigmoid", "linear"] = "sigmoid",
         steepness: float = 2.0,
         max_iterations: int = 200,
@@ -263,7 +263,7 @@ class GLVQ(NearestPrototypeClassifier):
         random_state: RandomState = 0,
     ) -> None:
         self.prototypes_per_class = prototypes_per_class
-        self.initialisation = initialisation
+        self.initialization = initialization
         self.activation = activation
         self.steepness = steepness
         self.max_iterations = max_iterations
@@ -304,12 +304,12 @@ class GMLVQ(GLVQ):
 
     Parameters
     ----------
-    prototypes_per_class, initialisation, activation, steepness, max_iterations, tol, scale_features, classes
+    prototypes_per_class, initialization, activation, steepness, max_iterations, tol, scale_features, classes
         See ``GLVQ``.
     rank : int, optional
         Rows of Omega, at most the features: distances are then those of so many linear combinations of features. None
         (default): as many as features.
-    regularisation : float
+    regularization : float
         Weight of penalties, in samples, on directions that Omega loses, which without it are all but few, and, with one
         prototype per class, on their distances from the means of the classes. Default 8, at which wine and iris are
         classified as well as by linear discriminant analysis.
@@ -337,7 +337,7 @@ class GMLVQ(GLVQ):
     Notes
     -----
     [GPLVQ Eq. 3.2-3.5]. The metric starts as that of linear discriminant analysis and is drawn back to it by the
-    penalties (``deepsimplex.prototypes.learn_metric``); a regularisation of 0 leaves the thesis's cost. Relevances of
+    penalties (``deepsimplex.prototypes.learn_metric``); a regularization of 0 leaves the thesis's cost. Relevances of
     features that say the same may be large and cancel out. Probabilities: see ``LVQ1``.
 
     Examples
@@ -354,8 +354,8 @@ class GMLVQ(GLVQ):
         prototypes_per_class: int = 1,
         *,
         rank: int | None = None,
-        regularisation: float = 8.0,
-        initialisation: Initialisation = "means",
+        regularization: float = 8.0,
+        initialization: Initialization = "means",
         activation: Literal["sigmoid", "linear"] = "sigmoid",
         steepness: float = 2.0,
         max_iterations: int = 200,
@@ -366,7 +366,7 @@ class GMLVQ(GLVQ):
     ) -> None:
         super().__init__(
             prototypes_per_class,
-            initialisation=initialisation,
+            initialization=initialization,
             activation=activation,
             steepness=steepness,
             max_iterations=max_iterations,
@@ -376,11 +376,11 @@ class GMLVQ(GLVQ):
             random_state=random_state,
         )
         self.rank = rank
-        self.regularisation = regularisation
+        self.regularization = regularization
 
     def _check_settings(self, num_features: int) -> None:
         super()._check_settings(num_features)
-        check_number(self.regularisation, "regularisation", 0.0, open_below=False)
+        check_number(self.regularization, "regularization", 0.0, open_below=False)
         if self.rank is not None:
             check_whole(self.rank, "rank, unless it is None,", 1)
             if self.rank > num_features:
@@ -402,7 +402,7 @@ class GMLVQ(GLVQ):
             labels,
             self._phi,
             rank=self.rank,
-            regularisation=self.regularisation,
+            regularization=self.regularization,
             max_iterations=self.max_iterations,
             tol=self.tol,
             report=report,

@@ -12,14 +12,14 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepsimplex.callers import callers_stacklevel
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.scaling import Scaling
+from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.estimators.learning import LearningClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.seeds import RandomState, seed_of
 from deepsimplex.estimators.step import Callback, ClassifierStep
 from deepsimplex.prototypes import Explanation, Learned, initial_prototypes
-from deepsimplex.scaling import Scaling
 
 Report = Callable[[Learned], None]
 
@@ -37,15 +37,15 @@ class PrototypeClassifier(LearningClassifier):
         Their classes, as named in ``classes_``.
     wins_ : ndarray, shape [P]
         Training samples that each prototype is the nearest of.
-    centre_, width_ : ndarray, shape [d]
-        Features are compared as (x - centre_) / width_.
+    center_, width_ : ndarray, shape [d]
+        Features are compared as (x - center_) / width_.
     n_iter_ : int
         Iterations, or epochs.
     n_features_in_ : int
     """
 
     prototypes_per_class: int
-    initialisation: str
+    initialization: str
     scale_features: bool
     random_state: RandomState
     _learned_as: ClassVar[str] = "prototypes_"
@@ -117,7 +117,7 @@ class PrototypeClassifier(LearningClassifier):
             rng = np.random.default_rng(seed_of(self.random_state))
             scaling = Scaling.of_features(features)
             if not self.scale_features:
-                scaling = Scaling(scaling.centre, np.ones_like(scaling.width))
+                scaling = Scaling(scaling.center, np.ones_like(scaling.width))
             self._learn_scaled(scaling, features, labels.memberships, rng, callback)
         self._tell_end(callback)
         self._report_idle()
@@ -152,7 +152,7 @@ class PrototypeClassifier(LearningClassifier):
     ) -> None:
         scaled = scaling(X)
         self._look_at(scaled)
-        W, labels = initial_prototypes(scaled, y, self.prototypes_per_class, self.initialisation, rng)
+        W, labels = initial_prototypes(scaled, y, self.prototypes_per_class, self.initialization, rng)
 
         def report(learned: Learned) -> None:
             assert callback is not None
@@ -184,7 +184,7 @@ class PrototypeClassifier(LearningClassifier):
         y: NDArray[np.int64],
     ) -> Self:
         """Predict by what was learned from scaled features X and the numbers y of their classes."""
-        self.centre_, self.width_ = scaling.centre, scaling.width
+        self.center_, self.width_ = scaling.center, scaling.width
         self.n_iter_ = learned.iterations
         self._keep_decision(learned, labels, X, y)
         self.prototypes_ = scaling.undo(learned.prototypes)
@@ -197,7 +197,7 @@ class PrototypeClassifier(LearningClassifier):
 
     @property
     def _scaling(self) -> Scaling:
-        return Scaling(self.centre_, self.width_)
+        return Scaling(self.center_, self.width_)
 
     @property
     def _labels(self) -> NDArray[np.int64]:

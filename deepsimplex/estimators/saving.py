@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
+from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
 from deepsimplex.calibration import METHODS
 from deepsimplex.calibration.registry import AnyCalibration
-from deepsimplex.files import load_arrays, replacing, save_arrays
 from deepsimplex.targets import Target, get_target
 
 # Raise the number when the meaning of what is stored changes: older files are then refused.

@@ -10,14 +10,14 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class ClassifierStep:
-    """A step of the optimisation behind a classifier.
+    """A step of the optimization behind a classifier.
 
     Attributes
     ----------
     iteration : int
         From 1, over all starts.
     objective : float
-        What is minimised, there: a sum over samples.
+        What is minimized, there: a sum over samples.
     hyperparameters : dict of str to ndarray
         See ``deepsimplex.gp.Step``.
     num_samples : int

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 
 
 def check_bins(bins: int) -> int:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_flag, check_whole
+from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.evaluation import calibration_errors, detection, scores, selective, weighted
 from deepsimplex.evaluation.inputs import check_labels_and_probabilities
 from deepsimplex.evaluation.prepared import Limits, Prepared

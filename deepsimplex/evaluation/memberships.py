@@ -6,9 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from deepsimplex.checks import check_number
+from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.validation import check_number
 from deepsimplex.evaluation.inputs import real_numbers
-from deepsimplex.names import did_you_mean
 
 KINDS = ("ranks", "shift", "softmax")
 

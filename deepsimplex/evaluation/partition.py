@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deepsimplex.callers import callers_stacklevel
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation.inputs import check_probabilities
 from deepsimplex.evaluation.named_labels import check_classes, check_named_labels
 from deepsimplex.evaluation.partition_measures import INSTEAD, mean_closeness
@@ -59,7 +59,7 @@ def standardized_partition(
     membership : array_like, shape [N, n]
         Class probabilities, or other memberships in the simplex (``standardized_memberships``).
     assigned : array_like, shape [N] or [N, 1], optional
-        Assigned classes, labelled as ``y``. Default: each row's largest membership, the lowest class among equals.
+        Assigned classes, labeled as ``y``. Default: each row's largest membership, the lowest class among equals.
         They rank first whatever their membership.
     depth : int
         From 1 to n - 1: how many of a sample's classes, ranked by membership, define its region. Memberships are

@@ -1,4 +1,4 @@
-"""How far a distribution of classifiers lets the reliability curve vary: the grey area of [GPD] Fig. 6."""
+"""How far a distribution of classifiers lets the reliability curve vary: the gray area of [GPD] Fig. 6."""
 
 from dataclasses import dataclass
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation.inputs import check_labels_and_probabilities
 from deepsimplex.evaluation.prepared import Prepared
 

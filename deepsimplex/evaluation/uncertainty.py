@@ -6,8 +6,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.evaluation.inputs import check_labels, check_probabilities
-from deepsimplex.names import did_you_mean
 
 Measure = Literal["entropy", "confidence", "margin", "likelihood"]
 

@@ -35,7 +35,7 @@ def closure(pi: ArrayLike) -> NDArray[np.float64]:
 
 
 def clr(pi: ArrayLike) -> NDArray[np.float64]:
-    """Centred log-ratio coordinates, log pi - mean(log pi).
+    """Centered log-ratio coordinates, log pi - mean(log pi).
 
     Parameters
     ----------
@@ -74,8 +74,8 @@ def ilr(pi: ArrayLike) -> NDArray[np.float64]:
     >>> ilr([0.5, 0.25, 0.25]).round(3)
     array([0.49 , 0.283])
     """
-    centred = clr(pi)
-    return centred @ helmert(centred.shape[-1]).T
+    centered = clr(pi)
+    return centered @ helmert(centered.shape[-1]).T
 
 
 def ilr_inverse(z: ArrayLike) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 
 # Least learning rate, as a share of the first: what remains when the steps of Adam have been made smaller and smaller.
 _LAST_RATE = 0.05

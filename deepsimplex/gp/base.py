@@ -7,16 +7,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.scaling import Scaling
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.gp.inputs import check_data, check_features
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.noise import Noise, check_noise
-from deepsimplex.gp.optimise import Evaluation, minimise
+from deepsimplex.gp.optimize import Evaluation, minimize
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
 from deepsimplex.gp.step import Callback, tell
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.scaling import Scaling
 
 Report = Callable[[int, float], None]
 
@@ -36,7 +36,7 @@ class Predictor:
         """Latents of features X [N, d]: isotropic where all latent dimensions share one variance, else diagonal."""
         if not hasattr(self, "posterior_"):
             raise ValueError("predict needs a posterior: call fit first")
-        return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.centre)))
+        return self.posterior_.predict(check_features(X, columns=len(self.posterior_.features.center)))
 
 
 class GaussianProcess(Predictor, ABC):
@@ -114,7 +114,7 @@ class GaussianProcess(Predictor, ABC):
             if callback is not None:
                 tell(callback, iteration, value, problem.hyperparameters(), lambda: self._posterior(problem))
 
-        self.objective_ = self._optimise(problem, report)
+        self.objective_ = self._optimize(problem, report)
         self.posterior_ = self._posterior(problem)
         return self
 
@@ -126,11 +126,11 @@ class GaussianProcess(Predictor, ABC):
         noise = Noise.of(observation, float(latents.width[0]), self.noise)
         return Problem(scaled, latents(observation.loc), kernel, noise, features, latents)
 
-    def _optimise(self, problem: Any, report: Report) -> float:
+    def _optimize(self, problem: Any, report: Report) -> float:
         """Leave the problem's hyperparameters where the objective is least, which is returned."""
         rng = np.random.default_rng(self.seed)
         variables = problem.trainable_variables
-        return minimise(
+        return minimize(
             lambda: self._evaluation(problem),
             variables,
             self.max_iterations,

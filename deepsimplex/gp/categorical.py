@@ -7,6 +7,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.scaling import Scaling
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.ascent import Ascent, Batches, Schedule
 from deepsimplex.gp.base import Predictor
@@ -17,8 +19,6 @@ from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, tell
-from deepsimplex.pieces import row_slices
-from deepsimplex.scaling import Scaling
 from deepsimplex.targets.labels import any_labels
 
 Link = Literal["ilr", "softmax"]
@@ -328,7 +328,7 @@ class _NaturalAscent(Ascent):
         parts = zip(np.broadcast_to(L, gram.shape), gram, projections[..., np.newaxis], strict=True)
         weights, factors = zip(*(optimal(*part) for part in parts), strict=True)
         support = inducing if len(inducing) > 1 else inducing[0]
-        # A copy: a posterior that is kept must not change when the optimisation goes on.
+        # A copy: a posterior that is kept must not change when the optimization goes on.
         kernel, latents = copy.deepcopy(model.kernel), Scaling.none(len(gram))
         return Posterior(kernel, support, np.concatenate(weights, axis=1), np.stack(factors), features, latents, scores)
 
@@ -337,6 +337,6 @@ def _derivatives(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
     """Of the expected log likelihood by the latents' means [N, L]: the first, and less the second, never negative."""
     p = tf.nn.softmax(logits)  # [draws, N, n]
     first = tf.einsum("snk,kl->snl", memberships - p, scores)
-    centred = tf.einsum("snk,kl->snl", p, scores)
-    curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centred)
+    centered = tf.einsum("snk,kl->snl", p, scores)
+    curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centered)
     return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from deepsimplex.callers import callers_stacklevel
+from deepsimplex._utils.stacklevel import callers_stacklevel
 
 # Jitter tried in turn, relative to the mean of the diagonal.
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.gp.base import GaussianProcess
 from deepsimplex.gp.inducing import inducing_points
-from deepsimplex.gp.optimise import Evaluation
+from deepsimplex.gp.optimize import Evaluation
 from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.sparse import SparseProblem

@@ -9,7 +9,7 @@ from scipy.linalg import blas, cho_solve, solve_triangular
 
 from deepsimplex.gp.base import GaussianProcess
 from deepsimplex.gp.cholesky import cholesky, inverse_triangle
-from deepsimplex.gp.optimise import Evaluation
+from deepsimplex.gp.optimize import Evaluation
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
 

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.scaling import Scaling
+from deepsimplex._utils.spread import spread_rows
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.gp.inputs import check_features
-from deepsimplex.scaling import Scaling
-from deepsimplex.spread import spread_rows
 
 
 def inducing_points(

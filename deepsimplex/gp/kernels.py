@@ -8,9 +8,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.spread import median_distance
 from deepsimplex.gp.library import gpflow
-from deepsimplex.names import did_you_mean
-from deepsimplex.spread import median_distance
 
 KernelName = Literal["rbf", "matern32", "matern52"]
 KERNELS: dict[str, Any] = {
@@ -23,7 +23,7 @@ _ROWS = 1000
 
 
 def positive(value: Any) -> Any:
-    """A GPflow parameter above zero that optimisers see as its logarithm: scales are learned by ratios."""
+    """A GPflow parameter above zero that optimizers see as its logarithm: scales are learned by ratios."""
     return gpflow.Parameter(value, transform=gpflow.utilities.positive(lower=0.0, base="exp"), dtype=np.float64)
 
 

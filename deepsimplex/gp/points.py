@@ -1,4 +1,4 @@
-"""Inducing points as an optimiser moves them: in deviations of the features, whatever their units."""
+"""Inducing points as an optimizer moves them: in deviations of the features, whatever their units."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.scaling import Scaling
+from deepsimplex._utils.scaling import Scaling
 
 
 class MovablePoints(tf.Module):

@@ -7,10 +7,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.scaling import Scaling
 from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.pieces import row_slices
-from deepsimplex.scaling import Scaling
 
 # Numbers in the largest tensor of a piece of rows.
 _BUDGET = 2**22
@@ -95,7 +95,7 @@ class Posterior(tf.Module):
             else tf.einsum("lmn,ml->nl", k, self.weights)
         )
         return {
-            "loc": self.latents.centre + width * mean,
+            "loc": self.latents.center + width * mean,
             "scale": width * tf.sqrt(variance),
         }
 
@@ -123,7 +123,7 @@ class Posterior(tf.Module):
         return {
             **{f"kernel_{key}": np.asarray(value) for key, value in kernel.items()},
             **{name: getattr(self, name).numpy() for name in ("support", "weights", "factors")},
-            **{f"{name}_centre": scaling.centre for name, scaling in scalings.items()},
+            **{f"{name}_center": scaling.center for name, scaling in scalings.items()},
             **{f"{name}_width": scaling.width for name, scaling in scalings.items()},
             **({} if self.scores is None else {"scores": self.scores}),
         }
@@ -133,7 +133,7 @@ class Posterior(tf.Module):
         """The posterior of ``state``."""
         kernel = {key: state[f"kernel_{key}"] for key in ("variance", "lengthscales")}
         features, latents = (
-            Scaling(state[f"{name}_centre"], state[f"{name}_width"]) for name in ("features", "latents")
+            Scaling(state[f"{name}_center"], state[f"{name}_width"]) for name in ("features", "latents")
         )
         kernel = kernel_from_state({**kernel, "name": str(state["kernel_name"])})
         support, weights, factors = (state[name] for name in ("support", "weights", "factors"))

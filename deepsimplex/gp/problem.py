@@ -9,10 +9,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.scaling import Scaling
 from deepsimplex.gp.kernels import covariance_function, kernel_hyperparameters
 from deepsimplex.gp.noise import Noise
 from deepsimplex.gp.posterior import Posterior
-from deepsimplex.scaling import Scaling
 
 
 class Problem(tf.Module):
@@ -78,7 +78,7 @@ class Problem(tf.Module):
         self, support: NDArray[np.float64], weights: NDArray[np.float64], factors: NDArray[np.float64]
     ) -> Posterior:
         """With this kernel as it is now and these scalings."""
-        # A copy: a posterior that is kept must not change when the optimisation goes on.
+        # A copy: a posterior that is kept must not change when the optimization goes on.
         return Posterior(copy.deepcopy(self.kernel), support, weights, factors, self.features, self.latents)
 
     def columns(self) -> list[tuple[int, slice]]:

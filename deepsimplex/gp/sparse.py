@@ -10,11 +10,11 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.linalg import cho_solve, eigh, solve_triangular
 
+from deepsimplex._utils.batching import row_slices
 from deepsimplex.gp.cholesky import SingularError, cholesky
 from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.problem import Problem
-from deepsimplex.pieces import row_slices
 
 # Added to the diagonal of K(U, U), relative to the kernel's variance.
 _JITTER = 1e-6

@@ -1,4 +1,4 @@
-"""What one step of an optimisation has come to, for those who watch it."""
+"""What one step of an optimization has come to, for those who watch it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from deepsimplex.gp.posterior import Posterior
 
 @dataclass(frozen=True)
 class Step:
-    """A step of an optimisation.
+    """A step of an optimization.
 
     Attributes
     ----------
     iteration : int
         From 1, over all starts.
     objective : float
-        What is minimised, there.
+        What is minimized, there.
     hyperparameters : dict of str to ndarray
         The kernel's, named as GPflow names them ("variance", "lengthscales"), and "noise" where that is learned: in
         units of scaled features and latents.
     posterior : callable
-        Makes the posterior there: worth some steps' time. To be called inside the callback, while the optimisation
+        Makes the posterior there: worth some steps' time. To be called inside the callback, while the optimization
         stands still, or it raises RuntimeError; the posterior that it gives may be kept.
 
     Examples
@@ -61,14 +61,14 @@ def tell(
     iteration, objective, hyperparameters
         See ``Step``.
     posterior : callable
-        Makes the posterior of the optimisation as it is when called.
+        Makes the posterior of the optimization as it is when called.
     """
     make: Callable[[], Posterior] | None = posterior
 
     def posterior_of_step() -> Posterior:
         if make is None:
             raise RuntimeError(
-                f"the optimisation has gone on since iteration {iteration}: call the step's posterior(), or "
+                f"the optimization has gone on since iteration {iteration}: call the step's posterior(), or "
                 "classifier(), inside the callback, and keep what it returns"
             )
         return make()

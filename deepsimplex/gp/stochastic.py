@@ -79,7 +79,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         )
         self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
 
-    def _optimise(self, problem: SparseProblem, report: Report) -> float:
+    def _optimize(self, problem: SparseProblem, report: Report) -> float:
         parts = (problem.X, problem.Z, problem.noise.own)
         batches = Batches(parts, self.schedule.batch_size, np.random.default_rng(self.seed))
         ascent = _BoundAscent(problem, self.schedule.adam(batches), self.schedule.natural_step)

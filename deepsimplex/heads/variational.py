@@ -8,10 +8,10 @@ import keras
 import numpy as np
 from keras import ops
 
-from deepsimplex.checks import check_whole
-from deepsimplex.features import ROWS, feature_rows
+from deepsimplex._utils.spread import median_distance, spread_rows
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.heads.features import ROWS, feature_rows
 from deepsimplex.kernels import KERNELS, Kernel, check_kernel, squared_distances
-from deepsimplex.spread import median_distance, spread_rows
 
 COVARIANCES = ("isotropic", "diagonal")
 
@@ -74,20 +74,20 @@ class VariationalGaussianProcess(keras.layers.Layer):
 
     Notes
     -----
-    Call ``initialise_from(samples, backbone)`` before training: it puts inducing points among the features of real
+    Call ``initialize_from(samples, backbone)`` before training: it puts inducing points among the features of real
     samples, and the lengthscale at their typical distance, even if the backbone is still untrained (on digits one
     trained before was no better). Without it inducing points are drawn from N(0, I), with the lengthscale sqrt(2 d)
-    that such points ask for. That does as well for standardised features (a backbone that ends in LayerNormalization);
+    that such points ask for. That does as well for standardized features (a backbone that ends in LayerNormalization);
     on others training takes longer, or the kernel vanishes at all of them, and with it the gradient.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
-    regularisers of its weights. A model adds it once to what it minimises, however often it calls the layer. Where the
+    regularizers of its weights. A model adds it once to what it minimizes, however often it calls the layer. Where the
     data term is the mean over samples of E_q[-log p(z | f(x))], the sum is the negative evidence lower bound of
     Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have -log E_q[p(z | f(x))] there, the predictive
     density itself: the objective of Jankowiak et al., whose variances they find better calibrated. As with any Keras
-    regulariser a frozen layer adds nothing, and sample weights do not weigh it: let theirs have mean one.
+    regularizer a frozen layer adds nothing, and sample weights do not weigh it: let theirs have mean one.
 
-    Kernel matrices and the one Cholesky factorisation are float64 whatever the layer's dtype: in float32 a few hundred
+    Kernel matrices and the one Cholesky factorization are float64 whatever the layer's dtype: in float32 a few hundred
     points fail below a jitter of 1e-5, and graphics cards round its products to ten bits.
 
     Sources: [ILR-GP] sec. 3.2 (Gaussian processes over latents); Hensman, Fusi and Lawrence, *Gaussian Processes for
@@ -97,8 +97,8 @@ class VariationalGaussianProcess(keras.layers.Layer):
     --------
     >>> import deepsimplex as ds
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-    >>> backbone = ds.heads.mlp([32])
-    >>> head = VariationalGaussianProcess(10, inducing=50, num_samples=len(x)).initialise_from(x, backbone)
+    >>> backbone = ds.backbones.mlp([32])
+    >>> head = VariationalGaussianProcess(10, inducing=50, num_samples=len(x)).initialize_from(x, backbone)
     >>> model = ds.SimplexClassifier(backbone, "ilr", num_classes=10, head=head)
     >>> model.compile(optimizer=keras.optimizers.Adam(0.01))
     >>> history = model.fit(x, y, epochs=1, verbose=0)
@@ -170,7 +170,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
             shape, initializer, name=name, dtype=self._output_dtype, autocast=False, regularizer=regularizer
         )
 
-    def initialise_from(
+    def initialize_from(
         self, samples: Any, backbone: Callable[..., Any] | None = None, seed: int = 0
     ) -> "VariationalGaussianProcess":
         """Put the inducing points among the features of samples, and the lengthscale at their median distance.
@@ -199,7 +199,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
 
         Examples
         --------
-        >>> layer = VariationalGaussianProcess(3, inducing=2, num_samples=5).initialise_from(np.eye(5))
+        >>> layer = VariationalGaussianProcess(3, inducing=2, num_samples=5).initialize_from(np.eye(5))
         >>> round(float(ops.exp(layer.log_lengthscale)), 4)
         1.4142
         """

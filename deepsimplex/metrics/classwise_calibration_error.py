@@ -5,7 +5,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.metrics.batch import Batch, bin_membership
 

@@ -12,7 +12,7 @@ import keras
 import numpy as np
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
-from deepsimplex.checks import check_flag, check_whole
+from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.monitoring.embedding import write_embedding
@@ -94,7 +94,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     --------
     >>> import deepsimplex as ds
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-    >>> model = ds.SimplexClassifier(ds.heads.mlp([16]), "ilr", num_classes=10)
+    >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", num_classes=10)
     >>> model.compile("adam")
     >>> board = CalibrationBoard(folder / "events", (x_test, y_test), samples=100)
     >>> history = model.fit(x, y, epochs=1, verbose=0, callbacks=[board])
@@ -127,7 +127,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.hparams = check_hyperparameters(hparams)
         self.class_names = None if class_names is None else [str(name) for name in class_names]
         self.validation = draw_samples(validation_data, self.samples, self.seed)
-        self.outside = None if outside is None else self._unlabelled(outside)
+        self.outside = None if outside is None else self._unlabeled(outside)
         self._images = as_images(self.validation.x)
         self._file = EventFile(Path(log_dir).expanduser() / FOLDER)
         self._epoch = 0  # the last one so far
@@ -135,7 +135,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self._warned = False
         self._outputs: ModelOutputs
 
-    def _unlabelled(self, outside: Any) -> Any:
+    def _unlabeled(self, outside: Any) -> Any:
         leaves = keras.tree.flatten(outside)
         rows = len(leaves[0]) if leaves and np.ndim(leaves[0]) else 0
         return draw_samples((outside, np.zeros(rows, np.int64)), self.samples, self.seed, "outside").x

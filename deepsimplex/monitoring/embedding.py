@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorboard.plugins import projector
 
-from deepsimplex.files import replacing
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.monitoring.predictions import WatchedPredictions
 
 NAME = "latent"
@@ -19,13 +19,13 @@ _THUMBNAIL = 64
 def _sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, int]]:
     """Small images [N, H, W] or [N, H, W, 3] row by row in a square, [S h, S w, 3], and their (width, height)."""
     side = math.ceil(math.sqrt(len(images)))
-    colours = np.repeat(images[..., None], 3, axis=-1) if images.ndim == 3 else images
-    shrink = min(1.0, min(_THUMBNAIL, _LARGEST_SPRITE // side) / max(colours.shape[1:3]))
-    height, width = (max(1, round(shrink * edge)) for edge in colours.shape[1:3])
+    colors = np.repeat(images[..., None], 3, axis=-1) if images.ndim == 3 else images
+    shrink = min(1.0, min(_THUMBNAIL, _LARGEST_SPRITE // side) / max(colors.shape[1:3]))
+    height, width = (max(1, round(shrink * edge)) for edge in colors.shape[1:3])
     if shrink < 1.0:
-        colours = tf.image.resize(colours, (height, width), method="area").numpy()
+        colors = tf.image.resize(colors, (height, width), method="area").numpy()
     cells = np.ones((side * side, height, width, 3))
-    cells[: len(colours)] = colours
+    cells[: len(colors)] = colors
     sprite = cells.reshape(side, side, height, width, 3).swapaxes(1, 2).reshape(side * height, side * width, 3)
     return np.round(255 * np.clip(sprite, 0, 1)).astype(np.uint8), (width, height)
 

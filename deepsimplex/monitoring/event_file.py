@@ -9,7 +9,7 @@ from typing import Any, Self
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.files import check_writable
+from deepsimplex._utils.atomic_files import check_writable
 
 
 class EventFile:

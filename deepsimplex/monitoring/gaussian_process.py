@@ -1,4 +1,4 @@
-"""The optimisation behind a Gaussian-process classifier, in TensorBoard."""
+"""The optimization behind a Gaussian-process classifier, in TensorBoard."""
 
 import os
 from types import TracebackType
@@ -7,7 +7,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.pictures import band_picture, pictures
@@ -58,7 +58,7 @@ class GaussianProcessBoard:
 
     Notes
     -----
-    By iteration: "objective" (what is minimised, the negative log marginal likelihood or its bound, per training
+    By iteration: "objective" (what is minimized, the negative log marginal likelihood or its bound, per training
     sample), "kernel/variance", "kernel/lengthscales" and "noise" where it is learned. Vectors have a curve for every
     component, as "kernel/lengthscales/0", up to 16; larger ones are histograms. Hyperparameters are in units of scaled
     features and latents. Of ``validation_data``, under the tags of ``CalibrationBoard``: every score of

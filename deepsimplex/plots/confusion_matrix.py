@@ -9,8 +9,8 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.evaluation import check_labels_and_probabilities
-from deepsimplex.names import did_you_mean
 from deepsimplex.plots.arguments import check_names
 from deepsimplex.plots.style import literal
 
@@ -73,8 +73,8 @@ def confusion_matrix(
     for i, j in np.argwhere(matrix > 0):
         value = matrix[i, j]
         text = f"{value:.0f}" if normalize is None else f"{value:.2f}".removeprefix("0")
-        colour = "white" if value > 0.3 * matrix.max() else "black"
-        ax.text(j, i, text, ha="center", va="center", fontsize=size, color=colour)
+        color = "white" if value > 0.3 * matrix.max() else "black"
+        ax.text(j, i, text, ha="center", va="center", fontsize=size, color=color)
     slanted = max(map(len, names)) > 3
     ax.set_xticks(range(n), [literal(name) for name in names], rotation=45 if slanted else 0)
     for label in ax.get_xticklabels() if slanted else []:

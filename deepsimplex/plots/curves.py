@@ -10,7 +10,7 @@ from matplotlib.ticker import MaxNLocator
 from numpy.typing import ArrayLike
 
 from deepsimplex.evaluation import RiskCoverageCurve
-from deepsimplex.plots.style import CLASS_COLOURS, CLASS_MARKERS, literal
+from deepsimplex.plots.style import CLASS_COLORS, CLASS_MARKERS, literal
 
 VALIDATION = "val_"
 """How Keras begins the names of what was measured on validation samples."""
@@ -18,8 +18,8 @@ NO_CURVES = ("epoch", "learning_rate")
 
 
 def _styles(count: int) -> list[tuple[str, str]]:
-    """Colour and marker of each line: both change from one to the next, so that grey prints tell them apart too."""
-    return [(CLASS_COLOURS[k % len(CLASS_COLOURS)], CLASS_MARKERS[k % len(CLASS_MARKERS)]) for k in range(count)]
+    """Color and marker of each line: both change from one to the next, so that gray prints tell them apart too."""
+    return [(CLASS_COLORS[k % len(CLASS_COLORS)], CLASS_MARKERS[k % len(CLASS_MARKERS)]) for k in range(count)]
 
 
 def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = None) -> Figure:
@@ -50,9 +50,9 @@ def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = Non
     if ax is None:
         ax = Figure(figsize=(5.6, 4.0), dpi=120, layout="constrained").add_subplot()
     lines = {}
-    for (name, curve), (colour, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
+    for (name, curve), (color, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
         (line,) = ax.plot(
-            curve.coverage, curve.risk, color=colour, marker=marker, markersize=4, markevery=0.1, linewidth=1.5
+            curve.coverage, curve.risk, color=color, marker=marker, markersize=4, markevery=0.1, linewidth=1.5
         )
         lines[literal(f"{name}: {curve.area:.4f}")] = line
     highest = max(float(np.max(curve.risk)) for curve in curves.values())
@@ -113,16 +113,16 @@ def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], colu
 def _line(ax: Axes, values: ArrayLike, style: tuple[str, str], dashes: str) -> Line2D:
     """One run's numbers, at epochs 1, 2, ..., with few marks however many there are."""
     numbers = np.asarray(values, dtype=np.float64).reshape(-1)
-    colour, marker = style
+    color, marker = style
     (line,) = ax.plot(
         np.arange(1, len(numbers) + 1),
         numbers,
         dashes,
-        color=colour,
+        color=color,
         marker=marker,
         markersize=4,
         markevery=max(1, len(numbers) // 10),
-        markerfacecolor=colour if dashes == "-" else "white",
+        markerfacecolor=color if dashes == "-" else "white",
         linewidth=1.5,
     )
     return line

@@ -8,14 +8,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.plots.arguments import Asked, check_levels, check_names, class_numbers, real_array
 from deepsimplex.plots.plane import Plane, limits
 from deepsimplex.plots.scene import Scene, draw_legend, draw_line, draw_plane
 from deepsimplex.plots.style import class_style
 
-COLOURS = ("likeliest", "mixed")
+COLORS = ("likeliest", "mixed")
 
 
 def _classes_of(classifier: Any, n: int, class_names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
@@ -70,7 +70,7 @@ def decision_regions(
     class_names: Sequence[str] | None = None,
     feature_names: Sequence[str] | None = None,
     levels: ArrayLike | None = None,
-    colours: Literal["likeliest", "mixed"] = "likeliest",
+    colors: Literal["likeliest", "mixed"] = "likeliest",
     variance: Callable[[NDArray], ArrayLike] | Literal[True] | None = None,
     variance_levels: ArrayLike | None = None,
     scale_features: bool = True,
@@ -82,7 +82,7 @@ def decision_regions(
 
     With two features the picture is their plane. With more it is the plane through the mean of X along its first two
     principal components: regions are those of points within that plane, and samples are projected onto it, so that a
-    sample may lie on a colour that is not the prediction for it. With one feature the class probabilities are curves
+    sample may lie on a color that is not the prediction for it. With one feature the class probabilities are curves
     over it and the samples a rug below. Samples that the classifier assigns wrongly, asked where they really are, have
     a ring.
 
@@ -108,8 +108,8 @@ def decision_regions(
         Levels of the lines of equal probability: of the second class where there are two, else of the likeliest.
         Default 0.1, 0.25, 0.75 and 0.9 for two classes, 0.75 and 0.9 for more, none with one feature. Where the
         likeliest class changes there is a thick border: p = 0.5 for two classes.
-    colours : {"likeliest", "mixed"}
-        Of regions: the likeliest class's, as deep as it is probable (default), or the mean of all classes' colours
+    colors : {"likeliest", "mixed"}
+        Of regions: the likeliest class's, as deep as it is probable (default), or the mean of all classes' colors
         weighted by their probabilities ([CASIMAC] Fig. 5), which shows between which classes a point lies.
     variance : callable or True, optional
         Dashed contours of a variance: a function [M, ...] -> [M] of features, or True for the latent variance of
@@ -142,7 +142,7 @@ def decision_regions(
     Notes
     -----
     [GPLVQ Figures 5.2 to 5.4] are such pictures: p = 0.5 and other levels, a variance of 0.05, and prototypes.
-    [CASIMAC] Fig. 5 is ``colours="mixed", levels=[]``. Both ways colours are lightened so that samples stand out, and
+    [CASIMAC] Fig. 5 is ``colors="mixed", levels=[]``. Both ways colors are lightened so that samples stand out, and
     borders are drawn.
 
     Examples
@@ -172,10 +172,8 @@ def decision_regions(
     if levels is None:
         levels = [] if d == 1 else [0.1, 0.25, 0.75, 0.9] if n == 2 else [0.75, 0.9]
     levels = check_levels(levels, "levels", 0.0, 1.0)
-    if colours not in COLOURS:
-        raise ValueError(
-            f"colours must be one of {', '.join(COLOURS)}; found {colours!r}{did_you_mean(colours, COLOURS)}"
-        )
+    if colors not in COLORS:
+        raise ValueError(f"colors must be one of {', '.join(COLORS)}; found {colors!r}{did_you_mean(colors, COLORS)}")
     if variance_levels is not None:
         if variance is None:
             raise ValueError("variance_levels were given without variance: True, or a callable X -> [N]")
@@ -200,7 +198,7 @@ def decision_regions(
         None if variance is None else asked.variance(points, variance).reshape(shape),
         levels,
         variance_levels,
-        colours == "mixed",
+        colors == "mixed",
     )
     if ax is None:
         ax = Figure(figsize=(6.4, 4.4), dpi=120, layout="constrained").add_subplot()

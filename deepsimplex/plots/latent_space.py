@@ -77,7 +77,7 @@ def latent_space(
     latent : LatentGaussian or array_like, shape [N, L]
         Latents of samples, as ``predict_latent`` gives them or a target makes them.
     y : array_like, shape [N] or [N, 1], optional
-        True classes 0..n-1: the inner colour of a mark, whose ring is the assigned class. None (default) colours by
+        True classes 0..n-1: the inner color of a mark, whose ring is the assigned class. None (default) colors by
         the assigned class alone.
     classes : three of 0..n-1, optional
         Draw the plane in which these three compete, with the borders between them, and only the samples of these
@@ -221,14 +221,14 @@ def _draw_directions(ax: Axes, at: Array, origin: Array, classes: Sequence[int],
     style = class_style(len(at))
     ends = {k: origin + at[k] / longest * reach for k in classes}
     lines = [np.stack([origin, end]) for end in ends.values()]
-    colours: list[Any] = [style[k][0] for k in ends]
-    ax.add_collection(LineCollection(lines, colors=colours, linewidths=1.6, zorder=2))
+    colors: list[Any] = [style[k][0] for k in ends]
+    ax.add_collection(LineCollection(lines, colors=colors, linewidths=1.6, zorder=2))
     points = np.array(list(ends.values()))
     ax.scatter(
         points[:, 0],
         points[:, 1],
         s=44,
-        c=colours,
+        c=colors,
         marker="D",
         edgecolors=BLACK,
         linewidths=0.7,

@@ -10,12 +10,12 @@ from deepsimplex.plots.style import class_style
 
 
 def draw_marks(ax: Any, places: NDArray[np.floating], inner: NDArray[Any], ring: NDArray[Any], n: int) -> None:
-    """Scatter samples at ``places`` [N, 2] or [N, 3] with the colours of two classes each; the wrong ones on top.
+    """Scatter samples at ``places`` [N, 2] or [N, 3] with the colors of two classes each; the wrong ones on top.
 
-    Ten classes have a colour of their own; further ones take them again with another marker, that of ``inner``.
+    Ten classes have a color of their own; further ones take them again with another marker, that of ``inner``.
     """
     style = class_style(n)
-    colours = np.array([to_rgb(colour) for colour, _ in style])
+    colors = np.array([to_rgb(color) for color, _ in style])
     markers = np.array([marker for _, marker in style])[inner]
     size = float(np.clip(9000 / len(places), 12, 40))
     depth = {"depthshade": False} if places.shape[1] == 3 else {}
@@ -28,8 +28,8 @@ def draw_marks(ax: Any, places: NDArray[np.floating], inner: NDArray[Any], ring:
                 ax.scatter(
                     *places[chosen].T,
                     s=area,
-                    c=colours[inner[chosen]],
-                    edgecolors=colours[ring[chosen]],
+                    c=colors[inner[chosen]],
+                    edgecolors=colors[ring[chosen]],
                     marker=marker,
                     linewidths=width,
                     zorder=4 if wrong else 3,
@@ -39,4 +39,4 @@ def draw_marks(ax: Any, places: NDArray[np.floating], inner: NDArray[Any], ring:
 
 
 KEY = "inside: true\nring: assigned"
-"""What the two colours mean, for a legend or a corner of the axes."""
+"""What the two colors mean, for a legend or a corner of the axes."""

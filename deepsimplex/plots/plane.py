@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.decomposition import PCA
 
-from deepsimplex.scaling import Scaling
+from deepsimplex._utils.scaling import Scaling
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Plane:
     Attributes
     ----------
     scaling : Scaling
-        Features are measured as (x - centre) / width.
+        Features are measured as (x - center) / width.
     axes : ndarray, shape [k, d]
         Orthonormal directions of scaled features; k is 2, or 1 with one feature.
     share : ndarray, shape [2], optional
@@ -49,7 +49,7 @@ class Plane:
             )
         scaling = Scaling.of_features(X)
         if not scale_features:
-            scaling = Scaling(scaling.centre, np.ones(d))
+            scaling = Scaling(scaling.center, np.ones(d))
         found = PCA(2, random_state=0).fit(scaling(X))
         return cls(scaling, found.components_, found.explained_variance_ratio_)
 

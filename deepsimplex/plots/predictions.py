@@ -39,11 +39,11 @@ def _draw_bars(
     An interval [2, n] becomes whiskers, and the number then stands at the right end of all, clear of them.
     """
     order = np.argsort(-row, kind="stable")[:shown]
-    colours = [BLUE if k == label else GREY for k in order]
+    colors = [BLUE if k == label else GREY for k in order]
     if label is not None and order[0] != label:
-        colours[0] = VERMILLION
+        colors[0] = VERMILLION
     position = np.arange(len(order))
-    ax.barh(position, row[order], color=colours)
+    ax.barh(position, row[order], color=colors)
     ax.set(xlim=(0, 1), xticks=(), ylim=(len(order) - 0.5, -0.5))
     ax.set_yticks(position, [literal(names[k]) for k in order], fontsize=8)
     ax.tick_params(axis="y", length=0)
@@ -94,12 +94,12 @@ def predictions(
     Parameters
     ----------
     images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3]
-        Grey or colour images, uint8 or in [0, 1]. All are drawn, so give the few that matter.
+        Gray or color images, uint8 or in [0, 1]. All are drawn, so give the few that matter.
     p : array_like, shape [N, n]
         Class probabilities.
     y : array_like, shape [N] or [N, 1], optional
         Class numbers 0..n-1. The true class then stands above each image, its bar is blue, and the bar of a wrong
-        assignment is vermillion. None (default) leaves all bars grey.
+        assignment is vermillion. None (default) leaves all bars gray.
     class_names : sequence of str, length n, optional
         Names of the classes; their numbers by default.
     columns : int

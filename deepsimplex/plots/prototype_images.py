@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.plots.arguments import real_array
 from deepsimplex.plots.style import VERMILLION
 
@@ -26,7 +26,7 @@ def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
     if shape is None:
         side = math.isqrt(features)
         if side**2 != features:
-            raise ValueError(f"shape must be given: {features} features are no square. For colour: shape=(H, W, 3)")
+            raise ValueError(f"shape must be given: {features} features are no square. For color: shape=(H, W, 3)")
         return side, side
     found = tuple(shape)
     whole = all(isinstance(side, int | np.integer) and side > 0 for side in found)

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from matplotlib.image import AxesImage
 from numpy.typing import NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.plots.arguments import check_names, real_array
 from deepsimplex.plots.prototype_images import check_shape
 from deepsimplex.plots.style import BLUE
@@ -33,7 +33,7 @@ def _omega_of(given: Any) -> NDArray[np.floating]:
     return omega
 
 
-def _colour_bar(ax: Axes, image: AxesImage) -> None:
+def _color_bar(ax: Axes, image: AxesImage) -> None:
     """Below an axes and no part of its layout, so that rows of the heat map and bars stay in line."""
     figure = ax.get_figure(root=True)
     assert figure is not None  # an axes that is drawn on has one
@@ -50,7 +50,7 @@ def _heat_map(ax: Axes, Lambda: NDArray[np.floating]) -> None:
     image = ax.imshow(apart, cmap="RdBu_r", vmin=-most, vmax=most, aspect="auto", interpolation="nearest")
     ax.set(xticks=())
     ax.set_title("Λ between features", fontsize=10)
-    _colour_bar(ax, image)
+    _color_bar(ax, image)
 
 
 def relevance(
@@ -131,5 +131,5 @@ def relevance(
         image = right.imshow(seen, cmap="cividis", vmin=0, vmax=float(seen.max()) or 1.0, interpolation="nearest")
         right.set(xticks=(), yticks=())
         right.set_title("relevance (diagonal of Λ)", fontsize=10)
-        _colour_bar(right, image)
+        _color_bar(right, image)
     return figure

@@ -66,7 +66,7 @@ def reliability(
     of_class : int, optional
         Draw the probability of this class against the rest instead.
     latent : LatentGaussian or dict, optional
-        The Gaussian that p was read from. The curve becomes a line with points, and a grey area lies between the curves
+        The Gaussian that p was read from. The curve becomes a line with points, and a gray area lies between the curves
         of the classifiers that predict the lower and the upper quantile of each sample's probability ([GPD] Fig. 6,
         ``evaluation.reliability_band``). Default None: bars, no band.
     scores : array_like, shape [n, L], optional

@@ -15,7 +15,7 @@ from scipy.ndimage import binary_erosion
 from deepsimplex.plots.style import BLACK
 
 DEEPEST = 0.5
-"""Share of a class's colour where it is certain; the rest is white, so that samples stand out."""
+"""Share of a class's color where it is certain; the rest is white, so that samples stand out."""
 TIE = 1e-6
 """Classes whose probabilities differ by no more are tied: no border is drawn through a region of ties."""
 RUG, PROTOTYPE_RUG, FLOOR = -0.06, -0.14, -0.2
@@ -29,7 +29,7 @@ class Scene:
     Attributes
     ----------
     names : list of str, length n
-    style : list of (colour, marker), length n
+    style : list of (color, marker), length n
         Of the classes.
     samples : ndarray, shape [N, k]
         In the coordinates of the picture, of a plane (k = 2) or a line (k = 1).
@@ -47,7 +47,7 @@ class Scene:
     levels, variance_levels : ndarray
         Of contours; None for a few round variances.
     mixed : bool
-        Whether a region's colour is the mean of the classes', else that of the likeliest.
+        Whether a region's color is the mean of the classes', else that of the likeliest.
     """
 
     names: list[str]
@@ -65,25 +65,25 @@ class Scene:
     mixed: bool = False
 
     @property
-    def colours(self) -> NDArray[np.float64]:
-        return np.array([to_rgb(colour) for colour, _ in self.style])
+    def colors(self) -> NDArray[np.float64]:
+        return np.array([to_rgb(color) for color, _ in self.style])
 
     @property
     def background(self) -> NDArray[np.float64]:
-        """Colours [..., 3] of the grid."""
-        return (mixtures if self.mixed else shades)(self.p, self.colours)
+        """Colors [..., 3] of the grid."""
+        return (mixtures if self.mixed else shades)(self.p, self.colors)
 
 
-def shades(p: NDArray[np.float64], colours: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Colours [..., 3] of probabilities [..., n]: white where all classes are as likely."""
+def shades(p: NDArray[np.float64], colors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Colors [..., 3] of probabilities [..., n]: white where all classes are as likely."""
     n = p.shape[-1]
     strength = DEEPEST * np.clip((p.max(axis=-1) - 1 / n) / (1 - 1 / n), 0, 1)[..., None]
-    return np.clip(1 - strength + strength * colours[p.argmax(axis=-1)], 0, 1)
+    return np.clip(1 - strength + strength * colors[p.argmax(axis=-1)], 0, 1)
 
 
-def mixtures(p: NDArray[np.float64], colours: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Colours [..., 3] of probabilities [..., n]: their mean of the classes' colours, each lightened as above."""
-    return np.clip(p @ (1 - DEEPEST + DEEPEST * colours), 0, 1)
+def mixtures(p: NDArray[np.float64], colors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Colors [..., 3] of probabilities [..., n]: their mean of the classes' colors, each lightened as above."""
+    return np.clip(p @ (1 - DEEPEST + DEEPEST * colors), 0, 1)
 
 
 def _without_ties(margin: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -124,10 +124,10 @@ def _borders(ax: Axes, scene: Scene) -> None:
 
 def _draw_prototypes(ax: Axes, scene: Scene, places: NDArray[np.float64]) -> None:
     labels = scene.prototype_labels
-    colours: Any = "white" if labels is None else scene.colours[labels]
+    colors: Any = "white" if labels is None else scene.colors[labels]
     size = 230 if len(places) <= 40 else 90
     drawn = ax.scatter(
-        places[:, 0], places[:, 1], s=size, c=colours, marker="*", edgecolors=BLACK, linewidths=1.1, zorder=6
+        places[:, 0], places[:, 1], s=size, c=colors, marker="*", edgecolors=BLACK, linewidths=1.1, zorder=6
     )
     drawn.set_label("prototypes")
     drawn.set_path_effects(HALO)
@@ -138,12 +138,12 @@ def _draw_samples(ax: Axes, scene: Scene, places: NDArray[np.float64], size: flo
     markers = np.array([marker for _, marker in scene.style])[scene.labels]
     for marker in dict.fromkeys(markers):
         chosen = markers == marker
-        colours = scene.colours[scene.labels[chosen]]
+        colors = scene.colors[scene.labels[chosen]]
         drawn = ax.scatter(
             places[chosen, 0],
             places[chosen, 1],
             s=size,
-            c=colours,
+            c=colors,
             marker=marker,
             edgecolors="white",
             linewidths=size / 50,
@@ -188,7 +188,7 @@ def draw_plane(ax: Axes, scene: Scene) -> None:
     _draw_samples(ax, scene, scene.samples, float(np.clip(4000 / len(scene.samples), 8, 26)))
     if len(scene.prototypes):
         _draw_prototypes(ax, scene, scene.prototypes)
-    if len(scene.names) > 10:  # colours come again
+    if len(scene.names) > 10:  # colors come again
         for k in np.unique(scene.labels):
             place = np.median(scene.samples[scene.labels == k], axis=0)
             ax.text(
@@ -214,8 +214,8 @@ def draw_line(ax: Axes, scene: Scene) -> None:
     step = x[1] - x[0]
     extent = (x[0] - step / 2, x[-1] + step / 2, FLOOR, 1.03)
     ax.imshow(scene.background[None], extent=extent, origin="lower", aspect="auto", zorder=0)
-    for k, (colour, _) in enumerate(scene.style):
-        ax.plot(x, scene.p[:, k], color=colour, linewidth=2, path_effects=HALO, label=scene.names[k], zorder=3)
+    for k, (color, _) in enumerate(scene.style):
+        ax.plot(x, scene.p[:, k], color=color, linewidth=2, path_effects=HALO, label=scene.names[k], zorder=3)
     for border in _crossings(x, scene.p):
         ax.axvline(border, color=BLACK, linewidth=1.6, label="border", zorder=2)
     for level in scene.levels:
@@ -238,11 +238,11 @@ def draw_line(ax: Axes, scene: Scene) -> None:
 def draw_legend(ax: Axes, scene: Scene, line: bool) -> None:
     """Classes, and what else there is, right of the picture."""
 
-    def mark(marker: str, colour: str, size: float, label: str, **more: Any) -> Line2D:
-        return Line2D([], [], linestyle="none", marker=marker, color=colour, markersize=size, label=label, **more)
+    def mark(marker: str, color: str, size: float, label: str, **more: Any) -> Line2D:
+        return Line2D([], [], linestyle="none", marker=marker, color=color, markersize=size, label=label, **more)
 
     n = len(scene.names)
-    handles = [mark(marker, colour, 6, name) for name, (colour, marker) in zip(scene.names, scene.style, strict=True)]
+    handles = [mark(marker, color, 6, name) for name, (color, marker) in zip(scene.names, scene.style, strict=True)]
     if scene.wrong.any():
         label = f"misclassified: {scene.wrong.sum()} of {len(scene.wrong)}"
         handles.append(mark("o", "none", 8, label, markeredgecolor=BLACK, markeredgewidth=1.2))

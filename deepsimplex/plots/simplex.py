@@ -50,7 +50,7 @@ def _borders(at: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], list[N
     """
     n = len(at)
     sides = [at[list(pair)] for pair in combinations(range(n), 2)]
-    faces = [at[list(face)] for face in combinations(range(n), 3)]  # of a triangle itself, whose centre is the origin
+    faces = [at[list(face)] for face in combinations(range(n), 3)]  # of a triangle itself, whose center is the origin
     traces = [
         np.stack([face.mean(axis=0), face[list(pair)].mean(axis=0)])
         for face in faces
@@ -72,7 +72,7 @@ def simplex(
     """Scatter of class probabilities in the triangle of three classes or the tetrahedron of four ([SPS] Fig. 1-3).
 
     A sample lies at its probabilities' mean of the corners: the nearer a corner, the surer. Lines part the sectors in
-    which each class is the likeliest. The inner colour of a mark is the true class, the ring the assigned one.
+    which each class is the likeliest. The inner color of a mark is the true class, the ring the assigned one.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ def simplex(
         ``ds.geometry.to_probability_simplex(latent.loc, tau)``.
     y : array_like, shape [N] or [N, 1], optional
         True classes 0..n-1. With them every corner tells its correctness rate, the share of right ones among the
-        samples assigned to it. None (default) colours by the assigned class alone.
+        samples assigned to it. None (default) colors by the assigned class alone.
     assigned : array_like, shape [N] or [N, 1], optional
         Assigned classes 0..n-1. Default: each row's largest probability, the lowest class among equals.
     class_names : sequence of str, length n, optional
@@ -186,7 +186,7 @@ def _name_corners(
     ax: Any, at: NDArray[np.float64], names: Sequence[str], true: NDArray[Any] | None, chosen: NDArray[Any]
 ) -> None:
     """The name of each corner's class and, with labels, how often assignments to it are right."""
-    for k, ((colour, _), name) in enumerate(zip(class_style(len(at)), names, strict=True)):
+    for k, ((color, _), name) in enumerate(zip(class_style(len(at)), names, strict=True)):
         text = literal(name)
         members = chosen == k
         if true is not None and members.any():
@@ -199,4 +199,4 @@ def _name_corners(
             top = k == len(at) - 1
             height = at[k, 1] + (0.09 if top else -0.09)
             ax.text(at[k, 0], height, text, ha="center", va="bottom" if top else "top", fontsize=8.5, zorder=6)
-        ax.scatter(*at[k][:, None], s=28, c=colour, marker="D", edgecolors=BLACK, linewidths=0.6, zorder=5)
+        ax.scatter(*at[k][:, None], s=28, c=color, marker="D", edgecolors=BLACK, linewidths=0.6, zorder=5)

@@ -1,4 +1,4 @@
-"""Colours that colour-blind readers can tell apart (Okabe and Ito), and are of different lightness in grey."""
+"""Colors that color-blind readers can tell apart (Okabe and Ito), and are of different lightness in gray."""
 
 # Three dark ones join them: CIEDE2000 of any two stays above 10 where protanopia, deuteranopia and tritanopia are
 # simulated (Machado et al. 2009). Black is left to borders and edges.
@@ -16,13 +16,13 @@ CHARCOAL = "#222222"
 GREY = "#999999"
 BLACK = "#000000"
 
-CLASS_COLOURS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, CHARCOAL, INDIGO, WINE)
+CLASS_COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, CHARCOAL, INDIGO, WINE)
 """No more than these are told apart; further classes take them again with another marker."""
 CLASS_MARKERS = ("o", "s", "^", "D", "v")
 
 
 def class_style(n: int) -> list[tuple[str, str]]:
-    """Colour and marker of each of n classes, all different up to fifty.
+    """Color and marker of each of n classes, all different up to fifty.
 
     Examples
     --------
@@ -31,8 +31,8 @@ def class_style(n: int) -> list[tuple[str, str]]:
     >>> class_style(11)[-1]
     ('#0072B2', 's')
     """
-    colours, markers = len(CLASS_COLOURS), len(CLASS_MARKERS)
-    return [(CLASS_COLOURS[k % colours], CLASS_MARKERS[k // colours % markers]) for k in range(n)]
+    colors, markers = len(CLASS_COLORS), len(CLASS_MARKERS)
+    return [(CLASS_COLORS[k % colors], CLASS_MARKERS[k // colors % markers]) for k in range(n)]
 
 
 def literal(text: str) -> str:

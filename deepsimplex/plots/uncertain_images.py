@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation import uncertainty
 from deepsimplex.evaluation.inputs import check_probabilities
 from deepsimplex.evaluation.uncertainty import Measure
@@ -36,7 +36,7 @@ def uncertain_images(
     Parameters
     ----------
     images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3]
-        Grey or colour images, uint8 or in [0, 1].
+        Gray or color images, uint8 or in [0, 1].
     p : array_like, shape [N, n]
         Class probabilities.
     y : array_like, shape [N] or [N, 1], optional

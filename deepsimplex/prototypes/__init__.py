@@ -14,8 +14,7 @@ from deepsimplex.prototypes.decision import (
     squared_distances,
 )
 from deepsimplex.prototypes.explanation import Explanation
-from deepsimplex.prototypes.gaussian_process import PrototypeGaussianProcess
-from deepsimplex.prototypes.initialisation import initial_prototypes
+from deepsimplex.prototypes.initialization import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
 from deepsimplex.prototypes.likelihood import (
     covariance,
@@ -25,16 +24,13 @@ from deepsimplex.prototypes.likelihood import (
 )
 from deepsimplex.prototypes.process import PrototypeProcess, log_odds
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
-from deepsimplex.prototypes.scores import PrototypeScores
 
 __all__ = [
     "Explanation",
     "Learned",
     "LikelihoodAscent",
     "Linear",
-    "PrototypeGaussianProcess",
     "PrototypeProcess",
-    "PrototypeScores",
     "RelativeDistanceCost",
     "Sigmoid",
     "compete",

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 
 
 class Activation(ABC):

@@ -76,7 +76,7 @@ def relative_scores(nearest: NDArray[np.float64]) -> NDArray[np.float64]:
     Returns
     -------
     ndarray, shape [N, n]
-        -mu_c, mu_c = (d_c - d_others) / (d_c + d_others): the relative distance that GLVQ minimises were c the class
+        -mu_c, mu_c = (d_c - d_others) / (d_c + d_others): the relative distance that GLVQ minimizes were c the class
         [GPLVQ Eq. 3.2]. Greatest for the nearest class, between whose score and that of the second there is zero; all
         about zero far from all prototypes. -infinity for a class without prototypes.
 

@@ -19,7 +19,7 @@ _SHARED = 20_000
 
 @dataclass(frozen=True)
 class Learned:
-    """Where an optimisation has come to.
+    """Where an optimization has come to.
 
     Attributes
     ----------
@@ -27,7 +27,7 @@ class Learned:
     omega : ndarray, shape [m, d], or None
         Of GMLVQ, its squares summing to one.
     objective : float
-        What is minimised, there: a sum over samples.
+        What is minimized, there: a sum over samples.
     iterations : int
 
     Examples
@@ -59,7 +59,7 @@ def learn_prototypes(
     tol: float = 1e-6,
     report: Report | None = None,
 ) -> Learned:
-    """GLVQ: minimise sum_i Phi(mu_i) by the prototypes [GPLVQ Eq. 3.2].
+    """GLVQ: minimize sum_i Phi(mu_i) by the prototypes [GPLVQ Eq. 3.2].
 
     Parameters
     ----------
@@ -92,19 +92,19 @@ def learn_prototypes(
     True
     """
     # In deviations of the samples about their mean, so that steps and tolerances mean the same in all units.
-    centre = X.mean(axis=0)
-    width = float(np.sqrt(np.mean(np.sum(np.square(X - centre), axis=1)))) or 1.0
-    cost = RelativeDistanceCost((X - centre) / width, y, labels, activation)
+    center = X.mean(axis=0)
+    width = float(np.sqrt(np.mean(np.sum(np.square(X - center), axis=1)))) or 1.0
+    cost = RelativeDistanceCost((X - center) / width, y, labels, activation)
 
     def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, gradient = cost(theta.reshape(W.shape))
         return value, gradient.prototypes.ravel()
 
     def learned(theta: NDArray[np.float64], value: float, iterations: int) -> Learned:
-        return Learned(theta.reshape(W.shape) * width + centre, None, value, iterations)
+        return Learned(theta.reshape(W.shape) * width + center, None, value, iterations)
 
-    start = ((W - centre) / width).ravel()
-    return _minimise(value_and_gradient, start, len(X), max_iterations, tol, learned, report)
+    start = ((W - center) / width).ravel()
+    return _minimize(value_and_gradient, start, len(X), max_iterations, tol, learned, report)
 
 
 def learn_metric(
@@ -115,12 +115,12 @@ def learn_metric(
     activation: Activation,
     *,
     rank: int | None = None,
-    regularisation: float = 0.0,
+    regularization: float = 0.0,
     max_iterations: int = 200,
     tol: float = 1e-6,
     report: Report | None = None,
 ) -> Learned:
-    """GMLVQ: minimise sum_i Phi(mu_i) by the prototypes and Omega, d(x, w) = ||Omega (x - w)||^2 [GPLVQ Eq. 3.3-3.5].
+    """GMLVQ: minimize sum_i Phi(mu_i) by the prototypes and Omega, d(x, w) = ||Omega (x - w)||^2 [GPLVQ Eq. 3.3-3.5].
 
     Parameters
     ----------
@@ -128,7 +128,7 @@ def learn_metric(
         See ``learn_prototypes``.
     rank : int, optional
         Rows m of Omega, at most the features. None (default): as many.
-    regularisation : float
+    regularization : float
         Weight of the penalties below. Default 0.
 
     Returns
@@ -161,10 +161,10 @@ def learn_metric(
     m, d = min(rank or X.shape[1], X.shape[1]), X.shape[1]
     if not varies.any():
         return Learned(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)
-    centre = X[:, varies].mean(axis=0)
-    S = within_class_whitening(X[:, varies] - centre, y)
-    Z, V = (X[:, varies] - centre) @ S, (W[:, varies] - centre) @ S
-    held = regularisation if len(np.unique(labels)) == len(labels) else 0.0
+    center = X[:, varies].mean(axis=0)
+    S = within_class_whitening(X[:, varies] - center, y)
+    Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S
+    held = regularization if len(np.unique(labels)) == len(labels) else 0.0
     means = np.stack([Z[y == label].mean(axis=0) for label in labels])
     A = discriminant_directions(Z, y, min(m, Z.shape[1]))
     cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation), np.linalg.inv(S)
@@ -177,9 +177,9 @@ def learn_metric(
         value, gradient = cost(prototypes, matrix)
         by_prototype, by_matrix = gradient.prototypes, gradient.omega
         assert by_matrix is not None
-        if regularisation:
+        if regularization:
             penalty, slope = lost_directions(matrix)
-            value, by_matrix = value + regularisation * penalty, by_matrix + regularisation * slope
+            value, by_matrix = value + regularization * penalty, by_matrix + regularization * slope
         if held:
             gap = prototypes - means
             value, by_prototype = value + 0.5 * held * float(np.sum(gap * gap)), by_prototype + held * gap
@@ -188,12 +188,12 @@ def learn_metric(
     def learned(theta: NDArray[np.float64], value: float, iterations: int) -> Learned:
         prototypes, matrix = parts(theta)
         moved, omega = W.copy(), np.zeros((m, d))
-        moved[:, varies] = prototypes @ unwhitened + centre
+        moved[:, varies] = prototypes @ unwhitened + center
         omega[: len(matrix), varies] = matrix @ S
         return Learned(moved, omega / np.linalg.norm(omega), value, iterations)
 
     start = np.concatenate([V.ravel(), A.ravel()])
-    return _minimise(value_and_gradient, start, len(X), max_iterations, tol, learned, report)
+    return _minimize(value_and_gradient, start, len(X), max_iterations, tol, learned, report)
 
 
 def lost_directions(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -211,7 +211,7 @@ def lost_directions(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]
     return float(penalty), m * A / size - np.linalg.solve(gram, A)
 
 
-def _minimise(
+def _minimize(
     value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
     start: NDArray[np.float64],
     num_samples: int,

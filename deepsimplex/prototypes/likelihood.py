@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 
 Rule = Literal["autodiff", "thesis"]
 RULES: tuple[Rule, ...] = ("autodiff", "thesis")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.pieces import row_slices
+from deepsimplex._utils.batching import row_slices
 from deepsimplex.prototypes.activations import Activation
 
 # Rows that are measured at once: their distances stay in a core's cache.

@@ -7,8 +7,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.batching import row_slices
 from deepsimplex.latent import is_tensor
-from deepsimplex.pieces import row_slices
 from deepsimplex.readout.arguments import whole_number
 
 

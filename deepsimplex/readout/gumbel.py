@@ -58,10 +58,10 @@ def probabilities(mean: Any, deviations: Any, num_points: int) -> Any:
         Probabilities; those that the dtype cannot hold are zero.
     """
     m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
-    centre, s = tf.stop_gradient(m), tf.stop_gradient(deviations)
-    low = tf.reduce_max(centre - _DEPTH * s, axis=-1, keepdims=True) + lowest(mean.dtype)
+    center, s = tf.stop_gradient(m), tf.stop_gradient(deviations)
+    low = tf.reduce_max(center - _DEPTH * s, axis=-1, keepdims=True) + lowest(mean.dtype)
     # The tail is exponential, and a Gaussian moves it up by s^2 / 2 before its own tail is left behind.
-    high = tf.reduce_max(centre + tf.minimum(0.5 * tf.square(s), 0.75 * _DEPTH * s), axis=-1, keepdims=True)
+    high = tf.reduce_max(center + tf.minimum(0.5 * tf.square(s), 0.75 * _DEPTH * s), axis=-1, keepdims=True)
     high = high + math.log(mean.shape[-1]) + _REACH[mean.dtype.name]
     # A score's own part of the line, as wide as its deviation or the Gumbel variable's, lies within so many of its
     # widths from the low end: nodes may lie the farther apart the farther from it they are.

@@ -89,9 +89,9 @@ def _over_gumbel(x: Any, s: Any, orders: tuple[int, ...]) -> list[Any]:
 
 
 def _wide_sum(x: Any, s: Any) -> tuple[Any, Any, Any, float]:
-    """The Gaussian's standardised values [..., T] at the Gumbel variable's nodes, their weights, and its tail.
+    """The Gaussian's standardized values [..., T] at the Gumbel variable's nodes, their weights, and its tail.
 
-    That begins at the last node, where the standardised value is the third part, and is exponential with the height
+    That begins at the last node, where the standardized value is the third part, and is exponential with the height
     that is the fourth.
     """
     g, w = _gumbel_nodes(x.dtype.name)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.pieces import row_slices
+from deepsimplex._utils.batching import row_slices
 from deepsimplex.readout.gumbel_convolution import convolution, derivatives, num_terms, survival
 from deepsimplex.readout.normal import tiny_of
 from deepsimplex.readout.quadrature import winning_masses

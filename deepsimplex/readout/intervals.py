@@ -7,8 +7,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtri
 from scipy.special import softmax as softmax_of
 
+from deepsimplex._utils.batching import row_slices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.pieces import row_slices
 from deepsimplex.readout.argmax_probabilities import Method, argmax
 from deepsimplex.readout.arguments import check_seed, tensors, with_values
 from deepsimplex.readout.layers import ArgmaxReadout

@@ -122,8 +122,8 @@ def _deep_quantile(log_p: Any) -> Any:
 
 def _lower_quantile(log_p: Any, least: float, degree: int) -> Any:
     """Quantiles of probabilities up to 1/2, whose logarithms are at least ``least``."""
-    coefficients, centre, half = _quantile_polynomial(least, degree)
-    x = (tf.math.log(-log_p) - centre) / half
+    coefficients, center, half = _quantile_polynomial(least, degree)
+    x = (tf.math.log(-log_p) - center) / half
     return functools.reduce(lambda value, coefficient: value * x + coefficient, coefficients)
 
 
@@ -133,12 +133,12 @@ def _quantile_polynomial(least: float, degree: int) -> tuple[list[float], float,
 
     From zero at the median it goes over into -sqrt(2) exp(t / 2) far out in the tail.
 
-    Coefficients, the highest first, and the centre and half width of the interval that becomes [-1, 1].
+    Coefficients, the highest first, and the center and half width of the interval that becomes [-1, 1].
     """
     low, high = math.log(math.log(2.0)), math.log(-least)
-    centre, half = 0.5 * (low + high), 0.5 * (high - low)
-    fit = np.polynomial.Chebyshev.interpolate(lambda x: ndtri_exp(-np.exp(centre + half * x)), degree)
-    return fit.convert(kind=np.polynomial.Polynomial).coef[::-1].tolist(), centre, half
+    center, half = 0.5 * (low + high), 0.5 * (high - low)
+    fit = np.polynomial.Chebyshev.interpolate(lambda x: ndtri_exp(-np.exp(center + half * x)), degree)
+    return fit.convert(kind=np.polynomial.Polynomial).coef[::-1].tolist(), center, half
 
 
 def smallest_mass(dtype: tf.DType) -> float:

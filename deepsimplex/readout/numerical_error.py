@@ -107,7 +107,7 @@ def _round_off(latent: LatentGaussian, scores: ArrayLike | None, p: NDArray[Any]
         deviations = np.linalg.svd(factor @ factor.transpose(0, 2, 1), compute_uv=False, hermitian=True)[:, 1:2] ** 0.5
     deviations = np.maximum(deviations, noise_floor(S.mean(loc)))
     # A product of L terms, and a few operations before and after, each relative to the lengths of its factors.
-    longest = np.linalg.norm(S.centred, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)
+    longest = np.linalg.norm(S.centered, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)
     moved = (latent.latent_dim + 8) * np.linalg.norm(longest / deviations, axis=1, keepdims=True)
     tiny = np.finfo(p.dtype).tiny
     # Sums of n logarithms, below 64 each where they count, and the logarithm of p itself, which the answer undoes.

@@ -17,7 +17,7 @@ from deepsimplex.readout.scores import score_covariance
 
 
 def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
-    """Class probabilities of jointly Gaussian scores, normalised over the classes.
+    """Class probabilities of jointly Gaussian scores, normalized over the classes.
 
     Parameters
     ----------
@@ -73,13 +73,13 @@ def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any
 def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
     """Differences g_y - g_k, k != y, of the scores, one after the other for every class y, each given those before it.
 
-    A Cholesky factorisation with pivoting. The least likely to be positive comes first, given that those before are, at
+    A Cholesky factorization with pivoting. The least likely to be positive comes first, given that those before are, at
     their mean: conditioning on the tightest constraint first leaves the least variance to the points [Genz and Bretz
     2009, sec. 4.1.3].
 
     Returns
     -------
-    list of (centre, weights)
+    list of (center, weights)
         Of difference i: its mean [N, n, 1], and what every draw before it takes from that [N, n, i], both in units of
         the deviation that those draws leave it.
     """
@@ -119,6 +119,6 @@ def _of(chosen: Any, values: Any) -> Any:
 
 
 def _given(condition: tuple[Any, Any], draws: list[Any]) -> Any:
-    """Standardised mean [N, n, points] of a difference, given the draws before it, each [N, n, points]."""
-    centre, weights = condition
-    return centre - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], tf.stack(draws, axis=2)), axis=2)
+    """Standardized mean [N, n, points] of a difference, given the draws before it, each [N, n, points]."""
+    center, weights = condition
+    return center - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], tf.stack(draws, axis=2)), axis=2)

@@ -102,7 +102,7 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
         Probabilities; those that the dtype cannot hold are zero.
     """
     z, weights, width = _panel_nodes(mean, deviations, num_points, _PANELS[mean.dtype.name])
-    return _normalised(winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width)
+    return _normalized(winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width)
 
 
 def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
@@ -131,11 +131,11 @@ def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tup
 
 
 def _panel_nodes(mean: Any, deviations: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:
-    """Standardised scores z [N, n, Q] at the nodes of all panels, the nodes' weights [N, 1, Q], and widths [N, n]."""
+    """Standardized scores z [N, n, Q] at the nodes of all panels, the nodes' weights [N, 1, Q], and widths [N, n]."""
     m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
     t = tf.maximum(deviations, noise_floor(mean))
-    centre, width = tf.stop_gradient(m)[:, :, tf.newaxis], tf.stop_gradient(t)[:, :, tf.newaxis]
-    breaks = centre + width * tf.constant(edges, mean.dtype)
+    center, width = tf.stop_gradient(m)[:, :, tf.newaxis], tf.stop_gradient(t)[:, :, tf.newaxis]
+    breaks = center + width * tf.constant(edges, mean.dtype)
     low = tf.reduce_max(breaks[:, :, 0], axis=-1, keepdims=True)
     high = tf.reduce_max(breaks[:, :, -1], axis=-1, keepdims=True)
     breaks = tf.reshape(breaks, [-1, mean.shape[-1] * len(edges)])
@@ -147,7 +147,7 @@ def _panel_nodes(mean: Any, deviations: Any, num_points: int, edges: tuple[float
     return (u - m[:, :, tf.newaxis]) / t[:, :, tf.newaxis], weights, t
 
 
-def _normalised(masses: Any) -> Any:
+def _normalized(masses: Any) -> Any:
     """Masses [N, n] over their sum, which is one but for quadrature error and round-off."""
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 

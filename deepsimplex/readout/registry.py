@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.readout.layers import ArgmaxReadout, Readout, SoftmaxReadout
 
 READOUTS: dict[str, type[Readout]] = {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout}

@@ -57,7 +57,7 @@ class Scores:
         return int(self.matrix.shape[1])
 
     @cached_property
-    def centred(self) -> NDArray[np.float64]:
+    def centered(self) -> NDArray[np.float64]:
         """S less its mean row, shape [n, L]: neither argmax nor softmax sees a shift common to all classes."""
         return self.matrix - self.matrix.mean(axis=0)
 
@@ -68,7 +68,7 @@ class Scores:
         Under isotropic noise of variance s^2 the scores then equal, up to a shift common to all of them, independent
         Gaussians of variance alpha s^2: the vertices have alpha = n/(n-1), V^T and I have alpha = 1.
         """
-        gram = self.centred @ self.centred.T
+        gram = self.centered @ self.centered.T
         n = self.num_classes
         alpha = float(np.trace(gram)) / (n - 1)
         simplex = alpha * (np.eye(n) - 1.0 / n)
@@ -101,11 +101,11 @@ class Scores:
 
     def mean(self, loc: Any) -> Any:
         """Mean scores less their mean over classes, shape [N, n]."""
-        return tf.matmul(loc, tf.constant(self.centred.T, loc.dtype))
+        return tf.matmul(loc, tf.constant(self.centered.T, loc.dtype))
 
     def factor(self, scale: Any) -> Any:
-        """Factor G of the covariance G G^T of the centred scores, shape [N, n, L], of any kind of scale."""
-        S = tf.constant(self.centred, scale.dtype)
+        """Factor G of the covariance G G^T of the centered scores, shape [N, n, L], of any kind of scale."""
+        S = tf.constant(self.centered, scale.dtype)
         if len(scale.shape) == 2:
             return S * scale[:, tf.newaxis, :]
         return tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))

@@ -75,7 +75,7 @@ class SoftmaxRule(Rule):
         points = gaussian(num_points, self.scores.latent_dim, self.seed)
         mean = self.scores.mean(loc)[:, :, tf.newaxis]
         if scale.shape[-1] == 1:  # isotropic, or L = 1: every row has the same shape of noise
-            return mean + tf.constant(self.scores.centred @ points.T, loc.dtype) * tf.reshape(scale, [-1, 1, 1])
+            return mean + tf.constant(self.scores.centered @ points.T, loc.dtype) * tf.reshape(scale, [-1, 1, 1])
         return mean + tf.matmul(self.scores.factor(scale), tf.constant(points.T, loc.dtype))
 
     def _log_by_sampling(self, loc: Any, scale: Any, num_points: int) -> Any:

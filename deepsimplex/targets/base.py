@@ -86,7 +86,7 @@ class Target(ABC):
 
     @abstractmethod
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
-        """Give the observations of other labelled samples, after fit (NumPy, float64)."""
+        """Give the observations of other labeled samples, after fit (NumPy, float64)."""
 
     @abstractmethod
     def get_config(self) -> dict[str, Any]:

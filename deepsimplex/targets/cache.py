@@ -1,4 +1,4 @@
-"""Neighbour distances kept on disk: under a key of everything they depend on, and trusted only when whole."""
+"""Neighbor distances kept on disk: under a key of everything they depend on, and trusted only when whole."""
 
 import warnings
 from collections.abc import Callable
@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.callers import callers_stacklevel
-from deepsimplex.files import check_writable, load_arrays, replacing, save_arrays
+from deepsimplex._utils.atomic_files import check_writable, load_arrays, replacing, save_arrays
+from deepsimplex._utils.stacklevel import callers_stacklevel
 
 
 class TargetCacheWarning(UserWarning):
@@ -46,7 +46,7 @@ def cached(
         When a stored file is damaged (it is replaced), and when storing fails after all, e.g. on a full disk: the
         result is returned nevertheless.
     """
-    path = cache_dir / f"neighbours-{key}.npz"
+    path = cache_dir / f"neighbors-{key}.npz"
     if path.exists():
         try:
             return _load(path, key, shape)

@@ -6,10 +6,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.checks import check_whole
-from deepsimplex.distances import Distance, class_neighbours
+from deepsimplex._utils.atomic_files import fingerprint
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.distances import Distance, class_neighbors
 from deepsimplex.distances.search import Classes
-from deepsimplex.files import fingerprint
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
@@ -25,7 +25,7 @@ class CASIMAC(Target):
 
     f(x, y) = - sum_{y' != y} f_C(alpha A + beta R_{y'}) p_{y'}, with the attraction A = 1 / (mean distance to the
     k_alpha nearest samples of the own class at positive distance) and the repulsion R_{y'} = mean distance to the
-    k_beta nearest samples of class y'. Training samples are left out of their own neighbourhood (Eq. 13), and the
+    k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13), and the
     nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
     that lies in two classes at once and has no attraction. The targets carry no noise.
 
@@ -45,14 +45,14 @@ class CASIMAC(Target):
         Sets beta = gamma and alpha = 1 - gamma, gamma in [0, 1] (Eq. 19), instead of the two strengths.
     attraction_function, repulsion_function : callable, optional
         f_A and f_R of Eq. 33: ascending distances [M, k] to finite, non-negative values [M]. They are called with as
-        many neighbours as there are, so that k may be smaller than asked for, and may be called several times.
+        many neighbors as there are, so that k may be smaller than asked for, and may be called several times.
         Defaults: 1 / mean, and mean.
     combination_function : callable, optional
         f_C of Eq. 32: values [M] to finite, non-negative values [M]. The default leaves them as they are.
     construction : {"iterative", "helmert"}
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
     cache_dir : path-like, optional
-        A folder in which neighbour distances are kept, under a key of samples, labels, metric and numbers. It is no
+        A folder in which neighbor distances are kept, under a key of samples, labels, metric and numbers. It is no
         part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
     show_progress : bool, optional
         None (default) shows a progress bar on terminals and in notebooks, when the work takes long; True shows lines
@@ -167,7 +167,7 @@ class CASIMAC(Target):
         return self
 
     def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
-        """Fit, and give the latents of the training samples, each left out of its own neighbourhood (Eq. 13).
+        """Fit, and give the latents of the training samples, each left out of its own neighborhood (Eq. 13).
 
         Fitting on the same samples and labels again does not compute the distances again.
 
@@ -190,7 +190,7 @@ class CASIMAC(Target):
         return self.fit(x, y, num_classes)._latents("training", None, None)
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
-        """Give the latents of other labelled samples, with neighbours among the training samples.
+        """Give the latents of other labeled samples, with neighbors among the training samples.
 
         Parameters
         ----------
@@ -228,7 +228,7 @@ class CASIMAC(Target):
         metric = self._metric()
         name = metric.cache_key() or f"object {id(metric)}"  # only the memory below holds what has no key
         key = fingerprint(
-            samples, training_labels, queries, query_labels, self.num_classes_, *self._neighbourhood(), name
+            samples, training_labels, queries, query_labels, self.num_classes_, *self._neighborhood(), name
         )
         if key != self._latest.get(which, ("",))[0]:
             self._latest.pop(which, None)
@@ -238,8 +238,8 @@ class CASIMAC(Target):
         loc = self._latest[which][1].copy()  # the caller's own, to change as they like
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
-    def _neighbourhood(self) -> tuple[int, Classes]:
-        """How many neighbours are needed, and in which classes."""
+    def _neighborhood(self) -> tuple[int, Classes]:
+        """How many neighbors are needed, and in which classes."""
         if self.attraction_strength == 0:
             return self.repulsion_number, "other"
         if self.repulsion_strength == 0:
@@ -252,13 +252,13 @@ class CASIMAC(Target):
         """Distances [N, n, k] to the nearest samples of the classes that count, ascending, inf where there are none."""
         assert self._samples is not None
         samples, labels = self._samples
-        k, classes = self._neighbourhood()
+        k, classes = self._neighborhood()
 
         checkpoint = None if self.cache_dir is None else self.cache_dir / f"search-{key}"
 
         def compute() -> NDArray[np.float64]:
             self._from_cache = checkpoint is not None and any(checkpoint.glob("*.npz"))
-            return class_neighbours(
+            return class_neighbors(
                 samples,
                 labels,
                 self._metric(),

@@ -23,7 +23,7 @@ class ILR(LabelTarget):
         lambda, strictly between 0 and 1: the larger, the farther apart the classes. The default is 0.99.
     overlap : float
         delta, strictly between 0 and 1: sigma is the largest that [ILR-GP] Proposition 1 allows for the probability
-        that an observation lies nearer the centre of another class to be at most delta. The default is 0.01. With
+        that an observation lies nearer the center of another class to be at most delta. The default is 0.01. With
         two classes it must lie below 1/2.
     noise : float, optional
         sigma >= 0 itself, instead of the bound; ``overlap`` then has no effect.
@@ -56,7 +56,7 @@ class ILR(LabelTarget):
         return helmert(n).T
 
     def separation(self, n: int) -> float:
-        """Distance between the centres of any two classes, sqrt(2) log(1 + lambda n / (1 - lambda))."""
+        """Distance between the centers of any two classes, sqrt(2) log(1 + lambda n / (1 - lambda))."""
         return float(np.sqrt(2) * np.log1p(self.smoothing * check_num_classes(n) / (1 - self.smoothing)))
 
     def noise(self, n: int) -> NDArray[np.float64]:

@@ -138,9 +138,9 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
     labels : ndarray, shape [N], int64
     num_classes : int
     attraction : bool
-        Whether a sample's own class is asked for neighbours: it then needs two samples.
+        Whether a sample's own class is asked for neighbors: it then needs two samples.
     repulsion : bool
-        Whether the other classes are asked for neighbours: each then needs one.
+        Whether the other classes are asked for neighbors: each then needs one.
 
     Raises
     ------

@@ -103,7 +103,7 @@ class Mean(Target):
         return self._average([target.fit_transform(x, y, num_classes) for target in self.targets])
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
-        """Give the averaged observations of other labelled samples, after fit."""
+        """Give the averaged observations of other labeled samples, after fit."""
         return self._average([target.transform(x, y) for target in self.targets])
 
     @staticmethod

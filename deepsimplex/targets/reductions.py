@@ -1,4 +1,4 @@
-"""The functions of CASIMAC's generalised mapping [CASIMAC Eq. 32-33], and the care they are called with."""
+"""The functions of CASIMAC's generalized mapping [CASIMAC Eq. 32-33], and the care they are called with."""
 
 from collections.abc import Callable
 
@@ -17,7 +17,7 @@ def inverse_mean(distances: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def per_count(function: Reduction, distances: NDArray[np.float64], name: str) -> NDArray[np.float64]:
-    """Apply ``function`` to the rows of inf-padded distances [M, k], with only the neighbours that are there."""
+    """Apply ``function`` to the rows of inf-padded distances [M, k], with only the neighbors that are there."""
     counts = np.isfinite(distances).sum(axis=1)
     values = np.empty(len(distances))
     for count in np.unique(counts):
@@ -31,7 +31,7 @@ def checked(function: Reduction, argument: NDArray[np.float64], name: str) -> ND
     values = np.asarray(function(argument), dtype=np.float64)
     if values.shape != argument.shape[:1]:
         raise ValueError(
-            f"{name} must be vectorised and return one value per row: shape {argument.shape[:1]} for an argument of "
+            f"{name} must be vectorized and return one value per row: shape {argument.shape[:1]} for an argument of "
             f"shape {argument.shape}; found {values.shape}"
         )
     wrong = ~(np.isfinite(values) & (values >= 0))

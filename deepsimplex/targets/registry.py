@@ -5,7 +5,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.targets.base import Target, without_name
 
 TARGETS: dict[str, tuple[str, str]] = {

@@ -14,7 +14,7 @@ from deepsimplex.targets.base import LabelTarget, Readout
 class Vertices(LabelTarget):
     """The vertex p_y of each class, L = n - 1, without noise of its own: -1 and +1 of [GPLVQ] for n classes.
 
-    The latents of [CASIMAC Eq. 4] without their distances, and those that ``prototypes.PrototypeGaussianProcess``
+    The latents of [CASIMAC Eq. 4] without their distances, and those that ``heads.PrototypeGaussianProcess``
     begins with. Soft labels q lie between the vertices, at sum_k q_k p_k.
 
     Examples

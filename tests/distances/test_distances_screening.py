@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepsimplex.distances import SSIM, CheckpointWarning, Embedding, _ssim_kernels, class_neighbours, landmarks
+from deepsimplex.distances import SSIM, CheckpointWarning, Embedding, _ssim_kernels, class_neighbors, landmarks
 from deepsimplex.distances import checkpoint as checkpoints
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.screening import sides
@@ -19,7 +19,7 @@ from deepsimplex.distances.search import Search
 from deepsimplex.distances.ssim_screen import StructuralScreen
 from tests.reference import distances as reference
 
-KINDS = ["fashion", "digits", "colour", "negative", "bright", "noise", "flat", "bytes"]
+KINDS = ["fashion", "digits", "color", "negative", "bright", "noise", "flat", "bytes"]
 
 
 @pytest.fixture(autouse=True)
@@ -38,7 +38,7 @@ def images(request):
     kind = request.param
     if kind == "digits":
         x, y = (part[:300] for part in request.getfixturevalue("digits"))
-    elif kind == "colour":
+    elif kind == "color":
         x = np.stack([x, x[::-1], np.roll(x, 3, axis=2)], axis=-1)[:, 4:21, 2:23]
     elif kind == "negative":
         x, data_range = 2 * x - 1, 2.0
@@ -94,20 +94,20 @@ def test_search_finds_what_brute_force_finds(images, window, k):
     x, y, data_range = images
     metric = SSIM(window, data_range)
     for options in ({}, {"classes": "other"}, {"classes": "own", "own_positive": True}):
-        exact = class_neighbours(x, y, metric, k, num_classes=10, block_bytes=2**16, **options)
-        brute = class_neighbours(x, y, metric, k, num_classes=10, method="brute_force", **options)
+        exact = class_neighbors(x, y, metric, k, num_classes=10, block_bytes=2**16, **options)
+        brute = class_neighbors(x, y, metric, k, num_classes=10, method="brute_force", **options)
         np.testing.assert_array_equal(exact.distances, brute.distances)
         np.testing.assert_array_equal(exact.indices, brute.indices)
 
 
-@pytest.mark.parametrize("images", ["fashion", "colour"], indirect=True)
+@pytest.mark.parametrize("images", ["fashion", "color"], indirect=True)
 @pytest.mark.parametrize("classes", ["all", "own", "other"])
 def test_search_for_queries_finds_what_brute_force_finds(images, classes):
     x, y, data_range = images
     arguments = {"queries": x[200:], "query_labels": y[200:], "num_classes": 10, "classes": classes}
     for metric in (SSIM(5, data_range), "euclidean", "cityblock"):
         exact, brute = (
-            class_neighbours(x[:210], y[:210], metric, 2, own_positive=True, method=method, **arguments)
+            class_neighbors(x[:210], y[:210], metric, 2, own_positive=True, method=method, **arguments)
             for method in ("exact", "brute_force")
         )
         np.testing.assert_array_equal(exact.distances, brute.distances)
@@ -132,7 +132,7 @@ def test_few_pairs_are_evaluated_to_the_end(fashion, monkeypatch):
         return values
 
     monkeypatch.setattr(_ssim_kernels, "evaluate_pairs", counting)
-    class_neighbours(x, y, SSIM(5), classes="other")
+    class_neighbors(x, y, SSIM(5), classes="other")
     total = (len(x) ** 2 - np.bincount(y) @ np.bincount(y)) / 2
     assert sum(pairs) < 0.3 * total
     assert sum(finished) < 0.1 * total
@@ -169,9 +169,9 @@ def test_accelerated_search_finds_the_same(fashion, monkeypatch):
 
     x, y = fashion[0][:200].copy(), fashion[1][:200]
     x[30] = x[3]
-    plain = class_neighbours(x, y, SSIM(7), 2)
+    plain = class_neighbors(x, y, SSIM(7), 2)
     monkeypatch.setattr(ssim, "has_accelerator", lambda: True)
-    accelerated = class_neighbours(x, y, SSIM(7), 2)
+    accelerated = class_neighbors(x, y, SSIM(7), 2)
     np.testing.assert_allclose(accelerated.distances, plain.distances, atol=1e-4)
     assert (accelerated.indices == plain.indices).mean() > 0.99
     assert accelerated.distances[30, y[3], 0] == 0
@@ -205,16 +205,16 @@ def cut_short(monkeypatch):
 def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, distance):
     x, y = fashion
     arguments = {"x": x, "y": y, "distance": distance, "k": 2, "block_bytes": 2**16}
-    whole = class_neighbours(**arguments)
+    whole = class_neighbors(**arguments)
     tiles = len(cut_short.visits)
     cut_short.visits.clear()
     cut_short.last = tiles // 2
     with pytest.raises(Cut):
-        class_neighbours(**arguments, checkpoint=tmp_path / "state")
+        class_neighbors(**arguments, checkpoint=tmp_path / "state")
     assert list((tmp_path / "state").glob("*.npz"))
     cut_short.visits.clear()
     cut_short.last = np.inf
-    resumed = class_neighbours(**arguments, checkpoint=tmp_path / "state")
+    resumed = class_neighbors(**arguments, checkpoint=tmp_path / "state")
     assert len(cut_short.visits) == tiles - (tiles // 2 - 1)
     np.testing.assert_array_equal(resumed.distances, whole.distances)
     np.testing.assert_array_equal(resumed.indices, whole.indices)
@@ -228,18 +228,18 @@ def test_landmarks_are_not_compared_again(fashion, tmp_path, cut_short, monkeypa
     monkeypatch.setattr(_ssim_kernels, "band_block", lambda *a: blocks.append(1) or similarities(*a))
     cut_short.last = 1
     with pytest.raises(Cut):
-        class_neighbours(x, y, SSIM(5), checkpoint=tmp_path)
+        class_neighbors(x, y, SSIM(5), checkpoint=tmp_path)
     assert blocks
     blocks.clear()
     cut_short.last = np.inf
-    class_neighbours(x, y, SSIM(5), checkpoint=tmp_path)
+    class_neighbors(x, y, SSIM(5), checkpoint=tmp_path)
     assert not blocks
 
 
 def test_blocks_of_any_metric_are_resumed(fashion, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
     x, y = fashion[0][:60], fashion[1][:60]
-    whole = class_neighbours(x, y, "euclidean", method="brute_force")
+    whole = class_neighbors(x, y, "euclidean", method="brute_force")
     from deepsimplex.distances import _selection_kernels
 
     merge, merges = _selection_kernels.merge_block, []
@@ -252,8 +252,8 @@ def test_blocks_of_any_metric_are_resumed(fashion, tmp_path, monkeypatch):
 
     monkeypatch.setattr(_selection_kernels, "merge_block", merging)
     with pytest.raises(Cut):
-        class_neighbours(x, y, "euclidean", method="brute_force", checkpoint=tmp_path)
-    resumed = class_neighbours(x, y, "euclidean", method="brute_force", checkpoint=tmp_path)
+        class_neighbors(x, y, "euclidean", method="brute_force", checkpoint=tmp_path)
+    resumed = class_neighbors(x, y, "euclidean", method="brute_force", checkpoint=tmp_path)
     assert len(merges) == 6 + (10 - 5)
     np.testing.assert_array_equal(resumed.distances, whole.distances)
 
@@ -264,7 +264,7 @@ def test_search_survives_a_kill(fashion, tmp_path, cut_short):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     program = f"""
 import sys, time, numpy as np
-from deepsimplex.distances import SSIM, checkpoint, class_neighbours, landmarks, screening
+from deepsimplex.distances import SSIM, checkpoint, class_neighbors, landmarks, screening
 checkpoint.SECONDS_BETWEEN = 0.0
 landmarks.PAIRS_PER_SIMILARITY = 4
 data = np.load({str(tmp_path / "data.npz")!r})
@@ -276,7 +276,7 @@ def slowly(*arguments):
         time.sleep(60)
     visit(*arguments)
 screening._visit = slowly
-found = class_neighbours(
+found = class_neighbors(
     data["x"], data["y"], SSIM(5), 2, block_bytes=2**16, checkpoint={str(tmp_path / "state")!r}
 )
 np.savez({str(tmp_path / "found.npz")!r}, distances=found.distances, visits=len(visits))
@@ -287,7 +287,7 @@ np.savez({str(tmp_path / "found.npz")!r}, distances=found.distances, visits=len(
     assert not (tmp_path / "found.npz").exists()
     subprocess.run([sys.executable, "-c", program, "on"], check=True, timeout=300)
     found = np.load(tmp_path / "found.npz")
-    whole = class_neighbours(x, y, SSIM(5), 2, block_bytes=2**16)
+    whole = class_neighbors(x, y, SSIM(5), 2, block_bytes=2**16)
     np.testing.assert_array_equal(found["distances"], whole.distances)
     assert found["visits"] == len(cut_short.visits) - 5
 
@@ -297,7 +297,7 @@ def test_damaged_state_is_noticed(fashion, tmp_path, cut_short, damage):
     x, y = fashion[0][:300], fashion[1][:300]
     cut_short.last = 4
     with pytest.raises(Cut):
-        class_neighbours(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+        class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
     (path,) = tmp_path.glob("search-*.npz")
     content = bytearray(path.read_bytes())
     if damage == "cut":
@@ -307,8 +307,8 @@ def test_damaged_state_is_noticed(fashion, tmp_path, cut_short, damage):
         path.write_bytes(content)
     cut_short.last = np.inf
     with pytest.warns(CheckpointWarning, match="cannot be resumed from"):
-        found = class_neighbours(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
-    np.testing.assert_array_equal(found.distances, class_neighbours(x, y, "euclidean").distances)
+        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
 
 
 def test_searches_share_a_folder_and_leave_it_tidy(fashion, tmp_path, cut_short):
@@ -318,12 +318,12 @@ def test_searches_share_a_folder_and_leave_it_tidy(fashion, tmp_path, cut_short)
         cut_short.visits.clear()
         cut_short.last = 4
         with pytest.raises(Cut):
-            class_neighbours(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
+            class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
     assert len(list(tmp_path.glob("search-*.npz"))) == 2
     cut_short.last = np.inf
     for k in (1, 2):
-        found = class_neighbours(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
-        np.testing.assert_array_equal(found.distances, class_neighbours(x, y, "euclidean", k).distances)
+        found = class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
+        np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean", k).distances)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.npz"]
 
 
@@ -334,30 +334,30 @@ def test_a_disk_that_fills_up_costs_the_state_only(fashion, tmp_path, cut_short,
     x, y = fashion[0][:300], fashion[1][:300]
     monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match="cannot be kept") as warned:
-        found = class_neighbours(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
     assert len(warned) == 1
-    np.testing.assert_array_equal(found.distances, class_neighbours(x, y, "euclidean").distances)
+    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
 
 
 def test_checkpoints_that_cannot_be_are_refused(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="checkpoint is not a folder"):
-        class_neighbours([[0.0], [1.0]], [0, 1], checkpoint=tmp_path / "file")
+        class_neighbors([[0.0], [1.0]], [0, 1], checkpoint=tmp_path / "file")
     with pytest.raises(ValueError, match="needs a metric that a key can name"):
-        class_neighbours([[0.0], [1.0]], [0, 1], lambda a, b: 0.0, checkpoint=tmp_path)
+        class_neighbors([[0.0], [1.0]], [0, 1], lambda a, b: 0.0, checkpoint=tmp_path)
 
 
 def test_approximate_search_measures_its_recall(fashion):
     x, y = fashion
-    exact = class_neighbours(x, y, SSIM(5), 2, classes="other")
+    exact = class_neighbors(x, y, SSIM(5), 2, classes="other")
     recalls = []
     for candidates in (2, 10, 600):
-        found = class_neighbours(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
+        found = class_neighbors(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
         wanted = np.isfinite(exact.distances)
         hits = (found.distances <= exact.distances[:, :, -1:] + 1e-12)[wanted].mean()
         assert abs(found.recall - hits) < 0.05
         recalls.append(found.recall)
-        again = class_neighbours(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
+        again = class_neighbors(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
         np.testing.assert_array_equal(found.indices, again.indices)
         assert again.recall == found.recall
     assert recalls[0] < recalls[1] < recalls[2] == 1.0
@@ -373,15 +373,15 @@ def test_approximate_search_under_any_metric(distance):
     count = 150 if distance == "function" else 5000
     x, y = rng.normal(size=(count, 4)), rng.integers(0, 2, count)
     metric = reference.euclidean if distance == "function" else distance
-    exact = class_neighbours(x, y, metric)
+    exact = class_neighbors(x, y, metric)
     begun = time.perf_counter()
-    found = class_neighbours(x, y, metric, method="approximate")
+    found = class_neighbors(x, y, metric, method="approximate")
     assert time.perf_counter() - begun < 60
     assert 0.8 < found.recall <= 1
     assert (found.distances >= exact.distances - 1e-12).all()
-    queries = class_neighbours(x, y, metric, queries=x[:20], query_labels=y[:20], method="approximate")
+    queries = class_neighbors(x, y, metric, queries=x[:20], query_labels=y[:20], method="approximate")
     assert (queries.distances[np.arange(20), y[:20]] == 0).all()
-    positive = class_neighbours(
+    positive = class_neighbors(
         x, y, metric, queries=x[:20], query_labels=y[:20], own_positive=True, method="approximate"
     )
     assert (positive.distances > 0).all()
@@ -400,24 +400,24 @@ def test_approximate_search_under_any_metric(distance):
 )
 def test_bad_options_are_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
-        class_neighbours(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
+        class_neighbors(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
 
 
 def test_approximate_search_needs_features():
     with pytest.raises(ValueError, match=r"needs samples \[N, ...\].*'precomputed'"):
-        class_neighbours(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
+        class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
 
 
 def test_approximate_search_keeps_no_state(tmp_path):
     with pytest.raises(ValueError, match="checkpoint belongs to exact searches"):
-        class_neighbours([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
+        class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
 
 
 @pytest.mark.parametrize(("offset", "scale"), [(1e8, 1.0), (0.0, 1e60), (0.0, 1e-60)])
 def test_approximate_search_does_not_mind_where_samples_lie(offset, scale):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(400, 4)) * scale + offset, rng.integers(0, 2, 400)
-    assert class_neighbours(x, y, method="approximate").recall > 0.99
+    assert class_neighbors(x, y, method="approximate").recall > 0.99
 
 
 def test_approximate_search_looks_through_a_model(fashion):
@@ -429,9 +429,9 @@ def test_approximate_search_looks_through_a_model(fashion):
             return x.reshape(len(x), -1)[:, ::2]
 
     model = Half()
-    found = class_neighbours(*fashion, Embedding(model), method="approximate")
+    found = class_neighbors(*fashion, Embedding(model), method="approximate")
     assert model.passed == len(fashion[0])
-    exact = class_neighbours(*fashion, Embedding(model))
+    exact = class_neighbors(*fashion, Embedding(model))
     assert found.recall == 1.0
     np.testing.assert_array_equal(found.indices, exact.indices)
 
@@ -445,7 +445,7 @@ def test_hard_images_are_compared_well(window):
     y = np.arange(30) % 3
     true = SSIM(window, dtype="float64").pairwise(x, x)
     np.testing.assert_allclose(SSIM(window).pairwise(x, x), true, atol=5e-4)
-    exact, brute = (class_neighbours(x, y, SSIM(window), 2, method=method) for method in ("exact", "brute_force"))
+    exact, brute = (class_neighbors(x, y, SSIM(window), 2, method=method) for method in ("exact", "brute_force"))
     np.testing.assert_array_equal(exact.distances, brute.distances)
     np.testing.assert_array_equal(exact.indices, brute.indices)
 

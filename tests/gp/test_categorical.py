@@ -9,6 +9,8 @@ import tensorflow as tf
 from scipy.special import log_softmax
 from scipy.special import softmax as softmax_of
 
+from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.scaling import Scaling
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
 from deepsimplex.gp.categorical import CategoricalModel, _derivatives, _NaturalAscent
@@ -16,9 +18,7 @@ from deepsimplex.gp.inducing import inducing_points
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.points import MovablePoints
-from deepsimplex.pieces import row_slices
 from deepsimplex.readout import softmax
-from deepsimplex.scaling import Scaling
 from tests.reference.gaussian_process import rbf, variational_two_classes
 
 N, n = 60, 3

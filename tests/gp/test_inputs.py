@@ -5,10 +5,10 @@ import re
 import numpy as np
 import pytest
 
+from deepsimplex._utils.scaling import Scaling
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.library import gpflow
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.scaling import Scaling
 
 X = np.random.default_rng(0).normal(size=(30, 3))
 OBSERVATION = LatentGaussian(np.sin(X[:, :2]), np.full((30, 1), 0.1))

@@ -5,12 +5,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from deepsimplex._utils.spread import spread_rows
 from deepsimplex.gp import ExactGaussianProcess
 from deepsimplex.gp.cholesky import cholesky, inverse_triangle
 from deepsimplex.gp.kernels import make_kernel
 from deepsimplex.gp.library import gpflow
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.spread import spread_rows
 
 
 @settings(max_examples=60, deadline=None)
@@ -51,7 +51,7 @@ def test_fewer_inducing_points_than_classes_are_an_error():
         spread_rows(np.arange(6.0)[:, None], 2, np.random.default_rng(0), [0, 0, 1, 1, 2, 2])
 
 
-def test_a_singular_matrix_is_factorised_with_jitter_that_is_told():
+def test_a_singular_matrix_is_factorized_with_jitter_that_is_told():
     A = np.ones((5, 5))
     with pytest.warns(RuntimeWarning, match="added 1e-0?6"):
         L = cholesky(A - 1e-7 * np.eye(5), warn=True)

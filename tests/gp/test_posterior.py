@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from deepsimplex._utils.scaling import Scaling
 from deepsimplex.gp.library import gpflow
 from deepsimplex.gp.posterior import Posterior
-from deepsimplex.scaling import Scaling
 
 RNG = np.random.default_rng(0)
 M, L, D = 8, 3, 2

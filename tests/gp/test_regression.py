@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.library import gpflow
-from deepsimplex.gp.optimise import _assign, _pack
+from deepsimplex.gp.optimize import _assign, _pack
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 

@@ -1,4 +1,4 @@
-"""Steps of an optimisation: their posteriors are theirs, and nobody else's."""
+"""Steps of an optimization: their posteriors are theirs, and nobody else's."""
 
 import numpy as np
 import pytest

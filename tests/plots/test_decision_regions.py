@@ -12,7 +12,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 import deepsimplex as ds
 from deepsimplex.plots.scene import mixtures, shades
-from deepsimplex.plots.style import CLASS_COLOURS, class_style
+from deepsimplex.plots.style import CLASS_COLORS, class_style
 
 IRIS_NAMES = ["setosa", "versicolor", "virginica"]
 
@@ -96,8 +96,8 @@ def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris)
     shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
     p = classifier.predict_proba(points)
     clear = np.sort(p)[:, -1] - np.sort(p)[:, -2] > 0.01
-    hues = np.array([to_rgb(colour) for colour, _ in class_style(3)])
-    # A shade lies on the way from white to the colour of its class.
+    hues = np.array([to_rgb(color) for color, _ in class_style(3)])
+    # A shade lies on the way from white to the color of its class.
     away = (1 - shown[clear]) / np.linalg.norm(1 - shown[clear], axis=1, keepdims=True)
     directions = (1 - hues) / np.linalg.norm(1 - hues, axis=1, keepdims=True)
     found = classifier.classes_[np.argmax(away @ directions.T, axis=1)]
@@ -108,34 +108,34 @@ def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris)
 
 
 def test_shades_are_white_where_unsure():
-    colours = np.array([to_rgb("#0072B2"), to_rgb("#E69F00")])
-    np.testing.assert_allclose(shades(np.array([0.5, 0.5]), colours), 1.0)
-    np.testing.assert_allclose(shades(np.array([0.0, 1.0]), colours), 0.5 + 0.5 * colours[1])
+    colors = np.array([to_rgb("#0072B2"), to_rgb("#E69F00")])
+    np.testing.assert_allclose(shades(np.array([0.5, 0.5]), colors), 1.0)
+    np.testing.assert_allclose(shades(np.array([0.0, 1.0]), colors), 0.5 + 0.5 * colors[1])
 
 
-def test_mixed_colours_are_the_mean_weighted_by_probabilities(iris):
+def test_mixed_colors_are_the_mean_weighted_by_probabilities(iris):
     X, y = iris
     classifier = LogisticRegression().fit(X, y)
-    ax = ds.plots.decision_regions(classifier, X, y, colours="mixed", levels=[], resolution=30).axes[0]
+    ax = ds.plots.decision_regions(classifier, X, y, colors="mixed", levels=[], resolution=30).axes[0]
     shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
     p = classifier.predict_proba(grid_of(ax, 30).reshape(-1, 2))
-    lightened = 0.5 + 0.5 * np.array([to_rgb(colour) for colour, _ in class_style(3)])
+    lightened = 0.5 + 0.5 * np.array([to_rgb(color) for color, _ in class_style(3)])
     np.testing.assert_allclose(shown, sum(p[:, k, None] * lightened[k] for k in range(3)), atol=1e-12)
     assert artists(ax, "border")
     # One feature: the band behind the curves.
-    ax = ds.plots.decision_regions(LogisticRegression().fit(X[:, :1], y), X[:, :1], y, colours="mixed").axes[0]
+    ax = ds.plots.decision_regions(LogisticRegression().fit(X[:, :1], y), X[:, :1], y, colors="mixed").axes[0]
     assert np.ptp(np.asarray(ax.images[0].get_array()), axis=1).max() > 0.1
 
 
-def test_mixed_colours_of_even_odds_are_their_middle():
-    colours = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
-    np.testing.assert_allclose(mixtures(np.array([0.5, 0.5]), colours), [0.75, 0.5, 0.75])
-    np.testing.assert_allclose(mixtures(np.eye(2), colours), 0.5 + 0.5 * colours)
+def test_mixed_colors_of_even_odds_are_their_middle():
+    colors = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
+    np.testing.assert_allclose(mixtures(np.array([0.5, 0.5]), colors), [0.75, 0.5, 0.75])
+    np.testing.assert_allclose(mixtures(np.eye(2), colors), 0.5 + 0.5 * colors)
 
 
-def test_other_colours_are_refused(iris):
-    with pytest.raises(ValueError, match="colours must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
-        ds.plots.decision_regions(LogisticRegression().fit(*iris), *iris, colours="mixd")
+def test_other_colors_are_refused(iris):
+    with pytest.raises(ValueError, match="colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
+        ds.plots.decision_regions(LogisticRegression().fit(*iris), *iris, colors="mixd")
 
 
 def test_two_classes_have_a_border_at_one_half_and_levels_of_the_second():
@@ -179,13 +179,13 @@ def test_samples_misclassified_ones_and_prototypes_are_where_they_are(iris):
     classifier = ds.GLVQ(2).fit(X, y)
     ax = ds.plots.decision_regions(classifier, X, y, feature_names=["length", "width"]).axes[0]
     np.testing.assert_allclose(places(ax, "samples"), X)
-    colours = [to_hex(colour).upper() for colour in artists(ax, "samples")[0].get_facecolor()]
-    assert colours == [CLASS_COLOURS[IRIS_NAMES.index(label)] for label in y]
+    colors = [to_hex(color).upper() for color in artists(ax, "samples")[0].get_facecolor()]
+    assert colors == [CLASS_COLORS[IRIS_NAMES.index(label)] for label in y]
     wrong = classifier.predict(X) != y
     np.testing.assert_allclose(places(ax, "misclassified"), X[wrong])
     np.testing.assert_allclose(places(ax, "prototypes"), classifier.prototypes_)
     (stars,) = artists(ax, "prototypes")
-    assert [to_hex(colour).upper() for colour in stars.get_facecolor()] == list(np.repeat(CLASS_COLOURS[:3], 2))
+    assert [to_hex(color).upper() for color in stars.get_facecolor()] == list(np.repeat(CLASS_COLORS[:3], 2))
     expected = [*IRIS_NAMES, f"misclassified: {wrong.sum()} of 150", "6 prototypes", "border of classes", "largest p"]
     assert legend_of(ax) == expected
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("length", "width")
@@ -202,7 +202,7 @@ def test_prototypes_may_be_given_and_left_out(iris):
     assert "1 prototype" in legend_of(ax)
     options = {"prototypes": [[1.0, 1.0]], "prototype_labels": ["virginica"]}
     (green,) = artists(ds.plots.decision_regions(LogisticRegression().fit(X, y), X, y, **options).axes[0], "prototypes")
-    assert to_hex(green.get_facecolor()[0]).upper() == CLASS_COLOURS[2]
+    assert to_hex(green.get_facecolor()[0]).upper() == CLASS_COLORS[2]
 
 
 @pytest.mark.parametrize("scale_features", [True, False])
@@ -224,8 +224,8 @@ def test_more_features_are_drawn_in_the_plane_of_principal_components(scale_feat
     # Regions are those of the points of the plane themselves.
     signs = np.sign(np.sum(shown * (scaled @ axes[:2].T), axis=0))
     points = (grid_of(ax, 40).reshape(-1, 2) @ (signs[:, None] * axes[:2])) * width + X.mean(axis=0)
-    colours = np.array([to_rgb(colour) for colour, _ in class_style(3)])
-    expected = shades(classifier.predict_proba(points), colours)
+    colors = np.array([to_rgb(color) for color, _ in class_style(3)])
+    expected = shades(classifier.predict_proba(points), colors)
     np.testing.assert_allclose(np.asarray(ax.images[0].get_array()).reshape(-1, 3), expected, atol=1e-6)
     # Samples are judged where they really are.
     wrong = classifier.predict(X) != y
@@ -245,10 +245,10 @@ def test_ten_digits_are_drawn_and_asked_as_images():
     assert classifier.seen == {((8, 8), np.dtype(np.float32))}
     assert legend_of(ax)[:10] == list("0123456789")
     assert places(ax, "prototypes").shape == (10, 2)
-    assert len({to_hex(colour) for colour in artists(ax, "prototypes")[0].get_facecolor()}) == 10
+    assert len({to_hex(color) for color in artists(ax, "prototypes")[0].get_facecolor()}) == 10
 
 
-def test_twenty_six_classes_have_a_colour_and_marker_each_and_their_names():
+def test_twenty_six_classes_have_a_color_and_marker_each_and_their_names():
     rng = np.random.default_rng(0)
     letters = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
     y = np.repeat(letters, 5)
@@ -344,16 +344,16 @@ def test_a_keras_model_is_drawn_with_the_names_it_keeps():
     X, y = load_iris(return_X_y=True)
     X = X[:, 2:].astype(np.float32)
     model = ds.SimplexClassifier(
-        ds.heads.mlp([4]), ds.targets.CASIMAC("euclidean"), num_classes=3, class_names=IRIS_NAMES
+        ds.backbones.mlp([4]), ds.targets.CASIMAC("euclidean"), num_classes=3, class_names=IRIS_NAMES
     )
     model.compile(optimizer="adam")
     model.fit(X, y, epochs=1, verbose=0)
     ax = ds.plots.decision_regions(model, X, y, resolution=12, variance=True).axes[0]
     assert legend_of(ax)[:3] == IRIS_NAMES
     p = model.predict_proba(grid_of(ax, 12).reshape(-1, 2).astype(np.float32))
-    colours = np.array([to_rgb(colour) for colour, _ in class_style(3)])
+    colors = np.array([to_rgb(color) for color, _ in class_style(3)])
     shown = np.asarray(ax.images[0].get_array()).reshape(-1, 3)
-    np.testing.assert_allclose(shown, shades(p, colours), atol=1e-4)
+    np.testing.assert_allclose(shown, shades(p, colors), atol=1e-4)
 
 
 @pytest.mark.parametrize("n", [2, 3])

@@ -1,4 +1,4 @@
-"""The scatter of latents: which plane, which borders, which colours."""
+"""The scatter of latents: which plane, which borders, which colors."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from matplotlib.colors import to_rgb
 from deepsimplex import LatentGaussian
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.plots import latent_space
-from deepsimplex.plots.style import CLASS_COLOURS
+from deepsimplex.plots.style import CLASS_COLORS
 
 
 def marks(figure):
@@ -33,7 +33,7 @@ def test_principal_components_keep_the_distances_of_a_plane():
     loc = rng.normal(size=(40, 2)) @ plane + rng.normal(size=6)
     chosen = (loc @ vertices(7).T).argmax(axis=1)
     places, inner = marks(latent_space(loc))
-    np.testing.assert_array_equal(inner, [to_rgb(CLASS_COLOURS[k]) for k in chosen])
+    np.testing.assert_array_equal(inner, [to_rgb(CLASS_COLORS[k]) for k in chosen])
     between = np.linalg.norm(loc[:, None] - loc[None], axis=-1)
     np.testing.assert_allclose(np.linalg.norm(places[:, None] - places[None], axis=-1), between, atol=1e-9)
 
@@ -75,12 +75,12 @@ def test_the_label_is_inside_and_the_assignment_around():
     figure = latent_space(loc, [0, 1, 2, 0], class_names=list("abcd"))
     wrong = [artist for artist in figure.axes[0].collections if artist.get_label() == "wrong"]
     assert len(wrong) == 1
-    np.testing.assert_allclose(wrong[0].get_facecolors()[0, :3], to_rgb(CLASS_COLOURS[0]))
-    np.testing.assert_allclose(wrong[0].get_edgecolors()[0, :3], to_rgb(CLASS_COLOURS[3]))
+    np.testing.assert_allclose(wrong[0].get_facecolors()[0, :3], to_rgb(CLASS_COLORS[0]))
+    np.testing.assert_allclose(wrong[0].get_edgecolors()[0, :3], to_rgb(CLASS_COLORS[3]))
     assert [text.get_text() for text in figure.axes[0].get_legend().get_texts()] == list("abcd")
 
 
-def test_more_classes_than_colours_have_other_markers():
+def test_more_classes_than_colors_have_other_markers():
     figure = latent_space(vertices(12), np.arange(12))
     drawn = [artist for artist in figure.axes[0].collections if artist.get_label() == "right"]
     assert [len(artist.get_offsets()) for artist in drawn] == [10, 2]

@@ -1,4 +1,4 @@
-"""The simplex scatter: where samples lie, what their colours say, where sectors end."""
+"""The simplex scatter: where samples lie, what their colors say, where sectors end."""
 
 import numpy as np
 import pytest
@@ -11,11 +11,11 @@ from deepsimplex.evaluation import standardized_partition
 from deepsimplex.geometry import to_probability_simplex, vertices
 from deepsimplex.plots import simplex
 from deepsimplex.plots.simplex import _borders, corners
-from deepsimplex.plots.style import CLASS_COLOURS
+from deepsimplex.plots.style import CLASS_COLORS
 
 
 def marks(figure):
-    """Places [N, 2], inner and ring colours [N, 3] of the samples, in the order of drawing: right ones first."""
+    """Places [N, 2], inner and ring colors [N, 3] of the samples, in the order of drawing: right ones first."""
     drawn = [artist for artist in figure.axes[0].collections if artist.get_label() in ("right", "wrong")]
     places = np.concatenate([artist.get_offsets() for artist in drawn])
     inner = np.concatenate([artist.get_facecolors()[:, :3] for artist in drawn])
@@ -23,8 +23,8 @@ def marks(figure):
     return places, inner, ring
 
 
-def colours(classes):
-    return np.array([to_rgb(CLASS_COLOURS[k]) for k in classes])
+def colors(classes):
+    return np.array([to_rgb(CLASS_COLORS[k]) for k in classes])
 
 
 @pytest.mark.parametrize("n", [3, 4])
@@ -39,16 +39,16 @@ def test_samples_lie_at_the_mean_of_the_corners():
     p = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.5, 0]])
     places, inner, ring = marks(simplex(p))
     np.testing.assert_allclose(places, p @ corners(3), atol=1e-12)
-    np.testing.assert_array_equal(inner, colours([0, 1, 2, 0, 0]))  # ties take the lowest class
+    np.testing.assert_array_equal(inner, colors([0, 1, 2, 0, 0]))  # ties take the lowest class
     np.testing.assert_array_equal(inner, ring)
 
 
-def test_inner_colours_are_true_and_rings_assigned_classes():
+def test_inner_colors_are_true_and_rings_assigned_classes():
     p = [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.6, 0.3], [0.1, 0.1, 0.8]]
     figure = simplex(p, [0, 1, 2, 0], class_names=["cat", "$dog", "fox"])
     _, inner, ring = marks(figure)
-    np.testing.assert_array_equal(inner, colours([0, 1, 2, 0]))
-    np.testing.assert_array_equal(ring, colours([0, 1, 1, 2]))
+    np.testing.assert_array_equal(inner, colors([0, 1, 2, 0]))
+    np.testing.assert_array_equal(ring, colors([0, 1, 1, 2]))
     texts = [text.get_text() for text in figure.axes[0].texts[:3]]
     assert texts == ["cat\nCR 1.00 of 1", r"\$dog" + "\nCR 0.50 of 2", "fox\nCR 0.00 of 1"]
 
@@ -82,8 +82,8 @@ def test_a_partition_brings_its_labels_and_measures(n):
         right = partition.y == partition.assigned
         order = np.argsort(~right, kind="stable")
         np.testing.assert_allclose(places, (partition.membership @ corners(3))[order])
-        np.testing.assert_array_equal(inner, colours(partition.y[order]))
-        np.testing.assert_array_equal(ring, colours(partition.assigned[order]))
+        np.testing.assert_array_equal(inner, colors(partition.y[order]))
+        np.testing.assert_array_equal(ring, colors(partition.assigned[order]))
         (lines,) = [artist for artist in ax.collections if len(getattr(artist, "get_segments", list)()) == 40]
         ends = np.array(lines.get_segments())
         # Ac is one minus their mean length, over the distance from the centroid: as long in the plane as in [SPS].

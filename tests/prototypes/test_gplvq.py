@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 import deepsimplex as ds
 from deepsimplex import prototypes
-from deepsimplex.spread import median_distance
+from deepsimplex._utils.spread import median_distance
 from tests.reference import gplvq as reference
 
 RULES = {"autodiff": prototypes.pull_of_likelihood, "thesis": prototypes.pull_of_thesis}
@@ -160,9 +160,9 @@ def test_all_samples_as_prototypes_at_rest_are_the_exact_gaussian_process(iris):
     X, y, X_test, _ = (part[: 2 * len(part) // 3] for part in iris)  # two classes
     classifier = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
     assert len(classifier.prototypes_) == len(X)
-    centre, width = X.mean(axis=0), X.std(axis=0)
-    exact = GaussianProcessRegressor(RBF(1.2), alpha=0.1, optimizer=None).fit((X - centre) / width, 2.0 * y - 1.0)
-    mean, deviation = exact.predict((X_test - centre) / width, return_std=True)
+    center, width = X.mean(axis=0), X.std(axis=0)
+    exact = GaussianProcessRegressor(RBF(1.2), alpha=0.1, optimizer=None).fit((X - center) / width, 2.0 * y - 1.0)
+    mean, deviation = exact.predict((X_test - center) / width, return_std=True)
     latent = classifier.predict_latent(X_test)
     np.testing.assert_allclose(latent.loc[:, 0], mean, rtol=1e-8)
     np.testing.assert_allclose(latent.scale[:, 0], deviation, rtol=1e-8)

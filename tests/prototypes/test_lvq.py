@@ -9,7 +9,7 @@ from scipy.special import log_softmax
 from deepsimplex import prototypes
 from deepsimplex.prototypes.activations import make_activation
 from deepsimplex.prototypes.competition import compete
-from deepsimplex.prototypes.initialisation import INITIALISATIONS, initial_prototypes
+from deepsimplex.prototypes.initialization import INITIALIZATIONS, initial_prototypes
 from deepsimplex.prototypes.learning import learn_metric, learn_prototypes, lost_directions
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 from deepsimplex.prototypes.whitening import discriminant_directions, within_class_whitening
@@ -160,33 +160,33 @@ def test_prototypes_on_samples_and_on_one_another_give_no_nan():
         assert np.isfinite(learned.prototypes).all()
 
 
-@pytest.mark.parametrize("initialisation", INITIALISATIONS)
-def test_prototypes_begin_in_their_class(initialisation):
+@pytest.mark.parametrize("initialization", INITIALIZATIONS)
+def test_prototypes_begin_in_their_class(initialization):
     X, y, *_ = problem(0, N=60)
-    W, labels = initial_prototypes(X, y, 4, initialisation, np.random.default_rng(0))
+    W, labels = initial_prototypes(X, y, 4, initialization, np.random.default_rng(0))
     assert labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
     assert len(np.unique(W, axis=0)) == 12
     for w, label in zip(W, labels, strict=True):
-        if initialisation == "means":
+        if initialization == "means":
             assert (np.abs(w) <= np.abs(X[y == label]).max(axis=0)).all()
         else:
             assert (X[y == label] == w).all(axis=1).any()
-    again, _ = initial_prototypes(X, y, 4, initialisation, np.random.default_rng(0))
+    again, _ = initial_prototypes(X, y, 4, initialization, np.random.default_rng(0))
     np.testing.assert_array_equal(again, W)
     single, _ = initial_prototypes(X, y, 1, "means")
     np.testing.assert_allclose(single, [X[y == label].mean(axis=0) for label in range(3)], rtol=1e-12)
 
 
-@pytest.mark.parametrize("initialisation", INITIALISATIONS)
-def test_a_class_has_no_more_prototypes_than_samples_that_differ(initialisation):
+@pytest.mark.parametrize("initialization", INITIALIZATIONS)
+def test_a_class_has_no_more_prototypes_than_samples_that_differ(initialization):
     X = np.array([[0.0], [0.0], [1.0], [5.0], [6.0], [7.0], [8.0]])
-    W, labels = initial_prototypes(X, np.array([0, 0, 0, 2, 2, 2, 2]), 3, initialisation)
+    W, labels = initial_prototypes(X, np.array([0, 0, 0, 2, 2, 2, 2]), 3, initialization)
     assert labels.tolist() == [0, 0, 2, 2, 2]
     assert sorted(W[:2].ravel()) == [0.0, 1.0]
 
 
-def test_another_initialisation_is_named():
-    with pytest.raises(ValueError, match=r"initialisation must be one of .*; found 'mean'; did you mean 'means'\?"):
+def test_another_initialization_is_named():
+    with pytest.raises(ValueError, match=r"initialization must be one of .*; found 'mean'; did you mean 'means'\?"):
         initial_prototypes(np.eye(2), np.array([0, 1]), 1, "mean")
 
 
@@ -241,14 +241,14 @@ def test_whatever_linear_map_the_features_went_through_the_metric_learns_the_sam
     learned = []
     for features in (X, X @ M.T):
         W, labels = initial_prototypes(features, y, 1)
-        learned.append(learn_metric(features, y, W, labels, prototypes.Linear(), regularisation=1.0, tol=1e-10))
+        learned.append(learn_metric(features, y, W, labels, prototypes.Linear(), regularization=1.0, tol=1e-10))
     assert learned[1].objective == pytest.approx(learned[0].objective, rel=1e-3)
 
 
 def test_a_limited_rank_limits_the_metric():
     X, y, W, labels = well_apart(2)
     for rank in (1, 2, 4):
-        omega = learn_metric(X, y, W, labels, prototypes.Linear(), rank=rank, regularisation=1.0).omega
+        omega = learn_metric(X, y, W, labels, prototypes.Linear(), rank=rank, regularization=1.0).omega
         assert omega.shape == (rank, 4)
         assert np.sum(omega**2) == pytest.approx(1.0)
         assert np.linalg.matrix_rank(omega) == rank
@@ -257,8 +257,8 @@ def test_a_limited_rank_limits_the_metric():
 def test_the_penalty_keeps_directions():
     X, y, W, labels = well_apart(3)
 
-    def least_share(regularisation):
-        omega = learn_metric(X, y, W, labels, prototypes.Linear(), regularisation=regularisation, tol=1e-9).omega
+    def least_share(regularization):
+        omega = learn_metric(X, y, W, labels, prototypes.Linear(), regularization=regularization, tol=1e-9).omega
         return np.linalg.svd(omega)[1].min() / np.linalg.norm(omega)
 
     assert least_share(0.0) < least_share(1.0) < least_share(1e5)

@@ -8,7 +8,8 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 import deepsimplex as ds
-from deepsimplex.prototypes import Linear, PrototypeGaussianProcess, PrototypeScores, RelativeDistanceCost, Sigmoid
+from deepsimplex.heads import PrototypeGaussianProcess, PrototypeScores
+from deepsimplex.prototypes import Linear, RelativeDistanceCost, Sigmoid
 from deepsimplex.prototypes.activations import make_activation
 from tests.fresh_process import assert_reloads_and_serves
 from tests.layer_contract import assert_layer_contract
@@ -64,7 +65,7 @@ def test_two_classes_are_the_regression_of_scikit_learn():
     layer = PrototypeGaussianProcess(2, 4, noise_variance=0.3, scale_floor=1e-9, dtype="float64")
     X = np.random.default_rng(0).normal(size=(30, D))
     y = np.arange(30) % 2
-    layer.initialise_from(X, y)
+    layer.initialize_from(X, y)
     lengthscale = float(np.exp(layer.log_lengthscale.numpy()))
     peer = GaussianProcessRegressor(RBF(lengthscale), alpha=0.3, optimizer=None)
     peer.fit(np.asarray(layer.prototypes), 1.0 - 2.0 * layer.prototype_labels)
@@ -87,7 +88,7 @@ def test_the_latents_start_at_the_vertices_and_stay_there_unless_they_are_learne
 
 @pytest.mark.parametrize("far", [0.0, 1e3])
 def test_float32_is_enough_for_duplicates_and_for_features_far_from_zero(far):
-    """The noise floor keeps the factorisation and its gradient finite."""
+    """The noise floor keeps the factorization and its gradient finite."""
     layer = PrototypeGaussianProcess(3, 8, noise_variance=1.01e-3)
     layer.build((None, D))
     W = np.repeat(np.random.default_rng(0).normal(size=(3, D)), 8, axis=0) + far
@@ -194,18 +195,18 @@ def test_prototypes_start_among_samples_of_their_class(make):
     layer = make()
     y = np.arange(60) % layer.num_classes
     X = rng.normal(size=(60, D)) + 5.0 * y[:, None]
-    assert layer.initialise_from(X, y) is layer
+    assert layer.initialize_from(X, y) is layer
     own = {label: {tuple(row) for row in X[y == label].astype("float32")} for label in range(layer.num_classes)}
     for row, label in zip(np.asarray(layer.prototypes), layer.prototype_labels, strict=True):
         assert tuple(row) in own[label]
-    again = make().initialise_from(X, np.eye(layer.num_classes)[y])
+    again = make().initialize_from(X, np.eye(layer.num_classes)[y])
     np.testing.assert_array_equal(again.prototypes, layer.prototypes)
-    other = make().initialise_from(X, y, seed=1, initialisation="samples")
+    other = make().initialize_from(X, y, seed=1, initialization="samples")
     assert not np.array_equal(other.prototypes, layer.prototypes)
-    means = make().initialise_from(X, y, initialisation="means")
+    means = make().initialize_from(X, y, initialization="means")
     for label in range(layer.num_classes):
-        centre = np.asarray(means.prototypes)[means.prototype_labels == label].mean()
-        assert centre == pytest.approx(5.0 * label, abs=1.5)
+        center = np.asarray(means.prototypes)[means.prototype_labels == label].mean()
+        assert center == pytest.approx(5.0 * label, abs=1.5)
 
 
 def test_a_data_set_is_read_once_and_every_class_is_drawn_from():
@@ -220,7 +221,7 @@ def test_a_data_set_is_read_once_and_every_class_is_drawn_from():
 
     signature = (tf.TensorSpec((3,), "float32"), tf.TensorSpec((), "int64"))
     samples = tf.data.Dataset.from_generator(rows, output_signature=signature).batch(500)
-    layer = PrototypeGaussianProcess(2, 5).initialise_from(samples)
+    layer = PrototypeGaussianProcess(2, 5).initialize_from(samples)
     assert len(reads) == 1
     rare = {tuple(row) for row in X[y == 1]}
     assert {tuple(row) for row in np.asarray(layer.prototypes)[5:]} == rare
@@ -233,9 +234,9 @@ def test_features_are_those_of_training_and_the_backbone_is_left_as_it_was():
         [keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.ReLU(), keras.layers.Dropout(0.3)]
     )
     X = np.random.default_rng(0).normal(loc=5.0, scale=0.01, size=(200, D)).astype("float32")
-    layer = PrototypeGaussianProcess(2, 3).initialise_from(X, np.arange(200) % 2, backbone)
+    layer = PrototypeGaussianProcess(2, 3).initialize_from(X, np.arange(200) % 2, backbone)
     before = [variable.numpy() for variable in backbone.variables]
-    PrototypeGaussianProcess(2, 3).initialise_from(X, np.arange(200) % 2, backbone)
+    PrototypeGaussianProcess(2, 3).initialize_from(X, np.arange(200) % 2, backbone)
     for variable, value in zip(backbone.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)
     scale = np.asarray(layer(backbone(X, training=True))["scale"])
@@ -257,32 +258,32 @@ def test_features_are_those_of_training_and_the_backbone_is_left_as_it_was():
 )
 def test_it_says_why_it_cannot_start_there(samples, labels, message):
     with pytest.raises(ValueError, match=message):
-        moved(PrototypeGaussianProcess(4, 2)).initialise_from(samples, labels)
+        moved(PrototypeGaussianProcess(4, 2)).initialize_from(samples, labels)
 
 
 def network_of_scores():
-    return ds.SimplexClassifier(ds.heads.mlp([8]), "vertices", 3, head=PrototypeScores(3))
+    return ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 3, head=PrototypeScores(3))
 
 
 def test_what_are_no_labels_and_no_samples_are_named():
     with pytest.raises(TypeError, match="labels must name the classes of the samples; found Flatten"):
-        PrototypeScores(2).initialise_from(np.eye(4), keras.layers.Flatten())
+        PrototypeScores(2).initialize_from(np.eye(4), keras.layers.Flatten())
     with pytest.raises(TypeError, match="ard must be True or False; found 'yes'"):
         PrototypeGaussianProcess(2, ard="yes")
     rows = tf.data.Dataset.from_tensor_slices((np.eye(8, D), np.arange(8) % 2))
     with pytest.raises(ValueError, match="samples must be a finite data set"):
-        PrototypeScores(2).initialise_from(rows.batch(4).repeat())
+        PrototypeScores(2).initialize_from(rows.batch(4).repeat())
     with pytest.raises(ValueError, match="samples must hold at least one sample; found none"):
-        PrototypeScores(2).initialise_from(rows.take(0).batch(4))
+        PrototypeScores(2).initialize_from(rows.take(0).batch(4))
     with pytest.raises(ValueError, match=r"a data set must be of batches: samples.batch\(256\)"):
-        PrototypeScores(2).initialise_from(rows)
+        PrototypeScores(2).initialize_from(rows)
 
 
 def test_a_last_batch_of_few_joins_the_one_before():
-    """Batch normalisation would make zeros of one sample."""
+    """Batch normalization would make zeros of one sample."""
     X = np.random.default_rng(0).normal(loc=3.0, size=(61, D)).astype("float32")
     rows = tf.data.Dataset.from_tensor_slices((X, np.arange(61) % 2)).batch(30)
-    layer = PrototypeGaussianProcess(2, 30).initialise_from(rows, backbone=keras.layers.BatchNormalization())
+    layer = PrototypeGaussianProcess(2, 30).initialize_from(rows, backbone=keras.layers.BatchNormalization())
     assert np.abs(np.asarray(layer.prototypes)).max(axis=1).min() > 1e-3
 
 
@@ -290,7 +291,7 @@ def test_samples_of_several_inputs_are_drawn_together():
     inputs = {name: keras.Input((2,), name=name) for name in "ab"}
     backbone = keras.Model(inputs, keras.layers.Concatenate()([inputs["a"], inputs["b"]]))
     X = np.random.default_rng(0).normal(size=(20, 2)).astype("float32")
-    layer = PrototypeGaussianProcess(2, 3).initialise_from({"a": X, "b": -X}, np.arange(20) % 2, backbone)
+    layer = PrototypeGaussianProcess(2, 3).initialize_from({"a": X, "b": -X}, np.arange(20) % 2, backbone)
     np.testing.assert_allclose(layer.prototypes[:, :2], -layer.prototypes[:, 2:])
     assert layer.wins({"a": X, "b": -X}, backbone).sum() == 20
 
@@ -298,14 +299,14 @@ def test_samples_of_several_inputs_are_drawn_together():
 def test_soft_labels_count_for_their_likeliest_class():
     X = np.random.default_rng(0).normal(size=(20, D))
     soft = np.where(np.eye(2)[np.arange(20) % 2] > 0, 0.9, 0.1)
-    hard = PrototypeScores(2, 3).initialise_from(X, np.arange(20) % 2)
-    np.testing.assert_array_equal(PrototypeScores(2, 3).initialise_from(X, soft).prototypes, hard.prototypes)
+    hard = PrototypeScores(2, 3).initialize_from(X, np.arange(20) % 2)
+    np.testing.assert_array_equal(PrototypeScores(2, 3).initialize_from(X, soft).prototypes, hard.prototypes)
 
 
 def test_wide_features_are_warned_of():
     X = np.random.default_rng(0).uniform(0, 255, size=(40, D))
     with pytest.warns(UserWarning, match=r"features vary by 7.\.?.*: .* Scale the samples, images to \[0, 1\]") as told:
-        PrototypeScores(2, 3).initialise_from(X, np.arange(40) % 2)
+        PrototypeScores(2, 3).initialize_from(X, np.arange(40) % 2)
     assert told[0].filename == __file__
 
 
@@ -313,18 +314,18 @@ def test_a_backbone_whose_weights_training_touches_is_left_as_it_was():
     backbone = keras.layers.SpectralNormalization(keras.layers.Dense(4))
     backbone.build((None, D))
     before = [variable.numpy() for variable in backbone.variables]
-    PrototypeScores(2, 3).initialise_from(FEATURES, np.arange(6) % 2, backbone)
+    PrototypeScores(2, 3).initialize_from(FEATURES, np.arange(6) % 2, backbone)
     for variable, value in zip(backbone.variables, before, strict=True):
         np.testing.assert_array_equal(variable, value)
 
 
 def test_many_classes_start_with_few_distances(monkeypatch):
-    from deepsimplex.prototypes import gaussian_process
+    from deepsimplex.heads import prototype_gaussian_process as gaussian_process
 
     seen = []
     monkeypatch.setattr(gaussian_process, "median_distance", lambda rows: seen.append(len(rows)) or 1.0)
     y = np.repeat(np.arange(300), 20)
-    PrototypeGaussianProcess(300, 1).initialise_from(np.random.default_rng(0).normal(size=(6000, 2)), y)
+    PrototypeGaussianProcess(300, 1).initialize_from(np.random.default_rng(0).normal(size=(6000, 2)), y)
     assert max(seen) <= 2000
 
 
@@ -350,8 +351,8 @@ def test_the_process_knows_where_its_target_puts_classes(target, few):
 def test_other_targets_learn_digits(target, few):
     (x, y), (x_test, y_test) = few
     keras.utils.set_random_seed(0)
-    backbone = ds.heads.mlp([32])
-    head = PrototypeGaussianProcess(10, 2, target=target).initialise_from(x, y, backbone)
+    backbone = ds.backbones.mlp([32])
+    head = PrototypeGaussianProcess(10, 2, target=target).initialize_from(x, y, backbone)
     model = ds.SimplexClassifier(backbone, target, 10, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(x, y, epochs=15, verbose=0)
@@ -370,9 +371,9 @@ def test_it_trains_compiled(few):
 def test_a_data_set_holds_its_labels():
     rows = tf.data.Dataset.from_tensor_slices(np.eye(8, D)).batch(4)
     with pytest.raises(ValueError, match="found batches without labels"):
-        PrototypeScores(2).initialise_from(rows)
+        PrototypeScores(2).initialize_from(rows)
     with pytest.raises(ValueError, match="labels must be None beside a data set"):
-        PrototypeScores(2).initialise_from(rows, np.zeros(8))
+        PrototypeScores(2).initialize_from(rows, np.zeros(8))
 
 
 @pytest.mark.parametrize(
@@ -385,10 +386,13 @@ def test_a_data_set_holds_its_labels():
         (lambda: PrototypeGaussianProcess(3, scale_floor=0.0), "scale_floor must be a number above 0.0; found 0.0"),
         (lambda: PrototypeGaussianProcess(3, noise_variance=1e-3), "noise_variance must be above noise_floor, 0.001"),
         (lambda: PrototypeGaussianProcess(3, noise_variance=np.inf), "noise_variance must be a number above 0.0"),
-        (lambda: PrototypeGaussianProcess(3).explain(FEATURES), "no prototypes yet: call initialise_from"),
+        (lambda: PrototypeGaussianProcess(3).explain(FEATURES), "no prototypes yet: call initialize_from"),
         (lambda: moved(PrototypeScores(3))(FEATURES[:, :2]), "features must have 5 columns, as the prototypes have"),
-        (lambda: ds.SimplexClassifier(ds.heads.mlp([8]), "ilr", 3, head=PrototypeGaussianProcess(3)), "target=ILR"),
-        (lambda: ds.SimplexClassifier(ds.heads.mlp([8]), "vertices", 4, head=PrototypeGaussianProcess(3)), "4 classes"),
+        (lambda: ds.SimplexClassifier(ds.backbones.mlp([8]), "ilr", 3, head=PrototypeGaussianProcess(3)), "target=ILR"),
+        (
+            lambda: ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, head=PrototypeGaussianProcess(3)),
+            "4 classes",
+        ),
         (lambda: network_of_scores().build((None, 5)), "head must give a Gaussian over latents"),
         (lambda: PrototypeScores(3, metric="matrx"), "metric must be one of euclidean, matrix; found 'matrx'"),
         (lambda: PrototypeScores(3, rank=2), 'rank must be None unless metric is "matrix"; found 2'),
@@ -409,8 +413,8 @@ def test_a_wrong_argument_is_named(make, message):
 
 def classifier(x, y, objective, **options):
     keras.utils.set_random_seed(0)
-    backbone = ds.heads.mlp([64])
-    head = PrototypeGaussianProcess(10, 4, **options).initialise_from(x, y, backbone)
+    backbone = ds.backbones.mlp([64])
+    head = PrototypeGaussianProcess(10, 4, **options).initialize_from(x, y, backbone)
     model = ds.SimplexClassifier(backbone, "vertices", 10, head=head, objective=objective)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     return model
@@ -449,7 +453,7 @@ def test_it_learns_raw_pixels(few):
     """With a median distance for its length, which the thesis's algorithm lacks where it fails on images."""
     (x, y), (x_test, y_test) = few
     flatten = keras.layers.Flatten()
-    head = PrototypeGaussianProcess(10, 4).initialise_from(x, y, flatten)
+    head = PrototypeGaussianProcess(10, 4).initialize_from(x, y, flatten)
     model = ds.SimplexClassifier(flatten, "vertices", 10, head=head, objective="class")
     model.compile(optimizer=keras.optimizers.Adam(0.02))
     model.fit(x, y, epochs=10, verbose=0)
@@ -464,8 +468,8 @@ def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
 def test_lvq_ends_a_network(few, tmp_path):
     (x, y), (x_test, y_test) = few
     keras.utils.set_random_seed(0)
-    backbone = ds.heads.mlp([32])
-    head = PrototypeScores(10, 2, metric="matrix", rank=16).initialise_from(x, y, backbone)
+    backbone = ds.backbones.mlp([32])
+    head = PrototypeScores(10, 2, metric="matrix", rank=16).initialize_from(x, y, backbone)
     model = keras.Sequential([keras.Input(x.shape[1:]), backbone, head])
     model.compile(keras.optimizers.Adam(0.01), loss=ds.losses.GLVQ(), metrics=["accuracy"])
     model.fit(x, y, epochs=15, verbose=0)

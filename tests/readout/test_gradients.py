@@ -69,7 +69,7 @@ def test_the_decision_function_of_a_linear_model_has_a_constant_gradient():
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.heads.mlp([8], activation="tanh"), "casimac", 3, covariance="diagonal")
+    model = ds.SimplexClassifier(ds.backbones.mlp([8], activation="tanh"), "casimac", 3, covariance="diagonal")
     model(np.zeros((1, FEATURES), "float32"))
     return model
 

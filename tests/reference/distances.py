@@ -31,8 +31,8 @@ def pairwise(distance, X, Y):
     return np.array([[distance(a, b) for b in Y] for a in X]).reshape(len(X), len(Y))
 
 
-def class_neighbours(D, y, num_classes, k, own, positive_class=None):
-    """Neighbours by sorting every row of a matrix of distances D [M, N], lowest index first among ties.
+def class_neighbors(D, y, num_classes, k, own, positive_class=None):
+    """Neighbors by sorting every row of a matrix of distances D [M, N], lowest index first among ties.
 
     ``own`` [M] is the column that is the row's own sample, or None; ``positive_class`` [M] the class in which zero
     distances do not count, or None.

@@ -41,11 +41,11 @@ def casimac_latent(x, y, sample, label, n, *, alpha=0.0, beta=1.0, k_alpha=1, k_
 
 
 def casimac_latents(x, y, n, **parameters):
-    """Latents of the training samples, each left out of its own neighbourhood."""
+    """Latents of the training samples, each left out of its own neighborhood."""
     return np.array([casimac_latent(x, y, x[i], y[i], n, leave_out=i, **parameters) for i in range(len(x))])
 
 
-def ilr_centre(k, n, smoothing):
+def ilr_center(k, n, smoothing):
     """[ILR-GP] sec. 3.1: V log pi of the smoothed label, with Helmert rows written out."""
     pi = [(1 - smoothing) / n + (smoothing if c == k else 0.0) for c in range(n)]
     z = []

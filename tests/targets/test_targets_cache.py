@@ -1,4 +1,4 @@
-"""The cache of neighbour distances: found again, never believed when damaged, never lost to a full disk."""
+"""The cache of neighbor distances: found again, never believed when damaged, never lost to a full disk."""
 
 import os
 import resource
@@ -7,15 +7,15 @@ import signal
 import numpy as np
 import pytest
 
-from deepsimplex import files
+from deepsimplex._utils import atomic_files
 from deepsimplex.targets import CASIMAC, TargetCacheWarning, cache
 from deepsimplex.targets import casimac as module
 
 
 @pytest.fixture
 def calls(monkeypatch):
-    calls, real = [], module.class_neighbours
-    monkeypatch.setattr(module, "class_neighbours", lambda *a, **k: calls.append(k) or real(*a, **k))
+    calls, real = [], module.class_neighbors
+    monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
     return calls
 
 
@@ -76,15 +76,15 @@ def test_other_samples_are_kept_too(tmp_path, calls):
 
 def test_views_have_the_key_of_their_values():
     wide = np.random.default_rng(1).standard_normal((40, 6))
-    assert files.fingerprint(wide[::2, ::3]) == files.fingerprint(wide[::2, ::3].copy())
-    assert files.fingerprint(np.asfortranarray(wide)) == files.fingerprint(wide)
+    assert atomic_files.fingerprint(wide[::2, ::3]) == atomic_files.fingerprint(wide[::2, ::3].copy())
+    assert atomic_files.fingerprint(np.asfortranarray(wide)) == atomic_files.fingerprint(wide)
 
 
 def test_long_arrays_are_hashed_in_blocks(monkeypatch):
     array = np.random.default_rng(1).standard_normal((40, 6))
-    whole = files.fingerprint(array)
-    monkeypatch.setattr(files, "HASH_BYTES", 100)
-    assert files.fingerprint(array) == whole
+    whole = atomic_files.fingerprint(array)
+    monkeypatch.setattr(atomic_files, "HASH_BYTES", 100)
+    assert atomic_files.fingerprint(array) == whole
 
 
 def truncate(path):
@@ -154,13 +154,13 @@ def test_no_flipped_byte_ever_changes_a_latent(tmp_path):
     for position in range(0, len(good), 7):
         path.write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         try:
-            distances = cache._load(path, path.stem.removeprefix("neighbours-"), (12, 3, 1))
+            distances = cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
         except Exception:
             refused += 1
         else:
             path.write_bytes(good)
             np.testing.assert_array_equal(
-                distances, cache._load(path, path.stem.removeprefix("neighbours-"), (12, 3, 1))
+                distances, cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
             )
     assert refused > len(good) / 7 / 3
     path.write_bytes(good)

@@ -76,8 +76,8 @@ def test_classes_smaller_than_k_give_all_they_have():
     np.testing.assert_allclose(latent.loc[:, 0], [6.5, 5.5, 4.5, -5, -6], rtol=1e-12)
 
 
-def test_functions_of_the_generalised_mapping():
-    """Eq. 32-33 with other f_A, f_R and f_C; the number of neighbours they see varies with the class."""
+def test_functions_of_the_generalized_mapping():
+    """Eq. 32-33 with other f_A, f_R and f_C; the number of neighbors they see varies with the class."""
     x, y = samples(3, per_class=5, seed=7, levels=4)
     x, y = x[:-3], y[:-3]
     seen = set()
@@ -103,7 +103,7 @@ def test_functions_of_the_generalised_mapping():
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1), st.sampled_from([1.0, 0.6, 0.0]), st.integers(1, 4))
 def test_the_nearest_vertex_is_the_class(n, seed, gamma, k):
-    """Eq. 10, for every sample with neighbours of other classes at positive distance, or with attraction."""
+    """Eq. 10, for every sample with neighbors of other classes at positive distance, or with attraction."""
     x, y = samples(n, per_class=3, seed=seed)
     latent = CASIMAC(gamma=gamma, repulsion_number=k, attraction_number=k).fit_transform(x, y)
     np.testing.assert_array_equal(nearest_vertex(latent.loc), y)
@@ -189,8 +189,8 @@ def test_copies_carry_no_samples(carry):
 class TestMemory:
     @pytest.fixture
     def calls(self, monkeypatch):
-        calls, real = [], module.class_neighbours
-        monkeypatch.setattr(module, "class_neighbours", lambda *a, **k: calls.append(k) or real(*a, **k))
+        calls, real = [], module.class_neighbors
+        monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
         return calls
 
     def test_the_same_samples_are_not_searched_twice(self, calls):
@@ -311,7 +311,7 @@ class TestBadInput:
             ("repulsion_function", lambda d: -d[:, 0], "not negative; found -"),
             ("attraction_function", lambda d: d[:, 0] * np.nan, "finite values"),
             ("combination_function", lambda v: v - 1e9, "not negative; found -"),
-            ("combination_function", lambda v: v.sum(), "vectorised"),
+            ("combination_function", lambda v: v.sum(), "vectorized"),
         ],
     )
     def test_functions_must_return_what_they_should(self, name, function, words):

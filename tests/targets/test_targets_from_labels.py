@@ -15,14 +15,14 @@ EACH = [ILR(), ILR(0.7, noise=0.3), Dirichlet(), Dirichlet(0.5), OneHot(), Verti
 
 @pytest.mark.parametrize("n", [2, 3, 7])
 @pytest.mark.parametrize("smoothing", [0.3, 0.99, 0.999999])
-def test_ilr_centres(n, smoothing):
+def test_ilr_centers(n, smoothing):
     table = ILR(smoothing).table(n)
-    expected = [oracle.ilr_centre(k, n, smoothing) for k in range(n)]
+    expected = [oracle.ilr_center(k, n, smoothing) for k in range(n)]
     np.testing.assert_allclose(table.loc, expected, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 100])
-def test_ilr_centres_lie_the_stated_distance_apart(n):
+def test_ilr_centers_lie_the_stated_distance_apart(n):
     target = ILR(0.9)
     loc = target.table(n).loc
     distances = np.linalg.norm(loc[:, None] - loc[None], axis=-1)[~np.eye(n, dtype=bool)]
@@ -31,7 +31,7 @@ def test_ilr_centres_lie_the_stated_distance_apart(n):
 
 @pytest.mark.parametrize(("n", "overlap"), [(2, 0.05), (3, 0.05), (5, 0.1), (10, 0.2)])
 def test_ilr_noise_keeps_proposition_one(n, overlap):
-    """Of 200 000 draws from class 0, at most the stated part lies nearer another centre; for n = 2 exactly that."""
+    """Of 200 000 draws from class 0, at most the stated part lies nearer another center; for n = 2 exactly that."""
     target = ILR(0.8, overlap)
     table, sigma = target.table(n), target.noise(n)[0, 0]
     draws = table.loc[0] + sigma * np.random.default_rng(n).standard_normal((200_000, n - 1))

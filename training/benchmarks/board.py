@@ -4,7 +4,7 @@
 
 The network and batch size of configs/fashion_mnist_cnn.yaml, all 60 000 images, the 10 000 test images as validation
 data of the board, with its defaults. Everything is measured in one run, medians: epochs without the board, its calls
-between them, and the parts of a call. Vertices as the target spare the search for neighbours, which is no part of an
+between them, and the parts of a call. Vertices as the target spare the search for neighbors, which is no part of an
 epoch.
 """
 
@@ -20,9 +20,9 @@ import numpy as np
 import typer
 
 import deepsimplex as ds
-from deepsimplex.config import load_config
+from deepsimplex.experiments.configuration import load_config
 from deepsimplex.monitoring.calibration import SAMPLES, CalibrationBoard
-from training.benchmarks.neighbours import line, seconds
+from training.benchmarks.neighbors import line, seconds
 
 CONFIG = Path(__file__).parents[2] / "configs" / "fashion_mnist_cnn.yaml"
 
@@ -61,7 +61,7 @@ def main(
     config = load_config(CONFIG)
     (x, y), test = ds.datasets.load("fashion_mnist")
     model = ds.SimplexClassifier(
-        ds.heads.backbone(**config.model.backbone), "vertices", 10, config.model.covariance, readout="argmax"
+        ds.backbones.backbone(**config.model.backbone), "vertices", 10, config.model.covariance, readout="argmax"
     )
     model.compile(config.training.optimizer, ds.losses.LatentNLL(beta=config.training.beta), metrics=["accuracy"])
     with tempfile.TemporaryDirectory() as folder:

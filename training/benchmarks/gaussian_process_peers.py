@@ -78,8 +78,8 @@ def gpflow_svgp(
         import gpflow
     from sklearn.cluster import kmeans_plusplus
 
-    centre, width = X.mean(axis=0), X.std(axis=0)
-    X, n = (X - centre) / width, int(y.max()) + 1
+    center, width = X.mean(axis=0), X.std(axis=0)
+    X, n = (X - center) / width, int(y.max()) + 1
     tf.random.set_seed(0)
     points, _ = kmeans_plusplus(X, inducing, random_state=0)
     kernel = gpflow.kernels.SquaredExponential(variance=4.0, lengthscales=np.full(X.shape[1], X.shape[1] ** 0.5))
@@ -98,7 +98,7 @@ def gpflow_svgp(
         optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables, strict=True))
 
     def latent(rows: NDArray[Any]) -> ds.LatentGaussian:
-        mean, variance = model.predict_f((rows - centre) / width)
+        mean, variance = model.predict_f((rows - center) / width)
         return ds.LatentGaussian(mean.numpy(), np.sqrt(variance.numpy()))
 
     for number, (x, labels) in enumerate(_minibatches(X, y[:, None].astype(np.int64)), start=1):

@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits, make_blobs
 import deepsimplex as ds
 from training.benchmarks import gaussian_process_peers as peers
 from training.benchmarks.memory import PeakMemory
-from training.benchmarks.neighbours import line
+from training.benchmarks.neighbors import line
 
 TRAIN, LETTER_TRAIN, INDUCING = 1200, 15_000, 200
 # The likelihood to be reached on letter, on so many test rows, and when to give up.

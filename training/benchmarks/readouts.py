@@ -26,7 +26,7 @@ from scipy.stats import norm
 import deepsimplex as ds
 from deepsimplex.readout.points import gaussian
 from training.benchmarks.memory import PeakMemory
-from training.benchmarks.neighbours import line, seconds
+from training.benchmarks.neighbors import line, seconds
 
 ROWS = 10_000
 PEER_ROWS, PEER_DRAWS = 500, 1000
@@ -186,10 +186,10 @@ def training_step(repeats: int) -> None:
     x = rng.random((BATCH * STEPS, 784), dtype=np.float32)
     y = rng.integers(0, 10, len(x))
     ours = ds.SimplexClassifier(
-        ds.heads.mlp([100], activation="sigmoid"), "one_hot", 10, readout="argmax", objective="class"
+        ds.backbones.mlp([100], activation="sigmoid"), "one_hot", 10, readout="argmax", objective="class"
     )
     ours.compile("adam")
-    habit = keras.Sequential([ds.heads.mlp([100], activation="sigmoid"), keras.layers.Dense(10)])
+    habit = keras.Sequential([ds.backbones.mlp([100], activation="sigmoid"), keras.layers.Dense(10)])
     habit.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     def epoch(model: keras.Model) -> float:

@@ -23,7 +23,7 @@ def row(name: str, method: str, y: np.ndarray, p: np.ndarray) -> None:
 
 def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
     """Softmax and cross-entropy, to compare with."""
-    model = keras.Sequential([ds.heads.mlp([64]), keras.layers.Dense(10, activation="softmax")])
+    model = keras.Sequential([ds.backbones.mlp([64]), keras.layers.Dense(10, activation="softmax")])
     model.compile(keras.optimizers.Adam(0.003), loss="sparse_categorical_crossentropy")
     model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
     return model
@@ -36,7 +36,7 @@ def main(epochs: int = 40) -> None:
     print("| classifier | calibration | accuracy | NLL | ECE |\n|---|---|---|---|---|")
     for name, target in TARGETS.items():
         keras.utils.set_random_seed(0)
-        model = ds.SimplexClassifier(ds.heads.mlp([64]), target, 10)
+        model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 10)
         model.compile(keras.optimizers.Adam(0.003))
         model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
         row(name, "none", y_test, model.predict_proba(x_test))

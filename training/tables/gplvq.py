@@ -117,7 +117,7 @@ def lvq(per_class: int) -> Maker:
     """LVQ1 as the thesis trains it, by the seed of its prototypes."""
     return lambda seed: ds.LVQ1(
         per_class,
-        initialisation="samples",
+        initialization="samples",
         learning_rate=RATE,
         decay=False,
         epochs=EPOCHS,

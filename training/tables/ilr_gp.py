@@ -11,7 +11,7 @@ Letter sets 5000 rows aside and learns from 15 000 by minibatches with the paper
 200 inducing points of every latent dimension's own, which the bound moves, a lengthscale for every feature, and
 learned noise. With points that all dimensions share, its NLL is twice as large.
 
-ECE is given twice: as ``deepsimplex.evaluation`` has it, and with ten bins whose centres take the place of their mean
+ECE is given twice: as ``deepsimplex.evaluation`` has it, and with ten bins whose centers take the place of their mean
 confidences, as [GPD]'s code has it. The paper's figures look like the latter: its DRIVE row has accuracy 0.99, NLL
 0.02 and ECE 0.05 without any deviation, which is half the width of the last bin.
 """
@@ -34,7 +34,7 @@ Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 ROUNDING = 0.005
 PAPER_SEEDS = 5
 METRICS = ("ACC", "NLL", "ECE")
-CENTRED = "ECE, bin centres"
+CENTERED = "ECE, bin centers"
 PREPROCESSINGS = {"[0, 1]": MinMaxScaler, "z-score": StandardScaler}
 
 
@@ -81,8 +81,8 @@ def split(rows: int, test: int, seed: int) -> tuple[NDArray[np.int64], NDArray[n
     return order[test:], order[:test]
 
 
-def centred_calibration_error(y: NDArray[np.int64], p: NDArray[np.float64], bins: int = 10) -> float:
-    """ECE of the likeliest class against the centres of the bins: half a bin's width where all is right and sure."""
+def centered_calibration_error(y: NDArray[np.int64], p: NDArray[np.float64], bins: int = 10) -> float:
+    """ECE of the likeliest class against the centers of the bins: half a bin's width where all is right and sure."""
     confidence, right = p.max(axis=1), p.argmax(axis=1) == y
     number = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1).astype(int)
     gaps = [abs(right[number == k].sum() - (k + 0.5) / bins * np.sum(number == k)) for k in range(bins)]
@@ -104,7 +104,7 @@ def measure(data: Data, test: int, scaler: Any, seed: int, **settings: Any) -> d
         "ACC": report.accuracy,
         "NLL": report.negative_log_likelihood,
         "ECE": report.expected_calibration_error,
-        CENTRED: centred_calibration_error(y[held], p),
+        CENTERED: centered_calibration_error(y[held], p),
         "lambda": target.smoothing,
         "held-out NLL": min(classifier.smoothing_scores_.values(), default=np.nan),
     }
@@ -127,7 +127,7 @@ def lines(name: str, data: Data, seeds: int, preprocessings: Sequence[str], **se
     rows = []
     for preprocessing, figures in found.items():
         cells = [f"{name}, {preprocessing}{' (chosen)' if len(found) > 1 and preprocessing == chosen else ''}"]
-        for metric, (mean, deviation) in zip((*METRICS, CENTRED), (*paper.figures, paper.figures[-1]), strict=True):
+        for metric, (mean, deviation) in zip((*METRICS, CENTERED), (*paper.figures, paper.figures[-1]), strict=True):
             ours = figures[metric]
             judged = verdict(metric, ours, mean, deviation)
             cells.append(f"{ours.mean():.3f} ± {ours.std():.3f} | {mean:.2f} ± {deviation:.3f} {judged}")
@@ -144,7 +144,7 @@ def main(
     letter: Annotated[bool, typer.Option(help="letter too: a quarter of an hour for each seed, or more")] = False,
 ) -> None:
     """Measure and print the table."""
-    heads = [f"{metric} | paper" for metric in (*METRICS, CENTRED)]
+    heads = [f"{metric} | paper" for metric in (*METRICS, CENTERED)]
     print(f"| data | {' | '.join(heads)} | lambda |\n|{'---|' * 10}")
     settings: dict[str, Any] = {"noise": noise, "ard": ard}
     for name in PAPER:

@@ -47,13 +47,13 @@ class Part(StrEnum):
 
 def backbone() -> keras.Model:
     """The small convolutional network."""
-    return ds.heads.cnn([16, 32], units=64, dropout=0.3)
+    return ds.backbones.cnn([16, 32], units=64, dropout=0.3)
 
 
 def prototype_network(x: NDArray[Any], y: NDArray[np.int64], features: Any, rate: float, seed: int) -> Any:
     """A classifier by a Gaussian process on eight prototypes of every class, at the end of features."""
     n = int(y.max()) + 1
-    head = ds.prototypes.PrototypeGaussianProcess(n, prototypes_per_class=8).initialise_from(x, y, features)
+    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=8).initialize_from(x, y, features)
     model = ds.SimplexClassifier(features, "vertices", n, head=head, objective="class", seed=seed)
     model.compile(keras.optimizers.Adam(rate), metrics=["accuracy"])
     return model

@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.cholesky import SingularError
-from deepsimplex.gp.optimise import minimise
+from deepsimplex.gp.optimize import minimize
 from deepsimplex.latent import LatentGaussian
 
 X = np.linspace(0.0, 6.0, 60)[:, None]
@@ -30,7 +30,7 @@ def test_the_search_turns_back_where_there_is_no_factor():
         tried.append(variable.numpy()[0])
         return barrier(variable)
 
-    minimise(evaluate, [variable], 50)
+    minimize(evaluate, [variable], 50)
     assert max(tried) > 4.5
     np.testing.assert_allclose(variable.numpy(), 3.0, atol=1e-2)
 
@@ -57,7 +57,7 @@ def test_restarts_from_far_above_turn_back_too(failure):
         def normal(self, size):
             return np.full(size, self.left.pop(0))
 
-    value = minimise(
+    value = minimize(
         evaluate, [variable], 50, 2, [1.0], Starts(), lambda iteration, value: found.append(variable.numpy()[0])
     )
     assert value < 1e-3
@@ -68,7 +68,7 @@ def test_restarts_from_far_above_turn_back_too(failure):
 def test_a_start_without_factor_is_an_error():
     variable = tf.Variable([6.0], dtype=tf.float64)
     with pytest.raises(SingularError):
-        minimise(lambda: barrier(variable), [variable], 50)
+        minimize(lambda: barrier(variable), [variable], 50)
 
 
 def test_a_search_that_is_cut_short_says_so():

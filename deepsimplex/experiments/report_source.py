@@ -11,9 +11,9 @@ from typing import Any
 
 import yaml
 
-from deepsimplex.names import did_you_mean
-from deepsimplex.predictions import Predictions, load_predictions
-from deepsimplex.runs.folder import RunFolder
+from deepsimplex._utils.names import did_you_mean
+from deepsimplex.experiments.predictions import Predictions, load_predictions
+from deepsimplex.experiments.run_folder import RunFolder
 
 Source = str | os.PathLike[str] | Predictions
 """A run folder, the folder of a name (its newest finished run), an .npz file, or predictions themselves."""
@@ -128,7 +128,7 @@ def read_run(source: Source, name: str | None = None) -> Run:
 
     Examples
     --------
-    >>> from deepsimplex.predictions import save_predictions
+    >>> from deepsimplex.experiments.predictions import save_predictions
     >>> save_predictions(folder / "coin.npz", [0, 1], [[0.5, 0.5], [0.5, 0.5]])
     >>> read_run(folder / "coin.npz").name
     'coin'

@@ -5,7 +5,7 @@ from typing import Any
 
 import keras
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 
 
 def _check_sizes(sizes: Sequence[int], name: str) -> list[int]:
@@ -45,12 +45,12 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
 
 
 def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.0) -> keras.Sequential:
-    """Small convolutional network for images, grey [N, H, W] or with channels [N, H, W, C].
+    """Small convolutional network for images, gray [N, H, W] or with channels [N, H, W, C].
 
     Parameters
     ----------
     filters : list of int
-        Filters of each block of 3 x 3 convolution, batch normalisation, relu and 2 x 2 max pooling.
+        Filters of each block of 3 x 3 convolution, batch normalization, relu and 2 x 2 max pooling.
     units : int
         Units of the dense layer at the end: the number of features d.
     dropout : float
@@ -68,7 +68,7 @@ def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.
 
     Notes
     -----
-    Batch normalisation keeps its averages with momentum 0.9, not Keras' 0.99, which takes hundreds of steps to forget
+    Batch normalization keeps its averages with momentum 0.9, not Keras' 0.99, which takes hundreds of steps to forget
     its start: a hundred images and 20 epochs would be predicted with averages that fit none of them.
     """
     layers: list[Any] = [EnsureChannels()]
@@ -90,7 +90,7 @@ def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class EnsureChannels(keras.layers.Layer):
-    """Give grey images [N, H, W] a channel axis; leave images [N, H, W, C] as they are.
+    """Give gray images [N, H, W] a channel axis; leave images [N, H, W, C] as they are.
 
     Raises
     ------

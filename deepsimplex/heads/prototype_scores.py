@@ -7,9 +7,9 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from deepsimplex.checks import check_whole
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.heads.prototype_layer import PrototypeLayer
 from deepsimplex.kernels import squared_distances
-from deepsimplex.prototypes.layer import PrototypeLayer
 
 # Of the mean squared distance to all prototypes, and of numbers at all: a sample on top of prototypes of two classes
 # has scores of zero, and no NaN.
@@ -61,7 +61,7 @@ class PrototypeScores(PrototypeLayer):
 
     Notes
     -----
-    Call ``initialise_from(samples, labels, backbone)`` before training: it puts prototypes among the features of real
+    Call ``initialize_from(samples, labels, backbone)`` before training: it puts prototypes among the features of real
     samples, and Omega, when it has fewer rows than columns, along the directions in which those vary most.
 
     Scores are no probabilities; ``keras.layers.Rescaling(s)`` and ``keras.layers.Softmax()`` after them make such, the
@@ -71,8 +71,8 @@ class PrototypeScores(PrototypeLayer):
     --------
     >>> import deepsimplex as ds
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-    >>> backbone = ds.heads.mlp([32])
-    >>> scores = PrototypeScores(10, prototypes_per_class=2).initialise_from(x, y, backbone)
+    >>> backbone = ds.backbones.mlp([32])
+    >>> scores = PrototypeScores(10, prototypes_per_class=2).initialize_from(x, y, backbone)
     >>> model = keras.Sequential([backbone, scores])
     >>> model.compile(keras.optimizers.Adam(0.01), loss=ds.losses.GLVQ(), metrics=["accuracy"])
     >>> history = model.fit(x, y, epochs=3, verbose=0)

@@ -18,7 +18,7 @@ from deepsimplex.evaluation import (
     expected_calibration_error,
     risk_coverage_curve,
 )
-from deepsimplex.report.source import Run
+from deepsimplex.experiments.report_source import Run
 
 DPI = 144
 MOST_VECTOR_BYTES = 60_000
@@ -155,7 +155,7 @@ def _reliability(runs: Sequence[Run], level: float) -> Section | None:
         return figure, f"expected calibration error {error:.4f} over {len(found.y)} test samples."
 
     band = (
-        " A grey band, where probabilities are read out by softmax, lies between the curves of classifiers that "
+        " A gray band, where probabilities are read out by softmax, lies between the curves of classifiers that "
         f"predict the lower and the upper quantile of each probability, {100 * level:g}% between them."
         if _spread(runs)
         else ""

@@ -48,7 +48,7 @@ def feature_rows(
         return _reservoir(((features(batch), _no_classes(batch)) for batch in batches), rows, rng)[0]
 
 
-def labelled_feature_rows(
+def labeled_feature_rows(
     samples: Any,
     labels: Any,
     backbone: Callable[..., Any] | None,
@@ -84,14 +84,14 @@ def labelled_feature_rows(
 
     Examples
     --------
-    >>> X, y = labelled_feature_rows(np.eye(5), np.arange(5) % 2, None, 2, np.random.default_rng(0), np.asarray)
+    >>> X, y = labeled_feature_rows(np.eye(5), np.arange(5) % 2, None, 2, np.random.default_rng(0), np.asarray)
     >>> X.shape, sorted(y.tolist())
     ((4, 5), [0, 0, 1, 1])
     """
     if isinstance(samples, tf.data.Dataset):
         if labels is not None:
             raise ValueError("labels must be None beside a data set, whose batches hold them")
-        batches: Iterable[Any] = _labelled(samples)
+        batches: Iterable[Any] = _labeled(samples)
     else:
         samples = _as_arrays(samples)
         if callable(labels):
@@ -129,7 +129,7 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
     if features.ndim != 2:
         raise ValueError(
             f"samples must give features of shape [N, d]; found {features.shape}. Pass the backbone that the layer "
-            "follows: initialise_from(..., backbone=backbone); a data set must be of batches: samples.batch(256)"
+            "follows: initialize_from(..., backbone=backbone); a data set must be of batches: samples.batch(256)"
         )
     return features
 
@@ -138,7 +138,7 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
 def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[Any], NDArray[np.float64]]]:
     """What a backbone makes of batches in training; its statistics and seeds are put back at the end.
 
-    The averages that batch normalisation uses for inference mean nothing yet in a backbone that is new: points among
+    The averages that batch normalization uses for inference mean nothing yet in a backbone that is new: points among
     features that they gave would be far from all that training sees.
 
     Examples
@@ -201,7 +201,7 @@ def _joined(first: Any, second: Any) -> Any:
     return None if first is None else tf.concat([first, second], axis=0)
 
 
-def _labelled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
+def _labeled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
     for x, y in _of_dataset(samples):
         if y is None:
             raise ValueError("samples must be a data set of batches (samples, labels); found batches without labels")

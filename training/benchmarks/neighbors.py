@@ -1,6 +1,6 @@
-"""Exact neighbours of full Fashion-MNIST: speed, memory, growth and agreement.
+"""Exact neighbors of full Fashion-MNIST: speed, memory, growth and agreement.
 
-    python -m training.benchmarks.neighbours [--samples 60000] [--fewer 15000] [--repeats 5]
+    python -m training.benchmarks.neighbors [--samples 60000] [--fewer 15000] [--repeats 5]
 
 Everything is measured in one run, and speeds are compared as ratios within it: scikit-image's structural_similarity,
 every pair by brute force, and the exact search that leaves out what cannot be near. A pair counts once, and counts when
@@ -69,7 +69,7 @@ def against_the_peer(x: np.ndarray, repeats: int) -> None:
 
 
 def agreement(x: np.ndarray, y: np.ndarray) -> None:
-    """Largest difference to scikit-image on random pairs, and neighbours against brute force."""
+    """Largest difference to scikit-image on random pairs, and neighbors against brute force."""
     rng = np.random.default_rng(1)
     pairs = rng.integers(0, len(x), size=(200, 2))
     for window in (3, 5, 7, 13):
@@ -82,10 +82,10 @@ def agreement(x: np.ndarray, y: np.ndarray) -> None:
             line(f"difference to scikit-image, 200 pairs, window {window}, {dtype}", f"{error:.1e}")
     for distance in ("euclidean", "cityblock", *(ds.distances.SSIM(window) for window in WINDOWS)):
         exact, brute = (
-            ds.distances.class_neighbours(x, y, distance, 3, method=method) for method in ("exact", "brute_force")
+            ds.distances.class_neighbors(x, y, distance, 3, method=method) for method in ("exact", "brute_force")
         )
         same = (exact.indices == brute.indices).mean()
-        line(f"neighbours as by brute force, {len(x)} images, k = 3, {distance}", f"{same:.2%}")
+        line(f"neighbors as by brute force, {len(x)} images, k = 3, {distance}", f"{same:.2%}")
 
 
 def targets(x: np.ndarray, y: np.ndarray) -> tuple[dict[str, float], dict[int, float], float]:

@@ -8,8 +8,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from deepsimplex.config import ConfigurationError, RunConfig, load_config
-from deepsimplex.files import check_writable, replacing
+from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 
 PACKAGES = ("deepsimplex", "tensorflow", "keras", "tensorflow-probability", "numpy", "scipy", "scikit-learn")
 

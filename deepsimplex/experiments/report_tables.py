@@ -7,7 +7,7 @@ from typing import Any
 
 from deepsimplex.evaluation import HIGHER_IS_BETTER, PartitionComparison, Report, ReportComparison
 from deepsimplex.evaluation.partition_result import measure_title
-from deepsimplex.report.source import Run, flat_configuration
+from deepsimplex.experiments.report_source import Run, flat_configuration
 
 MISSING = "–"
 GROUPS: dict[str, tuple[str, ...]] = {

@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import minimize
+from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
-from deepsimplex.callers import callers_stacklevel
+from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex.gp.cholesky import SingularError
 
 Evaluation = tuple[float, Sequence[NDArray[np.float64]]]
 
 
-def minimise(
+def minimize(
     evaluate: Callable[[], Evaluation],
     variables: Sequence[Any],
     max_iterations: int,
@@ -89,7 +89,7 @@ class _Search:
         before, self._highest = self.least, -np.inf
         options = {"maxiter": max_iterations, "maxcor": 20, "ftol": 1e-7, "gtol": 1e-4}
         try:
-            end = minimize(self._at, start, jac=True, method="L-BFGS-B", options=options, callback=self._count)
+            end = optimize.minimize(self._at, start, jac=True, method="L-BFGS-B", options=options, callback=self._count)
         except SingularError:
             if not np.isfinite(before):
                 raise

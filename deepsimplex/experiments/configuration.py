@@ -11,7 +11,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
-from deepsimplex.names import did_you_mean
+from deepsimplex._utils.names import did_you_mean
 from deepsimplex.targets import Target, get_target
 
 
@@ -103,8 +103,8 @@ class ModelConfig(_Section):
     @field_validator("backbone")
     @classmethod
     def _known_backbone(cls, value: dict[str, Any]) -> dict[str, Any]:
-        from deepsimplex.heads import backbone
-        from deepsimplex.heads.backbones import BACKBONES
+        from deepsimplex.backbones import backbone
+        from deepsimplex.backbones.networks import BACKBONES
 
         name = value.get("name")
         if not isinstance(name, str):
@@ -138,8 +138,7 @@ class ModelConfig(_Section):
 
 def _heads() -> dict[str, Any]:
     """The heads that a configuration may name, beside the Gaussian head of a network."""
-    from deepsimplex.heads import VariationalGaussianProcess
-    from deepsimplex.prototypes import PrototypeGaussianProcess
+    from deepsimplex.heads import PrototypeGaussianProcess, VariationalGaussianProcess
 
     return {"prototypes": PrototypeGaussianProcess, "variational": VariationalGaussianProcess}
 

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LabelledData:
+class LabeledData:
     """Training and test samples with their labels; unpacks as ``(x, y), (x_test, y_test)``.
 
     Attributes
@@ -29,8 +29,8 @@ class LabelledData:
     Examples
     --------
     >>> x, y = np.zeros((3, 2)), np.array([0, 1, 1])
-    >>> LabelledData("toy", x, y, x[:1], y[:1], ("a", "b"))
-    LabelledData('toy': 3 training and 1 test samples of shape (2,), float64, 2 classes)
+    >>> LabeledData("toy", x, y, x[:1], y[:1], ("a", "b"))
+    LabeledData('toy': 3 training and 1 test samples of shape (2,), float64, 2 classes)
     """
 
     name: str
@@ -72,6 +72,6 @@ class LabelledData:
 
     def __repr__(self) -> str:
         return (
-            f"LabelledData({self.name!r}: {len(self.x)} training and {len(self.x_test)} test samples "
+            f"LabeledData({self.name!r}: {len(self.x)} training and {len(self.x_test)} test samples "
             f"of shape {self.x.shape[1:]}, {self.x.dtype}, {len(self.class_names)} classes)"
         )

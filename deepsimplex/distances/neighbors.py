@@ -11,14 +11,14 @@ from deepsimplex.distances.base import check_alike
 from deepsimplex.distances.blockwise import check_block_bytes
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.registry import get_distance
-from deepsimplex.distances.search import CLASSES, Classes, Neighbours, Search, check_complete
+from deepsimplex.distances.search import CLASSES, Classes, Neighbors, Search, check_complete
 
 BLOCK_BYTES = 2**24
 Method = Literal["exact", "brute_force", "approximate"]
 METHODS = get_args(Method)
 
 
-def class_neighbours(
+def class_neighbors(
     x: ArrayLike,
     y: ArrayLike,
     distance: Any = "euclidean",
@@ -34,7 +34,7 @@ def class_neighbours(
     block_bytes: int = BLOCK_BYTES,
     checkpoint: Any = None,
     show_progress: bool | None = None,
-) -> Neighbours:
+) -> Neighbors:
     """Find, for every sample, the k nearest samples of every class.
 
     Exact by default, in memory that grows with the block and with the samples, never with the number of pairs.
@@ -48,25 +48,25 @@ def class_neighbours(
     distance : str, mapping, callable, ndarray or Distance
         The distance, as ``get_distance`` takes it. The default is "euclidean".
     k : int
-        How many neighbours of each class, at least 1. The default is 1.
+        How many neighbors of each class, at least 1. The default is 1.
     queries : array_like, shape [M, ...], optional
-        Other samples whose neighbours among ``x`` are wanted. None (default): those of ``x`` itself, each sample left
-        out of its own neighbourhood by its index [CASIMAC Eq. 13], so that true duplicates are neighbours.
+        Other samples whose neighbors among ``x`` are wanted. None (default): those of ``x`` itself, each sample left
+        out of its own neighborhood by its index [CASIMAC Eq. 13], so that true duplicates are neighbors.
     query_labels : array_like of int, shape [M], optional
         Classes of the queries: needed where ``own_positive`` or ``classes`` meets ``queries``.
     num_classes : int, optional
         n. The default is one more than the largest label.
     own_positive : bool
-        Whether only neighbours at a positive distance count in the query's own class [CASIMAC Eq. 7a].
+        Whether only neighbors at a positive distance count in the query's own class [CASIMAC Eq. 7a].
         The default is False.
     classes : {"all", "own", "other"}
-        In which classes a query's neighbours are wanted, by its own. What is not wanted stays inf and -1, and takes no
+        In which classes a query's neighbors are wanted, by its own. What is not wanted stays inf and -1, and takes no
         time. The default is "all".
     method : {"exact", "brute_force", "approximate"}
         "exact" (default) leaves out pairs that cannot be in the answer, where the distance knows how to tell;
         "brute_force" evaluates every pair, for comparison; "approximate" evaluates only as many candidates of every
         class as ``candidates`` says, the nearest by the Euclidean distance as an index finds them, and measures the
-        share of true neighbours among what it finds (``recall``): for samples by the million.
+        share of true neighbors among what it finds (``recall``): for samples by the million.
     candidates : int
         How many samples of each class "approximate" evaluates for every query, at least k. None (default): 32, or k
         where that is more.
@@ -85,7 +85,7 @@ def class_neighbours(
 
     Returns
     -------
-    Neighbours
+    Neighbors
         ``distances`` [N, n, k] (M rows for queries), ascending, and ``indices`` [N, n, k] into ``x``; inf and -1 where
         a class has fewer than k samples to offer. Of equally near samples those with the lowest indices are taken.
         ``recall`` is 1 unless the search is approximate.
@@ -107,7 +107,7 @@ def class_neighbours(
 
     Examples
     --------
-    >>> nearest = class_neighbours([[0.0], [1.0], [5.0]], [0, 0, 1])
+    >>> nearest = class_neighbors([[0.0], [1.0], [5.0]], [0, 0, 1])
     >>> nearest.distances[:, :, 0]
     array([[ 1.,  5.],
            [ 1.,  4.],
@@ -119,7 +119,7 @@ def class_neighbours(
     """
     metric = get_distance(distance)
     if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"k must be a whole number of neighbours, at least 1; found {k!r}")
+        raise ValueError(f"k must be a whole number of neighbors, at least 1; found {k!r}")
     samples = metric.check(x, "x")
     if len(samples) == 0:
         raise ValueError("x must hold at least one sample; found none")
@@ -164,7 +164,7 @@ def class_neighbours(
     metric, search = metric.resolve(search)
     if method == "approximate":
         return search_approximately(metric, search, candidates)
-    found = metric.brute_force(search) if method == "brute_force" else metric.neighbours(search)
+    found = metric.brute_force(search) if method == "brute_force" else metric.neighbors(search)
     return check_complete(found, search, metric.name)
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from deepsimplex._utils.atomic_files import check_writable, replacing
 from deepsimplex.evaluation import (
     PartitionComparison,
     Report,
@@ -17,13 +18,19 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_drawing
-from deepsimplex.files import check_writable, replacing
-from deepsimplex.report.pictures import partition_pictures, sections
-from deepsimplex.report.source import Run, Source, read_runs
-from deepsimplex.report.tables import differing, differing_configuration, facts, number, partition_groups, score_groups
+from deepsimplex.experiments.report_pictures import partition_pictures, sections
+from deepsimplex.experiments.report_source import Run, Source, read_runs
+from deepsimplex.experiments.report_tables import (
+    differing,
+    differing_configuration,
+    facts,
+    number,
+    partition_groups,
+    score_groups,
+)
 
 
-def write(
+def write_report(
     path: str | os.PathLike[str],
     runs: Mapping[str, Source] | Sequence[Source],
     *,
@@ -64,11 +71,11 @@ def write(
     Examples
     --------
     >>> import numpy as np
-    >>> from deepsimplex.report import Predictions
+    >>> from deepsimplex.experiments import Predictions
     >>> y = np.array([0, 1, 2] * 20)
     >>> sure, unsure = 0.7 * np.eye(3)[y] + 0.1, 0.1 * np.eye(3)[y] + 0.3
     >>> both = {"sure": Predictions.of(y, sure), "unsure": Predictions.of(y, unsure)}
-    >>> page = write(folder / "report.html", both, resamples=20)
+    >>> page = write_report(folder / "report.html", both, resamples=20)
     >>> "Report on sure and unsure" in page.read_text()
     True
     """
@@ -88,7 +95,7 @@ def write(
 
 def _environment() -> Environment:
     return Environment(
-        loader=PackageLoader("deepsimplex.report"),
+        loader=PackageLoader("deepsimplex.experiments"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -167,7 +174,7 @@ def not_comparable(runs: Sequence[Run]) -> str:
 
     Examples
     --------
-    >>> from deepsimplex.report import Predictions
+    >>> from deepsimplex.experiments import Predictions
     >>> one = Run("one", Predictions.of([0, 1], [[0.5, 0.5], [0.5, 0.5]]))
     >>> other = Run("other", Predictions.of([1, 1], [[0.5, 0.5], [0.5, 0.5]]))
     >>> not_comparable([one, one])

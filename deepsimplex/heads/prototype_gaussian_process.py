@@ -9,11 +9,11 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from deepsimplex.checks import check_flag, check_number
-from deepsimplex.features import ROWS
+from deepsimplex._utils.spread import median_distance
+from deepsimplex._utils.validation import check_flag, check_number
+from deepsimplex.heads.features import ROWS
+from deepsimplex.heads.prototype_layer import PrototypeLayer
 from deepsimplex.kernels import KERNELS, Kernel, check_kernel, squared_distances
-from deepsimplex.prototypes.layer import PrototypeLayer
-from deepsimplex.spread import median_distance
 from deepsimplex.targets import Target, get_target
 
 
@@ -35,7 +35,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
     num_classes : int
         Number of classes n, at least 2; [GPLVQ] has two.
     prototypes_per_class : int
-        M = n times as many. Default 8. A step factorises one matrix [M, M].
+        M = n times as many. Default 8. A step factorizes one matrix [M, M].
     target : Target, str or dict
         That of the classifier which the layer is a head of. Default "vertices".
     kernel : {"rbf", "matern32", "matern52"}
@@ -78,7 +78,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     Notes
     -----
-    Call ``initialise_from(samples, labels, backbone)`` before training: it puts prototypes among the features of real
+    Call ``initialize_from(samples, labels, backbone)`` before training: it puts prototypes among the features of real
     samples, and the lengthscale at their median distance. Without it prototypes are drawn from N(0, I), with the
     lengthscale sqrt(2 d) that such points ask for.
 
@@ -86,7 +86,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
     (``objective="class"``), by the likelihood of the vertices [GPLVQ] (``"latent"``) or by both (``"hybrid"``). With
     other targets the process is about the mean of the classes' positions, to which it returns far from all prototypes.
 
-    After batch normalisation, predictions lag behind training for the first hundreds of steps, until Keras' averages
+    After batch normalization, predictions lag behind training for the first hundreds of steps, until Keras' averages
     have come close: features lie elsewhere than the prototypes then, where no class is likely.
 
     Correlations and the Cholesky factor are float64 whatever the layer's dtype: a variance is what is left of v when
@@ -99,8 +99,8 @@ class PrototypeGaussianProcess(PrototypeLayer):
     --------
     >>> import deepsimplex as ds
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-    >>> backbone = ds.heads.mlp([32])
-    >>> head = PrototypeGaussianProcess(10, prototypes_per_class=2).initialise_from(x, y, backbone)
+    >>> backbone = ds.backbones.mlp([32])
+    >>> head = PrototypeGaussianProcess(10, prototypes_per_class=2).initialize_from(x, y, backbone)
     >>> model = ds.SimplexClassifier(backbone, "vertices", num_classes=10, head=head, objective="class")
     >>> model.compile(optimizer=keras.optimizers.Adam(0.01))
     >>> history = model.fit(x, y, epochs=1, verbose=0)
@@ -142,7 +142,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         self.latent_dim = self.target.latent_dim(self.num_classes)
         self._scores = self.target.scores(self.num_classes)  # [n, L]
         self._positions = _positions(self.target, self.num_classes)  # [n, L]
-        self._centre = self._positions.mean(axis=0)
+        self._center = self._positions.mean(axis=0)
 
     def check_target(self, target: Target) -> None:
         """Raise ValueError for a target that puts classes elsewhere than that of the layer."""
@@ -163,7 +163,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         self.log_lengthscale = self._weight(
             "log_lengthscale", (d,) if self.ard else (), constant(0.5 * math.log(2 * d))
         )
-        lengths = np.sum(np.square(self._positions - self._centre), axis=1)
+        lengths = np.sum(np.square(self._positions - self._center), axis=1)
         variance = float(lengths.mean()) if self.variance is None else self.variance
         self.log_variance = self._weight("log_variance", (), constant(math.log(variance)))
         excess = self.noise_variance - self.noise_floor
@@ -177,7 +177,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         # features: [N, d]
         factor = ops.cholesky(self._covariance())
         A = self._solve(factor, ops.transpose(self._correlations(features)))  # [M, N]
-        loc = self._centre + ops.matmul(ops.transpose(A), self._solve(factor, self._deviations()))
+        loc = self._center + ops.matmul(ops.transpose(A), self._solve(factor, self._deviations()))
         left = ops.maximum(1.0 - ops.sum(A * A, axis=0), 0.0)  # rounding may leave it below zero
         variance = ops.exp(ops.cast(self.log_variance, "float64")) * left[:, None]
         scale = ops.sqrt(variance + self.scale_floor**2)
@@ -189,7 +189,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def _deviations(self) -> Any:
         """Positions of the prototypes about the mean of the classes, [M, L]."""
-        return ops.cast(self.latents, "float64") - self._centre
+        return ops.cast(self.latents, "float64") - self._center
 
     def _covariance(self) -> Any:
         """K + s^2 I [M, M], in units of the variance."""
@@ -216,7 +216,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         scores = ops.matmul(B, self._scores.T)  # [M, n]
         squared = self._squared_distances(features)
         k = self._correlations_at(squared)
-        decided = ops.argmax(ops.matmul(k, scores) + self._scores @ self._centre, axis=1)
+        decided = ops.argmax(ops.matmul(k, scores) + self._scores @ self._center, axis=1)
         return squared, k * ops.transpose(ops.take(scores, decided, axis=1))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:

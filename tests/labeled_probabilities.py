@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 
 @st.composite
-def labelled_probabilities(draw, max_classes: int = 12):
+def labeled_probabilities(draw, max_classes: int = 12):
     """Labels and probabilities, some of them tied and on bin edges."""
     n, samples = draw(st.integers(2, max_classes)), draw(st.integers(1, 60))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))

@@ -1,4 +1,4 @@
-"""``class_neighbours`` against sorting the whole matrix."""
+"""``class_neighbors`` against sorting the whole matrix."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ from deepsimplex.distances import (
     Embedding,
     Precomputed,
     _vector_kernels,
-    class_neighbours,
+    class_neighbors,
     get_distance,
     vectors,
 )
@@ -26,7 +26,7 @@ VECTORS = {"euclidean": reference.euclidean, "cityblock": reference.cityblock}
 
 def check(found, D, y, num_classes, k, own, positive_class=None):
     """Compare with the oracle on D: the same distances, and the same samples outside ties of equal distances."""
-    distances, indices = reference.class_neighbours(D, y, num_classes, k, own, positive_class)
+    distances, indices = reference.class_neighbors(D, y, num_classes, k, own, positive_class)
     assert found.distances.dtype == np.float64
     assert found.indices.dtype == np.int64
     np.testing.assert_allclose(found.distances, distances, rtol=1e-9, atol=1e-12)
@@ -61,7 +61,7 @@ def test_vectors(distance, k, evaluated):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(300, 30)), rng.integers(0, 3, 300)
     D = reference.pairwise(VECTORS[distance], x, x)
-    check(class_neighbours(x, y, distance, k), D, y, 3, k, np.arange(300))
+    check(class_neighbors(x, y, distance, k), D, y, 3, k, np.arange(300))
     # Leaders of rows and of columns, and these once more as pairs that their own distances do not rule out.
     assert evaluated[0] <= 4 * 300 * 3 * k, "float32 should rule out nearly all pairs, else the search is slow"
 
@@ -76,9 +76,9 @@ def test_integer_vectors_with_ties_and_duplicates(distance, own_positive, data):
     num_classes, k = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
     x = rng.integers(0, 3, size=(rows, features))
     y = rng.integers(0, num_classes, rows)
-    found = class_neighbours(x, y, distance, k, num_classes=num_classes, own_positive=own_positive)
+    found = class_neighbors(x, y, distance, k, num_classes=num_classes, own_positive=own_positive)
     D = reference.pairwise(VECTORS[distance], x, x)
-    expected = reference.class_neighbours(D, y, num_classes, k, np.arange(rows), y if own_positive else None)
+    expected = reference.class_neighbors(D, y, num_classes, k, np.arange(rows), y if own_positive else None)
     np.testing.assert_allclose(found.distances, expected[0], rtol=1e-14)
     np.testing.assert_array_equal(found.indices, expected[1])
     assert (found.distances[found.indices >= 0] == 0).sum() == (expected[0] == 0).sum()
@@ -91,7 +91,7 @@ def test_offset_far_larger_than_the_differences(distance, offset):
     x, y = offset + rng.normal(size=(120, 10)), rng.integers(0, 2, 120)
     x[60:70] = x[:10]
     D = reference.pairwise(VECTORS[distance], x, x)
-    found = class_neighbours(x, y, distance, 4)
+    found = class_neighbors(x, y, distance, 4)
     check(found, D, y, 2, 4, np.arange(120))
     assert (found.distances.min(axis=(1, 2))[60:70] == 0).all()
 
@@ -103,7 +103,7 @@ def test_clusters_that_float32_cannot_tell_apart_are_evaluated(distance, evaluat
     x = np.repeat(rng.normal(size=(2, 5)), 60, axis=0) + 1e-9 * rng.normal(size=(120, 5))
     y = np.zeros(120, dtype=int)
     D = reference.pairwise(VECTORS[distance], x, x)
-    check(class_neighbours(x, y, distance, 2), D, y, 1, 2, np.arange(120))
+    check(class_neighbors(x, y, distance, 2), D, y, 1, 2, np.arange(120))
     assert evaluated[0] >= 2 * 60 * 59 / 2
 
 
@@ -112,13 +112,13 @@ def test_values_of_very_different_sizes(distance):
     rng = np.random.default_rng(3)
     x = rng.normal(size=(90, 6)) * 10.0 ** rng.integers(-12, 13, size=(90, 1))
     y = rng.integers(0, 2, 90)
-    check(class_neighbours(x, y, distance, 3), reference.pairwise(VECTORS[distance], x, x), y, 2, 3, np.arange(90))
+    check(class_neighbors(x, y, distance, 3), reference.pairwise(VECTORS[distance], x, x), y, 2, 3, np.arange(90))
 
 
 @pytest.mark.parametrize("distance", VECTORS)
 def test_scale_does_not_matter(distance):
     x, y = np.random.default_rng(4).normal(size=(60, 4)), np.arange(60) % 2
-    plain, tiny, huge = (class_neighbours(x * scale, y, distance, 2) for scale in (1.0, 2.0**-200, 2.0**200))
+    plain, tiny, huge = (class_neighbors(x * scale, y, distance, 2) for scale in (1.0, 2.0**-200, 2.0**200))
     np.testing.assert_array_equal(plain.indices, tiny.indices)
     np.testing.assert_array_equal(plain.indices, huge.indices)
     np.testing.assert_array_equal(plain.distances * 2.0**200, huge.distances)
@@ -126,10 +126,10 @@ def test_scale_does_not_matter(distance):
 
 @pytest.mark.parametrize("distance", VECTORS)
 def test_all_samples_equal(distance):
-    found = class_neighbours(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2)
+    found = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2)
     assert (found.distances == 0).all()
     np.testing.assert_array_equal(found.indices[:3, 0], [[1, 2], [0, 2], [0, 1]])
-    positive = class_neighbours(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2, own_positive=True)
+    positive = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2, own_positive=True)
     assert np.isinf(positive.distances).all()
     assert (positive.indices == -1).all()
 
@@ -152,7 +152,7 @@ def test_queries(digits, distance, own_positive):
         "callable": CallableDistance(reference.euclidean),
         "embedding": Embedding(Identity()),
     }.get(distance, distance)
-    found = class_neighbours(x, y, metric, 2, queries=queries, query_labels=labels, own_positive=own_positive)
+    found = class_neighbors(x, y, metric, 2, queries=queries, query_labels=labels, own_positive=own_positive)
     if distance == "ssim":
         # Float32: compare on the metric's own numbers, which other tests hold against scikit-image.
         np.testing.assert_allclose(metric.pairwise(queries, x), D, atol=2e-5)
@@ -171,8 +171,8 @@ def test_block_size_changes_nothing(digits, distance, block_bytes):
     x = np.round(x)  # many ties
     matrix = np.round(reference.pairwise(reference.cityblock, x, x)) if distance == "precomputed" else None
     metric = {"ssim": SSIM(3), "precomputed": matrix}.get(distance, distance)
-    whole = class_neighbours(x, y, metric, 3, own_positive=True, block_bytes=2**30)
-    parts = class_neighbours(x, y, metric, 3, own_positive=True, block_bytes=block_bytes)
+    whole = class_neighbors(x, y, metric, 3, own_positive=True, block_bytes=2**30)
+    parts = class_neighbors(x, y, metric, 3, own_positive=True, block_bytes=block_bytes)
     np.testing.assert_array_equal(whole.distances, parts.distances)
     np.testing.assert_array_equal(whole.indices, parts.indices)
 
@@ -183,7 +183,7 @@ def test_ssim_on_fashion_mnist(fashion, window):
     x[200] = x[100]
     metric = SSIM(window)
     D = metric.pairwise(x, x)
-    found = class_neighbours(x, y, metric, 3)
+    found = class_neighbors(x, y, metric, 3)
     check(found, D, y, 10, 3, np.arange(400))
     assert found.distances[200, y[100], 0] == 0
     assert found.indices[200, y[100], 0] == 100
@@ -197,14 +197,14 @@ def test_ssim_on_fashion_mnist(fashion, window):
 def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
     x, y = fashion
     metric = get_distance(distance)
-    found = class_neighbours(x, y, distance, 2)
+    found = class_neighbors(x, y, distance, 2)
     check(found, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))
     assert evaluated[0] <= 4 * len(x) * 10 * 2, "float32 should rule out nearly all pairs, else the search is slow"
 
 
 def test_precomputed_rows_are_those_of_the_queries():
     D = np.array([[9.0, 1.0, 2.0], [5.0, 9.0, 3.0], [7.0, 4.0, 9.0]])  # not symmetric
-    found = class_neighbours(np.zeros(3), [0, 1, 0], D)
+    found = class_neighbors(np.zeros(3), [0, 1, 0], D)
     np.testing.assert_array_equal(found.distances[:, :, 0], [[2, 1], [3, np.inf], [7, 4]])
     np.testing.assert_array_equal(found.indices[:, :, 0], [[2, 1], [2, -1], [0, 1]])
 
@@ -219,15 +219,15 @@ def test_embedding_passes_every_sample_once():
 
     model = Counting()
     x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 4
-    found = class_neighbours(x, y, Embedding(model, "cityblock"), 2, block_bytes=64)
-    plain = class_neighbours(x, y, "cityblock", 2)
+    found = class_neighbors(x, y, Embedding(model, "cityblock"), 2, block_bytes=64)
+    plain = class_neighbors(x, y, "cityblock", 2)
     assert model.passed == 40
     np.testing.assert_array_equal(found.indices, plain.indices)
     np.testing.assert_allclose(found.distances, 3 * plain.distances)
 
 
 def test_classes_without_samples_and_classes_smaller_than_k():
-    found = class_neighbours([[0.0], [2.0], [5.0]], [0, 0, 2], k=2, num_classes=5)
+    found = class_neighbors([[0.0], [2.0], [5.0]], [0, 0, 2], k=2, num_classes=5)
     assert found.distances.shape == (3, 5, 2)
     np.testing.assert_array_equal(found.indices[0], [[1, -1], [-1, -1], [2, -1], [-1, -1], [-1, -1]])
     np.testing.assert_array_equal(found.distances[2, 0], [3, 5])
@@ -236,7 +236,7 @@ def test_classes_without_samples_and_classes_smaller_than_k():
 
 def test_no_queries_give_an_empty_answer():
     for distance in ("euclidean", CallableDistance(reference.euclidean)):
-        found = class_neighbours([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
+        found = class_neighbors([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
         assert found.distances.shape == (0, 2, 1)
 
 
@@ -266,7 +266,7 @@ def test_no_queries_give_an_empty_answer():
 )
 def test_bad_input_is_refused(arguments, error, message):
     with pytest.raises(error, match=message):
-        class_neighbours(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
+        class_neighbors(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
 
 
 class Patchy(Distance):
@@ -297,29 +297,29 @@ LINE, HALVES = np.arange(8.0)[:, None], np.arange(8) % 2
 def test_a_distance_that_is_not_a_number_is_said(method, options):
     """Other samples are near enough to fill the answer: it would be wrong without a trace."""
     with pytest.raises(ValueError, match=r"found NaN in \d+ of \d+ that the metric 'patchy' computed"):
-        class_neighbours(LINE, HALVES, Patchy(np.nan), method=method, **options)
+        class_neighbors(LINE, HALVES, Patchy(np.nan), method=method, **options)
 
 
 def test_what_is_not_wanted_may_be_no_number():
-    whole = class_neighbours(LINE, HALVES, Patchy(9.0))
-    found = class_neighbours(LINE, HALVES, Patchy(9.0, itself=np.nan))
+    whole = class_neighbors(LINE, HALVES, Patchy(9.0))
+    found = class_neighbors(LINE, HALVES, Patchy(9.0, itself=np.nan))
     np.testing.assert_array_equal(found.indices, whole.indices)
     apart = (np.arange(8) == 3).astype(int)
-    found = class_neighbours(LINE, apart, Patchy(np.nan), classes="own")
+    found = class_neighbors(LINE, apart, Patchy(np.nan), classes="own")
     np.testing.assert_array_equal(found.indices[:3, :, 0], [[1, -1], [0, -1], [1, -1]])
     np.testing.assert_array_equal(found.indices[3], -1)
 
 
 @pytest.mark.parametrize("method", ["exact", "brute_force"])
-def test_neighbours_that_are_infinitely_far_are_not_left_out_in_silence(method):
+def test_neighbors_that_are_infinitely_far_are_not_left_out_in_silence(method):
     # Sample 3 is one of four in class 1: the others suffice for two places, not for four.
-    assert class_neighbours(LINE, HALVES, Patchy(np.inf), 2, queries=LINE, method=method).indices.min() >= 0
+    assert class_neighbors(LINE, HALVES, Patchy(np.inf), 2, queries=LINE, method=method).indices.min() >= 0
     with pytest.raises(
-        ValueError, match=r"'patchy', 8 samples lack neighbours in class 1, the first at index 0.*3 of 4"
+        ValueError, match=r"'patchy', 8 samples lack neighbors in class 1, the first at index 0.*3 of 4"
     ):
-        class_neighbours(LINE, HALVES, Patchy(np.inf), 4, queries=LINE, method=method)
-    with pytest.raises(ValueError, match="lack neighbours in class 0, the first at index 3, which has 0 of 1"):
-        class_neighbours(LINE, HALVES, Patchy(np.inf), classes="other", method=method)
+        class_neighbors(LINE, HALVES, Patchy(np.inf), 4, queries=LINE, method=method)
+    with pytest.raises(ValueError, match="lack neighbors in class 0, the first at index 3, which has 0 of 1"):
+        class_neighbors(LINE, HALVES, Patchy(np.inf), classes="other", method=method)
 
 
 @pytest.mark.parametrize("distance", VECTORS)
@@ -327,10 +327,10 @@ def test_a_kernel_that_fails_is_noticed(distance, monkeypatch):
     evaluate = _vector_kernels.evaluate_pairs
     monkeypatch.setattr(_vector_kernels, "evaluate_pairs", lambda *a: evaluate(*a) * np.nan)
     with pytest.raises(ValueError, match=f"found NaN in .* that the metric '{distance}' computed"):
-        class_neighbours(LINE, HALVES, distance)
+        class_neighbors(LINE, HALVES, distance)
     monkeypatch.setattr(_vector_kernels, "evaluate_pairs", lambda *a: evaluate(*a) + np.inf)
-    with pytest.raises(ValueError, match=r"8 samples lack neighbours in class 0, the first at index 0.*0 of 1"):
-        class_neighbours(LINE, HALVES, distance)
+    with pytest.raises(ValueError, match=r"8 samples lack neighbors in class 0, the first at index 0.*0 of 1"):
+        class_neighbors(LINE, HALVES, distance)
 
 
 def test_room_is_cheap_to_enter():
@@ -353,10 +353,10 @@ def test_engines_run_beside_tensorflow():
     program = """
 import concurrent.futures
 import numpy as np, tensorflow as tf
-from deepsimplex.distances import SSIM, class_neighbours
+from deepsimplex.distances import SSIM, class_neighbors
 x, y = np.random.default_rng(0).uniform(size=(400, 8, 8)), np.arange(400) % 4
 product = lambda: tf.linalg.matmul(tf.ones((300, 300)), tf.ones((300, 300)))[0, 0].numpy()
-jobs = [product, lambda: class_neighbours(x, y), lambda: class_neighbours(x, y, SSIM(3))]
+jobs = [product, lambda: class_neighbors(x, y), lambda: class_neighbors(x, y, SSIM(3))]
 first = [job() for job in jobs]
 with concurrent.futures.ThreadPoolExecutor(6) as pool:
     for answers in zip(*[iter(pool.map(lambda job: job(), jobs * 4))] * 3):

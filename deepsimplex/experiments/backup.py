@@ -6,8 +6,8 @@ from pathlib import Path
 
 import h5py
 
-from deepsimplex.config import ConfigurationError
-from deepsimplex.files import replacing
+from deepsimplex._utils.atomic_files import replacing
+from deepsimplex.experiments.configuration import ConfigurationError
 
 # Names of keras.callbacks.BackupAndRestore, which keeps the state of one epoch earlier under names with a suffix.
 WEIGHTS = "latest.weights.h5"

@@ -26,7 +26,7 @@ def progress(
     """Show how far the work is, its rate and the time left, once it has lasted ``PATIENCE_SECONDS``.
 
     On a terminal and in a notebook that is a bar. Elsewhere, as in a log file, it is a line every ``LINE_SECONDS`` at
-    most and one at the end: "ssim neighbours: 34%, 5.1 M pairs/s, 1 min 20 s left". All goes to stderr.
+    most and one at the end: "ssim neighbors: 34%, 5.1 M pairs/s, 1 min 20 s left". All goes to stderr.
 
     Parameters
     ----------

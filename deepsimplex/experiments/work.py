@@ -12,22 +12,22 @@ import numpy as np
 from rich.console import Console
 
 from deepsimplex import datasets, evaluation
+from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.progress import rate_text
+from deepsimplex.backbones import backbone
 from deepsimplex.calibration import LatentScaling
 from deepsimplex.classifier import SimplexClassifier, load_model
-from deepsimplex.config import ConfigurationError, RunConfig, make_head
-from deepsimplex.files import replacing
-from deepsimplex.heads import VariationalGaussianProcess, backbone
+from deepsimplex.experiments.backup import mend_backup
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, make_head
+from deepsimplex.experiments.display import EpochDisplay
+from deepsimplex.experiments.predictions import save_predictions
+from deepsimplex.experiments.run_folder import RunFolder
+from deepsimplex.heads import PrototypeGaussianProcess, VariationalGaussianProcess
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
-from deepsimplex.predictions import save_predictions
-from deepsimplex.progress import rate_text
-from deepsimplex.prototypes import PrototypeGaussianProcess
 from deepsimplex.readout.registry import readout_name
-from deepsimplex.runs.backup import mend_backup
-from deepsimplex.runs.display import EpochDisplay
-from deepsimplex.runs.folder import RunFolder
 from deepsimplex.targets import CASIMAC, Mean, Target, get_target
 
 
@@ -141,8 +141,8 @@ def _head(
         return None
     head = make_head(config.model.head, len(split.class_names), len(split.x), target)
     if isinstance(head, PrototypeGaussianProcess):
-        return head.initialise_from(split.x, split.y, features, seed=config.seed)
-    return head.initialise_from(split.x, features, seed=config.seed)
+        return head.initialize_from(split.x, split.y, features, seed=config.seed)
+    return head.initialize_from(split.x, features, seed=config.seed)
 
 
 def _steps_per_epoch(config: RunConfig, split: Split) -> int:

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 @dataclass(frozen=True)
 class Scaling:
-    """An affine map of columns: (values - centre) / width.
+    """An affine map of columns: (values - center) / width.
 
     Parameters
     ----------
-    centre : ndarray, shape [d]
+    center : ndarray, shape [d]
     width : ndarray, shape [d]
         Positive.
 
@@ -23,7 +23,7 @@ class Scaling:
     array([[3., 1.]])
     """
 
-    centre: NDArray[np.float64]
+    center: NDArray[np.float64]
     width: NDArray[np.float64]
 
     @classmethod
@@ -42,16 +42,16 @@ class Scaling:
     @classmethod
     def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
         """To mean zero, and one width for all dimensions, so that noise that is isotropic stays so."""
-        centre = loc.mean(axis=0)
-        width = float(np.sqrt(np.mean(np.square(loc - centre))))
-        return cls(centre, np.full(loc.shape[1], 1.0 if np.all(_is_round_off(width, loc)) else width))
+        center = loc.mean(axis=0)
+        width = float(np.sqrt(np.mean(np.square(loc - center))))
+        return cls(center, np.full(loc.shape[1], 1.0 if np.all(_is_round_off(width, loc)) else width))
 
     def __call__(self, values: Any) -> Any:
-        return (values - self.centre) / self.width
+        return (values - self.center) / self.width
 
     def undo(self, scaled: Any) -> Any:
         """Scaled values as they were."""
-        return scaled * self.width + self.centre
+        return scaled * self.width + self.center
 
 
 def _is_round_off(width: Any, values: NDArray[np.float64]) -> NDArray[np.bool_]:

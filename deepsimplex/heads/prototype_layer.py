@@ -10,11 +10,11 @@ import numpy as np
 from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.callers import callers_stacklevel
-from deepsimplex.checks import check_whole
-from deepsimplex.features import ROWS, batches_of, features_of, labelled_feature_rows
+from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
 from deepsimplex.prototypes.explanation import Explanation
-from deepsimplex.prototypes.initialisation import initial_prototypes
+from deepsimplex.prototypes.initialization import initial_prototypes
 from deepsimplex.targets.labels import any_labels
 
 # Deviation of features, on average, that calls for a warning.
@@ -60,13 +60,13 @@ class PrototypeLayer(keras.layers.Layer):
             shape, initializer, name=name, dtype=self._output_dtype, autocast=False, trainable=trainable
         )
 
-    def initialise_from(
+    def initialize_from(
         self,
         samples: Any,
         labels: ArrayLike | None = None,
         backbone: Callable[..., Any] | None = None,
         *,
-        initialisation: str = "k-means++",
+        initialization: str = "k-means++",
         seed: int = 0,
     ) -> Self:
         """Put prototypes among the features of samples of their class, and start what else depends on them there.
@@ -81,7 +81,7 @@ class PrototypeLayer(keras.layers.Layer):
         backbone : keras.Model or keras.layers.Layer, optional
             What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
             samples are features.
-        initialisation : {"k-means++", "means", "samples"}
+        initialization : {"k-means++", "means", "samples"}
             "k-means++" (default): samples far from one another; see ``deepsimplex.prototypes.initial_prototypes``.
         seed : int
             Seed of all draws. Default 0.
@@ -104,10 +104,10 @@ class PrototypeLayer(keras.layers.Layer):
         """
         rng = np.random.default_rng(seed)
         per_class = max(-(-ROWS // self.num_classes), 10 * self.prototypes_per_class)
-        X, y = labelled_feature_rows(samples, labels, backbone, per_class, rng, self._as_labels)
+        X, y = labeled_feature_rows(samples, labels, backbone, per_class, rng, self._as_labels)
         if not np.isfinite(X).all():
             raise ValueError("samples must give finite features; found NaN or infinity")
-        W, labels_of_all = initial_prototypes(X, y, self.prototypes_per_class, initialisation, rng)
+        W, labels_of_all = initial_prototypes(X, y, self.prototypes_per_class, initialization, rng)
         self._check_all_there(labels_of_all)
         if not self.built:
             self.build((None, X.shape[1]))
@@ -120,7 +120,7 @@ class PrototypeLayer(keras.layers.Layer):
         self._start_among(X, y)
         if (deviation := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
             warnings.warn(
-                f"features vary by {deviation:.3g}: optimisers, whose steps suit features that vary by about one, will "
+                f"features vary by {deviation:.3g}: optimizers, whose steps suit features that vary by about one, will "
                 "hardly move the prototypes. Scale the samples, images to [0, 1]",
                 UserWarning,
                 stacklevel=callers_stacklevel(),
@@ -132,7 +132,7 @@ class PrototypeLayer(keras.layers.Layer):
         found, known = features.shape[1], self.prototypes.shape[1]
         if found != known:
             raise ValueError(
-                f"features must have {known} columns, as the prototypes have; found {found}. initialise_from and "
+                f"features must have {known} columns, as the prototypes have; found {found}. initialize_from and "
                 "explain need the backbone that the layer follows"
             )
         return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
@@ -191,8 +191,8 @@ class PrototypeLayer(keras.layers.Layer):
 
         Examples
         --------
-        >>> from deepsimplex.prototypes import PrototypeScores
-        >>> layer = PrototypeScores(2).initialise_from([[0.0], [1.0]], [0, 1])
+        >>> from deepsimplex.heads import PrototypeScores
+        >>> layer = PrototypeScores(2).initialize_from([[0.0], [1.0]], [0, 1])
         >>> layer.wins([[-1.0], [0.2], [5.0]]).tolist()
         [2, 1]
         """
@@ -201,7 +201,7 @@ class PrototypeLayer(keras.layers.Layer):
 
     def _evidence_of(self, samples: Any, backbone: Callable[..., Any] | None) -> tuple[NDArray[np.float64], ...]:
         if not self.built:
-            raise ValueError("the layer has no prototypes yet: call initialise_from, or train the model that it is in")
+            raise ValueError("the layer has no prototypes yet: call initialize_from, or train the model that it is in")
         pieces = [self._evidence(features_of(batch, backbone)) for batch in batches_of(samples)]
         return tuple(np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*pieces, strict=True))
 

@@ -5,18 +5,18 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.names import did_you_mean
-from deepsimplex.spread import spread_rows
+from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.spread import spread_rows
 
-Initialisation = Literal["means", "samples", "k-means++"]
-INITIALISATIONS: tuple[Initialisation, ...] = ("means", "samples", "k-means++")
+Initialization = Literal["means", "samples", "k-means++"]
+INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")
 
 
 def initial_prototypes(
     X: NDArray[np.float64],
     y: NDArray[np.int64],
     number: int,
-    initialisation: str = "means",
+    initialization: str = "means",
     rng: np.random.Generator | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Prototypes of every class that has samples, and the numbers of their classes.
@@ -28,7 +28,7 @@ def initial_prototypes(
         Numbers of the classes.
     number : int
         Prototypes of every class. A class with fewer samples that differ has as many as those.
-    initialisation : {"means", "samples", "k-means++"}
+    initialization : {"means", "samples", "k-means++"}
         "means" (default): the mean of the class, or the means that k-means finds where there are several; "samples":
         drawn among those that differ [GPLVQ ch. 3]; "k-means++": samples far from one another.
     rng : numpy.random.Generator, optional
@@ -43,7 +43,7 @@ def initial_prototypes(
     Raises
     ------
     ValueError
-        For another initialisation.
+        For another initialization.
 
     Examples
     --------
@@ -52,27 +52,27 @@ def initial_prototypes(
     >>> W.ravel().tolist(), labels.tolist()
     ([0.0, 2.0, 10.5, 30.0], [0, 0, 1, 1])
     """
-    if initialisation not in INITIALISATIONS:
+    if initialization not in INITIALIZATIONS:
         raise ValueError(
-            f"initialisation must be one of {', '.join(INITIALISATIONS)}; found {initialisation!r}"
-            f"{did_you_mean(initialisation, INITIALISATIONS)}"
+            f"initialization must be one of {', '.join(INITIALIZATIONS)}; found {initialization!r}"
+            f"{did_you_mean(initialization, INITIALIZATIONS)}"
         )
     rng = np.random.default_rng(0) if rng is None else rng
     classes = np.unique(y)
-    chosen = [_of_class(X[y == label], number, initialisation, rng) for label in classes]
+    chosen = [_of_class(X[y == label], number, initialization, rng) for label in classes]
     return np.concatenate(chosen), np.repeat(classes, [len(rows) for rows in chosen])
 
 
 def _of_class(
-    rows: NDArray[np.float64], number: int, initialisation: str, rng: np.random.Generator
+    rows: NDArray[np.float64], number: int, initialization: str, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    if initialisation == "means" and number == 1:
+    if initialization == "means" and number == 1:
         return rows.mean(axis=0, keepdims=True)
-    if initialisation == "samples":
+    if initialization == "samples":
         distinct = np.unique(rows, axis=0)
         return distinct[np.sort(rng.permutation(len(distinct))[:number])]
     spread = spread_rows(rows, number, rng)
-    if initialisation == "k-means++" or len(spread) < number:
+    if initialization == "k-means++" or len(spread) < number:
         return spread
     return np.unique(_means(rows, spread), axis=0)
 

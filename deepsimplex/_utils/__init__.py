@@ -1,0 +1,1 @@
+"""What is not the project's subject: validation, batching, atomic files, progress, names."""
