@@ -1,0 +1,121 @@
+"""Look up the members of a kind (targets, readouts, ...) by name, on top of Keras' serialization."""
+
+import importlib
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import Any, Generic, TypeVar
+
+import keras
+
+from deepsimplex._utils.names import did_you_mean
+
+Member = TypeVar("Member")
+
+
+class Registry(Mapping[str, type], Generic[Member]):
+    """Short names for the classes of one kind; classes from elsewhere are reached as "module:Class".
+
+    Parameters
+    ----------
+    kind : str
+        The argument that error messages name: "target", "readout", ...
+    base : type
+        Base class of every member.
+    members : dict
+        Classes by short name.
+
+    Examples
+    --------
+    >>> activations = Registry("layer", keras.layers.Layer, {"relu": keras.layers.ReLU})
+    >>> activations.get({"name": "relu", "max_value": 6.0}).max_value
+    6.0
+    >>> activations.get("keras.layers:Flatten").name
+    'flatten'
+    >>> activations.name_of(keras.layers.ReLU())
+    'relu'
+    """
+
+    def __init__(self, kind: str, base: type[Member], members: dict[str, type[Member]]) -> None:
+        self.kind = kind
+        self.base = base
+        self._members = members
+
+    def __getitem__(self, name: str) -> type[Member]:
+        return self._members[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def get(self, identifier: Any, **defaults: Any) -> Any:  # type: ignore[override]
+        """Make a member from its name, its configuration, or return an instance as it is.
+
+        Parameters
+        ----------
+        identifier : member, str or dict
+            An instance; a short name, "module:Class" or a name registered with Keras; a dict of "name" and arguments,
+            as in configurations; or a dict as ``keras.saving.serialize_keras_object`` writes it.
+        **defaults
+            Arguments for a class that is named without them; those that its constructor lacks are left out.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For anything else, with the nearest known name.
+        """
+        if isinstance(identifier, self.base):
+            return identifier
+        if isinstance(identifier, str):
+            return self._make(self.find(identifier), {}, defaults)
+        if isinstance(identifier, Mapping) and "class_name" in identifier:
+            member = keras.saving.deserialize_keras_object(dict(identifier))
+            if not isinstance(member, self.base):
+                raise TypeError(f"{self.kind} must be a {self.base.__name__}; found {type(member).__name__}")
+            return member
+        if isinstance(identifier, Mapping) and isinstance(identifier.get("name"), str):
+            arguments = {key: value for key, value in identifier.items() if key != "name"}
+            return self._make(self.find(identifier["name"]), arguments, defaults)
+        raise TypeError(
+            f"{self.kind} must be one of {', '.join(self)}, 'module:Class', a dict with a 'name', or a "
+            f"{self.base.__name__}; found {identifier!r}"
+        )
+
+    def find(self, name: str) -> type[Member]:
+        """Return the class of a short name, of "module:Class", or of a name registered with Keras."""
+        if name in self._members:
+            return self._members[name]
+        found = _imported(name, self.kind) if ":" in name else keras.saving.get_registered_object(name)
+        if found is None:
+            raise ValueError(
+                f"{self.kind} must be one of {', '.join(self)}, or 'module:Class'; found {name!r}"
+                f"{did_you_mean(name, self)}"
+            )
+        if not (inspect.isclass(found) and issubclass(found, self.base)):
+            raise TypeError(f"{self.kind} {name!r} must be a subclass of {self.base.__name__}; found {found!r}")
+        return found
+
+    def name_of(self, member: Member) -> str:
+        """Return the name by which ``find`` finds the class of a member."""
+        kind = type(member)
+        return next((name for name, known in self.items() if known is kind), f"{kind.__module__}:{kind.__qualname__}")
+
+    def _make(self, kind: type[Member], arguments: dict[str, Any], defaults: dict[str, Any]) -> Member:
+        known = inspect.signature(kind).parameters
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+        unknown = [key for key in arguments if key not in known]
+        if unknown and not takes_any:
+            raise ValueError(
+                f"{self.kind} {kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}"
+            )
+        fitting = {key: value for key, value in defaults.items() if key in known}
+        return kind(**{**fitting, **arguments})
+
+
+def _imported(name: str, kind: str) -> Any:
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"{kind} {name!r} cannot be imported: {error}") from error
