@@ -5,7 +5,7 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from deepsimplex import LatentGaussian
-from deepsimplex.experiments.predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments import Predictions, load_predictions, save_predictions
 
 
 @pytest.fixture(scope="module")

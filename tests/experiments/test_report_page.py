@@ -16,16 +16,13 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import deepsimplex as ds
-from deepsimplex import cli, evaluation
+from deepsimplex import evaluation
 from deepsimplex.evaluation import HIGHER_IS_BETTER
-from deepsimplex.experiments import RunFolder
-from deepsimplex.experiments import report_pictures as pictures
-from deepsimplex.experiments import report_source as source
+from deepsimplex.experiments import Predictions, RunFolder, read_run, read_runs, run_folder, save_predictions
+from deepsimplex.experiments import report_figures as figures
 from deepsimplex.experiments import report_tables as tables
-from deepsimplex.experiments.predictions import Predictions, save_predictions
-from deepsimplex.experiments.report_source import read_run, read_runs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 QUICK = {"resamples": 20}
 
 
@@ -82,7 +79,7 @@ def test_a_run_folder_is_read(iris, tmp_path):
     assert run.history["val_loss"][0] == 2.1
     assert math.isnan(run.history["val_loss"][1])
     assert run.versions == {"python": "3.12.1", "keras": "3.15"}
-    assert source.flat_configuration(run)["training.learning_rate"] == "0.1"
+    assert run_folder.flat_configuration(run)["training.learning_rate"] == "0.1"
     np.testing.assert_array_equal(run.predictions.p, iris["bayes"].p)
 
 
@@ -126,9 +123,9 @@ def test_runs_that_cannot_be_reported_on_say_what_to_do(iris, tmp_path):
     for folder in (older, newer):
         folder.model.touch()
         folder.test_predictions.unlink()
-    with pytest.raises(ValueError, match=r"'deepsimplex evaluate --config .*002/config.yaml' writes them"):
+    with pytest.raises(ValueError, match=r"'deepsimplex evaluate --config .*002/config.yaml' writes those"):
         read_run(newer.path)
-    with pytest.raises(ValueError, match=r"for the newest run of a name alone, which is .*002"):
+    with pytest.raises(ValueError, match=r"writes those of the newest run of a name, .*002"):
         read_run(older.path)
     newer.metrics.unlink()
     with pytest.raises(ValueError, match="unfinished; 'deepsimplex train --resume --config"):
@@ -274,7 +271,7 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
     def fail(*_, **__):
         raise ValueError("this picture fails")
 
-    monkeypatch.setattr(pictures.plots, "confusion_matrix", fail)
+    monkeypatch.setattr(figures.plots, "confusion_matrix", fail)
     with pytest.raises(ValueError, match="bayes, confusion matrix: this picture fails"):
         ds.experiments.write_report(page, iris, **QUICK)
     assert page.read_text() == "earlier"
@@ -304,7 +301,7 @@ def test_keys_that_differ_come_first(iris, tmp_path):
     second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
     second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
     found = read_runs([first.path, second.path])
-    assert tables.differing_configuration(found) == {
+    assert tables.differing([run_folder.flat_configuration(run) for run in found]) == {
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
@@ -320,37 +317,24 @@ def test_small_drawings_are_lines_and_large_ones_pixels():
     figure = Figure(figsize=(3, 2))
     ax = figure.add_subplot()
     ax.plot([0, 1], [0, 1])
-    small = pictures.embed(figure, "a line")
+    small = figures.embed(figure, "a line")
     assert small.uri.startswith("data:image/svg+xml;base64,")
     ax.scatter(*np.random.default_rng(0).normal(size=(2, 5000)))
-    large = pictures.embed(figure, "points")
+    large = figures.embed(figure, "points")
     assert large.uri.startswith("data:image/png;base64,")
     assert (large.width, large.height) == (288, 192)
 
 
-@pytest.fixture
-def here(capsys, monkeypatch):
-    """The command without a process of its own."""
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer sets its own
-
-    def call(*arguments: str, code: int = 0):
-        with pytest.raises(SystemExit) as ended:
-            cli.application(["report", *arguments])
-        assert ended.value.code == code
-        return capsys.readouterr()
-
-    return call
-
-
-def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here):
+def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, command):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     other = tmp_path / "logistic.npz"
     save_predictions(other, iris["logistic"].y, iris["logistic"].p)
     page = tmp_path / "pages" / "report.html"
-    printed = here(
+    printed = command(
+        "report",
         *(str(folder.path.parent), str(other)),
         *("--output", str(page), "--title", "Two of iris", "--resamples", "20", "--level", "0.9", "--seed", "2"),
-    ).out
+    ).stdout
     assert "read 2 runs: digits/001, logistic" in printed
     assert "scores of logistic, with intervals from 20 resamples" in printed
     assert "picture: confusion matrix" in printed
@@ -369,9 +353,9 @@ def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here)
         (["tests", "--level", "2"], "level must be a number between 0 and 1"),
     ],
 )
-def test_errors_are_one_line_without_traceback(here, tmp_path, monkeypatch, arguments, message):
+def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(ROOT)
-    (line,) = here(*arguments, "--output", str(tmp_path / "report.html"), code=2).err.splitlines()
+    (line,) = command("report", *arguments, "--output", tmp_path / "report.html", code=2).stderr.splitlines()
     assert line.startswith("deepsimplex: ")
     assert message in line
     assert not list(tmp_path.iterdir())
