@@ -1,8 +1,12 @@
-"""Numbers that a caller gave, or an error that names them."""
+"""Check arguments: numbers, flags, choices, names and arrays; raise an error that names the argument."""
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.names import did_you_mean
 
 
 def check_whole(value: Any, name: str, least: int) -> int:
@@ -47,3 +51,54 @@ def check_flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; found {value!r}")
     return bool(value)
+
+
+def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
+    """Raise ValueError unless ``value`` is one of ``choices``; the message names the nearest of them.
+
+    Examples
+    --------
+    >>> check_choice("mixd", "colors", ["likeliest", "mixed"])
+    Traceback (most recent call last):
+    ValueError: colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'?
+    """
+    known = list(choices)
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+
+
+def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> list[str] | None:
+    """Return ``names`` as a list of ``count`` strings, one for each of the ``of`` that the message names; None as None.
+
+    Examples
+    --------
+    >>> check_names(["cat"], 2, "class_names", "columns of p")
+    Traceback (most recent call last):
+    ValueError: class_names must hold one name for each of the 2 columns of p; found ['cat']
+    """
+    if names is None:
+        return None
+    found = [str(one) for one in names]
+    if isinstance(names, str) or len(found) != count:
+        raise ValueError(f"{name} must hold one name for each of the {count} {of}; found {names!r}")
+    return found
+
+
+def check_finite(values: ArrayLike, name: str) -> NDArray[np.floating]:
+    """Return ``values`` as an array of finite real numbers, float32 if they were, else float64.
+
+    Examples
+    --------
+    >>> check_finite([[1.0, float("nan")]], "X")
+    Traceback (most recent call last):
+    ValueError: X must be finite; found nan at [0, 1]
+    """
+    array = np.asarray(values)
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
+    if array.dtype != np.float32:
+        array = array.astype(np.float64)
+    if not np.isfinite(array).all():
+        where = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
+        raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
+    return array
