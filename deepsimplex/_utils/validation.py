@@ -102,3 +102,27 @@ def check_finite(values: ArrayLike, name: str) -> NDArray[np.floating]:
         where = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
         raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
     return array
+
+
+def class_numbers(labels: ArrayLike, classes: Sequence[Any], count: int, name: str) -> NDArray[np.int64]:
+    """Return the position in ``classes`` of each of ``count`` labels.
+
+    Examples
+    --------
+    >>> class_numbers(["dog", "cat"], ["cat", "dog"], 2, "y").tolist()
+    [1, 0]
+    >>> class_numbers(["dog", "cut"], ["cat", "dog"], 2, "y")
+    Traceback (most recent call last):
+    ValueError: y must hold classes of the classifier, ['cat', 'dog']; found 'cut' in row 1; did you mean 'cat'?
+    """
+    array = np.asarray(labels)
+    if array.shape not in ((count,), (count, 1)):
+        raise ValueError(f"{name} must hold one class for each of {count} rows; found shape {array.shape}")
+    positions = {label: k for k, label in enumerate(classes)}
+    found = array.reshape(count).tolist()
+    for row, label in enumerate(found):
+        if label not in positions:
+            shown = list(classes) if len(classes) <= 10 else [*classes[:9], "..."]
+            hint = did_you_mean(label, [str(one) for one in classes]) if isinstance(label, str) else ""
+            raise ValueError(f"{name} must hold classes of the classifier, {shown}; found {label!r} in row {row}{hint}")
+    return np.array([positions[label] for label in found], dtype=np.int64)

@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import deepsimplex as ds
-from deepsimplex.plots.scene import mixtures, shades
+from deepsimplex.plots.probability_map import mixtures, shades
 from deepsimplex.plots.style import CLASS_COLORS, class_style
 
 IRIS_NAMES = ["setosa", "versicolor", "virginica"]
