@@ -1,6 +1,6 @@
 """Check numbers, arrays, labels, class probabilities and sample weights; raise errors that name the argument."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -49,7 +49,7 @@ def check_number(
     """
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
     if not (number and above < value < below and least <= value <= most):
-        limits = [("above", above), ("at least", least), ("below", below), ("at most", most)]
+        limits = [("above", above), ("of at least", least), ("below", below), ("at most", most)]
         wanted = " and ".join(f"{word} {limit}" for word, limit in limits if np.isfinite(limit))
         raise ValueError(f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {value!r}")
     return float(value)
@@ -387,3 +387,46 @@ def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[n
         found = f"{weights[row]} in row {row}" if wrong.any() else "zeros"
         raise ValueError(f"sample_weight must be finite, not negative and not all zero; found {found}")
     return weights
+
+
+def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
+    """Raise ValueError unless ``value`` is one of ``choices``; the message names the nearest of them.
+
+    Examples
+    --------
+    >>> check_choice("mixd", "colors", ["likeliest", "mixed"])
+    Traceback (most recent call last):
+    ValueError: colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'?
+    """
+    known = list(choices)
+    if value not in known:
+        raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+
+
+def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> list[str] | None:
+    """Return ``names`` as a list of ``count`` strings, one for each of the ``of`` that the message names; None as None.
+
+    Examples
+    --------
+    >>> check_names(["cat"], 2, "class_names", "columns of p")
+    Traceback (most recent call last):
+    ValueError: class_names must hold one name for each of the 2 columns of p; found ['cat']
+    """
+    if names is None:
+        return None
+    found = [str(one) for one in names]
+    if isinstance(names, str) or len(found) != count:
+        raise ValueError(f"{name} must hold one name for each of the {count} {of}; found {names!r}")
+    return found
+
+
+def check_finite(values: ArrayLike, name: str) -> NDArray[np.floating]:
+    """Return ``values`` as an array of finite real numbers, float32 if they were, else float64.
+
+    Examples
+    --------
+    >>> check_finite([[1.0, float("nan")]], "X")
+    Traceback (most recent call last):
+    ValueError: X must be finite; found nan at [0, 1]
+    """
+    return check_array(values, name, dtype="floating")

@@ -9,10 +9,10 @@ from deepsimplex._utils.spread import median_distance
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.prototypes import PrototypeClassifier, Report
 from deepsimplex.estimators.seeds import RandomState
+from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import Explanation, Learned, LikelihoodAscent, PrototypeProcess, log_odds, squared_distances
 from deepsimplex.prototypes.competition import presentations
-from deepsimplex.prototypes.initialization import Initialization
 from deepsimplex.prototypes.likelihood import Rule, check_rule
 
 # Samples whose distances the median is taken of.

@@ -9,9 +9,9 @@ from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.nearest_prototype import NearestPrototypeClassifier
 from deepsimplex.estimators.prototypes import Report
 from deepsimplex.estimators.seeds import RandomState
+from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.prototypes import Learned, compete, learn_metric, learn_prototypes, squared_distances
 from deepsimplex.prototypes.activations import Activation, make_activation
-from deepsimplex.prototypes.initialization import Initialization
 
 
 class LVQ1(NearestPrototypeClassifier):

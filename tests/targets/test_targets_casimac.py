@@ -286,7 +286,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("parameters", "words"),
         [
-            ({"repulsion_strength": -1.0}, "repulsion_strength must be a number at least 0; found -1.0"),
+            ({"repulsion_strength": -1.0}, "repulsion_strength must be a number of at least 0; found -1.0"),
             ({"attraction_strength": np.nan}, "attraction_strength must be a number"),
             ({"repulsion_strength": 0.0}, "must not both be 0"),
             ({"repulsion_number": 0}, "repulsion_number must be a whole number, at least 1; found 0"),

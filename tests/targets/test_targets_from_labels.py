@@ -158,7 +158,7 @@ def test_later_labels_must_fit_the_classes():
         (lambda: ILR(1.0), "smoothing must be a number above 0 and below 1; found 1.0"),
         (lambda: ILR(smoothing=0), "smoothing"),
         (lambda: ILR(overlap=0.0), "overlap"),
-        (lambda: ILR(noise=-1.0), "noise must be a number at least 0; found -1.0"),
+        (lambda: ILR(noise=-1.0), "noise must be a number of at least 0; found -1.0"),
         (lambda: ILR(smoothing="much"), "found 'much'"),
         (lambda: Dirichlet(0.0), "concentration must be a number above 0"),
         (lambda: Dirichlet(np.nan), "concentration"),
