@@ -12,8 +12,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_choice, check_finite, check_names, check_whole, class_numbers
-from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex._utils.validation import (
+    check_choice,
+    check_finite,
+    check_labels,
+    check_names,
+    check_probabilities,
+    check_whole,
+)
 from deepsimplex.plots.probability_map import ProbabilityMap
 from deepsimplex.plots.style import figure_of, new_axes
 
@@ -129,7 +135,7 @@ def decision_regions(
     p = _probabilities(classifier, rows, features)
     n = p.shape[1]
     classes, names = _classes_of(classifier, n, class_names)
-    labels = class_numbers(y, classes, samples, "y")
+    labels, _ = check_labels(y, classes=classes, rows=samples, of="X")
     owned, owned_labels = _prototypes_of(classifier, prototypes, prototype_labels, d, classes)
     if levels is None:
         levels = [] if d == 1 else [0.1, 0.25, 0.75, 0.9] if n == 2 else [0.75, 0.9]
@@ -257,7 +263,10 @@ def _prototypes_of(
     found = found.reshape(len(found), d).astype(np.float64)
     if prototype_labels is None:
         return found, None
-    return found, class_numbers(prototype_labels, classes, len(found), "prototype_labels")
+    numbers, _ = check_labels(
+        prototype_labels, classes=classes, name="prototype_labels", rows=len(found), of="prototypes"
+    )
+    return found, numbers
 
 
 def _check_levels(levels: ArrayLike, name: str, high: float) -> NDArray[np.floating]:

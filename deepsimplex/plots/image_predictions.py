@@ -8,9 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_names, check_whole
+from deepsimplex._utils.validation import check_labels, check_names, check_probabilities, check_whole
 from deepsimplex.evaluation import uncertainty
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
@@ -78,7 +77,7 @@ def predictions(
     """
     probabilities = check_probabilities(p)
     samples, n = probabilities.shape
-    labels = None if y is None else check_labels(y, samples, n)
+    labels = None if y is None else check_labels(y, n, rows=samples, of="p")[0]
     pixels = check_images(images, samples)
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
     columns, shown = min(check_whole(columns, "columns", 1), samples), min(check_whole(top, "top", 1), n)

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
-from deepsimplex._utils.validation import check_finite, check_names
-from deepsimplex.evaluation.inputs import check_labels
+from deepsimplex._utils.validation import check_finite, check_labels, check_names
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.simplex import KEY, draw_samples
@@ -84,7 +83,7 @@ def latent_space(
             f"scores must have shape [n, L] with the L = {dims} dimensions of the latents; found {table.shape}"
         )
     n = len(table)
-    true = None if y is None else check_labels(y, len(loc), n, "y", "latent")
+    true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
     names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
     if classes is not None:
         if n < 3 or len(classes) != 3 or len(set(classes)) != 3 or not set(classes) <= set(range(n)):

@@ -12,9 +12,8 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_names
+from deepsimplex._utils.validation import check_labels, check_names, check_probabilities
 from deepsimplex.evaluation import StandardizedPartition
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.geometry import vertices
 from deepsimplex.plots.style import BLACK, GRAY, class_style, figure_of, literal, new_axes
 
@@ -147,8 +146,11 @@ def simplex(
         table, true, chosen = p.membership, p.y, p.assigned
     else:
         table = check_probabilities(p).astype(np.float64)
-        true = None if y is None else check_labels(y, *table.shape)
-        chosen = table.argmax(axis=1) if assigned is None else check_labels(assigned, *table.shape, "assigned")
+        rows, columns = table.shape
+        true = None if y is None else check_labels(y, columns, rows=rows, of="p")[0]
+        chosen = table.argmax(axis=1)
+        if assigned is not None:
+            chosen, _ = check_labels(assigned, columns, name="assigned", rows=rows, of="p")
     n = table.shape[1]
     if n not in (3, 4):
         raise ValueError(
