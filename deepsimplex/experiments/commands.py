@@ -25,7 +25,6 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
-from deepsimplex.readout.registry import readout_name
 from deepsimplex.targets import Target, get_target
 
 Verbosity = str | int
@@ -410,16 +409,15 @@ def _evaluate(
 
 def _save_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
     """Save what a report needs of the test set, so that it needs neither the model nor the data."""
-    latent = model.predict_latent(split.x_test, batch_size=BATCH)
-    # Probabilities may have been calibrated since they were read out of the latents.
-    read_out = keras.ops.convert_to_numpy(model.readout(latent[:64].as_dict()))
+    # Probabilities that were calibrated after the readout are not those of the latents.
+    read_out = model.calibration is None or not model.calibration.maps_probabilities
     save_predictions(
         folder.test_predictions,
         split.y_test,
         probabilities,
-        latent=latent,
-        scores=getattr(model.readout, "scores", None),
-        readout=readout_name(model.readout) if np.allclose(read_out, probabilities[:64], atol=1e-3) else None,
+        latent=model.predict_latent(split.x_test, batch_size=BATCH),
+        scores=getattr(model.readout, "scores", model.target.scores(len(split.class_names))),
+        readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
     )

