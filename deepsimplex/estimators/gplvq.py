@@ -9,10 +9,10 @@ from deepsimplex._utils.spread import median_distance
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.prototypes import PrototypeClassifier, Report
 from deepsimplex.estimators.seeds import RandomState
+from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import Explanation, Learned, LikelihoodAscent, PrototypeProcess, log_odds, squared_distances
 from deepsimplex.prototypes.competition import presentations
-from deepsimplex.prototypes.initialization import Initialization
 from deepsimplex.prototypes.likelihood import Rule, check_rule
 
 # Samples whose distances the median is taken of.
@@ -128,7 +128,7 @@ class GPLVQ(PrototypeClassifier):
     def _check_settings(self, num_features: int) -> None:
         if not isinstance(self.lengthscale, str) or self.lengthscale != "median":
             check_number(self.lengthscale, 'lengthscale, unless it is "median",', 0.0)
-        check_number(self.noise_variance, "noise_variance", 0.0, open_below=False)
+        check_number(self.noise_variance, "noise_variance", least=0.0)
         check_number(self.learning_rate, "learning_rate", 0.0)
         check_whole(self.epochs, "epochs", 0)
         check_rule(self.rule)

@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from deepsimplex._utils.validation import check_array, check_choice, check_labels, check_number, check_probabilities
+from deepsimplex._utils.validation import (
+    check_array,
+    check_choice,
+    check_class_names,
+    check_labels,
+    check_number,
+    check_probabilities,
+)
 
 
 def standardized_memberships(
@@ -90,7 +97,8 @@ def check_classes_of(
 ) -> NDArray[np.int64]:
     """Return the class numbers [N] of labels beside memberships of a shape."""
     hint = "For other labels pass classes=, the labels in the order of the columns of membership"
-    return check_labels(y, shape[1], name=name, rows=shape[0], of="membership", classes=classes, hint=hint)[0]
+    names = None if classes is None else check_class_names(classes, shape[1], of="membership")
+    return check_labels(y, shape[1], name=name, rows=shape[0], of="membership", classes=names, hint=hint)[0]
 
 
 def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64]) -> float:

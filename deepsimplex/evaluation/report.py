@@ -133,7 +133,9 @@ class Report:
         ]
         if level is None:
             return "\n".join(lines)
-        texts = [f"{intervals[name][0]:z.4f} to {intervals[name][1]:z.4f}" if name in intervals else "" for name in fields]
+        texts = [
+            f"{intervals[name][0]:z.4f} to {intervals[name][1]:z.4f}" if name in intervals else "" for name in fields
+        ]
         title = f"{100 * level:g}% interval"
         across = max(map(len, [title, *texts]))
         lines = [f"{line}  {text:>{across}}" for line, text in zip(lines, texts, strict=True)]
@@ -210,20 +212,20 @@ def report(
     """
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, name="intervals")
-    options = {"k": k, "coverage": coverage, "outside": outside, "stratified": stratified, "classes": classes}
-    return resampled_report(y, p, bins, level=intervals, resamples=resamples, seed=seed, **options)[0]
+    settings = (bins, k, coverage, intervals, resamples, seed)
+    return resampled_report(y, p, *settings, outside=outside, stratified=stratified, classes=classes)[0]
 
 
 def resampled_report(
     y: ArrayLike,
     p: ArrayLike,
     bins: int,
-    *,
     k: int | None,
     coverage: float,
     level: float | None,
     resamples: int,
     seed: int,
+    *,
     outside: ArrayLike | None = None,
     stratified: bool = False,
     classes: Sequence[Any] | None = None,
@@ -257,14 +259,14 @@ def resampled_report(
     if outside is not None:
         strange = check_probabilities(outside, "outside")
         if strange.shape[1] != n:
-            raise ValueError(f"outside must hold probabilities of the {n} classes of p; found {strange.shape[1]} columns")
+            raise ValueError(f"outside must have the {n} columns of p; found {strange.shape[1]}")
         auroc = PREPARED[out_of_distribution_auroc](1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
         ((found["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, *drawing)
     names = [field.name for field in dataclasses.fields(Report) if field.name in found]
     scores = Report(
         samples=samples,
         classes=n,
-        **{"out_of_distribution_auroc": None, **{name: found[name].value for name in names}},  # type: ignore[arg-type]
+        **{"out_of_distribution_auroc": None, **{name: found[name].value for name in names}},
         bins=int(bins),
         k=int(k),
         coverage=float(coverage),

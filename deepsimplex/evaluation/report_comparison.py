@@ -121,12 +121,11 @@ def compare_reports(
     check_resampling(level, resamples, seed)
     reports: dict[str, Report] = {}
     scores: dict[str, dict[str, ResampledScore]] = {}
-    drawing = {"level": level, "resamples": resamples, "seed": seed}
     for name, p in probabilities.items():
         if announce is not None:
             announce(name)
         try:
-            reports[name], scores[name] = resampled_report(y, p, bins, k=k, coverage=coverage, **drawing)
+            reports[name], scores[name] = resampled_report(y, p, bins, k, coverage, level, resamples, seed)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
     if len({found.classes for found in reports.values()}) > 1:

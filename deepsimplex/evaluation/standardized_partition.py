@@ -1,4 +1,4 @@
-"""Standardized partition spaces: memberships scaled to the correctness shown on a test set, and their measures [SPS]."""
+"""Standardized partitions: memberships scaled to the correctness shown on a test set, and their measures [SPS]."""
 
 import dataclasses
 import warnings

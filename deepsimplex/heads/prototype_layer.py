@@ -3,6 +3,7 @@
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Self
 
 import keras
@@ -11,14 +12,57 @@ from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_labels, check_whole
 from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
-from deepsimplex.prototypes.explanation import Explanation
-from deepsimplex.prototypes.initialization import initial_prototypes
-from deepsimplex.targets.labels import any_labels
+from deepsimplex.heads.prototype_initialization import initial_prototypes
 
 # Deviation of features, on average, that calls for a warning.
 _WIDE = 10.0
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The nearest prototypes of samples, from near to far.
+
+    Attributes
+    ----------
+    indices : ndarray, shape [N, k]
+        Numbers of the prototypes.
+    labels : ndarray, shape [N, k]
+        Their classes.
+    distances : ndarray, shape [N, k]
+        Squared, as they are compared: of scaled features, through Omega or in lengthscales where there are such.
+    weights : ndarray, shape [N, k]
+        What each has to say in the decision. LVQ asks the nearest prototype of every class alone, whose weight is the
+        probability of its class, and those of all prototypes sum to one; in the layer ``PrototypeScores``, which has no
+        probabilities, it is its score. A Gaussian process sums contributions k(x, w_j) b_j of all: the weight is what
+        is added to the score of the class that is decided for, in ``GPLVQ`` to the mean of its process.
+
+    Examples
+    --------
+    >>> from deepsimplex import GLVQ
+    >>> X, y = [[0.0], [1.0], [5.0], [6.0]], ["low", "low", "high", "high"]
+    >>> explained = GLVQ().fit(X, y).explain([[2.0]], k=1)
+    >>> explained.labels.tolist(), bool(explained.weights[0, 0] > 0.5)
+    ([['low']], True)
+    """
+
+    indices: NDArray[np.int64]
+    labels: NDArray[Any]
+    distances: NDArray[np.float64]
+    weights: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls, distances: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[Any], k: int
+    ) -> "Explanation":
+        """The k nearest of M prototypes, of distances and weights [N, M] and labels [M].
+
+        Of equally near ones the first; all where k is more.
+        """
+        order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+        nearest = (np.take_along_axis(values, order, axis=1) for values in (distances, weights))
+        return cls(order, labels[order], *nearest)
 
 
 class PrototypeLayer(keras.layers.Layer):
@@ -138,7 +182,7 @@ class PrototypeLayer(keras.layers.Layer):
         return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
 
     def _as_labels(self, y: Any) -> NDArray[np.int64]:
-        labels, _ = any_labels(y, self.num_classes)
+        labels, _ = check_labels(y, self.num_classes, soft=True)
         return np.argmax(labels, axis=1) if labels.ndim == 2 else labels
 
     def _check_all_there(self, labels: NDArray[np.int64]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex._utils.validation import check_probabilities
 
 BLOCK_ROWS, BLOCK_VALUES = 4096, 2**23
 """Rows, and numbers, that a classifier is asked about at once."""

@@ -8,7 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation import ReliabilityCurve, check_labels_and_probabilities, reliability_curve
+from deepsimplex._utils.validation import check_labels_and_probabilities
+from deepsimplex.evaluation import ReliabilityCurve, reliability_curve
 from deepsimplex.plots.arguments import check_names
 from deepsimplex.plots.style import BLACK, BLUE, GREY, ORANGE, literal
 

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex.evaluation import check_labels_and_probabilities
+from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.plots.arguments import check_names
 from deepsimplex.plots.style import literal
 

@@ -11,7 +11,7 @@ from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
-from deepsimplex.evaluation.inputs import check_labels
+from deepsimplex._utils.validation import check_labels
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.arguments import check_names, real_array
@@ -118,7 +118,7 @@ def latent_space(
         raise ValueError(f"latent must have shape [N, L] with N >= 1 samples; found shape {loc.shape}")
     table = _check_scores(scores, loc.shape[1])
     n = len(table)
-    true = None if y is None else check_labels(y, len(loc), n, "y", "latent")
+    true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
     names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
     classes = _check_classes(classes, n)
     if level is not None and (gaussian is None or not 0 < level < 1):

@@ -7,8 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.evaluation import check_labels_and_probabilities
-from deepsimplex.evaluation.inputs import check_probabilities
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
 from deepsimplex.plots.style import BLACK, BLUE, GREY, VERMILLION, literal
 
 

@@ -11,8 +11,8 @@ from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_labels, check_probabilities
 from deepsimplex.evaluation import StandardizedPartition
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.geometry import vertices
 from deepsimplex.plots.arguments import check_names
 from deepsimplex.plots.marks import KEY, draw_marks
@@ -122,8 +122,10 @@ def simplex(
     else:
         table = check_probabilities(p).astype(np.float64)
         samples, columns = table.shape
-        true = None if y is None else check_labels(y, samples, columns)
-        chosen = table.argmax(axis=1) if assigned is None else check_labels(assigned, samples, columns, "assigned")
+        true = None if y is None else check_labels(y, columns, rows=samples, of="p")[0]
+        chosen = table.argmax(axis=1)
+        if assigned is not None:
+            chosen, _ = check_labels(assigned, columns, name="assigned", rows=samples, of="p")
     n = table.shape[1]
     if n not in (3, 4):
         raise ValueError(

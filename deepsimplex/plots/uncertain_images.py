@@ -7,9 +7,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_probabilities, check_whole
 from deepsimplex.evaluation import uncertainty
-from deepsimplex.evaluation.inputs import check_probabilities
 from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.latents import intervals_behind

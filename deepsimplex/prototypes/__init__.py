@@ -4,6 +4,8 @@ The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ
 pieces.
 """
 
+from deepsimplex.heads.prototype_initialization import initial_prototypes
+from deepsimplex.heads.prototype_layer import Explanation
 from deepsimplex.prototypes.activations import Linear, Sigmoid
 from deepsimplex.prototypes.ascent import LikelihoodAscent
 from deepsimplex.prototypes.competition import compete
@@ -13,8 +15,6 @@ from deepsimplex.prototypes.decision import (
     relative_scores,
     squared_distances,
 )
-from deepsimplex.prototypes.explanation import Explanation
-from deepsimplex.prototypes.initialization import initial_prototypes
 from deepsimplex.prototypes.learning import Learned, learn_metric, learn_prototypes
 from deepsimplex.prototypes.likelihood import (
     covariance,

@@ -7,9 +7,9 @@ from hypothesis import strategies as st
 from scipy.special import log_softmax
 
 from deepsimplex import prototypes
+from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, initial_prototypes
 from deepsimplex.prototypes.activations import make_activation
 from deepsimplex.prototypes.competition import compete
-from deepsimplex.prototypes.initialization import INITIALIZATIONS, initial_prototypes
 from deepsimplex.prototypes.learning import learn_metric, learn_prototypes, lost_directions
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 from deepsimplex.prototypes.whitening import discriminant_directions, within_class_whitening

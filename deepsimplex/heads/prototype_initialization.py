@@ -1,4 +1,4 @@
-"""Where prototypes begin: at samples of their class, at its mean, or spread over it."""
+"""Initial prototypes of every class: class means, cluster centers or samples."""
 
 from typing import Literal
 
@@ -6,7 +6,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.spread import spread_rows
 
 Initialization = Literal["means", "samples", "k-means++"]
 INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")
@@ -19,31 +18,32 @@ def initial_prototypes(
     initialization: str = "means",
     rng: np.random.Generator | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Prototypes of every class that has samples, and the numbers of their classes.
+    """Choose initial prototypes of every class that has samples.
 
     Parameters
     ----------
     X : ndarray, shape [N, d]
     y : ndarray, shape [N]
-        Numbers of the classes.
+        Class numbers.
     number : int
-        Prototypes of every class. A class with fewer samples that differ has as many as those.
+        Prototypes per class. A class with fewer distinct samples gets as many as those.
     initialization : {"means", "samples", "k-means++"}
-        "means" (default): the mean of the class, or the means that k-means finds where there are several; "samples":
-        drawn among those that differ [GPLVQ ch. 3]; "k-means++": samples far from one another.
+        "means" (default): the class mean, or the k-means centers if ``number`` is above 1; "samples": drawn at random
+        from the distinct samples [GPLVQ ch. 3]; "k-means++": samples far from one another.
     rng : numpy.random.Generator, optional
-        Makes the choices. None (default) is one of seed 0.
+        Default: a generator of seed 0.
 
     Returns
     -------
     prototypes : ndarray, shape [P, d]
-        Class by class; no two of a class are equal.
+        Sorted by class; no two of a class are equal.
     labels : ndarray, shape [P]
+        Class numbers.
 
     Raises
     ------
     ValueError
-        For another initialization.
+        For an unknown initialization.
 
     Examples
     --------
@@ -66,21 +66,19 @@ def initial_prototypes(
 def _of_class(
     rows: NDArray[np.float64], number: int, initialization: str, rng: np.random.Generator
 ) -> NDArray[np.float64]:
-    if initialization == "means" and number == 1:
-        return rows.mean(axis=0, keepdims=True)
-    if initialization == "samples":
-        distinct = np.unique(rows, axis=0)
-        return distinct[np.sort(rng.permutation(len(distinct))[:number])]
-    spread = spread_rows(rows, number, rng)
-    if initialization == "k-means++" or len(spread) < number:
-        return spread
-    return np.unique(_means(rows, spread), axis=0)
-
-
-def _means(rows: NDArray[np.float64], start: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Where k-means ends that starts there."""
-    from sklearn.cluster import KMeans  # imported here: the package comes in lightly
+    from sklearn.cluster import KMeans, kmeans_plusplus  # slow to import
     from threadpoolctl import threadpool_limits
 
-    with threadpool_limits(1):  # of the samples of one class: threads would wait for one another most of the time
-        return np.asarray(KMeans(len(start), init=start, n_init=1).fit(rows).cluster_centers_)
+    if initialization == "means" and number == 1:
+        return rows.mean(axis=0, keepdims=True)
+    distinct = np.unique(rows, axis=0)
+    if initialization == "samples":
+        return distinct[np.sort(rng.permutation(len(distinct))[:number])]
+    if number >= len(distinct):
+        return distinct
+    spread = kmeans_plusplus(distinct, number, random_state=int(rng.integers(2**31)))[0]
+    if initialization == "k-means++":
+        return spread
+    with threadpool_limits(1):  # few samples: threads would mostly wait for one another
+        centers = KMeans(number, init=spread, n_init=1).fit(rows).cluster_centers_
+    return np.unique(centers, axis=0)
