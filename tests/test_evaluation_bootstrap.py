@@ -175,7 +175,11 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
         ({"bin": 3}, TypeError, r"^accuracy\(\) got an unexpected keyword argument 'bin'"),
         ({"limits": (1, 0)}, ValueError, r"limits must be the lowest and the highest value of a score.*found \(1, 0\)"),
         ({"limits": 1}, ValueError, "limits must be"),
-        ({"metric": lambda y, p: p.mean(axis=0)}, ValueError, r"metric must return one number; found an array of shape"),
+        (
+            {"metric": lambda y, p: p.mean(axis=0)},
+            ValueError,
+            r"metric must return one number; found an array of shape",
+        ),
         ({"p": [[0.5, 0.6]]}, ValueError, "every row of p must sum to 1"),
         ({"y": [2]}, ValueError, "y must hold class numbers"),
     ],
