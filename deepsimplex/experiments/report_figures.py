@@ -120,8 +120,8 @@ def sections(runs: Sequence[Run], level: float, announce: Callable[[str], object
         (
             "Reliability",
             "How often the assigned class is right, among samples predicted with similar confidence: on the diagonal "
-            f"for calibrated probabilities.{band if any(map(_has_intervals, runs)) else ''} Below, how many samples have "
-            "each confidence.",
+            f"for calibrated probabilities.{band if any(map(_has_intervals, runs)) else ''} Below, how many samples "
+            "have each confidence.",
             _reliability,
             "",
         ),

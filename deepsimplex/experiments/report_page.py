@@ -17,7 +17,7 @@ from deepsimplex.evaluation import (
     compare_reports,
     report,
 )
-from deepsimplex.evaluation.bootstrap import check_drawing
+from deepsimplex.evaluation.bootstrap import check_resampling
 from deepsimplex.experiments.report_figures import partition_figures, sections
 from deepsimplex.experiments.report_tables import MISSING, differing, facts, number, partition_groups, score_groups
 from deepsimplex.experiments.run_folder import Run, Source, flat_configuration, read_runs
@@ -72,7 +72,7 @@ def write_report(
     >>> "Report on sure and unsure" in page.read_text()
     True
     """
-    level, resamples, seed, _ = check_drawing(level, resamples, seed, False)
+    level, resamples, seed, _ = check_resampling(level, resamples, seed)
     target = Path(path).expanduser()
     check_writable(target.parent, "the folder of the page")
     if target.is_dir():
