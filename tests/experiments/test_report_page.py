@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
@@ -18,9 +19,16 @@ from sklearn.naive_bayes import GaussianNB
 import deepsimplex as ds
 from deepsimplex import evaluation
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.experiments import Predictions, RunFolder, read_run, read_runs, run_folder, save_predictions
+from deepsimplex.experiments import (
+    Predictions,
+    RunFolder,
+    read_run,
+    read_runs,
+    report_page,
+    run_folder,
+    save_predictions,
+)
 from deepsimplex.experiments import report_figures as figures
-from deepsimplex.experiments import report_page
 from deepsimplex.experiments import report_tables as tables
 
 ROOT = Path(__file__).parents[2]
@@ -68,8 +76,13 @@ def page(iris, tmp_path_factory) -> Path:
 
 @pytest.fixture
 def without_figures(monkeypatch):
-    """A page of text and tables alone: figures take most of the time."""
-    monkeypatch.setattr(report_page, "sections", lambda runs, level, announce: [])
+    """A page with one empty figure of each run: figures take most of the time."""
+
+    def empty(runs, level, announce):
+        drawn = (figures.embed(Figure(figsize=(1, 1)), f"Nothing of {run.name}", run.name) for run in runs)
+        return [figures.Section("Nothing", "", tuple(drawn))]
+
+    monkeypatch.setattr(report_page, "sections", empty)
     monkeypatch.setattr(report_page, "partition_figures", lambda comparison: ())
 
 
@@ -302,7 +315,7 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
         ("a.html", {}, {}, ValueError, "at least one run"),
         ("a.html", "runs/digits", {}, TypeError, "a sequence or a mapping of runs; found one str"),
         ("a.html", [Predictions.of([0], [[0.5, 0.5]])], {}, ValueError, "mapping {name: predictions}"),
-        ("a.html", {}, {"level": 95}, ValueError, "level must be a number between 0 and 1"),
+        ("a.html", {}, {"level": 95}, ValueError, "level must be a number above 0 and below 1"),
         ("a.html", {}, {"resamples": 0}, ValueError, "resamples must be"),
         ("a.html", {}, {"seed": -1}, ValueError, "seed must be"),
         (".", {}, {}, IsADirectoryError, "the page must be a file"),
@@ -331,8 +344,6 @@ def test_keys_that_differ_come_first(iris, tmp_path):
 
 
 def test_small_drawings_are_lines_and_large_ones_pixels():
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(3, 2))
     ax = figure.add_subplot()
     ax.plot([0, 1], [0, 1])
@@ -369,7 +380,7 @@ def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, comma
     [
         (["nowhere"], "there is no run 'nowhere'"),
         (["pyproject.toml"], "pyproject.toml is damaged, or no .npz file"),
-        (["tests", "--level", "2"], "level must be a number between 0 and 1"),
+        (["tests", "--level", "2"], "level must be a number above 0 and below 1"),
     ],
 )
 def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, arguments, message):
