@@ -109,8 +109,12 @@ class Registry(Mapping[str, type], Generic[Member]):
             raise ValueError(
                 f"{self.kind} {kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}"
             )
-        fitting = {key: value for key, value in defaults.items() if key in known}
-        return kind(**{**fitting, **arguments})
+        given = {key: value for key, value in defaults.items() if key in known} | arguments
+        for key, parameter in known.items():
+            required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+            if required and key not in given:
+                raise ValueError(f"{self.kind} {kind.__name__} needs the argument {key!r}; found {sorted(given)}")
+        return kind(**given)
 
 
 def _imported(name: str, kind: str) -> Any:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
@@ -141,7 +142,10 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         items = [_written(item, f"{name}[{index}]", arrays) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Target):
-        return {"target": value.get_config(), "num_classes": getattr(value, "num_classes_", None)}
+        return {
+            "target": keras.saving.serialize_keras_object(value),
+            "num_classes": getattr(value, "num_classes_", None),
+        }
     if isinstance(value, AnyCalibration):
         return {"calibration": value.method, "learned": value.get_config()}
     if isinstance(value, Mapping):

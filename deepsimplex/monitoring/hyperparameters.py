@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.targets import TARGETS
 
 Value = str | bool | int | float
 _LONGEST = 200  # characters of a value that is written as JSON
@@ -89,10 +90,10 @@ def _optimizer(model: keras.Model) -> dict[str, Any]:
 
 
 def _classifier(model: SimplexClassifier) -> dict[str, Any]:
-    target, loss = model.target.get_config(), getattr(model, "loss", None)
+    loss = getattr(model, "loss", None)
     return {
-        "target": target.pop("name"),
-        **dict(_flat("target", target)),
+        "target": TARGETS.name_of(model.target),
+        **dict(_flat("target", model.target.get_config())),
         "head": type(model.head).__name__,
         "covariance": getattr(model.head, "covariance", None),
         "readout": type(model.readout).__name__,
@@ -108,7 +109,9 @@ def _flat(prefix: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for key, value in config.items():
         name = f"{prefix}.{key}" if prefix else key
         if isinstance(value, Mapping):
-            yield from _flat(name, value)
+            if "class_name" in value:  # an object that Keras serialized
+                yield name, value["class_name"]
+            yield from _flat(name, value.get("config", value))
         elif value is not None and key != "name":
             plain = value if isinstance(value, str | bool | int | float) else json.dumps(value, default=str)
             yield name, plain[:_LONGEST] if isinstance(plain, str) else plain
