@@ -491,7 +491,7 @@ def test_hyperparameters_are_gathered(optimizer, expected):
     more = {"loss": "LatentNLL", "loss.beta": 0.5, "hybrid_weight": 0.3, "epochs": 7, "target": "mean"}
     assert more.items() <= found.items()
     assert "steps_per_epoch" not in found
-    assert json.loads(found["target.targets"])[1]["config"]["smoothing"] == 0.9
+    assert json.loads(found["target.targets"])[1]["smoothing"] == 0.9
     assert all(isinstance(value, str | bool | int | float) for value in found.values())
 
 

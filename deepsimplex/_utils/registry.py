@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import keras
 
@@ -35,7 +35,7 @@ class Registry(Mapping[str, type], Generic[Member]):
     'relu'
     """
 
-    def __init__(self, kind: str, base: type[Member], members: dict[str, type[Member]]) -> None:
+    def __init__(self, kind: str, base: type[Any], members: dict[str, type[Member]]) -> None:
         self.kind = kind
         self.base = base
         self._members = members
@@ -94,7 +94,7 @@ class Registry(Mapping[str, type], Generic[Member]):
             )
         if not (inspect.isclass(found) and issubclass(found, self.base)):
             raise TypeError(f"{self.kind} {name!r} must be a subclass of {self.base.__name__}; found {found!r}")
-        return found
+        return cast(type[Member], found)
 
     def name_of(self, member: Member) -> str:
         """Return the name by which ``find`` finds the class of a member."""

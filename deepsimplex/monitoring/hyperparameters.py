@@ -93,7 +93,7 @@ def _classifier(model: SimplexClassifier) -> dict[str, Any]:
     loss = getattr(model, "loss", None)
     return {
         "target": TARGETS.name_of(model.target),
-        **dict(_flat("target", model.target.get_config())),
+        **dict(_flat("target", _short(model.target.get_config()))),
         "head": type(model.head).__name__,
         "covariance": getattr(model.head, "covariance", None),
         "readout": type(model.readout).__name__,
@@ -104,14 +104,23 @@ def _classifier(model: SimplexClassifier) -> dict[str, Any]:
     }
 
 
+def _short(config: Any) -> Any:
+    """Objects that Keras serialized as {"name": class, and its arguments}."""
+    if isinstance(config, list):
+        return [_short(value) for value in config]
+    if not isinstance(config, Mapping):
+        return config
+    if "class_name" in config:
+        config = {"name": config["class_name"], **config["config"]}
+    return {key: _short(value) for key, value in config.items()}
+
+
 def _flat(prefix: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Settings by dotted names; what is neither number nor text is written as JSON."""
     for key, value in config.items():
         name = f"{prefix}.{key}" if prefix else key
         if isinstance(value, Mapping):
-            if "class_name" in value:  # an object that Keras serialized
-                yield name, value["class_name"]
-            yield from _flat(name, value.get("config", value))
+            yield from _flat(name, value)
         elif value is not None and key != "name":
             plain = value if isinstance(value, str | bool | int | float) else json.dumps(value, default=str)
             yield name, plain[:_LONGEST] if isinstance(plain, str) else plain

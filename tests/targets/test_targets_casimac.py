@@ -302,7 +302,7 @@ class TestBadInput:
             CASIMAC(**parameters)
 
     def test_functions_must_be_callable(self):
-        with pytest.raises(TypeError, match="repulsion_function must be a callable, None or a name .*; found 3"):
+        with pytest.raises(TypeError, match=r"repulsion_function must be a callable, None or a name .*; found 3"):
             CASIMAC(repulsion_function=3)
         with pytest.raises(ValueError, match="registered with Keras; found 'mean'"):
             CASIMAC(repulsion_function="mean")
