@@ -73,7 +73,7 @@ def test_overrides_reach_nested_keys(digits):
         ("target.distance=3", "target: distance must be a name, .*; found int$"),
         (
             "target.attraction_function=foo",
-            "attraction_function must be a callable, None or a name .* with Keras; found 'foo'",
+            "attraction_function must be a callable, None or .*; found 'foo'",
         ),
         ("target={name: mean, targets: 3}", "target: targets must be a sequence .*; found 3$"),
         ("target={name: mean, targets: [3]}", "target: target must be one of casimac, .*; found 3"),

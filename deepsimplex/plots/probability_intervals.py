@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import SoftmaxReadout, class_intervals, softmax
-from deepsimplex.readout.intervals import ClassIntervals
-from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout import ClassIntervals, readout_layer
 
 COMPARED, TOLERANCE = 64, 0.02  # rows that are read out again, and how far sampled probabilities may differ
 
@@ -56,7 +54,7 @@ def probability_intervals(
         if scores is not None or readout is not None:
             raise ValueError("scores and readout belong to a latent Gaussian; give latent too, or leave them out")
         return None
-    has_intervals = readout is None or named_readout(readout) is SoftmaxReadout
+    layer = readout_layer(readout or "softmax", scores)
     gaussian, (samples, n) = LatentGaussian.of(latent), p.shape
     classes = gaussian.latent_dim + 1 if scores is None else len(np.asarray(scores))
     if (len(gaussian), classes) != (samples, n):
@@ -64,14 +62,14 @@ def probability_intervals(
             f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
             f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ''}"
         )
-    if not has_intervals:
+    if not layer.credible_intervals:
         return None
     some = np.unique(np.linspace(0, samples - 1, COMPARED).astype(int))
-    difference = float(np.abs(np.asarray(softmax(gaussian[some], scores)) - p[some]).max())
+    difference = float(np.abs(layer.predict(gaussian[some]) - p[some]).max())
     if difference > TOLERANCE:
         raise ValueError(
             f"p must be what the softmax readout makes of latent; found probabilities that differ by {difference:.2f}. "
             "Those of the argmax readout, or calibrated since, have no intervals: leave latent out, or say "
             "readout='argmax'; other scores than the vertices are given as scores"
         )
-    return class_intervals(gaussian if rows is None else gaussian[rows], level, scores)
+    return layer.intervals(gaussian if rows is None else gaussian[rows], level)
