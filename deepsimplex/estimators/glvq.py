@@ -161,7 +161,7 @@ class GMLVQ(PrototypeClassifier):
         self.random_state = random_state
 
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        check_number(self.regularization, "regularization", 0.0, open_below=False)
+        check_number(self.regularization, "regularization", least=0.0)
         if self.rank is not None:
             check_whole(self.rank, "rank, unless it is None,", 1)
             if self.rank > num_features:
@@ -173,5 +173,5 @@ def _settings(classifier: GLVQ | GMLVQ) -> dict[str, Any]:
     """Check and return the arguments that both algorithms take."""
     activate(np.zeros(1), classifier.activation, classifier.steepness)
     check_whole(classifier.max_iter, "max_iter", 0)
-    check_number(classifier.tol, "tol", 0.0, 1.0, open_below=False)
+    check_number(classifier.tol, "tol", least=0.0, most=1.0)
     return {name: getattr(classifier, name) for name in ("activation", "steepness", "max_iter", "tol")}

@@ -119,7 +119,7 @@ class GPLVQ(PrototypeClassifier):
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         if not isinstance(self.lengthscale, str) or self.lengthscale != "median":
             check_number(self.lengthscale, 'lengthscale, unless it is "median",', 0.0)
-        check_number(self.noise_variance, "noise_variance", 0.0, open_below=False)
+        check_number(self.noise_variance, "noise_variance", least=0.0)
         check_number(self.learning_rate, "learning_rate", 0.0)
         check_whole(self.max_iter, "max_iter", 0)
         return partial(self._fit_runs, rng=rng)
@@ -138,13 +138,12 @@ class GPLVQ(PrototypeClassifier):
             self.lengthscale_ = median_distance(rows)
         else:
             self.lengthscale_ = float(self.lengthscale)
-        signs = (np.where(numbers == _runs(labels)[:, None], 1.0, -1.0) for numbers in (y, labels))
-        of_samples, of_prototypes = signs
+        runs = _runs(labels)[:, None]
         return fit_gplvq(
             X,
-            of_samples,
+            np.where(y == runs, 1.0, -1.0),
             W,
-            of_prototypes,
+            np.where(labels == runs, 1.0, -1.0),
             lengthscale=self.lengthscale_,
             noise=self.noise_variance,
             learning_rate=self.learning_rate,

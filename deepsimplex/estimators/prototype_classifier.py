@@ -5,6 +5,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -112,8 +113,8 @@ class PrototypeClassifier(LearningClassifier):
             def report(state: PrototypeFit) -> None:
                 assert callback is not None
                 relevance = {} if state.omega is None else {"relevance": _relevance(state.omega)}
-                classifier = lambda: copy.copy(self)._keep(state, labels, scaled, numbers)  # noqa: E731
-                callback(ClassifierStep(state.n_iter, state.objective, relevance, len(scaled), classifier))
+                make = partial(copy.copy(self)._keep, state, labels, scaled, numbers)
+                callback(ClassifierStep(state.n_iter, state.objective, relevance, len(scaled), make))
 
             end = algorithm(scaled, numbers, W, labels, report=None if callback is None else report)
             self._keep(end, labels, scaled, numbers)
