@@ -232,19 +232,19 @@ class CalibrationBoard(keras.callbacks.Callback):
         """Write the fitted estimator, as its ``fit`` ends."""
         if self._step == 0:
             return
-        found = self._estimator_outputs(classifier, latents=True)
+        found = self._estimator_outputs(classifier, with_latents=True)
         if self._left_out is not None:
             self._write(found, *self._left_out)
         self._write_details(found)
         self._write_hyperparameters(estimator_hyperparameters(classifier))
         self._end(found)
 
-    def _estimator_outputs(self, classifier: Any, latents: bool = False) -> ClassifierOutputs | None:
+    def _estimator_outputs(self, classifier: Any, with_latents: bool = False) -> ClassifierOutputs | None:
         if self.validation is None:
             return None
         x, classes = self.validation.x, classifier.classes_.tolist()
         behind: dict[str, Any] = {}
-        if latents and hasattr(classifier, "scores_"):  # GPLVQ has latents without a readout
+        if with_latents and hasattr(classifier, "scores_"):  # GPLVQ has latents without a readout
             scores = classifier.scores_
             behind = {"scores": scores, "readout": readout_layer(classifier.readout_, scores)}
             behind["latent"] = classifier.predict_latent(x).numpy().as_dict()

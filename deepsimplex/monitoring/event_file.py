@@ -108,7 +108,7 @@ def write_embedding(folder: Path, found: ClassifierOutputs) -> None:
 
 
 def sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, int]]:
-    """Join images [N, H, W] or [N, H, W, 3], made small, row by row to a square; return it and their (width, height)."""
+    """Join images [N, H, W] or [N, H, W, 3], scaled down, to a square; return it and the (width, height) of each."""
     side = math.ceil(math.sqrt(len(images)))
     colors = np.repeat(images[..., None], 3, axis=-1) if images.ndim == 3 else images
     shrink = min(1.0, min(THUMBNAIL, LARGEST_SPRITE // side) / max(colors.shape[1:3]))

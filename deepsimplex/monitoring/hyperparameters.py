@@ -56,9 +56,12 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         "weights": int(model.count_params()),
     }
     if hasattr(model, "predict_latent"):
+        config = model.target.get_config()
+        objective = getattr(model, "objective", None)
         found |= {
-            "target": TARGETS.name_of(model.target),
-            **dict(_flat("target", model.target.get_config())),
+            "target": config.pop("name", None) or TARGETS.name_of(model.target),  # type: ignore[attr-defined]
+            **dict(_flat("target", config)),
+            **({} if objective is None else dict(_flat("", objective.get_config()))),
             "head": type(model.head).__name__,
             "covariance": getattr(model.head, "covariance", None),
             "readout": type(model.readout).__name__,

@@ -111,7 +111,8 @@ def band_picture(found: ClassifierOutputs) -> dict[str, NDArray[np.uint8]]:
         return {}
     from deepsimplex import plots
 
-    return {"pictures/reliability_band": _pixels(plots.reliability(found.labels, found.probabilities, **found.credible))}
+    figure = plots.reliability(found.labels, found.probabilities, **found.credible)
+    return {"pictures/reliability_band": _pixels(figure)}
 
 
 def _pixels(figure: "Figure") -> NDArray[np.uint8]:

@@ -105,7 +105,7 @@ def _checked(x: Any, y: Any, name: str) -> tuple[Any, NDArray[Any]]:
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     elif labels.ndim == 2 and len(labels):
-        labels, _ = check_labels(labels, name=f"the labels of {name}")  # one-hot, for categorical_crossentropy
+        labels, _ = check_labels(labels)  # one-hot, for categorical_crossentropy
     if labels.ndim != 1 or any(np.ndim(leaf) == 0 or len(leaf) != len(labels) for leaf in leaves):
         shapes = ", ".join(str(leaf.shape) for leaf in leaves)
         raise ValueError(
