@@ -360,6 +360,28 @@ def test_samples_are_drawn_alike_of_arrays_and_of_a_data_set(digits):
     assert share == pytest.approx(0.5, abs=4 * np.sqrt(1 / 12 / 5000))
 
 
+class Frame:
+    """The part of a pandas data frame that is used: scikit-learn's classifiers warn of features without names."""
+
+    def __init__(self, values, names):
+        self.values, self.names, self.shape, self.iloc = values, names, values.shape, self
+
+    def __getitem__(self, rows):
+        return Frame(self.values[rows], self.names)
+
+    def __len__(self):
+        return len(self.values)
+
+    def __array__(self, dtype=None, copy=None):
+        return self.values
+
+
+def test_samples_of_a_data_frame_keep_its_names():
+    drawn = draw_samples((Frame(np.eye(5), list("abcde")), np.arange(5)), 3, seed=0)
+    assert drawn.x.names == list("abcde")
+    np.testing.assert_array_equal(drawn.x, np.eye(5)[drawn.rows])
+
+
 def test_inputs_may_be_a_structure(few, tmp_path):
     (x, y), (x_test, y_test) = few
     upper, lower = keras.Input((4, 8, 1), name="upper"), keras.Input((4, 8, 1), name="lower")

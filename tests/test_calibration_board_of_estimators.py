@@ -175,12 +175,3 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="log_dir is not a folder that can be written"):
         ds.monitoring.CalibrationBoard(tmp_path / "file")
-
-
-def test_data_frames_keep_their_names(tmp_path):
-    """scikit-learn's classifiers warn of features whose names are missing."""
-    X, y = load_wine(return_X_y=True, as_frame=True)
-    with ds.monitoring.CalibrationBoard(tmp_path, (X[1::2], y[1::2]), samples=20, pictures=False) as board:
-        make(max_iterations=1).fit(X[::2], y[::2], callback=board)
-    (written,) = events(tmp_path / "calibration")
-    assert b"20 of 89 samples, drawn with seed 0" in written["validation_samples", 0].item()

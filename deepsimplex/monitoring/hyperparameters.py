@@ -56,11 +56,10 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         "weights": int(model.count_params()),
     }
     if hasattr(model, "predict_latent"):
-        config = model.target.get_config()
         objective = getattr(model, "objective", None)
         found |= {
-            "target": config.pop("name", None) or TARGETS.name_of(model.target),  # type: ignore[attr-defined]
-            **dict(_flat("target", config)),
+            "target": TARGETS.name_of(model.target),
+            **dict(_flat("target", _short(model.target.get_config()))),
             **({} if objective is None else dict(_flat("", objective.get_config()))),
             "head": type(model.head).__name__,
             "covariance": getattr(model.head, "covariance", None),
@@ -102,6 +101,17 @@ def _optimizer(model: keras.Model) -> dict[str, Any]:
         found |= {"schedule": rate["class_name"], **dict(_flat("schedule", rate["config"]))}
         rate = rate["config"].get("initial_learning_rate")
     return found | {"learning_rate": rate, "weight_decay": config.get("weight_decay")}
+
+
+def _short(config: Any) -> Any:
+    """Return objects that Keras serialized as {"name": class, and its arguments}."""
+    if isinstance(config, list):
+        return [_short(value) for value in config]
+    if not isinstance(config, Mapping):
+        return config
+    if "class_name" in config:
+        config = {"name": config["class_name"], **config["config"]}
+    return {key: _short(value) for key, value in config.items()}
 
 
 def _flat(prefix: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

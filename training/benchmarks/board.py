@@ -82,10 +82,8 @@ def main(
     written, predicted, busy = (statistics.median(times[calls:]) for times in measured)
     line("cores, and processes that wanted one in the last minutes", f"{os.cpu_count()}, {os.getloadavg()[1]:.1f}")
     line(f"epoch of {min(images, len(x))} images", f"{epoch:.1f} s (median of {epochs})")
-    line(
-        f"call of the board, {len(board.validation.rows)} of {len(test[0])} images",
-        f"{written:.2f} s (median of {epochs * calls})",
-    )
+    used = f"{board.samples} of {len(test[0])} images"
+    line(f"call of the board, {used}", f"{written:.2f} s (median of {epochs * calls})")
     line("  of which prediction", f"{predicted:.2f} s")
     line("  beyond prediction", f"{written - predicted:.2f} s")
     line("  beyond prediction, processor time of the thread", f"{busy:.2f} s")
