@@ -59,7 +59,7 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         objective = getattr(model, "objective", None)
         found |= {
             "target": TARGETS.name_of(model.target),
-            **dict(_flat("target", _short(model.target.get_config()))),
+            **dict(_flat("target", model.target.get_config())),
             **({} if objective is None else dict(_flat("", objective.get_config()))),
             "head": type(model.head).__name__,
             "covariance": getattr(model.head, "covariance", None),
@@ -116,12 +116,13 @@ def _short(config: Any) -> Any:
 
 def _flat(prefix: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield settings by dotted names; what is neither number nor text is written as JSON."""
-    for key, value in config.items():
+    for key, item in config.items():
         name = f"{prefix}.{key}" if prefix else key
+        value = _short(item)
         if isinstance(value, Mapping):
-            if "class_name" in value:  # an object that Keras serialized
-                yield name, value["class_name"]
-            yield from _flat(name, value.get("config") or {} if "class_name" in value else value)
+            if isinstance(value.get("name"), str):
+                yield name, value["name"]
+            yield from _flat(name, value)
         elif value is not None and key != "name":
             plain = value if isinstance(value, str | bool | int | float) else json.dumps(value, default=str)
             yield name, plain[:LONGEST] if isinstance(plain, str) else plain
