@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deepsimplex import datasets, experiments
-from deepsimplex.datasets.named import DEBIAN_FASHION_MNIST
+from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments import load_config
 from deepsimplex.experiments.commands import Split, build_classifier, load_split
 
