@@ -12,71 +12,26 @@ import tensorflow as tf
 
 from deepsimplex._utils.validation import check_labels
 from deepsimplex.classifier.epochs import SeededEpochs
+from deepsimplex.classifier.streams import (
+    ObservedDataset,
+    ObservedGenerator,
+    element_spec,
+    is_observed,
+    is_stream,
+    read,
+    read_batches,
+)
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets import Target, composition
+from deepsimplex.losses import ClassifierLoss
+from deepsimplex.targets import Target
 
 
 class Samples(NamedTuple):
-    """Arrays ready for training: ``observation`` holds "label", and "loc", "scale", "composition" as they are needed."""
+    """Arrays ready for training: ``observation`` holds "label", and "loc", "scale", "composition" where needed."""
 
     x: Any
     observation: dict[str, np.ndarray]
     sample_weight: np.ndarray | None = None
-
-
-class ObservedDataset(keras.utils.PyDataset):
-    """A PyDataset whose labels are replaced by observations."""
-
-    def __init__(self, dataset: keras.utils.PyDataset, observe: Callable[[Any], tuple[Any, ...]]) -> None:
-        super().__init__(
-            workers=dataset.workers,
-            use_multiprocessing=dataset.use_multiprocessing,
-            max_queue_size=dataset.max_queue_size,
-        )
-        self.dataset = dataset
-        self.observe = observe
-
-    @property
-    def num_batches(self) -> int | None:
-        """Number of batches of an epoch, None for an endless data set."""
-        return self.dataset.num_batches
-
-    def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return self.observe(self.dataset[index])
-
-    def on_epoch_begin(self) -> None:
-        """Pass the event on."""
-        self.dataset.on_epoch_begin()
-
-    def on_epoch_end(self) -> None:
-        """Pass the event on."""
-        self.dataset.on_epoch_end()
-
-
-class ObservedGenerator:
-    """A generator of batches whose labels are replaced by observations."""
-
-    def __init__(self, batches: Iterable[Any], observe: Callable[[Any], tuple[Any, ...]]) -> None:
-        self.batches = map(observe, batches)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self.batches)
-
-
-def is_stream(x: Any) -> bool:
-    """Return whether ``x`` yields batches: a tf.data.Dataset, a PyDataset or a generator."""
-    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
-
-
-def is_observed(x: Any) -> bool:
-    """Return whether a stream went through the adapter already: Keras calls evaluate from fit."""
-    if isinstance(x, tf.data.Dataset):
-        spec = x.element_spec
-        return isinstance(spec, tuple) and len(spec) > 1 and isinstance(spec[1], dict) and "label" in spec[1]
-    return isinstance(x, ObservedDataset | ObservedGenerator)
 
 
 @dataclass(frozen=True)
@@ -87,16 +42,19 @@ class DataAdapter:
     ----------
     target : Target
     num_classes : int
-    needs_latents : bool
-        Whether the loss needs the target's latents. Without them observations hold checked labels alone.
-    tau : float, optional
-        Scale of the compositions softmax(tau S f), for the loss that needs them.
+    loss : ClassifierLoss, optional
+        What the observations are for. Without a loss, or with one that compares with labels alone, they hold checked
+        labels alone.
     """
 
     target: Target
     num_classes: int
-    needs_latents: bool = True
-    tau: float | None = None
+    loss: ClassifierLoss | None = None
+
+    @property
+    def needs_latents(self) -> bool:
+        """Whether observations hold the target's latents."""
+        return self.loss is not None and self.loss.needs_latents
 
     # Arrays
 
@@ -113,7 +71,7 @@ class DataAdapter:
         observation = self.observe(x, y, fit)
         return Samples(x, observation, self._weights(observation["label"], sample_weight, class_weight))
 
-    def observe(self, x: Any, y: Any, fit: bool = True) -> dict[str, np.ndarray]:
+    def observe(self, x: Any, y: Any, fit: bool = False) -> dict[str, np.ndarray]:
         """Return the observation of labels or latents ``y`` as a dict of arrays.
 
         Parameters
@@ -121,7 +79,7 @@ class DataAdapter:
         x : array or structure of arrays
         y : labels [N], soft labels [N, n], LatentGaussian, dict {"loc", "scale"} or latents [N, L]
         fit : bool
-            Whether these are the training samples. A target of labels alone does not mind.
+            Whether these are all of the training samples: the target is fitted to them, and the loss adapted.
         """
         floatx = keras.config.floatx()
         if self.holds_latents(y):
@@ -131,11 +89,12 @@ class DataAdapter:
             label = check_labels(y, self.num_classes, soft=True)[0]
             latent = self._latents(x, label, fit) if self.needs_latents else None
         observation = {"label": label.astype(floatx if label.ndim == 2 else np.int64)}
-        if latent is not None and self.needs_latents:
+        if self.loss is not None and self.needs_latents and latent is not None:
             observation |= {"loc": latent.loc.astype(floatx), "scale": latent.scale.astype(floatx)}
-            if self.tau is not None:
-                shares = composition(latent.loc, self.target.scores(self.num_classes), self.tau)
-                observation["composition"] = shares.astype(floatx)
+            if fit:
+                self.loss.adapt(latent.loc, label, self.target.scores(self.num_classes))
+            more = self.loss.observe(latent.loc, self.target.scores(self.num_classes))
+            observation |= {name: part.astype(floatx) for name, part in more.items()}
         return observation
 
     def _latents(self, x: Any, label: np.ndarray, fit: bool) -> LatentGaussian:
@@ -179,7 +138,7 @@ class DataAdapter:
         """Return whether a stream must be read before training: its labels have latents among its own samples."""
         if is_observed(stream) or not (self.needs_latents and self.target.needs_samples):
             return False
-        return not (isinstance(stream, tf.data.Dataset) and self.holds_latents(_spec(stream)[1]))
+        return not (isinstance(stream, tf.data.Dataset) and self.holds_latents(element_spec(stream)[1]))
 
     def stream(self, stream: Any, class_weight: Any = None) -> Any:
         """Return a stream of the same kind with observations in place of its labels; nothing is read ahead."""
@@ -198,7 +157,7 @@ class DataAdapter:
         return ObservedGenerator(stream, observe)
 
     def _dataset(self, dataset: tf.data.Dataset, class_weight: Any) -> tf.data.Dataset:
-        spec = _spec(dataset)[1]
+        spec = element_spec(dataset)[1]
         example = self.observe(None, self._example(spec))
         names, weighted = list(example), class_weight is not None
         dtypes = [tf.as_dtype(part.dtype) for part in example.values()]
@@ -241,22 +200,21 @@ class DataAdapter:
             f"{{'loc', 'scale'}} beside its samples; found {spec}"
         )
 
-    def training_latents(self, stream: Any) -> tuple[np.ndarray, np.ndarray]:
-        """Return latents [N, L] and labels that stand for a stream that is not read.
+    def adapt_loss(self, stream: Any, steps: int | None = None) -> None:
+        """Adapt the loss to the latents of a stream, if it asks for that.
 
-        Hard labels: those of the classes, once each, since the latents of a label target differ by their class alone.
-        Otherwise the stream is read once, and its samples are dropped.
+        Hard labels of a label target: the latents of the classes stand for all, and nothing is read. Otherwise the
+        stream is read once, and its samples are dropped.
         """
-        if isinstance(stream, tf.data.Dataset) and _is_hard(_spec(stream)[1]):
-            label = np.arange(self.num_classes)
-            return self.target.fit_transform(None, label, self.num_classes).loc, label
-        observations = [self.observe(None, y) for _, y, _ in read_batches(stream)]
-        if not observations:
-            raise ValueError("x must yield samples; found an empty stream")
-        return (
-            np.concatenate([part["loc"] for part in observations]),
-            np.concatenate([part["label"] for part in observations]),
-        )
+        if self.loss is None or not self.loss.needs_adapt or is_observed(stream):
+            return
+        table = self.target.table(self.num_classes)
+        if table is not None and isinstance(stream, tf.data.Dataset) and _is_hard(element_spec(stream)[1]):
+            loc, label = table.loc, np.arange(self.num_classes)
+        else:
+            observations = [self.observe(None, y) for _, y, _ in read_batches(stream, steps)]
+            loc, label = (np.concatenate([part[name] for part in observations]) for name in ("loc", "label"))
+        self.loss.adapt(loc, label, self.target.scores(self.num_classes))
 
     def classes(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return held-out samples, their classes [N] and weights, of arrays or of a stream, which is read once.
@@ -372,65 +330,6 @@ def as_latents(y: Any) -> LatentGaussian:
     if isinstance(y, LatentGaussian | dict):
         return LatentGaussian.of(y).numpy()
     return LatentGaussian(y, np.zeros((len(y), 1), y.dtype))
-
-
-# Reading streams
-
-
-def peek(stream: Any) -> tuple[Any, Any]:
-    """Return the samples of the first batch (or their specification), and a stream that still yields that batch."""
-    if isinstance(stream, tf.data.Dataset):
-        return _spec(stream)[0], stream
-    if isinstance(stream, keras.utils.PyDataset):
-        return keras.utils.unpack_x_y_sample_weight(stream[0])[0], stream
-    first = next(stream, None)
-    if first is None:
-        raise ValueError("x must yield samples; found a generator that is exhausted")
-    return keras.utils.unpack_x_y_sample_weight(first)[0], itertools.chain([first], stream)
-
-
-def read_batches(stream: Any, steps: int | None = None) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield the batches (x, y, weights) of an epoch as arrays: ``steps`` of them, or all."""
-    if isinstance(stream, tf.data.Dataset):
-        _spec(stream)
-        infinite = stream.cardinality() == tf.data.INFINITE_CARDINALITY
-        found: Iterable[Any] = stream.as_numpy_iterator()
-    elif isinstance(stream, keras.utils.PyDataset):
-        infinite = stream.num_batches is None
-        found = (stream[index] for index in range(stream.num_batches or steps or 0))
-    else:
-        infinite, found = False, stream
-    if infinite and steps is None:
-        raise ValueError(
-            "x must be a finite stream where all of it is read, for the neighbors of a distance target, the scale of "
-            "compositions or a calibration: pass it without repeat(), since epochs repeat it anyway, or give "
-            "steps_per_epoch"
-        )
-    for batch in itertools.islice(found, steps):
-        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
-        yield keras.tree.map_structure(np.asarray, x), keras.tree.map_structure(np.asarray, y), weight
-
-
-def read(stream: Any, steps: int | None = None) -> tuple[Any, Any, Any, int]:
-    """Read an epoch of a stream, in order: x, y, sample weights or None, and its batch size."""
-    found = list(read_batches(stream, steps))
-    if not found:
-        raise ValueError("x must yield samples; found an empty stream")
-    x, y, weight = (
-        None if part[0] is None else keras.tree.map_structure(lambda *leaves: np.concatenate(leaves), *part)
-        for part in zip(*found, strict=True)
-    )
-    return x, y, weight, num_rows(found[0][0])
-
-
-def _spec(dataset: tf.data.Dataset) -> Any:
-    """The specification of batches (x, y[, weights]), or an error."""
-    spec = dataset.element_spec
-    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
-        raise ValueError("a tf.data.Dataset must yield (x, label) or (x, latent), with or without weights")
-    if any(leaf.shape.rank in (None, 0) for leaf in keras.tree.flatten(spec)):
-        raise ValueError(f"a tf.data.Dataset must be batched and have tensors of known rank; found {spec}")
-    return spec
 
 
 def _is_hard(spec: Any) -> bool:

@@ -1,5 +1,6 @@
 """SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved."""
 
+import itertools
 import os
 import warnings
 from collections.abc import Sequence
@@ -10,32 +11,17 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex.classifier.data import (
-    DataAdapter,
-    ObservedGenerator,
-    Samples,
-    batches,
-    check_arrays,
-    is_observed,
-    is_stream,
-    num_rows,
-    peek,
-    read,
-    split,
-)
+from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
 from deepsimplex.classifier.epochs import SeededEpochs
-from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.classifier.streams import is_observed, is_stream, peek, read, read_batches
+from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_saved_model
 from deepsimplex.latent import Covariance
-from deepsimplex.losses import Composition, classifier_loss, get_loss
-from deepsimplex.targets import Target, composition_scale
-
-# Samples of a stream that a head adapts to where the stream cannot be read twice.
-ADAPTED_ROWS = 2000
+from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SimplexClassifier(SimplexNetwork):
+class SimplexClassifier(TrainableNetwork):
     """A classifier that learns latent positions of labels and reads class probabilities out of a latent Gaussian.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
@@ -119,123 +105,6 @@ class SimplexClassifier(SimplexNetwork):
         super().__init__(backbone, target, num_classes, covariance, head, readout, class_names, name, **kwargs)
         self.seed = int(seed)
         self._trained_on_integers = False
-        self._metrics_built = False
-
-    # Loss
-
-    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
-        """Configure training.
-
-        Parameters
-        ----------
-        optimizer : str or keras.optimizers.Optimizer
-            Default "adam".
-        loss : loss, str, dict or callable, optional
-            None is the target's own default, the negative log density of its latents. A latent loss
-            (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
-            probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
-            ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
-        metrics : list, optional
-            Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
-        **kwargs
-            As in keras.Model.compile.
-
-        Raises
-        ------
-        TypeError, ValueError
-            If there is no such loss, or it does not fit the head or the readout.
-        """
-        loss = get_loss(loss)
-        chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
-        chosen.check_covariance(getattr(self.head, "covariance", None))
-        if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
-            raise ValueError(
-                f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
-                "draws. ArgmaxReadout() or ArgmaxReadout(method='quasi_monte_carlo') would do"
-            )
-        if isinstance(chosen, Composition) and chosen.mass * self.num_classes <= 1:
-            raise ValueError(f"mass must be above 1/n = {1 / self.num_classes:g}; found {chosen.mass!r}")
-        self._hide("training_loss", chosen)
-        self._metrics_built = False
-        with self.distribute_strategy.scope():
-            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
-
-    def compile_from_config(self, config: dict[str, Any]) -> None:
-        """Compile as a saved model was, its optimizer's state included."""
-        self.compile(**keras.saving.deserialize_keras_object(config))
-        if self.optimizer is not None and self.built:
-            self.optimizer.build(self.trainable_variables)
-
-    def compute_loss(
-        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
-    ) -> Any:
-        """Return the loss of observations ``y``, with the extra losses of the layers.
-
-        ``y_pred`` is the dict {"loc", "scale"} of latents, with "log_probabilities" if they are known already; what is
-        missing is computed, all of it from x if ``y_pred`` is no such dict.
-        """
-        outputs = self._with_probabilities(y_pred if isinstance(y_pred, dict) else self.latent(x, training=training))
-        if self.training_loss.needs_latents and ("loc" not in y or not self._knows_compositions()):
-            return tf.constant(np.nan, keras.config.floatx())
-        value = self.training_loss.compute(y, outputs, sample_weight)
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync
-        return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
-
-    def _with_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Latents with "log_probabilities" beside them, if the loss needs those; they are computed once."""
-        if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
-            return outputs
-        return {**outputs, "log_probabilities": self.log_probabilities(outputs)}
-
-    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
-        """Return the metrics of labels and class probabilities."""
-        return super().compute_metrics(x, y["label"], y_pred, sample_weight)
-
-    def train_step(self, data: Any) -> dict[str, Any]:
-        """Train on a batch."""
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        share = self._share_of_batch(x)
-        with tf.GradientTape() as tape:
-            outputs = self._with_probabilities(self.latent(x, training=True))
-            loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
-            scaled_loss = self.optimizer.scale_loss(loss if share is None else loss * tf.cast(share, loss.dtype))
-        variables = self.trainable_weights
-        self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
-        return self._report(x, y, outputs, loss, sample_weight, training=True)
-
-    def test_step(self, data: Any) -> dict[str, Any]:
-        """Evaluate a batch."""
-        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        outputs = self._with_probabilities(self.latent(x, training=False))
-        loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
-        return self._report(x, y, outputs, loss, sample_weight, training=False)
-
-    def _share_of_batch(self, x: Any) -> Any:
-        """What this replica's part of the batch weighs, 1 for equal parts; None on a single device.
-
-        Keras averages the means of the replicas, whose parts of a last batch may differ in size.
-        """
-        replica = tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
-            return None
-        rows = tf.cast(_batch_size(x), tf.float32)
-        return rows * replica.num_replicas_in_sync / replica.all_reduce(tf.distribute.ReduceOp.SUM, rows)
-
-    def _report(self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, training: bool) -> dict[str, Any]:
-        """Update the loss and the metrics of the epoch, and return them."""
-        tracker, *others = self.metrics
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync  # a loss is divided by their number
-        tracker.update_state(loss * replicas, sample_weight=_batch_size(x))
-        if not others:
-            return self.get_metrics_result()  # no metric asks for probabilities
-        latent = {name: outputs[name] for name in ("loc", "scale")}
-        if "log_probabilities" in outputs and (training or self.calibration is None):
-            probabilities = tf.exp(outputs["log_probabilities"])
-        elif training:
-            probabilities = self.readout(self.predictive(latent), training=True)
-        else:
-            probabilities = self.read_out(self.calibrated_latent(latent))
-        return self.compute_metrics(x, y, probabilities, sample_weight)
 
     # Data to batches
 
@@ -287,34 +156,32 @@ class SimplexClassifier(SimplexNetwork):
             Before training, for labels out of range, samples of different number, NaN or infinite values, what
             the target cannot use (see its documentation), and a mass of compositions that latents cannot reach.
         """
-        if not self.compiled:
-            raise ValueError("call compile() before fit(): the optimizer and the loss are chosen there")
-        epoch_order = SeededEpochs(self.seed)
+        epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
         if is_stream(x):
             _refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             first, x = peek(x)
             self._build_pieces(first)
-            if self._adapter().must_read(x):
+            if adapter.must_read(x):
                 x, y, sample_weight, batch_size = read(x, kwargs.pop("steps_per_epoch", None))
         if is_stream(x):
-            x = self._adapt_to_stream(x, kwargs.get("steps_per_epoch"))
-            if isinstance(self.training_loss, Composition) and not is_observed(x):
-                self._scale_compositions(*self._adapter(scaled=False).training_latents(x))
-            training: Any = self._adapter().stream(x, class_weight)
+            steps = kwargs.get("steps_per_epoch")
+            adapter.adapt_loss(x, steps)
+            training: Any = adapter.stream(self._adapt_to_stream(x, steps), class_weight)
+            shuffle = shuffle and isinstance(training, keras.utils.PyDataset)
         else:
             x, y, sample_weight = check_arrays(x, y, sample_weight)
             self._build_pieces(x)
             if validation_split and validation_data is None:
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
-            samples = self._training_samples(x, y, sample_weight, class_weight)
+            samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
             self._adapt_head(samples.x, samples.observation["label"])
             batch_size = batch_size or 32
             training = batches(samples, batch_size, epoch_order if shuffle else None)
             shuffle = False
         if validation_data is not None:
-            validation_data = self._others(validation_data, kwargs.pop("validation_batch_size", batch_size))
-        self._build_optimizer()
+            validation_data = self._others(validation_data, kwargs.pop("validation_batch_size", None) or batch_size)
         self._build_metrics(training)
+        self._build_optimizer()
         self._train_uncalibrated()
         return super().fit(
             training,
@@ -322,48 +189,36 @@ class SimplexClassifier(SimplexNetwork):
             verbose=verbose,
             callbacks=_with_callback(callbacks, epoch_order),
             validation_data=validation_data,
-            shuffle=shuffle and isinstance(training, keras.utils.PyDataset),
+            shuffle=shuffle,
             **kwargs,
         )
 
-    def _adapter(self, scaled: bool = True) -> DataAdapter:
-        tau = self.training_loss.tau if scaled and isinstance(self.training_loss, Composition) else None
-        return DataAdapter(self.target, self.num_classes, self.training_loss.needs_latents, tau)
+    def _adapter(self, method: str) -> DataAdapter:
+        if not self.compiled:
+            raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        return DataAdapter(self.target, self.num_classes, self.training_loss)
 
-    def _training_samples(self, x: Any, y: Any, sample_weight: Any, class_weight: Any) -> Samples:
-        samples = self._adapter(scaled=False).arrays(x, y, sample_weight, class_weight, fit=True)
-        if isinstance(self.training_loss, Composition):
-            self._scale_compositions(samples.observation["loc"], samples.observation["label"])
-            shares = self._adapter().compositions(samples.observation["loc"])
-            samples = samples._replace(observation={**samples.observation, "composition": shares})
-        return samples
-
-    def _adapt_head(self, x: Any, labels: Any, num_samples: int | None = None) -> None:
+    def _adapt_head(self, x: Any, labels: Any = None) -> None:
         """Start the head among the features of training samples, unless it has been adapted or loaded."""
-        if getattr(self.head, "adapted", True):
-            return
-        self.head.adapt(x, np.argmax(labels, -1) if np.ndim(labels) == 2 else labels, self.backbone, seed=self.seed)
-        if num_samples is not None and hasattr(self.head, "set_num_samples"):
-            self.head.set_num_samples(num_samples)
+        if not getattr(self.head, "adapted", True):
+            hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
+            self.head.adapt(x, hard, self.backbone, seed=self.seed)
 
     def _adapt_to_stream(self, stream: Any, steps: int | None) -> Any:
-        """Adapt the head to the first samples of a stream; return a stream that still yields them."""
-        if getattr(self.head, "adapted", True):
+        """The same with a stream; the one that is returned still yields every sample."""
+        if getattr(self.head, "adapted", True) or is_observed(stream):
             return stream
-        adapter = DataAdapter(self.target, self.num_classes, needs_latents=False)
-        found = peek_rows(stream, ADAPTED_ROWS, steps)
-        labels = np.concatenate([adapter.observe(x, y)["label"] for x, y in found.batches])
-        samples = keras.tree.map_structure(lambda *leaves: np.concatenate(leaves), *[x for x, _ in found.batches])
-        self._adapt_head(samples, labels, found.num_samples)
-        return found.stream
-
-    def _scale_compositions(self, loc: np.ndarray, label: np.ndarray) -> None:
-        """Find the scale of the compositions from the latents of training samples and their labels."""
-        scores = self.target.scores(self.num_classes)
-        self.training_loss.tau = composition_scale(loc, label, scores, self.training_loss.mass)
-
-    def _knows_compositions(self) -> bool:
-        return not isinstance(self.training_loss, Composition) or self.training_loss.tau is not None
+        if isinstance(stream, tf.data.Dataset | keras.utils.PyDataset):
+            again = stream
+        else:  # can be read once
+            stream, again = itertools.tee(stream)
+            if steps is None and getattr(self.head, "num_samples", 1) is None:
+                raise ValueError(
+                    "steps_per_epoch must be given with a generator for this head, which needs the number of samples"
+                )
+        labeler = DataAdapter(self.target, self.num_classes)
+        self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_batches(stream, steps))
+        return again
 
     def evaluate(
         self,
@@ -391,13 +246,13 @@ class SimplexClassifier(SimplexNetwork):
 
         Without training samples (a loaded model) there are labels alone, with a warning.
         """
-        if not self._knows_compositions():
+        adapter = self._adapter("evaluate")
+        if not adapter.loss.adapted:
             warnings.warn(
                 "the loss of compositions needs the scale that fit finds, and there was no fit: it is given as NaN; "
                 "class metrics do not need it",
                 stacklevel=4,
             )
-        adapter = self._adapter()
         if is_stream(data):
             if not adapter.must_read(data):
                 return adapter.stream(data)
@@ -405,16 +260,15 @@ class SimplexClassifier(SimplexNetwork):
         return batches(self._other_samples(*keras.utils.unpack_x_y_sample_weight(tuple(data))), batch_size or 32)
 
     def _other_samples(self, x: Any, y: Any, sample_weight: Any) -> Samples:
-        adapter = self._adapter()
+        adapter, target = self._adapter("evaluate"), self.target
         x, y, sample_weight = check_arrays(x, y, sample_weight)
-        target = self.target
         if adapter.needs_latents and target.needs_samples and not target.is_fitted and not adapter.holds_latents(y):
             warnings.warn(
                 "the latent loss needs the target's training samples, which a loaded model does not carry: it is given "
                 "as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need it",
                 stacklevel=5,
             )
-            adapter = DataAdapter(target, self.num_classes, needs_latents=False)
+            adapter = DataAdapter(target, self.num_classes)
         return adapter.arrays(x, y, sample_weight)
 
     def train_on_batch(
@@ -425,9 +279,9 @@ class SimplexClassifier(SimplexNetwork):
         Pass latents as ``y`` to step by hand with such a target; a loss that compares with labels alone takes labels
         with any. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
-        adapter = self._adapter()
+        adapter = self._adapter("train_on_batch")
         x, y, sample_weight = check_arrays(x, y, sample_weight)
-        if not self._knows_compositions():
+        if not adapter.loss.adapted:
             raise ValueError(
                 "train_on_batch needs the scale of the compositions, which fit finds in the training samples: call fit "
                 "first, or compile with losses.Composition(tau=...)"
@@ -465,10 +319,10 @@ class SimplexClassifier(SimplexNetwork):
 
     def _build_metrics(self, data: Any) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
-        if self._metrics_built or len(self.metrics) < 2 or not isinstance(data, tf.data.Dataset):
+        # Under a strategy Keras does it.
+        if not isinstance(data, tf.data.Dataset) or self.distribute_strategy.num_replicas_in_sync > 1:
             return
-        self._metrics_built = True
-        if self.distribute_strategy.num_replicas_in_sync > 1:  # Keras does it there
+        if len(self.metrics) < 2 or self.metrics[1].variables:
             return
         label = data.element_spec[1]["label"]
         uniform = tf.fill([1, self.num_classes], 1.0 / self.num_classes)
@@ -507,14 +361,14 @@ class SimplexClassifier(SimplexNetwork):
     def save_own_variables(self, store: Any) -> None:
         """Save the scale of compositions with the weights."""
         super().save_own_variables(store)
-        tau = getattr(getattr(self, "training_loss", None), "tau", None)
+        tau = getattr(self.training_loss, "tau", None)
         if tau is not None:
             store["tau"] = np.float64(tau)
 
     def load_own_variables(self, store: Any) -> None:
         """Load the scale of compositions with the weights."""
         if "tau" in store.keys():  # noqa: SIM118, an HDF5 group
-            if isinstance(getattr(self, "training_loss", None), Composition):
+            if hasattr(self.training_loss, "tau"):
                 self.training_loss.tau = float(np.asarray(store["tau"]))
         else:
             super().load_own_variables(store)
@@ -594,14 +448,12 @@ class SimplexClassifier(SimplexNetwork):
 _PIECES = ("backbone", "target", "head", "readout")
 
 
-def _batch_size(x: Any) -> Any:
-    return tf.shape(keras.tree.flatten(x)[0])[0]
-
-
 def _refuse_beside_stream(**arguments: Any) -> None:
     given = [name for name, value in arguments.items() if value is not None]
     if given:
-        raise ValueError(f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own")
+        raise ValueError(
+            f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
+        )
 
 
 def _with_callback(callbacks: Any, own: keras.callbacks.Callback) -> Any:

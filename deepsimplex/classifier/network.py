@@ -55,7 +55,10 @@ class SimplexNetwork(keras.Model):
         if isinstance(head, keras.layers.Layer) and covariance is not None:
             raise ValueError("covariance must not be given beside head: the head has its own")
         made = HEADS.get(
-            head or "gaussian", num_classes=self.num_classes, latent_dim=latent_dim, covariance=covariance or "isotropic"
+            head or "gaussian",
+            num_classes=self.num_classes,
+            latent_dim=latent_dim,
+            covariance=covariance or "isotropic",
         )
         if covariance is not None and getattr(made, "covariance", "isotropic") != covariance:
             raise ValueError(f"covariance {covariance!r} is not one that head {head!r} has: leave it out")
@@ -101,7 +104,7 @@ class SimplexNetwork(keras.Model):
         self.built = True
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
-        """Return the head's Gaussian over latents as the dict {"loc", "scale"} of tensors, without the target's noise."""
+        """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise."""
         return self.head(self.backbone(inputs, training=training))
 
     def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:

@@ -55,7 +55,11 @@ class GLVQ(keras.losses.Loss):
     def call(self, y_true: Any, y_pred: Any) -> Any:
         # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
         costs = -y_pred if self.activation == "linear" else tf.sigmoid(-self.steepness * y_pred)
-        return tf.reduce_sum(tf.cast(y_true, costs.dtype) * costs, axis=-1) if is_soft(y_true) else value_of_label(y_true, costs)
+        return (
+            tf.reduce_sum(tf.cast(y_true, costs.dtype) * costs, axis=-1)
+            if is_soft(y_true)
+            else value_of_label(y_true, costs)
+        )
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "activation": self.activation, "steepness": self.steepness}

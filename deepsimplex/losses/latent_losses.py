@@ -17,10 +17,13 @@ class ClassifierLoss(keras.losses.Loss):
         Whether the latents of the samples are needed, or labels suffice.
     needs_probabilities : bool
         Whether training goes through the readout.
+    needs_adapt : bool
+        Whether ``adapt`` must see the latents of the training samples first.
     """
 
     needs_latents = True
     needs_probabilities = False
+    needs_adapt = False
 
     def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch, a scalar unless ``reduction`` is None.
@@ -35,8 +38,20 @@ class ClassifierLoss(keras.losses.Loss):
         """
         raise NotImplementedError(f"{type(self).__name__} must implement compute")
 
-    def check_covariance(self, covariance: str | None) -> None:
-        """Raise ValueError if the loss cannot train a head of this covariance. By default every loss can."""
+    @property
+    def adapted(self) -> bool:
+        """Whether the loss has what it needs of the training samples."""
+        return not self.needs_adapt
+
+    def adapt(self, loc: Any, labels: Any, scores: Any) -> None:
+        """Take what the loss needs from the latents of the training samples; by default nothing."""
+
+    def observe(self, loc: Any, scores: Any) -> dict[str, Any]:
+        """Return what the loss compares with beside label and latents, for latents [N, L]; by default nothing."""
+        return {}
+
+    def check(self, num_classes: int, covariance: str | None) -> None:
+        """Raise ValueError if the loss cannot train a head of this covariance; by default every loss can."""
 
 
 class LatentLoss(ClassifierLoss):
@@ -116,12 +131,12 @@ class LatentNLL(LatentLoss):
         predictive = latent.with_noise(observation.scale)
         if self.beta == 0.0:
             return -predictive.distribution().log_prob(observation.loc)
-        self.check_covariance(predictive.covariance)
+        self.check(predictive.latent_dim + 1, predictive.covariance)
         terms = probability_distributions().Normal(predictive.loc, predictive.scale).log_prob(observation.loc)
         weight = tf.stop_gradient(tf.square(predictive.scale) ** self.beta)
         return -tf.reduce_sum(weight * terms, axis=-1)
 
-    def check_covariance(self, covariance: str | None) -> None:
+    def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError for a positive beta with a full covariance."""
         if self.beta > 0 and covariance == "full":
             raise ValueError("beta must be 0 with a full covariance: its likelihood is no sum over latent dimensions")

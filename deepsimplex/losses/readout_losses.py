@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_number
+from deepsimplex.losses.composition import Composition
 from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentNLL
 
 
@@ -157,73 +158,13 @@ class Hybrid(ClassifierLoss):
         entropy = self.cross_entropy(observation["label"], outputs["log_probabilities"], sample_weight=sample_weight)
         return (1.0 - self.weight) * latent + self.weight * tf.cast(entropy, latent.dtype)
 
-    def check_covariance(self, covariance: str | None) -> None:
+    def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError if the latent loss cannot train a head of this covariance."""
-        self.latent.check_covariance(covariance)
+        self.latent.check(num_classes, covariance)
 
     def get_config(self) -> dict[str, Any]:
         latent = keras.saving.serialize_keras_object(self.latent)
         return {"weight": self.weight, "latent": latent, "name": self.name}
-
-
-@keras.saving.register_keras_serializable(package="deepsimplex")
-class Composition(ClassifierLoss):
-    """Cross-entropy between the composition of a sample, softmax(tau S f), and its class probabilities.
-
-    A latent f of CASIMAC is, up to a scale tau, the ILR coordinate of the soft label softmax(tau S f), with S the
-    scores of the target: distances become soft labels that differ from sample to sample. With a target made from labels
-    alone this is label smoothing. The least loss is the entropy of the compositions, not zero.
-
-    Parameters
-    ----------
-    mass : float
-        Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
-        finds the tau that gives it. Default 0.98.
-    tau : float, optional
-        Scale of the compositions. Default None: not known before ``fit``.
-    reduction, name, dtype
-        As in keras.losses.Loss.
-
-    Raises
-    ------
-    ValueError
-        If the mass is not strictly between 0 and 1; by ``compile``, if it is not above 1/n; by ``fit``, if no tau
-        reaches it.
-
-    Notes
-    -----
-    The map is S_tau of [CASIMAC] B.5.
-
-    Examples
-    --------
-    >>> Composition(mass=0.9).mass
-    0.9
-    """
-
-    needs_probabilities = True
-
-    def __init__(
-        self,
-        mass: float = 0.98,
-        tau: float | None = None,
-        reduction: str | None = "sum_over_batch_size",
-        name: str = "composition",
-        dtype: Any = None,
-    ) -> None:
-        super().__init__(name=name, reduction=reduction, dtype=dtype)
-        self.mass = check_number(mass, "mass", above=0, below=1)
-        self.tau = tau
-
-    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
-        """Return the loss of a batch from "composition" [N, n] and "log_probabilities"."""
-        return self(observation["composition"], outputs["log_probabilities"], sample_weight=sample_weight)
-
-    def call(self, y_true: Any, y_pred: Any) -> Any:
-        # y_true: compositions [N, n], y_pred: log-probabilities [N, n]
-        return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, tf.cast(y_true, y_pred.dtype)), axis=-1)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mass": self.mass, "tau": self.tau}
 
 
 LOSSES: Registry[keras.losses.Loss] = Registry(

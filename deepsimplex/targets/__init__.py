@@ -3,7 +3,6 @@
 from deepsimplex.targets.base import Candidates, LabelTarget, Target
 from deepsimplex.targets.cache import TargetCacheWarning
 from deepsimplex.targets.casimac import CASIMAC
-from deepsimplex.targets.composition import composition, composition_scale
 from deepsimplex.targets.dirichlet import Dirichlet
 from deepsimplex.targets.ilr import ILR
 from deepsimplex.targets.mean import Mean
@@ -23,8 +22,6 @@ __all__ = [
     "Target",
     "TargetCacheWarning",
     "Vertices",
-    "composition",
-    "composition_scale",
     "get_target",
     "target_from_config",
 ]
