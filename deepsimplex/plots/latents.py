@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import SoftmaxReadout, class_intervals, softmax
-from deepsimplex.readout.intervals import ClassIntervals
-from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout import ClassIntervals, readout_layer
 
 COMPARED, TOLERANCE = 64, 0.02
 """Rows whose probabilities are read out again, and how far they may differ: sampled ones vary by some thousandths."""
@@ -53,7 +51,7 @@ def intervals_behind(
         if scores is not None or readout is not None:
             raise ValueError("scores and readout belong to a latent Gaussian; give latent too, or leave them out")
         return None
-    softmax_is_said = readout is None or named_readout(readout) is SoftmaxReadout
+    layer = readout_layer(readout or "softmax", scores)
     gaussian, (samples, n) = LatentGaussian.of(latent), p.shape
     classes = gaussian.latent_dim + 1 if scores is None else len(np.asarray(scores))
     if (len(gaussian), classes) != (samples, n):
@@ -61,14 +59,14 @@ def intervals_behind(
             f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
             f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ''}"
         )
-    if not softmax_is_said:
+    if not layer.credible_intervals:
         return None
     some = np.unique(np.linspace(0, samples - 1, COMPARED).astype(int))
-    differ = float(np.abs(np.asarray(softmax(gaussian[some], scores)) - p[some]).max())
+    differ = float(np.abs(layer.predict(gaussian[some]) - p[some]).max())
     if differ > TOLERANCE:
         raise ValueError(
             f"p must be what the softmax readout makes of latent; found probabilities that differ by {differ:.2f}. "
             "Those of the argmax readout, or calibrated since, have no intervals: leave latent out, or say "
             "readout='argmax'; other scores than the vertices are given as scores"
         )
-    return class_intervals(gaussian if rows is None else gaussian[rows], level, scores)
+    return layer.intervals(gaussian if rows is None else gaussian[rows], level)
