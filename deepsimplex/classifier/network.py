@@ -10,8 +10,8 @@ from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout import READOUTS, log_probabilities
-from deepsimplex.targets import TARGETS, Target
+from deepsimplex.readout import log_probabilities, readout_layer
+from deepsimplex.targets import Target, get_target
 
 
 class SimplexNetwork(keras.Model):
@@ -38,13 +38,13 @@ class SimplexNetwork(keras.Model):
             if class_names is None:
                 raise ValueError("num_classes must be given, or class_names, one for each class")
             num_classes = len(class_names)
-        self.target: Target = TARGETS.get(target)
+        self.target: Target = get_target(target)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
         self.class_names = _check_class_names(class_names, self.num_classes)
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
-        self.readout = _make_readout(readout or self.target.default_readout, scores)
+        self.readout = readout_layer(readout or self.target.default_readout, scores)
         self.calibration: Calibration | None = None
         self._noise = self.target.noise(self.num_classes)
         self._sample_shape: tuple[int | None, ...] | None = None
@@ -258,14 +258,6 @@ class _Latents(keras.Model):
     def call(self, inputs: Any) -> dict[str, Any]:
         """Return calibrated latents {"loc", "scale"}."""
         return self.network.calibrated_latent(self.network.latent(inputs))
-
-
-def _make_readout(spec: Any, scores: np.ndarray) -> keras.layers.Layer:
-    """The readout layer of a name, a configuration or a layer; one of this package without scores gets the target's."""
-    if isinstance(spec, keras.layers.Layer) and not hasattr(spec, "with_scores"):
-        return spec
-    readout = READOUTS.get(spec)
-    return readout.with_scores(scores) if readout.scores is None else readout
 
 
 def _check_class_names(class_names: Sequence[str] | None, num_classes: int) -> list[str]:
