@@ -47,6 +47,9 @@ class TrainableNetwork(SimplexNetwork):
             )
         self._hide("training_loss", chosen)
         with self.distribute_strategy.scope():
+            if self.distribute_strategy.num_replicas_in_sync > 1 and isinstance(optimizer, keras.optimizers.Optimizer):
+                # Made outside of the scope its step would be counted once for every replica.
+                optimizer = type(optimizer).from_config(optimizer.get_config())
             super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
 
     def compile_from_config(self, config: dict[str, Any]) -> None:
