@@ -1,8 +1,6 @@
 """Data for training: whatever Keras' fit takes becomes batches (samples, observation of the target[, weights])."""
 
-import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

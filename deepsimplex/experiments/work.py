@@ -17,13 +17,12 @@ from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.experiments.backup import mend_backup
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, make_head
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.display import EpochDisplay
 from deepsimplex.experiments.predictions import save_predictions
 from deepsimplex.experiments.run_folder import RunFolder
-from deepsimplex.heads import PrototypeGaussianProcess, VariationalGaussianProcess
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import LatentNLL
+from deepsimplex.losses import Composition, Hybrid, LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.readout import READOUTS, Readout
@@ -114,34 +113,32 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         backbone=features,
         target=target,
         num_classes=len(split.class_names),
-        head=_head(config, split, features, target),
+        head=config.model.head,
         covariance=config.model.covariance,
         readout=config.model.readout,
         class_names=split.class_names,
-        objective=config.model.objective,
-        hybrid_weight=config.model.hybrid_weight,
-        composition_mass=config.model.composition_mass,
         seed=config.seed,
     )
     model.build((None, *split.x.shape[1:]))
     model.compile(
         optimizer=_optimizer(config, _steps_per_epoch(config, split)),
-        loss=LatentNLL(beta=config.training.beta) if model.objective.latent_weight > 0 else None,
+        loss=_loss(config),
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
 
 
-def _head(
-    config: RunConfig, split: Split, features: keras.Model, target: Target
-) -> VariationalGaussianProcess | PrototypeGaussianProcess | None:
-    """The head that the configuration names, started among the training samples; None for the Gaussian head."""
-    if config.model.head is None:
-        return None
-    head = make_head(config.model.head, len(split.class_names), len(split.x), target)
-    if isinstance(head, PrototypeGaussianProcess):
-        return head.adapt(split.x, split.y, features, seed=config.seed)
-    return head.initialize_from(split.x, features, seed=config.seed)
+def _loss(config: RunConfig) -> Any:
+    """The loss of the configuration's objective."""
+    latent = LatentNLL(beta=config.training.beta)
+    objective = config.model.objective
+    if objective == "class":
+        return "sparse_categorical_crossentropy"
+    if objective == "hybrid":
+        return Hybrid(config.model.hybrid_weight or 0.5, latent)
+    if objective == "composition":
+        return Composition(config.model.composition_mass or 0.98)
+    return latent
 
 
 def _steps_per_epoch(config: RunConfig, split: Split) -> int:
