@@ -53,7 +53,7 @@ def test_features_that_are_all_constant_leave_the_shares_of_the_classes(inferenc
 @each_inference_of_all_rows
 def test_duplicated_rows_are_more_of_the_same(inference):
     """Twice every row with a variance twice as large is the same problem."""
-    noise = ds.targets.ILR(0.99, noise=0.5), ds.targets.ILR(0.99, noise=0.5 * np.sqrt(2))
+    noise = ds.targets.ILR(0.99, noise_scale=0.5), ds.targets.ILR(0.99, noise_scale=0.5 * np.sqrt(2))
     once = make(inference, noise[0], inducing=60, max_iterations=0).fit(X, y)
     twice = make(inference, noise[1], inducing=60, max_iterations=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
     np.testing.assert_allclose(twice.predict_latent(X).loc, once.predict_latent(X).loc, rtol=1e-3, atol=1e-3)
@@ -68,7 +68,7 @@ def test_duplicated_rows_that_disagree_share_their_probability(inference):
 
 def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
     kernel = gpflow.kernels.SquaredExponential(variance=1e12, lengthscales=50.0)
-    target = ds.targets.ILR(0.99, noise=1e-6)
+    target = ds.targets.ILR(0.99, noise_scale=1e-6)
     classifier = make("exact", target, kernel=kernel, max_iterations=0)
     rows = np.repeat(np.linspace(0, 1, 15)[:, None], 4, axis=0)
     with pytest.warns(RuntimeWarning, match=r"singular to within round-off: added .* Duplicated rows") as told:
