@@ -211,7 +211,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def get_config(self) -> dict[str, Any]:
         own = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")
-        target = {"target": self.target.get_config()}
+        target = {"target": keras.saving.serialize_keras_object(self.target)}
         return {**super().get_config(), **target, **{name: getattr(self, name) for name in own}}
 
 
