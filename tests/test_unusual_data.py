@@ -1,6 +1,5 @@
 """Gaussian-process classifiers on data that are short of something: right answers, or errors that say of what."""
 
-import functools
 import re
 
 import numpy as np
@@ -30,12 +29,6 @@ def make(inference, *arguments, **options):
     return ds.SimplexGaussianProcess(*arguments, inference=inference, **options)
 
 
-@functools.cache
-def predicted(inference):
-    """Probabilities of the training samples."""
-    return make(inference).fit(X, y).predict_proba(X)
-
-
 def within(inference, exactly, *, by_minibatches):
     return by_minibatches if inference in MINIBATCHES else exactly
 
@@ -43,7 +36,7 @@ def within(inference, exactly, *, by_minibatches):
 @each_inference
 def test_a_constant_feature_changes_nothing(inference):
     atol = within(inference, 1e-6, by_minibatches=0.02)
-    p = predicted(inference)
+    p = make(inference).fit(X, y).predict_proba(X)
     more = np.column_stack([X, np.full(60, 0.1)])
     np.testing.assert_allclose(make(inference).fit(more, y).predict_proba(more), p, atol=atol)
 
