@@ -379,7 +379,7 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3))
+    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3))
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
     compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows)
@@ -388,7 +388,7 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
 
 
 def test_counted_draws_say_that_they_have_no_derivatives(monkeypatch):
-    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 1)
     loc, scale = tf.constant(np.zeros((5, 3))), tf.constant(np.ones((5, 1)))
     with tf.GradientTape() as tape:
         tape.watch(loc)

@@ -11,9 +11,9 @@ from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import decision_function, gumbel, gumbel_table, method_for, softmax
-from deepsimplex.readout.gumbel_convolution import convolution, num_terms
-from deepsimplex.readout.points import gaussian
+from deepsimplex.readout import decision_function, gumbel, method_for, softmax
+from deepsimplex.readout.gumbel import convolution, num_terms
+from deepsimplex.readout.sobol_points import gaussian
 from tests.readout.test_argmax import latents, tf_latent
 from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
 
@@ -283,9 +283,9 @@ def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypa
             p = gumbel.probabilities(mean, deviation, 32)
         return tape.gradient(p, [mean, deviation], upstream)
 
-    monkeypatch.setattr("deepsimplex.readout.gumbel_table.convolution", recorded)
+    monkeypatch.setattr("deepsimplex.readout.gumbel.convolution", recorded)
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.gumbel_table._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
+    monkeypatch.setattr("deepsimplex.readout.gumbel._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
     pieces = gradient()
     assert rows == [7, 3, 3, 1]
     for found, expected in zip(pieces, whole, strict=True):
@@ -317,11 +317,9 @@ def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
         return tape.gradient(value, [loc, scale])
 
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 1)
     for name in ("_log_cdf_and_hazard", "convolution"):
-        function = getattr(gumbel_table, name)
-        monkeypatch.setattr(gumbel_table, name, watched(function))
-    monkeypatch.setattr(gumbel, "convolution", watched(gumbel.convolution))
+        monkeypatch.setattr(gumbel, name, watched(getattr(gumbel, name)))
     for found, expected in zip(gradient(), whole, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
     assert kept
