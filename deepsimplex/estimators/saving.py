@@ -141,7 +141,10 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         items = [_written(item, f"{name}[{index}]", arrays) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Target):
-        return {"target": value.get_config(), "num_classes": getattr(value, "num_classes_", None)}
+        return {
+            "target": keras.saving.serialize_keras_object(value),
+            "num_classes": getattr(value, "num_classes_", None),
+        }
     if isinstance(value, Calibration):
         return {"calibration": keras.saving.serialize_keras_object(value)}
     if isinstance(value, Mapping):
