@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_probabilities, check_sample_weight
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
 from deepsimplex.latent import LatentGaussian, is_tensor
 from deepsimplex.readout.normal import tiny_of
 
@@ -160,8 +160,7 @@ class ProbabilityCalibration(Calibration):
         TypeError, ValueError
             For invalid labels, probabilities or weights, and where the samples do not determine the fit.
         """
-        probabilities = check_probabilities(p)
-        labels, _ = check_labels(y, probabilities.shape[1], rows=len(probabilities), of="p")
+        labels, probabilities = check_labels_and_probabilities(y, p)
         weights = check_sample_weight(sample_weight, len(labels))
         positive = weights > 0
         floor = float(np.finfo(probabilities.dtype).tiny)

@@ -98,7 +98,7 @@ class ArgmaxMethod(Method):
         def of_independent(compute: Callable[..., Any]) -> Callable[[Any, Any], Any]:
             return lambda loc, scale: compute(*scores.independent_moments(loc, scale), nodes)
 
-        formula = self.formula(scores, self.covariance)
+        formula = self.exact_formula(scores, self.covariance)
         if formula == "two classes":
             return Formula.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.latent_dim)
         if formula == "three classes":
@@ -239,7 +239,8 @@ def argmax_error(
         return monte_carlo_standard_error(p, points).astype(p.dtype)
     if chosen.method == "quasi_monte_carlo":
         return _spread(latent, scores, points, seed) + _round_off(latent, scores, p)
-    finer = replace(chosen, num_points=2 * points).read(latent, log=False)
+    # Computed step by step: a graph would be traced for this one call.
+    finer = replace(chosen, num_points=2 * points).probabilities(*latent.tensors()).numpy()
     difference = np.abs(finer - p).max(axis=1, keepdims=True)
     # Twice: the finer result errs too, but by less than half as much. In the row: at one class both may err alike.
     return 2.0 * difference + _round_off(latent, scores, p)
