@@ -1,4 +1,4 @@
-"""The evaluation room against slow oracles, scikit-learn and cases worked by hand."""
+"""What all scores share: the forms of labels and probabilities, checks, limits, independence of the order."""
 
 import re
 
@@ -6,91 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn import metrics as sklearn_metrics
 
 from deepsimplex import evaluation
 from deepsimplex._utils.validation import SUM_TOLERANCE, check_labels_and_probabilities
 from tests.labeled_probabilities import labeled_probabilities
-from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
-
-
-@given(case=labeled_probabilities(), bins=st.integers(1, 30))
-@few
-def test_ece_is_the_oracles(case, bins):
-    y, p = case
-    ours = evaluation.expected_calibration_error(y, p, bins)
-    assert ours == pytest.approx(oracle.expected_calibration_error(y, p, bins), abs=1e-12)
-    assert 0 <= ours <= 1
-
-
-@given(case=labeled_probabilities())
-@few
-def test_accuracies_are_the_oracles(case):
-    y, p = case
-    n = p.shape[1]
-    by_k = [evaluation.top_k_accuracy(y, p, k) for k in range(1, n + 1)]
-    assert by_k == [oracle.top_k_accuracy(y, p, k) for k in range(1, n + 1)]
-    assert by_k[0] == evaluation.accuracy(y, p)
-    assert by_k[-1] == 1.0
-
-
-@given(case=labeled_probabilities())
-@few
-def test_likelihood_and_brier_score_are_the_oracles_and_scikit_learns(case):
-    y, p = case
-    n = p.shape[1]
-    if np.all(p[np.arange(len(y)), y] > 0):
-        assert evaluation.negative_log_likelihood(y, p) == pytest.approx(oracle.negative_log_likelihood(y, p))
-        if np.all(p > 1e-9):  # scikit-learn clips
-            theirs = sklearn_metrics.log_loss(y, p, labels=np.arange(n))
-            assert evaluation.negative_log_likelihood(y, p) == pytest.approx(theirs, rel=1e-9)
-    theirs = sklearn_metrics.brier_score_loss(y, p[:, 1] if n == 2 else p, labels=np.arange(n))
-    assert evaluation.brier_score(y, p) == pytest.approx(theirs, rel=1e-9, abs=1e-12)
-
-
-def test_a_confidence_on_an_edge_belongs_to_the_bin_below():
-    # Class-1 probabilities 0, 0.5 and 1 in two bins: (0 and 0.5] hold two samples, (0.5, 1] holds one.
-    curve = evaluation.reliability_curve([0, 1, 1], [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], bins=2)
-    np.testing.assert_array_equal(curve.counts, [2, 1])
-    np.testing.assert_allclose(curve.confidence, [0.25, 1.0])
-    np.testing.assert_allclose(curve.frequency, [0.5, 1.0])
-    assert curve.expected_calibration_error == pytest.approx(2 / 3 * 0.25)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-@pytest.mark.parametrize("bins", [5, 10, 15])
-def test_every_edge_closes_its_bin_in_the_precision_of_p(dtype, bins):
-    q = (np.arange(1, bins + 1) / bins).astype(dtype)
-    curve = evaluation.reliability_curve(np.ones(bins, int), np.column_stack([1 - q, q]), bins)
-    np.testing.assert_array_equal(curve.counts, 1)
-
-
-def test_empty_bins_weigh_nothing_and_show_no_numbers():
-    curve = evaluation.reliability_curve([0, 0], [[0.95, 0.05]] * 2, bins=10)
-    np.testing.assert_array_equal(curve.counts, [2] + [0] * 9)
-    assert np.isnan(curve.confidence[1:]).all()
-    assert np.isnan(curve.frequency[1:]).all()
-    assert curve.expected_calibration_error == pytest.approx(0.05)
-
-
-def test_two_classes_use_class_one_and_the_top_label_on_request():
-    y, p = [0, 0, 1], [[0.9, 0.1], [0.6, 0.4], [0.2, 0.8]]
-    assert evaluation.reliability_curve(y, p).event == "class 1"
-    top = evaluation.reliability_curve(y, p, bins=1, top_label=True)
-    assert top.event == "top label"
-    np.testing.assert_allclose([top.confidence[0], top.frequency[0]], [(0.9 + 0.6 + 0.8) / 3, 1.0])
-    assert evaluation.expected_calibration_error(y, p, bins=1) == pytest.approx(0.1)
-
-
-def test_samples_drawn_from_the_probabilities_are_calibrated():
-    rng = np.random.default_rng(0)
-    p = rng.dirichlet(np.ones(4), 40_000)
-    y = (p.cumsum(axis=1) < rng.uniform(size=(len(p), 1))).sum(axis=1)
-    # The mean absolute error of 15 frequencies: at most sum_b sqrt(c_b / 4) / N, about 0.01.
-    assert evaluation.expected_calibration_error(y, p) < 0.012
-    assert evaluation.expected_calibration_error(y, p**3 / (p**3).sum(axis=1, keepdims=True)) > 0.1
 
 
 def test_limits():
@@ -218,15 +139,3 @@ def test_sums_are_checked_within_the_stated_tolerance():
     assert evaluation.accuracy([1], just_inside) == 1.0
     with pytest.raises(ValueError, match=r"must sum to 1 within 0\.001"):
         evaluation.accuracy([1], just_outside)
-
-
-@pytest.mark.parametrize("k", [0, 3, 1.5, 1.0, True, None])
-def test_k_outside_the_classes_is_refused(k):
-    with pytest.raises(ValueError, match=r"k must be (a whole number, at least 1|at most the .* 2); found"):
-        evaluation.top_k_accuracy([0], [[0.5, 0.5]], k)
-
-
-@pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])
-def test_bins_that_are_no_number_of_bins_are_refused(bins):
-    with pytest.raises(ValueError, match="bins must be a whole number"):
-        evaluation.expected_calibration_error([0], [[0.5, 0.5]], bins)

@@ -1,4 +1,4 @@
-"""Calibration errors, the area deviation and the parts of the Brier score, against slow oracles and netcal."""
+"""Calibration errors and the area deviation, against slow oracles, netcal and cases worked by hand."""
 
 import numpy as np
 import pytest
@@ -22,6 +22,15 @@ def sure_predictions(n: int, samples: int = 500, seed: int = 0):
 
 @given(case=labeled_probabilities(), bins=st.integers(1, 30))
 @few
+def test_ece_is_the_oracles(case, bins):
+    y, p = case
+    ours = evaluation.expected_calibration_error(y, p, bins)
+    assert ours == pytest.approx(oracle.expected_calibration_error(y, p, bins), abs=1e-12)
+    assert 0 <= ours <= 1
+
+
+@given(case=labeled_probabilities(), bins=st.integers(1, 30))
+@few
 def test_calibration_errors_are_the_oracles(case, bins):
     y, p = case
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
@@ -40,64 +49,13 @@ def test_area_deviation_is_the_oracles(case, bins):
     assert -1e-12 <= ours <= 0.5 + 1e-12
 
 
-@given(case=labeled_probabilities(), bins=st.none() | st.integers(1, 20))
-@few
-def test_parts_of_the_brier_score_are_the_oracles_and_make_it_up(case, bins):
-    y, p = case
-    parts = evaluation.brier_decomposition(y, p, bins)
-    three = (parts.reliability, parts.resolution, parts.uncertainty)
-    assert three == pytest.approx(oracle.brier_decomposition(y, p, bins), abs=1e-12)
-    assert parts.brier_score == pytest.approx(evaluation.brier_score(y, p), abs=1e-12)
-    assert min(three) >= 0
-    if bins is None:
-        assert parts.remainder == pytest.approx(0, abs=1e-12)
-
-
-def test_bins_of_the_brier_score_leave_a_remainder_unless_they_hold_equal_probabilities():
-    y, p = sure_predictions(4)
-    assert abs(evaluation.brier_decomposition(y, p, bins=5).remainder) > 1e-3
-    centers = np.array([[0.1, 0.9], [0.3, 0.7], [0.5, 0.5]])[np.arange(60) % 3]
-    exact = evaluation.brier_decomposition(np.arange(60) % 2, centers, bins=5)
-    assert exact.remainder == pytest.approx(0, abs=1e-15)
-
-
-def test_a_constant_forecast_of_the_frequencies_has_neither_reliability_nor_resolution():
-    y = np.array([0, 0, 1, 2])
-    parts = evaluation.brier_decomposition(y, np.tile([0.5, 0.25, 0.25], (4, 1)))
-    assert (parts.reliability, parts.resolution) == pytest.approx((0, 0), abs=1e-15)
-    assert parts.uncertainty == pytest.approx(0.25 + 2 * 3 / 16)
-
-
-def test_bins_of_equal_mass_hold_equally_many():
-    y, p = sure_predictions(3, samples=101)
-    curve = evaluation.reliability_curve(y, p, bins=10, binning="mass")
-    assert set(curve.counts.tolist()) == {10, 11}
-    assert (curve.edges[0], curve.edges[-1]) == (0, 1)
-    assert (np.diff(curve.edges) > 0).all()
-    # Each inner edge is the largest confidence of the bin it closes.
-    confidences = np.sort(p.max(axis=1))
-    np.testing.assert_array_equal(curve.edges[1:-1], confidences[curve.counts.cumsum()[:-1] - 1])
-
-
-def test_ties_stay_together_whatever_the_order_of_samples():
-    p = np.array([[0.8, 0.2]] * 7 + [[0.4, 0.6]] * 3)
-    y = np.arange(10) % 2
-    curve = evaluation.reliability_curve(y, p, bins=4, binning="mass")
-    assert sorted(curve.counts.tolist()) == [0, 0, 3, 7]
-    turned = evaluation.adaptive_calibration_error(y[::-1], p[::-1], bins=4)
-    assert evaluation.adaptive_calibration_error(y, p, bins=4) == pytest.approx(turned, abs=1e-15)
-
-
-def test_a_class_of_ones_own_has_a_curve_of_its_own():
-    y, p = sure_predictions(5)
-    curves = [evaluation.reliability_curve(y, p, of_class=k) for k in range(5)]
-    errors = [curve.expected_calibration_error for curve in curves]
-    np.testing.assert_allclose(evaluation.calibration_error_by_class(y, p), errors, atol=1e-15)
-    assert [curve.event for curve in curves] == [f"class {k}" for k in range(5)]
-    mean = np.mean([curve.expected_calibration_error for curve in curves])
-    assert evaluation.classwise_calibration_error(y, p) == pytest.approx(mean, abs=1e-15)
-    two = evaluation.reliability_curve(y > 2, np.column_stack([p[:, :3].sum(axis=1), p[:, 3:].sum(axis=1)]), of_class=1)
-    assert two.event == "class 1"
+def test_samples_drawn_from_the_probabilities_are_calibrated():
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.ones(4), 40_000)
+    y = (p.cumsum(axis=1) < rng.uniform(size=(len(p), 1))).sum(axis=1)
+    # The mean absolute error of 15 frequencies: at most sum_b sqrt(c_b / 4) / N, about 0.01.
+    assert evaluation.expected_calibration_error(y, p) < 0.012
+    assert evaluation.expected_calibration_error(y, p**3 / (p**3).sum(axis=1, keepdims=True)) > 0.1
 
 
 def test_a_class_without_samples_counts_by_its_mean_probability():
@@ -160,11 +118,10 @@ def test_the_table_is_what_netcal_gives_where_it_is_installed(n, bins):
     assert found == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
 
 
-@pytest.mark.parametrize("of_class", [-1, 3, 0.5, 1.0, True, "a"])
-def test_a_class_that_is_not_there_is_refused(of_class):
-    y, p = sure_predictions(3, samples=5)
-    with pytest.raises(ValueError, match=r"of_class must be one of the classes 0\.\.2; found"):
-        evaluation.reliability_curve(y, p, of_class=of_class)
+@pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])
+def test_bins_that_are_no_number_of_bins_are_refused(bins):
+    with pytest.raises(ValueError, match="bins must be a whole number"):
+        evaluation.expected_calibration_error([0], [[0.5, 0.5]], bins)
 
 
 def test_other_bad_arguments_are_refused():

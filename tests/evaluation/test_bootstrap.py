@@ -71,7 +71,7 @@ def test_the_interval_of_an_accuracy_is_the_binomials():
     rng = np.random.default_rng(0)
     p = np.tile([0.7, 0.3], (200, 1))
     intervals = [
-        evaluation.bootstrap_interval(evaluation.accuracy, rng.uniform(size=200) < 0.3, p, level=0.9, resamples=200)
+        evaluation.bootstrap_interval(evaluation.accuracy, rng.uniform(size=200) < 0.3, p, level=0.9, resamples=100)
         for _ in range(200)
     ]
     held = sum(interval.lower <= 0.7 <= interval.upper for interval in intervals)
@@ -98,11 +98,11 @@ def test_intervals_of_biased_scores_hold_the_truth(metric, limits):
     truth = metric(*overconfident(100_000, 1))
     sets = [overconfident(500, seed) for seed in range(2, 18)]
     assert np.mean([metric(y, p) for y, p in sets]) > 1.1 * truth
-    given = {"resamples": 80, "limits": limits}
+    given = {"resamples": 60, "limits": limits}
     bounds = [evaluation.bootstrap_interval(metric, y, p, **given) for y, p in sets]
     assert sum(lower <= truth <= upper for lower, upper in bounds) >= 13
     # Percentiles, which a score has of which nothing is known, lie too high.
-    plain = [evaluation.bootstrap_interval(lambda y, p: metric(y, p), y, p, resamples=80) for y, p in sets[:4]]
+    plain = [evaluation.bootstrap_interval(lambda y, p: metric(y, p), y, p, resamples=60) for y, p in sets[:4]]
     assert np.median([lower for lower, _ in plain]) > truth
 
 
