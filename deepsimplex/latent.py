@@ -177,8 +177,10 @@ class LatentGaussian:
         """
         if not self.holds_tensors:
             return LatentGaussian(self.loc, self.scale.astype(self.loc.dtype, copy=False))
+        import tensorflow as tf
+
         loc, scale = self.tensors()
-        if not (hasattr(loc, "numpy") and hasattr(scale, "numpy")):
+        if tf.is_symbolic_tensor(loc) or tf.is_symbolic_tensor(scale):
             raise TypeError("latent must hold values, outside tf.function; found a tensor of a graph")
         return LatentGaussian(loc.numpy(), scale.numpy())
 

@@ -24,6 +24,7 @@ class _MethodReadout(Readout):
     """Base class of the argmax and softmax layers, each with several methods."""
 
     method_class: ClassVar[type[Method]]
+    method: Any
 
     def __init__(
         self,
@@ -50,19 +51,20 @@ class _MethodReadout(Readout):
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
         """Compute class probabilities [N, n]; of a training batch, at 16 points unless they are cheap."""
-        latent = LatentGaussian.of(latent)
-        chosen = self.choose_method(latent.latent_dim, latent.covariance)
+        given = LatentGaussian.of(latent)
+        chosen = self.choose_method(given.latent_dim, given.covariance)
         if training and not chosen.is_cheap:
             fewer = min(chosen.num_points or TRAINING_POINTS, TRAINING_POINTS)
             num_points = fewer if chosen.method == "quasi_monte_carlo" else TRAINING_POINTS
             chosen = replace(chosen, method="quasi_monte_carlo", num_points=num_points)
-        return chosen.probabilities(*latent.tensors(), whole=True)
+        loc, scale = given.tensors()
+        return chosen.probabilities(loc, scale, whole=True)
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
-        latent = LatentGaussian.of(latent)
-        chosen = self.choose_method(latent.latent_dim, latent.covariance)
-        return chosen.log_probabilities(*latent.tensors(), whole=True)
+        given = LatentGaussian.of(latent)
+        loc, scale = given.tensors()
+        return self.choose_method(given.latent_dim, given.covariance).log_probabilities(loc, scale, whole=True)
 
     def predict(self, latent: LatentGaussian | dict[str, Any], log: bool = False) -> NDArray[Any]:
         """Class probabilities [N, n] of latents in arrays, or their logarithms, by a compiled function."""
@@ -126,9 +128,10 @@ class ArgmaxReadout(_MethodReadout):
         check_level(level)
         latent = LatentGaussian.of(latent).numpy()
         points = self.num_points if num_points is None else num_points
-        arguments = (self.scores, self.method, points, self.seed if seed is None else seed)
-        p = argmax(latent, *arguments)
-        margin = float(ndtri(0.5 + 0.5 * level)) * argmax_error(latent, *arguments)
+        seed = self.seed if seed is None else seed
+        p = argmax(latent, self.scores, self.method, points, seed)
+        error = argmax_error(latent, self.scores, self.method, points, seed)
+        margin = float(ndtri(0.5 + 0.5 * level)) * error
         return ClassIntervals(np.clip(p - margin, 0.0, 1.0), np.clip(p + margin, 0.0, 1.0))
 
 

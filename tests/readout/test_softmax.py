@@ -194,7 +194,7 @@ def test_the_same_call_gives_the_same_answer():
     first = softmax(latent)
     assert first.dtype == np.float32
     np.testing.assert_array_equal(first, softmax(latent))
-    assert np.abs(first - softmax(latent, seed=1)).max() > 0
+    assert np.abs(at_once(latent) - at_once(latent, seed=1)).max() > 0
 
 
 def test_points_must_be_a_power_of_two():
@@ -301,7 +301,7 @@ def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypa
 @pytest.mark.parametrize("spread", [1, 4])
 def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
     rng = np.random.default_rng(6)
-    loc, scale = tf.constant(rng.normal(size=(9, 4))), tf.constant(rng.uniform(0.2, 2.0, (9, spread)))
+    loc, scale = tf.constant(rng.normal(size=(3, 4))), tf.constant(rng.uniform(0.2, 2.0, (3, spread)))
     kept = []
 
     def watched(function):
