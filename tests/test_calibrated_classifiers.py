@@ -1,6 +1,5 @@
 """Calibrated classifiers as their users meet them: predictions, files, SavedModels, further training."""
 
-import io
 import subprocess
 import sys
 
@@ -348,12 +347,11 @@ def written(tmp_path) -> str:
 
 
 @pytest.mark.slow
-def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
-    console = experiments.work.Console(record=True, file=io.StringIO(), width=200)
+def test_a_configuration_calibrates_on_its_validation_samples(tmp_path, capsys):
     config = load_config(written(tmp_path))
-    folder = experiments.train(config, console)
-    split, model = experiments.work.load_split(config), ds.load_model(folder.model)
-    assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in console.export_text()
+    folder = experiments.train(config)
+    split, model = experiments.commands.load_split(config), ds.load_model(folder.model)
+    assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in capsys.readouterr().out
     p = model.predict_proba(split.x_test)
     metrics = folder.read_metrics()
     assert metrics["negative_log_likelihood"] == pytest.approx(
@@ -371,7 +369,7 @@ def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
 def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
     few = ["data.validation_fraction=0.01", "calibration.method=platt"]
     with pytest.raises(ConfigurationError, match=r"calibration.method platt: .* every class.* The model is in .*keras"):
-        experiments.train(load_config(written(tmp_path), few), experiments.work.Console(quiet=True))
+        experiments.train(load_config(written(tmp_path), few), verbose=0)
     (saved,) = (tmp_path / "runs").rglob("model.keras")
     assert ds.load_model(saved).calibration is None
 
