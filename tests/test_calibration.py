@@ -343,9 +343,7 @@ def test_latents_that_tell_nothing_are_named():
     right = ds.readout.argmax(latent).argmax(axis=1)
     with pytest.raises(ValueError, match=r"all 40 held-out samples are classified correctly.*PlattScaling"):
         LatentScaling().fit(latent, right)
-    with pytest.raises(
-        ValueError, match=r"factor must lie between 0.01 and 100; found none there for the 40"
-    ):
+    with pytest.raises(ValueError, match=r"factor must lie between 0.01 and 100; found none there for the 40"):
         LatentScaling().fit(latent, (right + 1) % 3)
     with pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.2"):
         LatentScaling().fit(latent, right + 3)
