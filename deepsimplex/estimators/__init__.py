@@ -7,7 +7,7 @@ from deepsimplex.estimators.glvq import GLVQ, GMLVQ
 from deepsimplex.estimators.gplvq import GPLVQ
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
 from deepsimplex.estimators.lvq import LVQ1, LVQ2
-from deepsimplex.estimators.saving import load_classifier
+from deepsimplex.estimators.saving import load
 from deepsimplex.estimators.step import ClassifierStep
 from deepsimplex.prototypes import Explanation
 
@@ -23,6 +23,6 @@ __all__ = [
     "LatentRegressionClassifier",
     "SimplexGaussianProcess",
     "least_squares_gaussian_process",
-    "load_classifier",
+    "load",
     "nystroem_kernel_ridge",
 ]

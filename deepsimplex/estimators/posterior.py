@@ -70,7 +70,7 @@ class PosteriorClassifier(LatentClassifier):
         return tell
 
     def save(self, filepath: str | os.PathLike[str]) -> None:
-        """Write the classifier to one ``.npz`` file, without a pickle; ``load_classifier`` brings it back.
+        """Write the classifier to one ``.npz`` file, without a pickle; ``deepsimplex.load`` reads it.
 
         Parameters
         ----------

@@ -75,9 +75,10 @@ class VariationalGaussianProcess(keras.layers.Layer):
     Notes
     -----
     ``adapt`` puts inducing points among the features of real samples, and the lengthscale at their typical distance,
-    even if the backbone is still untrained. Without it inducing points are drawn from N(0, I), with the lengthscale sqrt(2 d)
-    that such points ask for. That does as well for standardized features (a backbone that ends in LayerNormalization);
-    on others training takes longer, or the kernel vanishes at all of them, and with it the gradient.
+    even if the backbone is still untrained. Without it inducing points are drawn from N(0, I), with the
+    lengthscale sqrt(2 d) that such points ask for. That does as well for standardized features (a backbone that ends
+    in LayerNormalization); on others training takes longer, or the kernel vanishes at all of them, and with it the
+    gradient.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
     regularizers of its weights. A model adds it once to what it minimizes, however often it calls the layer. Where the

@@ -115,7 +115,7 @@ def test_a_run_of_own_members(config, method, tmp_path):
     )
     folder = experiments.train(checked, verbose=0)
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
-    model, kept = ds.load_model(folder.model), load_predictions(folder.test_predictions)
+    model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)
     p = model.predict_proba(x_test)
     assert np.mean(p.argmax(axis=1) == y_test) > 0.5
     np.testing.assert_allclose(kept.p, p, atol=1e-5)
