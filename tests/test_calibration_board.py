@@ -36,7 +36,7 @@ def plain(n=4, final="softmax", eager=True):
 
 def fit(model, data, board, **options):
     callbacks = [board] if board else []
-    return model.fit(*data, **{"epochs": 2, "batch_size": 50, "verbose": 0, "callbacks": callbacks, **options})
+    return model.fit(*data, **{"epochs": 2, "batch_size": 150, "verbose": 0, "callbacks": callbacks, **options})
 
 
 def tags(written):
@@ -49,7 +49,7 @@ def run(four, tmp_path_factory):
     folder, (data, test) = tmp_path_factory.mktemp("run"), four
     model = classifier(eager=False, class_names=["none", "one\ttab", "two", "three"])
     with ds.monitoring.CalibrationBoard(folder, test, hparams={"augmentation": "none", "rate": np.float32(0.5)}) as b:
-        fit(model, data, b)
+        fit(model, data, b, batch_size=50)
     (written,) = events(folder / "calibration")
     return model, test, folder / "calibration", written
 
@@ -288,7 +288,7 @@ def test_keras_own_board_writes_beside_it_and_drops_nothing(few, tmp_path):
     """It asks TensorFlow to record some steps only, while an epoch ends too."""
     own = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
     board = ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False)
-    fit(plain(10), few[0], None, callbacks=[own, board], validation_data=few[1])
+    fit(plain(10), few[0], None, callbacks=[own, board], validation_data=few[1], batch_size=50)
     assert {path.parent.name for path in tmp_path.rglob("*.tfevents.*")} == {"train", "validation", "calibration"}
     (written,) = events(tmp_path / "calibration")
     assert {step for tag, step in written if tag == "score/accuracy"} == {0, 1}
