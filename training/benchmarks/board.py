@@ -20,7 +20,7 @@ import numpy as np
 import typer
 
 import deepsimplex as ds
-from deepsimplex.experiments.configuration import load_config
+from deepsimplex.experiments import load_config
 from deepsimplex.monitoring import CalibrationBoard
 from training.benchmarks.neighbors import line, seconds
 

@@ -10,14 +10,12 @@ from numpy.typing import ArrayLike
 
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import gumbel
-from deepsimplex.readout.logarithms import log_or_else
-from deepsimplex.readout.normal import log_ndtr, tiny_of
-from deepsimplex.readout.points import gaussian
-from deepsimplex.readout.rule import Rule, Way
-from deepsimplex.readout.scores import Scores
+from deepsimplex.readout.class_scores import Scores
+from deepsimplex.readout.method import Formula, Method
+from deepsimplex.readout.normal import log_ndtr, log_or_else, tiny_of
+from deepsimplex.readout.sobol_points import gaussian
 
-SoftmaxMethod = Literal["auto", "exact", "quasi_monte_carlo"]
-SOFTMAX_METHODS: tuple[str, ...] = get_args(SoftmaxMethod)
+SoftmaxMethods = Literal["auto", "exact", "quasi_monte_carlo"]
 
 _NODES = 128
 _SAMPLES = 1024
@@ -25,17 +23,17 @@ _SAMPLES = 1024
 _WIDE = 4.0
 
 
-class SoftmaxRule(Rule):
-    """A settled way to compute the softmax readout."""
+class SoftmaxMethod(Method):
+    """The softmax readout with its method chosen."""
 
-    methods = SOFTMAX_METHODS
+    methods = get_args(SoftmaxMethods)
     exact_needs = (
         "two classes, or an isotropic scale with the scores of a regular simplex, or a diagonal scale with scores "
         "proportional to the identity"
     )
 
     @staticmethod
-    def formula(scores: Scores, covariance: Covariance) -> str | None:
+    def exact_formula(scores: Scores, covariance: Covariance) -> str | None:
         return "two classes" if scores.num_classes == 2 else scores.independence(covariance)
 
     @property
@@ -49,16 +47,16 @@ class SoftmaxRule(Rule):
             return _SAMPLES
         return _NODES if self.scores.num_classes == 2 else gumbel.default_num_points(dtype)
 
-    def way(self, dtype: tf.DType) -> Way:
+    def formula(self, dtype: tf.DType) -> Formula:
         scores, n, points = self.scores, self.scores.num_classes, self.points(dtype)
         if self.method == "quasi_monte_carlo":
-            return Way(
+            return Formula(
                 lambda loc, scale: tf.reduce_mean(tf.nn.softmax(self._sampled(loc, scale, points), axis=1), axis=-1),
                 lambda loc, scale: self._log_by_sampling(loc, scale, points),
                 n * max(points, scores.latent_dim),
             )
         if n == 2:
-            return Way.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale, points), 2 * points)
+            return Formula.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale, points), 2 * points)
 
         def probabilities(loc: Any, scale: Any) -> Any:
             return gumbel.probabilities(*scores.independent_moments(loc, scale), points)
@@ -68,7 +66,7 @@ class SoftmaxRule(Rule):
             return log_or_else(probabilities(loc, scale), sampled, (loc, scale), least=gumbel.SMALLEST)
 
         shared = self.covariance == "isotropic"
-        return Way(probabilities, log_probabilities, gumbel.row_size(n, shared, points, dtype))
+        return Formula(probabilities, log_probabilities, gumbel.row_size(n, shared, points, dtype))
 
     def _sampled(self, loc: Any, scale: Any, num_points: int) -> Any:
         """Scores [N, n, points] at Sobol points, the same for all rows."""
@@ -86,8 +84,8 @@ class SoftmaxRule(Rule):
 def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> Any:
     """log E[sigmoid(x)], x ~ N(m, s^2), and that of -x, by the trapezoidal rule.
 
-    It is P[x + e > 0] with e logistic. Gauss-Hermite nodes miss the step of the sigmoid once s is large, so that the
-    integral is then taken over e, whose density keeps its width, with the distribution function of x inside.
+    It is P[x + e > 0] with e logistic. Where s is large the integral runs over e, whose density keeps its width, with
+    the distribution function of x inside: nodes spread over x would miss the step of the sigmoid.
     """
     m, variance = scores.difference(loc, scale)
     s = tf.sqrt(tf.maximum(variance, tiny_of(loc.dtype) ** 0.5))
@@ -113,7 +111,7 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
 def softmax(
     latent: LatentGaussian | dict[str, Any],
     scores: ArrayLike | None = None,
-    method: SoftmaxMethod = "auto",
+    method: SoftmaxMethods = "auto",
     num_points: int | None = None,
     seed: int = 0,
     log: bool = False,
@@ -124,7 +122,8 @@ def softmax(
     ----------
     latent : LatentGaussian or dict
         Latents f, or the dict {"loc", "scale"}, in NumPy arrays or tensors. Scale zero gives softmax(scores loc).
-        Arrays are checked; of tensors the sign of a deviation does not matter, and NaN gives NaN in its own row.
+        Arrays are checked. Tensors are not: the sign of a standard deviation does not matter, and NaN gives NaN in its
+        own row.
         To read out through a target's noise, add it first: ``latent.with_noise(noise)``.
     scores : array_like, shape [n, L], optional
         Scores S: V^T (ILR), I (Dirichlet), tau P, or the vertices P (the default, L = n - 1).
@@ -132,15 +131,15 @@ def softmax(
         "exact" is a quadrature: for n = 2, for an isotropic scale with the scores of a regular simplex (ILR), and for
         independent components with scores proportional to the identity (Dirichlet), through the Gumbel identity.
         "quasi_monte_carlo" averages over Sobol points of matched moments, for any scale and scores. "auto" is exact
-        where that is possible; ``method_for`` tells which.
+        where that is possible; ``method_for`` returns which.
     num_points : int, optional
         Quadrature nodes (default 128 for n = 2, else 80 in float32 and 128 in float64) or Sobol points, a power of
         two (default 1024).
     seed : int
         Seed of the Sobol scrambling. The same call gives the same answer, row by row.
     log : bool
-        Give log-probabilities, which do not underflow. Below 1e-30 those of the Gumbel identity are sampled: they
-        err by 0.07 at scores of deviation 2, by 0.4 at 3, and more beyond. Default False.
+        Return log-probabilities, which do not underflow. Below 1e-30 those of the Gumbel identity are sampled: they
+        err by 0.07 where scores have standard deviation 2, by 0.4 at 3, and more beyond. Default False.
 
     Returns
     -------
@@ -150,11 +149,11 @@ def softmax(
     Raises
     ------
     ValueError
-        When the shapes do not fit, or when method="exact" is not.
+        When the shapes do not fit, or no exact method exists for method="exact".
 
     Notes
     -----
-    [ILR-GP] sec. 3.2, [GPD] sec. 4. In float64 the quadratures err by 1e-12 for n = 2 and by 1e-9 else, whatever the
+    [ILR-GP] sec. 3.2, [GPD] sec. 4. In float64 the quadratures err by 1e-12 for n = 2 and by 1e-9 otherwise, at any
     scale; in float32 by 1e-6; equal scores give 1/n to 1e-15. 1024 Sobol points err by about 1e-3 at ten classes and
     scales near one, and equal scores of any scale give 1/n to within that.
 
@@ -165,4 +164,5 @@ def softmax(
     array([[0.8808, 0.1192]])
     """
     latent = LatentGaussian.of(latent)
-    return SoftmaxRule.of(latent.latent_dim, latent.covariance, scores, method, num_points, seed).read(latent, log)
+    chosen = SoftmaxMethod.choose(latent.latent_dim, latent.covariance, scores, method, num_points, seed)
+    return chosen.read(latent, log)

@@ -1,25 +1,20 @@
 """A browser opens the page on two real runs: it shows everything, at any width, and fetches nothing."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from deepsimplex import evaluation, experiments
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.experiments import RunFolder
+from deepsimplex.experiments import RunFolder, load_config, load_predictions
 from deepsimplex.experiments import report_tables as tables
-from deepsimplex.experiments.configuration import load_config
-from deepsimplex.experiments.predictions import load_predictions
 from tests.browser import browser, errors, keep_screenshot, needs_browser
 
 pytestmark = [pytest.mark.slow, needs_browser]
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 WIDTHS = {"desktop": 1280, "phone": 400}
 # What the page shows of each row: its label, the score of each run and the interval below it.
 ROWS = """
@@ -36,11 +31,11 @@ return [...document.images].map(image => [image.complete, image.naturalWidth, im
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory) -> list[RunFolder]:
     """Two small runs on the digits."""
-    place, quiet = tmp_path_factory.mktemp("trained"), Console(quiet=True)
+    place = tmp_path_factory.mktemp("trained")
     small = ["data.limit=500", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
     small += ["training.learning_rate=0.01", f"output={place / 'runs'}", "cache_dir=null"]
     return [
-        experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), quiet)
+        experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), verbose=0)
         for own in (
             ["training.epochs=2"],
             ["name=compositions", "target={name: ilr, smoothing: 0.99}", "training.epochs=1"],
@@ -49,11 +44,10 @@ def trained(tmp_path_factory) -> list[RunFolder]:
 
 
 @pytest.fixture(scope="module")
-def page(trained) -> Path:
+def page(trained, command) -> Path:
     """The page that the command writes of them."""
     path = trained[0].path.parents[1] / "report.html"
-    command = [sys.executable, "-m", "deepsimplex.cli", "report", *(str(run.path) for run in trained)]
-    subprocess.run([*command, "--output", str(path), "--resamples", "50"], check=True, capture_output=True)
+    command("report", *(run.path for run in trained), "--output", path, "--resamples", "50")
     return path
 
 

@@ -5,7 +5,8 @@ import pytest
 from sklearn.naive_bayes import GaussianNB
 
 from deepsimplex import LatentGaussian
-from deepsimplex.experiments.predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments import Predictions, load_predictions, save_predictions
+from deepsimplex.readout import READOUTS
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +44,7 @@ def test_everything_comes_back_as_it_was(bayes, tmp_path):
     np.testing.assert_array_equal(found.p, p)
     assert found.p.dtype == np.float32
     assert found.class_names == tuple(names)
-    assert found.readout == "softmax"
+    assert READOUTS.name_of(found.readout) == "softmax"
     np.testing.assert_array_equal(found.scores, scores)
     np.testing.assert_array_equal(found.latent.loc, latent.loc)
     np.testing.assert_array_equal(found.latent.scale, latent.scale)

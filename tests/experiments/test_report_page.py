@@ -11,21 +11,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from matplotlib.figure import Figure
 from sklearn.datasets import load_iris
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import deepsimplex as ds
-from deepsimplex import cli, evaluation
+from deepsimplex import evaluation
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.experiments import RunFolder
-from deepsimplex.experiments import report_pictures as pictures
-from deepsimplex.experiments import report_source as source
+from deepsimplex.experiments import (
+    Predictions,
+    RunFolder,
+    read_run,
+    read_runs,
+    report_page,
+    run_folder,
+    save_predictions,
+)
+from deepsimplex.experiments import report_figures as figures
 from deepsimplex.experiments import report_tables as tables
-from deepsimplex.experiments.predictions import Predictions, save_predictions
-from deepsimplex.experiments.report_source import read_run, read_runs
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 QUICK = {"resamples": 20}
 
 
@@ -61,6 +67,28 @@ def iris() -> dict[str, Predictions]:
     }
 
 
+@pytest.fixture(scope="module")
+def page(iris, tmp_path_factory) -> Path:
+    """The page that compares them, which several tests read."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    return ds.experiments.write_report(path, iris, level=0.9, seed=4, **QUICK)
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """A page with one empty figure of each run: figures take most of the time."""
+
+    def empty(runs, level, announce):
+        drawn = (figures.embed(Figure(figsize=(1, 1)), f"Nothing of {run.name}", run.name) for run in runs)
+        return [figures.Section("Nothing", "", tuple(drawn))]
+
+    monkeypatch.setattr(report_page, "sections", empty)
+    monkeypatch.setattr(report_page, "partition_figures", lambda comparison: ())
+
+
+text_alone = pytest.mark.usefixtures("without_figures")
+
+
 def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
     """A finished run's folder, with what a report reads and nothing else."""
     folder = RunFolder(parent)
@@ -82,7 +110,7 @@ def test_a_run_folder_is_read(iris, tmp_path):
     assert run.history["val_loss"][0] == 2.1
     assert math.isnan(run.history["val_loss"][1])
     assert run.versions == {"python": "3.12.1", "keras": "3.15"}
-    assert source.flat_configuration(run)["training.learning_rate"] == "0.1"
+    assert run_folder.flat_configuration(run)["training.learning_rate"] == "0.1"
     np.testing.assert_array_equal(run.predictions.p, iris["bayes"].p)
 
 
@@ -126,9 +154,9 @@ def test_runs_that_cannot_be_reported_on_say_what_to_do(iris, tmp_path):
     for folder in (older, newer):
         folder.model.touch()
         folder.test_predictions.unlink()
-    with pytest.raises(ValueError, match=r"'deepsimplex evaluate --config .*002/config.yaml' writes them"):
+    with pytest.raises(ValueError, match=r"'deepsimplex evaluate --config .*002/config.yaml' writes those"):
         read_run(newer.path)
-    with pytest.raises(ValueError, match=r"for the newest run of a name alone, which is .*002"):
+    with pytest.raises(ValueError, match=r"writes those of the newest run of a name, .*002"):
         read_run(older.path)
     newer.metrics.unlink()
     with pytest.raises(ValueError, match="unfinished; 'deepsimplex train --resume --config"):
@@ -156,10 +184,10 @@ def test_damaged_files_of_a_run_are_named(iris, tmp_path, file, content, message
     assert not (tmp_path / "report.html").exists()
 
 
-def test_the_page_says_what_the_scores_are(iris, tmp_path):
-    page = Page(ds.experiments.write_report(tmp_path / "report.html", iris, level=0.9, **QUICK))
+def test_the_page_says_what_the_scores_are(iris, page):
+    page = Page(page)
     for found in iris.values():
-        scores = evaluation.report(found.y, found.p, intervals=0.9, **QUICK)
+        scores = evaluation.report(found.y, found.p, intervals=0.9, seed=4, **QUICK)
         for score, interval in scores.intervals.items():
             assert tables.number(getattr(scores, score)) in page.text
             assert f"{tables.number(interval.lower)} to {tables.number(interval.upper)}" in page.text
@@ -189,6 +217,7 @@ def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
     assert not any(cell.mark for rows in alone.values() for row in rows for cell in row.cells)
 
 
+@text_alone
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -212,6 +241,7 @@ def test_runs_on_different_test_sets_stand_side_by_side_uncompared(iris, tmp_pat
         assert tables.number(evaluation.accuracy(run.y, run.p)) in page.text
 
 
+@text_alone
 def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
     two = Predictions.of([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": iris["bayes"], "two": two}, **QUICK))
@@ -232,6 +262,7 @@ def test_a_test_set_of_one_has_a_page(tmp_path, n):
     assert "Caution: 100% of the 1 samples of 'one' are alone in their region" in page.text
 
 
+@text_alone
 def test_names_are_text_and_not_markup(iris, tmp_path):
     evil = '<script>alert("x")</script>&$a$_'
     names = [evil, "<b>b</b>", "$c$"]
@@ -245,8 +276,8 @@ def test_names_are_text_and_not_markup(iris, tmp_path):
     assert "<script" not in path.read_text()
 
 
-def test_nothing_is_fetched_and_every_picture_has_words(iris, tmp_path):
-    page = Page(ds.experiments.write_report(tmp_path / "report.html", iris, **QUICK))
+def test_nothing_is_fetched_and_every_picture_has_words(page):
+    page = Page(page)
     links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert all(link.startswith(("data:", "#")) for link in links)
     images = page.all("img")
@@ -259,12 +290,9 @@ def test_nothing_is_fetched_and_every_picture_has_words(iris, tmp_path):
     assert not page.all("script")
 
 
-def test_the_same_call_writes_the_same_page(iris, tmp_path):
-    first, second = (
-        ds.experiments.write_report(tmp_path / name, iris, seed=4, **QUICK).read_bytes()
-        for name in ("first.html", "second.html")
-    )
-    assert first == second
+def test_the_same_call_writes_the_same_page(iris, page, tmp_path):
+    again = ds.experiments.write_report(tmp_path / "again.html", iris, level=0.9, seed=4, **QUICK)
+    assert again.read_bytes() == page.read_bytes()
 
 
 def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeypatch):
@@ -274,7 +302,7 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
     def fail(*_, **__):
         raise ValueError("this picture fails")
 
-    monkeypatch.setattr(pictures.plots, "confusion_matrix", fail)
+    monkeypatch.setattr(figures.plots, "confusion_matrix", fail)
     with pytest.raises(ValueError, match="bayes, confusion matrix: this picture fails"):
         ds.experiments.write_report(page, iris, **QUICK)
     assert page.read_text() == "earlier"
@@ -299,12 +327,13 @@ def test_wrong_arguments_are_named(tmp_path, path, given, options, error, messag
         ds.experiments.write_report(tmp_path / path, given, **options)
 
 
+@text_alone
 def test_keys_that_differ_come_first(iris, tmp_path):
     first = make_run(tmp_path / "a" / "001", iris["bayes"])
     second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
     second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
     found = read_runs([first.path, second.path])
-    assert tables.differing_configuration(found) == {
+    assert tables.differing([run_folder.flat_configuration(run) for run in found]) == {
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
@@ -315,42 +344,27 @@ def test_keys_that_differ_come_first(iris, tmp_path):
 
 
 def test_small_drawings_are_lines_and_large_ones_pixels():
-    from matplotlib.figure import Figure
-
     figure = Figure(figsize=(3, 2))
     ax = figure.add_subplot()
     ax.plot([0, 1], [0, 1])
-    small = pictures.embed(figure, "a line")
+    small = figures.embed(figure, "a line")
     assert small.uri.startswith("data:image/svg+xml;base64,")
     ax.scatter(*np.random.default_rng(0).normal(size=(2, 5000)))
-    large = pictures.embed(figure, "points")
+    large = figures.embed(figure, "points")
     assert large.uri.startswith("data:image/png;base64,")
     assert (large.width, large.height) == (288, 192)
 
 
-@pytest.fixture
-def here(capsys, monkeypatch):
-    """The command without a process of its own."""
-    monkeypatch.setattr(sys, "excepthook", sys.excepthook)  # typer sets its own
-
-    def call(*arguments: str, code: int = 0):
-        with pytest.raises(SystemExit) as ended:
-            cli.application(["report", *arguments])
-        assert ended.value.code == code
-        return capsys.readouterr()
-
-    return call
-
-
-def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here):
+def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, command):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     other = tmp_path / "logistic.npz"
     save_predictions(other, iris["logistic"].y, iris["logistic"].p)
     page = tmp_path / "pages" / "report.html"
-    printed = here(
+    printed = command(
+        "report",
         *(str(folder.path.parent), str(other)),
         *("--output", str(page), "--title", "Two of iris", "--resamples", "20", "--level", "0.9", "--seed", "2"),
-    ).out
+    ).stdout
     assert "read 2 runs: digits/001, logistic" in printed
     assert "scores of logistic, with intervals from 20 resamples" in printed
     assert "picture: confusion matrix" in printed
@@ -369,9 +383,9 @@ def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here)
         (["tests", "--level", "2"], "level must be a number above 0 and below 1"),
     ],
 )
-def test_errors_are_one_line_without_traceback(here, tmp_path, monkeypatch, arguments, message):
+def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(ROOT)
-    (line,) = here(*arguments, "--output", str(tmp_path / "report.html"), code=2).err.splitlines()
+    (line,) = command("report", *arguments, "--output", tmp_path / "report.html", code=2).stderr.splitlines()
     assert line.startswith("deepsimplex: ")
     assert message in line
     assert not list(tmp_path.iterdir())

@@ -5,24 +5,22 @@ import json
 import shutil
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
-from rich.console import Console
 
 import deepsimplex as ds
 from deepsimplex import experiments
-from deepsimplex.experiments.backup import EARLIER, METADATA, WEIGHTS, mend_backup
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
-from deepsimplex.experiments.display import EpochDisplay
+from deepsimplex.experiments import ConfigurationError, RunConfig, commands, load_config
+from deepsimplex.experiments.backup import EARLIER, METADATA, WEIGHTS, repair_backup
 
-CONFIGS = Path(__file__).parents[1] / "configs"
-QUIET = Console(quiet=True)
-EPOCHS, STEPS = 5, 10
+CONFIGS = Path(__file__).parents[2] / "configs"
+EPOCHS, STEPS = 5, 4
 
 
 def demo(place: Path) -> RunConfig:
     """The demo's network, with its batch normalization, dropout and schedule, on few samples."""
-    few = ["data.limit=300", f"training.epochs={EPOCHS}", f"output={place}", "cache_dir=null"]
+    few = [f"data.limit={32 * STEPS}", f"training.epochs={EPOCHS}", f"output={place}", "cache_dir=null"]
     return load_config(CONFIGS / "digits.yaml", few)
 
 
@@ -52,16 +50,17 @@ def nothing(backup: Path) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def unexported():
-    """Weights are looked at here, what a run exports in test_runs.py."""
+    """Weights are looked at here, what a run exports and draws in test_commands.py."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ds.SimplexClassifier, "export", lambda *arguments, **options: None)
+        patch.setattr(commands, "_draw", lambda *arguments: None)
         yield
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> list[np.ndarray]:
     """Weights of a run that nothing interrupted."""
-    return ds.load_model(experiments.train(demo(tmp_path_factory.mktemp("whole")), QUIET).model).get_weights()
+    return ds.load_model(experiments.train(demo(tmp_path_factory.mktemp("whole")), verbose=0).model).get_weights()
 
 
 @pytest.fixture(scope="module")
@@ -70,14 +69,17 @@ def cut_run(tmp_path_factory) -> tuple[RunConfig, Path]:
     place = tmp_path_factory.mktemp("cut")
     config = demo(place)
 
+    back_up = keras.callbacks.BackupAndRestore.on_epoch_end
+
     def stop(self, epoch, logs=None):
+        back_up(self, epoch, logs)
         if epoch == 2:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(EpochDisplay, "on_epoch_end", stop)
+        patch.setattr(keras.callbacks.BackupAndRestore, "on_epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
-            experiments.train(config, QUIET)
+            experiments.train(config, verbose=0)
     shutil.copytree(place / "digits" / "001", place / "copy")
     return config, place / "copy"
 
@@ -96,7 +98,7 @@ def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
     shutil.rmtree(folder.path)
     shutil.copytree(copy, folder.path)
     damage(folder.backup)
-    assert experiments.train(config, QUIET, resume=True) == folder
+    assert experiments.train(config, resume=True, verbose=0) == folder
     for found, expected in zip(ds.load_model(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     with folder.history.open() as lines:
@@ -110,10 +112,10 @@ def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
 def test_the_earlier_backup_stands_in_for_one_cut_short(damage, epochs, backup):
     earlier = (backup / (WEIGHTS + EARLIER)).read_bytes()
     damage(backup)
-    assert mend_backup(backup, STEPS) == epochs
+    assert repair_backup(backup, STEPS) == epochs
     assert json.loads((backup / METADATA).read_text())["epoch"] == epochs
     assert ((backup / WEIGHTS).read_bytes() == earlier) == (epochs == 2)  # whatever the damage, one state to go on from
-    assert mend_backup(backup, STEPS) == epochs
+    assert repair_backup(backup, STEPS) == epochs
 
 
 @pytest.mark.parametrize("damage", [cut_weights, cut_metadata, killed_between_the_files])
@@ -126,9 +128,9 @@ def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, b
     else:
         cut(backup / (earlier + EARLIER))
     with pytest.raises(ConfigurationError, match=f"the backup in {backup} was cut short.* delete that folder"):
-        mend_backup(backup, STEPS)
+        repair_backup(backup, STEPS)
     shutil.rmtree(backup)
-    assert mend_backup(backup, STEPS) == 0
+    assert repair_backup(backup, STEPS) == 0
 
 
 def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
@@ -139,9 +141,9 @@ def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
     cut(folder.backup / WEIGHTS)
     cut(folder.backup / (WEIGHTS + EARLIER))
     with pytest.raises(ConfigurationError, match="delete that folder"):
-        experiments.train(config, QUIET, resume=True)
+        experiments.train(config, resume=True, verbose=0)
     shutil.rmtree(folder.backup)
-    experiments.train(config, QUIET, resume=True)
+    experiments.train(config, resume=True, verbose=0)
     for found, expected in zip(ds.load_model(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     assert len(folder.history.read_text().splitlines()) == 1 + EPOCHS

@@ -6,15 +6,13 @@ from pathlib import Path
 import keras
 import numpy as np
 import pytest
-from rich.console import Console
 
 from deepsimplex import datasets, experiments
 from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
-from deepsimplex.experiments.configuration import load_config
-from deepsimplex.experiments.work import Split, build_classifier
+from deepsimplex.experiments import load_config
+from deepsimplex.experiments.commands import Split, build_classifier, load_split
 
-CONFIGS = Path(__file__).parents[1] / "configs"
-QUIET = Console(quiet=True)
+CONFIGS = Path(__file__).parents[2] / "configs"
 needs_fashion_mnist = pytest.mark.skipif(
     not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist"
 )
@@ -39,7 +37,7 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
     """On few samples, in smaller and larger steps: its own 48 would not do."""
     few = ["data.limit=2000", "training.epochs=3", "training.batch_size=16", "training.learning_rate=0.005"]
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), QUIET)
+    folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.6
     assert metrics["test_samples"] == 10_000
@@ -55,7 +53,7 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
 def test_a_head_by_name_starts_among_the_samples_and_learns(head):
     changes = [f"model={head}", "target=vertices", "data.limit=400", "training={epochs: 8, learning_rate: 0.01}"]
     config = load_config(CONFIGS / "digits.yaml", changes)
-    split = experiments.work.load_split(config)
+    split = load_split(config)
     keras.utils.set_random_seed(0)
     model = build_classifier(config, split)
     assert type(model.head).__name__ != "GaussianHead"
@@ -67,5 +65,5 @@ def test_a_head_by_name_starts_among_the_samples_and_learns(head):
 @pytest.mark.slow
 def test_the_demo_tells_digits_apart(tmp_path):
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    folder = experiments.train(load_config(CONFIGS / "digits.yaml", places), QUIET)
+    folder = experiments.train(load_config(CONFIGS / "digits.yaml", places), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] >= 0.97

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
+from deepsimplex.experiments import ConfigurationError, RunConfig, load_config
 
-CONFIGS = Path(__file__).parents[1] / "configs"
+CONFIGS = Path(__file__).parents[2] / "configs"
 
 
 @pytest.fixture

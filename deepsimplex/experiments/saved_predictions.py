@@ -1,5 +1,6 @@
-"""Predictions for a test set, kept in a file, so that they can be looked at without the model and the data."""
+"""Predictions of a test set in a file, for reports without the model and the data."""
 
+import json
 import os
 import zipfile
 from collections.abc import Sequence
@@ -7,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -16,8 +18,6 @@ from deepsimplex.evaluation import uncertainty
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS
 
-__all__ = ["Predictions", "load_predictions", "save_predictions"]
-
 KEY = "deepsimplex predictions 1"
 KEEP = 16
 """Images kept of the least certain samples, and as many of the surest mistakes: more than a page shows."""
@@ -25,7 +25,7 @@ KEEP = 16
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a classifier said about a test set.
+    """Predictions of a classifier for a test set.
 
     Attributes
     ----------
@@ -34,17 +34,17 @@ class Predictions:
     p : ndarray, shape [N, n]
         Class probabilities.
     class_names : tuple of str, length n
-        The class numbers where none were given.
+        The class numbers if none were given.
     latent : LatentGaussian, optional
         The Gaussians [N, L] that the probabilities were read out of.
     scores : ndarray, shape [n, L], optional
         Scores S of the readout; None with latents stands for the vertices.
-    readout : str, optional
-        Its name.
+    readout : keras.layers.Layer, optional
+        The readout.
     images : ndarray, shape [M, H, W] or [M, H, W, 3], uint8, optional
         The few test images that were kept.
     image_rows : ndarray, shape [M], int64, optional
-        The rows of ``p`` that they belong to, in rising order.
+        The rows of ``p`` that they belong to, ascending.
 
     Examples
     --------
@@ -58,7 +58,7 @@ class Predictions:
     class_names: tuple[str, ...]
     latent: LatentGaussian | None = None
     scores: NDArray[np.float64] | None = None
-    readout: str | None = None
+    readout: keras.layers.Layer | None = None
     images: NDArray[np.uint8] | None = None
     image_rows: NDArray[np.int64] | None = None
 
@@ -70,30 +70,33 @@ class Predictions:
         *,
         latent: LatentGaussian | dict[str, Any] | None = None,
         scores: ArrayLike | None = None,
-        readout: str | None = None,
+        readout: str | keras.layers.Layer | None = None,
         images: ArrayLike | None = None,
         class_names: Sequence[str] | None = None,
         keep: int = KEEP,
     ) -> "Predictions":
-        """Check predictions, as ``save_predictions`` takes them, and choose the images to keep."""
+        """Check predictions and choose the images to keep; arguments as in ``save_predictions``."""
         labels, probabilities = check_labels_and_probabilities(y, p)
         check_whole(keep, "keep", 1)
-        pixels, kept = None, None
+        pixels, rows = None, None
         if images is not None:
-            kept = _memorable(labels, probabilities, keep)
-            pixels = _as_bytes(images, len(labels), kept)
+            # The least certain samples and the surest mistakes.
+            least_certain = np.argsort(-uncertainty(probabilities), kind="stable")[:keep]
+            most_wrong = np.argsort(-uncertainty(probabilities, "likelihood", labels), kind="stable")[:keep]
+            rows = np.union1d(least_certain, most_wrong).astype(np.int64)
+            pixels = _as_bytes(images, len(labels), rows)
         return cls(
             labels,
             probabilities,
             _check_class_names(class_names, probabilities.shape[1]),
             *_check_latent(latent, scores, readout, probabilities.shape),
             pixels,
-            kept,
+            rows,
         )
 
     @property
     def names_classes(self) -> bool:
-        """Whether the classes have names of their own, not their numbers alone."""
+        """Whether the classes have names other than their numbers."""
         return self.class_names != _numbers(self.p.shape[1])
 
 
@@ -104,39 +107,39 @@ def save_predictions(
     *,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
-    readout: str | None = None,
+    readout: str | keras.layers.Layer | None = None,
     images: ArrayLike | None = None,
     class_names: Sequence[str] | None = None,
     keep: int = KEEP,
 ) -> None:
-    """Write any classifier's predictions for a test set to an .npz file that ``deepsimplex report`` takes.
+    """Write any classifier's predictions for a test set to an .npz file for ``deepsimplex report``.
 
     Parameters
     ----------
     path : path-like
-        Written whole or not at all.
+        Written atomically.
     y : array_like, shape [N] or [N, 1]
         True class numbers 0..n-1.
     p : array_like, shape [N, n]
         Class probabilities; their precision is kept.
     latent : LatentGaussian or dict, optional
-        The Gaussians over latents [N, L] that they were read out of.
+        The Gaussians over latents [N, L] that the probabilities were read out of.
     scores : array_like, shape [n, L], optional
         Scores S of the readout. Default: the vertices of the simplex, L = n - 1.
-    readout : {"argmax", "softmax"}, optional
-        How the probabilities were read out of the latents. Default: not known, and no intervals are drawn of them.
+    readout : str or keras.layers.Layer, optional
+        The readout: "argmax", "softmax", "module:Class", or a layer. Default None: not known, no intervals.
     images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3], optional
-        The test images, uint8 or in [0, 1]. Only a few are kept, in uint8.
+        The test images, uint8 or in [0, 1]. Only a few are kept, as uint8.
     class_names : sequence of str, length n, optional
         Default: the class numbers.
     keep : int
-        Images kept of the samples whose probabilities have the largest entropy, and as many of those whose true class
-        has the smallest probability. Default 16.
+        Number of images kept of the samples with the largest entropy, and as many of those with the smallest
+        probability of the true class. Default 16.
 
     Raises
     ------
     TypeError, ValueError
-        When an argument breaks the above.
+        When an argument has another type, shape or range.
     OSError
         When the file cannot be written.
 
@@ -150,20 +153,21 @@ def save_predictions(
     >>> load_predictions(folder / "forest.npz").p.shape
     (75, 3)
     """
-    predictions = Predictions.of(
+    found = Predictions.of(
         y, p, latent=latent, scores=scores, readout=readout, images=images, class_names=class_names, keep=keep
     )
     arrays: dict[str, Any] = {
-        "y": predictions.y,
-        "p": predictions.p,
-        "class_names": np.array(predictions.class_names),
-        "scores": predictions.scores,
-        "readout": None if predictions.readout is None else np.array(predictions.readout),
-        "images": predictions.images,
-        "image_rows": predictions.image_rows,
+        "y": found.y,
+        "p": found.p,
+        "class_names": np.array(found.class_names),
+        "latent_loc": None if found.latent is None else found.latent.loc,
+        "latent_scale": None if found.latent is None else found.latent.scale,
+        "scores": found.scores,
+        "readout": None if found.readout is None else np.array(READOUTS.name_of(found.readout)),
+        "readout_config": None if found.readout is None else np.array(json.dumps(found.readout.get_config())),
+        "images": found.images,
+        "image_rows": found.image_rows,
     }
-    if predictions.latent is not None:
-        arrays |= {"latent_loc": predictions.latent.loc, "latent_scale": predictions.latent.scale}
     with replacing(path) as fresh:
         save_arrays(fresh, KEY, {name: array for name, array in arrays.items() if array is not None})
 
@@ -174,8 +178,8 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     Parameters
     ----------
     path : path-like
-        An .npz file with ``y`` and ``p`` and, if there are any, ``class_names``, ``latent_loc``, ``latent_scale``,
-        ``scores`` and ``readout``, ``images`` and ``image_rows``. Nothing in it is unpickled.
+        An .npz file with ``y`` and ``p`` and optionally ``class_names``, ``latent_loc``, ``latent_scale``, ``scores``,
+        ``readout`` (a name) and ``readout_config`` (JSON), ``images`` and ``image_rows``. Nothing in it is unpickled.
 
     Returns
     -------
@@ -184,7 +188,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     Raises
     ------
     OSError
-        When the file is not there or cannot be read.
+        When the file does not exist or cannot be read.
     ValueError
         When it is damaged, or does not hold predictions; the message names the file.
 
@@ -197,7 +201,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
     file = Path(path).expanduser()
     try:
         arrays = _read(file)
-    except OSError:  # not there, or not to be read
+    except OSError:
         raise
     except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
         raise ValueError(f"{file} is damaged, or no .npz file of plain arrays ({error}); write it again") from error
@@ -213,7 +217,7 @@ def load_predictions(path: str | os.PathLike[str]) -> Predictions:
 
 
 def _read(file: Path) -> dict[str, NDArray[Any]]:
-    """The arrays of an archive, by its digest if it has one; without, the archive's own check sums must do."""
+    """Read the arrays of an archive, and verify its digest if it has one."""
     with zipfile.ZipFile(file) as archive:
         signed = "digest.npy" in archive.namelist()
     if signed:
@@ -223,16 +227,15 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
 
 
 def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
-    """Predictions of arrays as a file holds them."""
-    latent = {key: arrays.get(f"latent_{key}") for key in ("loc", "scale")}
-    if (latent["loc"] is None) != (latent["scale"] is None):
+    latent = {key: arrays[name] for key in ("loc", "scale") if (name := f"latent_{key}") in arrays}
+    if len(latent) == 1:
         raise ValueError("latent_loc and latent_scale belong together; found one of them")
     found = Predictions.of(
         arrays["y"],
         arrays["p"],
-        latent=None if latent["loc"] is None else latent,
+        latent=latent or None,
         scores=arrays.get("scores"),
-        readout=str(arrays["readout"]) if "readout" in arrays else None,
+        readout=_readout(arrays),
         class_names=[str(name) for name in np.atleast_1d(arrays["class_names"])] if "class_names" in arrays else None,
     )
     images = arrays.get("images")
@@ -246,6 +249,12 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
         )
     pixels = _as_bytes(images, len(images), np.arange(len(images)))
     return replace(found, images=pixels, image_rows=rows.astype(np.int64))
+
+
+def _readout(arrays: dict[str, NDArray[Any]]) -> str | keras.layers.Layer | None:
+    if "readout" not in arrays or "readout_config" not in arrays:
+        return str(arrays["readout"]) if "readout" in arrays else None
+    return READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
 
 
 def _numbers(n: int) -> tuple[str, ...]:
@@ -262,9 +271,9 @@ def _check_class_names(class_names: Sequence[str] | None, n: int) -> tuple[str, 
 
 
 def _check_latent(
-    latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: str | None, shape: Any
-) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, str | None]:
-    """Latents, scores and readout that fit together and to p of such a shape."""
+    latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: Any, shape: Any
+) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, keras.layers.Layer | None]:
+    """Check that latents, scores and readout fit one another and p of such a shape."""
     if latent is None:
         if scores is not None or readout is not None:
             raise ValueError("scores and readout say how p was read out of latents; found them without latent")
@@ -273,8 +282,6 @@ def _check_latent(
     samples, n = shape
     if len(gaussians) != samples:
         raise ValueError(f"latent must hold a Gaussian for each of the {samples} rows of p; found {len(gaussians)}")
-    if readout is not None:
-        READOUTS.get(readout)
     table = None if scores is None else np.asarray(scores, np.float64)
     expected = (n, gaussians.latent_dim)
     if table is None and gaussians.latent_dim != n - 1:
@@ -284,21 +291,14 @@ def _check_latent(
         )
     if table is not None and (table.shape != expected or not np.all(np.isfinite(table))):
         raise ValueError(f"scores must be finite and of shape {expected}; found shape {table.shape}")
-    return gaussians, table, readout
+    return gaussians, table, None if readout is None else READOUTS.get(readout)
 
 
 def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDArray[np.uint8]:
-    """Some of the images as uint8 [M, H, W] or [M, H, W, 3]."""
-    from deepsimplex.plots.image_predictions import check_images  # matplotlib comes in here and not before
+    """Return some of the images as uint8 [M, H, W] or [M, H, W, 3]."""
+    from deepsimplex.plots.image_predictions import check_images  # imported here: it imports matplotlib
 
     given = np.asarray(images)
     if given.ndim == 0 or len(given) != samples:
         raise ValueError(f"images must hold one for each of the {samples} rows of p; found shape {given.shape}")
     return np.round(255 * check_images(given[rows], len(rows))).astype(np.uint8)
-
-
-def _memorable(y: NDArray[np.int64], p: NDArray[np.floating], keep: int) -> NDArray[np.int64]:
-    """The rows that readers want to see: the least certain ones, and the surest mistakes."""
-    least_certain = np.argsort(-uncertainty(p), kind="stable")[:keep]
-    most_wrong = np.argsort(-uncertainty(p, "likelihood", y), kind="stable")[:keep]
-    return np.union1d(least_certain, most_wrong).astype(np.int64)

@@ -1,4 +1,4 @@
-"""Argmax readout under any Gaussian: orthant probabilities by Genz's sequential conditioning.
+"""Argmax readout under any Gaussian: orthant probabilities by Genz's method, sequential conditioning.
 
 Class y wins where every difference g_y - g_k of scores is positive. Conditioning on one difference after the other,
 along a pivoted Cholesky factor of their covariance, turns that orthant probability into the mean of a smooth, positive
@@ -10,10 +10,18 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.readout.logarithms import log_or_else
-from deepsimplex.readout.normal import log_density, log_ndtr, log_ndtri, ndtr, ndtri, smallest_mass, tiny_of
-from deepsimplex.readout.points import sobol
-from deepsimplex.readout.scores import score_covariance
+from deepsimplex.readout.class_scores import score_covariance
+from deepsimplex.readout.normal import (
+    log_density,
+    log_ndtr,
+    log_ndtri,
+    log_or_else,
+    ndtr,
+    ndtri,
+    smallest_mass,
+    tiny_of,
+)
+from deepsimplex.readout.sobol_points import sobol
 
 
 def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
@@ -34,40 +42,37 @@ def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     -------
     tensor, shape [N, n]
     """
-    n = mean.shape[-1]
-    first, *others = _conditions(mean, factor)
-    points = sobol(num_points, max(n - 2, 1), seed)
-    mass = ndtr(first[0])  # of the next difference being positive, given those before: [N, n, points]
-    product = mass
-    draws: list[Any] = []
-    for i, condition in enumerate(others):
-        w = tf.constant(points[:, i], mean.dtype)
-        # -draws is normal, truncated to where the difference before is positive.
-        draws.append(ndtri(w * tf.maximum(mass, smallest_mass(mean.dtype))))
-        mass = ndtr(_given(condition, draws))
-        product = product * mass
-    answer = tf.reduce_mean(product, axis=-1)
-    return answer / tf.reduce_sum(answer, axis=-1, keepdims=True)
+    masses = tf.reduce_mean(_masses(mean, factor, num_points, seed, log=False), axis=-1)
+    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 
 def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
-    """Their logarithms, for probabilities that the dtype cannot hold too."""
+    """Logarithms of the class probabilities, also of those that underflow."""
 
     def logarithms(mean: Any, factor: Any) -> Any:
-        n = mean.shape[-1]
-        first, *others = _conditions(mean, factor)
-        points = sobol(num_points, max(n - 2, 1), seed)
-        log_mass = log_ndtr(first[0])
-        total = log_mass
-        draws: list[Any] = []
-        for i, condition in enumerate(others):
-            log_w = tf.constant(np.log(points[:, i]), mean.dtype)
-            draws.append(log_ndtri(log_w + log_mass))
-            log_mass = log_ndtr(_given(condition, draws))
-            total = total + log_mass
-        return tf.nn.log_softmax(tf.reduce_logsumexp(total, axis=-1), axis=-1)
+        log_masses = tf.reduce_logsumexp(_masses(mean, factor, num_points, seed, log=True), axis=-1)
+        return tf.nn.log_softmax(log_masses, axis=-1)
 
     return log_or_else(probabilities(mean, factor, num_points, seed), logarithms, (mean, factor))
+
+
+def _masses(mean: Any, factor: Any, num_points: int, seed: int, log: bool) -> Any:
+    """Product [N, n, points] of the conditional probabilities that differences are positive, or its logarithm."""
+    first, *others = _conditions(mean, factor)
+    points = sobol(num_points, max(mean.shape[-1] - 2, 1), seed)
+    cdf = log_ndtr if log else ndtr
+    mass = cdf(first[0])  # of the next difference being positive, given those before
+    total = mass
+    draws: list[Any] = []
+    for point, condition in zip(points.T, others, strict=False):
+        # -draws is normal, truncated to where the difference before is positive.
+        if log:
+            draws.append(log_ndtri(tf.constant(np.log(point), mean.dtype) + mass))
+        else:
+            draws.append(ndtri(tf.constant(point, mean.dtype) * tf.maximum(mass, smallest_mass(mean.dtype))))
+        mass = cdf(_given(condition, draws))
+        total = total + mass if log else total * mass
+    return total
 
 
 def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
@@ -81,7 +86,7 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
     -------
     list of (center, weights)
         Of difference i: its mean [N, n, 1], and what every draw before it takes from that [N, n, i], both in units of
-        the deviation that those draws leave it.
+        the standard deviation that those draws leave it.
     """
     n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
@@ -114,7 +119,7 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
 
 
 def _of(chosen: Any, values: Any) -> Any:
-    """The values [N, n, n] of the chosen rivals, shape [N, n, 1]: a gather, which XLA could not differentiate."""
+    """The values [N, n, n] of the chosen rivals, shape [N, n, 1]. Not a gather, which XLA could not differentiate."""
     return tf.reduce_sum(chosen * values, axis=-1, keepdims=True)
 
 

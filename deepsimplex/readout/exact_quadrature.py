@@ -7,8 +7,8 @@ With independent scores g_k ~ N(m_k, t_k^2) the class probabilities are
 where u is the winning score. One grid in u serves all classes: with F(u) the product of all n
 distribution functions, the integrand of class y is F times its own phi / Phi, so that a row costs n Q, not n^2 Q.
 
-Probabilities that the dtype can hold come from that product itself. Its logarithm is taken where it cannot: that costs
-several times as much, and is computed only when a piece of rows needs it.
+Probabilities that the dtype can hold come from that product itself. Where they underflow its logarithm is computed,
+at several times the cost, for batches of rows that need it.
 """
 
 import math
@@ -18,9 +18,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtri
 
-from deepsimplex.readout.logarithms import log_or_else
-from deepsimplex.readout.normal import log_density, log_ndtr, ndtr, tiny_of
-from deepsimplex.readout.scores import noise_floor
+from deepsimplex.readout.class_scores import noise_floor
+from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr, tiny_of
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
 # that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
@@ -47,7 +46,7 @@ def default_num_points(n: int, dtype: tf.DType) -> int:
 
 
 def num_panels(n: int, dtype: tf.DType) -> int:
-    """Number of panels that ``unequal_variances`` lays for n scores."""
+    """Number of panels of ``unequal_variances`` for n scores."""
     return n * len(_PANELS[dtype.name]) - 1
 
 
@@ -72,7 +71,7 @@ def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
 
 
 def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
-    """Their logarithms, right as far as 80 standard deviations between two scores, and finite beyond."""
+    """Logarithms, accurate to margins of 80 standard deviations between two scores, and finite beyond."""
 
     def logarithms(mean: Any, deviation: Any) -> Any:
         nodes = max(num_points, _LOG_NODES)
@@ -87,7 +86,7 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
     """Class probabilities of independent scores, each with its own variance, by composite Gauss-Legendre quadrature.
 
     The scores may differ in width by orders of magnitude, so the panels begin and end at fixed multiples of each
-    score's own deviation around its mean.
+    score's own standard deviation around its mean.
 
     Parameters
     ----------
@@ -106,7 +105,7 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
 
 
 def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
-    """Their logarithms, right as far as 80 of the narrower standard deviations between two scores."""
+    """Logarithms, accurate to margins of 80 of the narrower standard deviations between two scores."""
 
     def logarithms(mean: Any, deviations: Any) -> Any:
         z, weights, width = _panel_nodes(mean, deviations, num_points, _LOG_PANELS)
@@ -219,7 +218,7 @@ def winning_masses(cdf: Any, density: Any, weights: Any) -> tuple[Any, Any]:
 
 @tf.custom_gradient
 def _log_masses(z: Any, weights: Any) -> tuple[Any, Any]:
-    """Logarithms of the ``winning_masses`` of normal scores z [N, n, Q], computed without leaving them."""
+    """Logarithms of the ``winning_masses`` of normal scores z [N, n, Q], in log space throughout."""
     log_cdf = log_ndtr(z)
     log_hazard = log_density(z) - log_cdf
     # Panels shut by clipping have no width: a floor stands in for the logarithm of zero.

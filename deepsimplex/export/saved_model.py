@@ -1,4 +1,4 @@
-"""SavedModels that TensorFlow alone can serve, and a loader that notices damaged ones."""
+"""Export to SavedModel with checksums, and the loader that verifies them."""
 
 import hashlib
 import json
@@ -12,8 +12,6 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable, replacing
-
-__all__ = ["ServedModel", "export_saved_model", "load_served"]
 
 INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
@@ -38,9 +36,9 @@ def export_saved_model(
     Parameters
     ----------
     resource : keras.Model or tf.Module
-        Owns the variables that the two functions use.
+        Holds the variables that the two functions use.
     filepath : path-like
-        Folder to write, which may begin with ``~``. It takes the place of an earlier one only when it is whole.
+        Folder to write, which may begin with ``~``. An earlier SavedModel is replaced once the new one is complete.
     latent : callable
         From a float tensor of samples [N, ...] to the dict {"loc", "scale"}.
     readout : callable
@@ -69,9 +67,9 @@ def export_saved_model(
     ValueError
         For another input_dtype.
     FileExistsError
-        When something other than a SavedModel is in the way.
+        When the folder exists and holds something other than a SavedModel.
     OSError
-        When the folder cannot be written; an earlier one survives.
+        When the folder cannot be written; an earlier SavedModel is kept.
 
     Examples
     --------
@@ -119,11 +117,11 @@ def export_saved_model(
 
 
 def _check_replaceable(folder: Path) -> None:
-    """Refuse to put a SavedModel in the place of anything but an earlier one or an empty folder."""
+    """Raise unless the path is free, an empty folder or a SavedModel."""
     replaceable = folder.is_dir() and (not any(folder.iterdir()) or (folder / "saved_model.pb").exists())
     if folder.exists() and not replaceable:
         raise FileExistsError(
-            f"filepath: {str(folder)!r} exists and is no SavedModel; name a new folder, for what is there would be lost"
+            f"filepath: {str(folder)!r} exists and is no SavedModel; use a new folder, since its content would be lost"
         )
 
 
@@ -133,9 +131,9 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 
 class ServedModel:
-    """A SavedModel of ``export_saved_model``, called with arrays.
+    """A SavedModel written by ``export_saved_model``, called with arrays.
 
-    Any TensorFlow runtime can serve the folder; this class is for those who have the package at hand.
+    Any TensorFlow runtime can serve the folder; this class needs the package, and checks the files first.
 
     Parameters
     ----------
@@ -147,7 +145,7 @@ class ServedModel:
     FileNotFoundError
         When there is no such folder.
     ValueError
-        When a file of it is missing, cut short or altered.
+        When a file is missing, truncated or altered.
 
     Attributes
     ----------
@@ -171,12 +169,12 @@ class ServedModel:
         self.input_dtype: str = spec.dtype.name
 
     def predict(self, samples: Any) -> dict[str, np.ndarray]:
-        """The served outputs, by name, as arrays.
+        """Return the served outputs as a dict of arrays.
 
         Parameters
         ----------
         samples : array, shape [N, ...]
-            Of ``input_dtype``; floats are taken as float32.
+            Of ``input_dtype``; floats are cast to float32.
         """
         array = np.asarray(samples)
         if self.input_dtype == "uint8" and array.size and not 0 <= array.min() <= array.max() <= 255:
@@ -188,7 +186,7 @@ class ServedModel:
 
 
 def load_served(filepath: str | os.PathLike[str]) -> ServedModel:
-    """Load an exported SavedModel after checking that every file of it is whole: see ``ServedModel``.
+    """Load an exported SavedModel after verifying its checksums: see ``ServedModel``.
 
     Examples
     --------
@@ -211,5 +209,5 @@ def _check_whole(folder: Path) -> None:
     wrong = sorted(name for name, digest in expected.items() if found.get(name) != digest)
     if wrong:
         raise ValueError(
-            f"filepath: {str(folder)!r} is damaged: {', '.join(wrong)} missing, cut short or altered; export it again"
+            f"filepath: {str(folder)!r} is damaged: {', '.join(wrong)} missing, truncated or altered; export it again"
         )
