@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.distances import Distance, class_neighbors
-from deepsimplex.distances.search import Classes
+from deepsimplex.distances.exact_search import Classes
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian

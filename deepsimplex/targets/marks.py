@@ -30,9 +30,9 @@ def write_distance(distance: Distance | Unwritten) -> dict[str, Any]:
     """The metric as a mapping: its configuration where a name tells it all, else a mark."""
     if isinstance(distance, Unwritten):
         return dict(distance.mark)
-    if type(distance) is DISTANCES.get(distance.name):
-        return distance.get_config()
-    return {"name": distance.name, KEY: _described(getattr(distance, "function", distance))}
+    if type(distance) in DISTANCES.values():
+        return {"name": DISTANCES.name_of(distance), **distance.get_config()}
+    return {"name": type(distance).__name__, KEY: _described(getattr(distance, "function", distance))}
 
 
 def read_function(value: Any, argument: str) -> Any:

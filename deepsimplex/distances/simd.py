@@ -1,13 +1,15 @@
-"""Vectors of 512 bits for compiled kernels: sixteen float32 or eight float64 side by side.
+"""SIMD vectors of 512 bits for numba kernels (16 float32 or 8 float64), and the lock around parallel kernels.
 
-numba leaves it to LLVM to find out which loops can run on vectors, and for loops as short as a row of an image the
-checks cost more than the vectors save. Here vectors are values of their own: ``load``, arithmetic, ``store``. LLVM
-splits them where the processor's are narrower. The operators may fuse, reorder and use approximate reciprocals with a
-Newton step: a few units in the last place, and the same bits for the same inputs.
+Vectors are values: ``load``, arithmetic, ``store``. LLVM splits them if the processor's are narrower. The operators may
+fuse, reorder and use approximate reciprocals with a Newton step: they are accurate to a few units in the last place,
+and give the same bits for the same inputs. On rows as short as those of images, numba's own vectorization of loops is
+2 to 6 times slower.
 """
 
 import operator
+import threading
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,6 +21,19 @@ from numba.extending import intrinsic, lower_builtin, models, register_model
 from numpy.typing import DTypeLike, NDArray
 
 BYTES = 64
+# numba's fallback threading layer ends the process if two Python threads run parallel kernels at the same time.
+_one_kernel_at_a_time = threading.Lock()
+
+
+def exclusive(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    """Let one Python thread at a time run a parallel kernel, which uses all cores by itself."""
+
+    @wraps(kernel)
+    def run(*arguments: Any) -> Any:
+        with _one_kernel_at_a_time:
+            return kernel(*arguments)
+
+    return run
 
 
 class _Lanes(types.Type):
@@ -39,12 +54,12 @@ class _LanesModel(models.PrimitiveModel):
 
 
 def lanes_of(dtype: DTypeLike) -> int:
-    """How many numbers of a dtype stand side by side."""
+    """Return how many numbers of a dtype a vector holds."""
     return BYTES // np.dtype(dtype).itemsize
 
 
 def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
-    """Zeros whose first element lies at the beginning of a cache line: vectors that straddle two load half as fast."""
+    """Return zeros that begin at a cache line: vectors that straddle two lines load half as fast."""
     size = int(np.prod(shape)) * np.dtype(dtype).itemsize
     memory = np.zeros(size + BYTES, np.uint8)
     begin = -memory.ctypes.data % BYTES
@@ -52,7 +67,7 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
 
 
 def _compiled(generate: Callable[..., Any]) -> Any:
-    """An intrinsic of numba. Type checkers see its first argument, which callers do not give."""
+    """Decorate an intrinsic of numba, untyped: callers do not give its first argument."""
     return intrinsic(generate)
 
 
@@ -63,12 +78,12 @@ def _pointer(context, builder, array_type, array, position, vector):
 
 @_compiled
 def load(typing_context, array, position):
-    """The vector that begins at a position of a flat array."""
+    """Load the vector that begins at a position of a flat array."""
     kind = _KINDS[array.dtype]
 
     def generate(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], kind.vector)
-        # No more is promised than that numbers begin where numbers begin.
+        # Aligned to a number, not to a vector.
         return builder.load(pointer, align=array.dtype.bitwidth // 8)
 
     return kind(array, types.intp), generate
@@ -76,7 +91,7 @@ def load(typing_context, array, position):
 
 @_compiled
 def store(typing_context, array, position, lanes):
-    """Write a vector to a position of a flat array."""
+    """Store a vector at a position of a flat array."""
 
     def generate(context, builder, signature, arguments):
         pointer = _pointer(context, builder, signature.args[0], arguments[0], arguments[1], lanes.vector)
@@ -88,7 +103,7 @@ def store(typing_context, array, position, lanes):
 
 @_compiled
 def splat(typing_context, number):
-    """A vector of equal numbers."""
+    """Return a vector of equal numbers."""
     kind = _KINDS[number]
 
     def generate(context, builder, signature, arguments):
@@ -107,7 +122,7 @@ def _call(builder, name, result, arguments, **options):
 
 @_compiled
 def total(typing_context, lanes):
-    """The sum of a vector's numbers."""
+    """Return the sum of a vector's numbers."""
 
     def generate(context, builder, signature, arguments):
         scalar = lanes.vector.element
@@ -119,24 +134,13 @@ def total(typing_context, lanes):
 
 @_compiled
 def magnitude(typing_context, lanes):
-    """The absolute values of a vector's numbers."""
+    """Return the absolute values of a vector's numbers."""
 
     def generate(context, builder, signature, arguments):
         name = f"llvm.fabs.v{lanes.count}f{lanes.dtype.bitwidth}"
         return _call(builder, name, lanes.vector, [arguments[0]])
 
     return lanes(lanes), generate
-
-
-@_compiled
-def not_above(typing_context, lanes, others):
-    """Where the one vector's numbers are at most the other's: a whole number with a bit for every place."""
-
-    def generate(context, builder, signature, arguments):
-        places = builder.fcmp_ordered("<=", *arguments)
-        return builder.zext(builder.bitcast(places, ir.IntType(lanes.count)), ir.IntType(64))
-
-    return types.uint64(lanes, others), generate
 
 
 def _define(operation, instruction):

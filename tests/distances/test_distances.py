@@ -2,22 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from deepsimplex.distances import SSIM, CallableDistance, Cityblock, Embedding, Euclidean, Precomputed
 from tests.reference import distances as reference
 
 VECTORS = [(Euclidean(), reference.euclidean), (Cityblock(), reference.cityblock)]
-VECTOR_NAMES = [metric.name for metric, _ in VECTORS]
-
-
-def natural(rng, shape):
-    """Smooth random images in [0, 1] with flat parts, bright and dark ones."""
-    noise = rng.normal(size=shape)
-    for axis in (1, 2):
-        noise = noise + np.roll(noise, 1, axis) + np.roll(noise, 2, axis)
-    return np.clip(0.5 + 0.15 * noise + rng.uniform(-0.5, 0.5, size=(shape[0],) + (1,) * (len(shape) - 1)), 0, 1)
+VECTOR_NAMES = ["euclidean", "cityblock"]
 
 
 @pytest.mark.parametrize(("metric", "oracle"), VECTORS, ids=VECTOR_NAMES)
@@ -36,72 +26,6 @@ def test_duplicates_far_from_the_origin_have_distance_exactly_zero(metric, oracl
     assert (np.diag(D) == 0).all()
     np.testing.assert_array_equal(D, D.T)
     np.testing.assert_allclose(D, reference.pairwise(oracle, x, x), rtol=1e-12)
-
-
-@pytest.mark.parametrize("window", [3, 5, 7, 13])
-@pytest.mark.parametrize("shape", [(13, 13), (16, 21), (40, 14, 3), (15, 18, 1), (13, 17, 2)])
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_ssim_equals_scikit_image_on_smooth_images(window, shape, dtype):
-    images = natural(np.random.default_rng(1), (70, *shape)).astype(dtype)  # more than one group of lanes
-    X, Y = images[:3], images[3:]
-    expected = reference.pairwise(reference.ssim(window), X, Y)
-    np.testing.assert_allclose(SSIM(window).pairwise(X, Y), expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("window", [3, 5, 7])
-def test_ssim_equals_scikit_image_on_digits(digits, window):
-    images = digits[0][:80]
-    expected = reference.pairwise(reference.ssim(window), images[:10], images)
-    np.testing.assert_allclose(SSIM(window).pairwise(images[:10], images), expected, atol=2e-5)
-
-
-@pytest.mark.parametrize("window", [5, 13])
-def test_ssim_equals_scikit_image_on_fashion_mnist(fashion, window):
-    images = fashion[0][:66]
-    expected = reference.pairwise(reference.ssim(window), images[:5], images)
-    D = SSIM(window).pairwise(images, images)
-    np.testing.assert_allclose(D[:5], expected, atol=2e-5)
-    assert (np.diag(D) == 0).all()
-    assert (D + np.eye(len(D)) > 0).all()
-    np.testing.assert_allclose(D, D.T, atol=2e-5)
-
-
-def test_ssim_of_large_images_does_not_drift():
-    images = natural(np.random.default_rng(2), (4, 150, 90)) * 0.05 + 0.9  # small contrast on a bright ground
-    expected = reference.pairwise(reference.ssim(7), images, images)
-    np.testing.assert_allclose(SSIM(7).pairwise(images, images), expected, atol=1e-4)
-
-
-@pytest.mark.parametrize("data_range", [2.0, 255.0])
-def test_ssim_follows_data_range(data_range):
-    images = natural(np.random.default_rng(3), (6, 12, 12)) * data_range - data_range / 2
-    expected = reference.pairwise(reference.ssim(5, data_range), images, images)
-    np.testing.assert_allclose(SSIM(5, data_range).pairwise(images, images), expected, atol=2e-5)
-
-
-def test_ssim_takes_integers_when_the_data_range_says_so():
-    images = np.random.default_rng(4).integers(0, 256, size=(5, 9, 9), dtype=np.uint8)
-    np.testing.assert_allclose(
-        SSIM(3, 255).pairwise(images, images), SSIM(3).pairwise(images / 255, images / 255), atol=2e-5
-    )
-
-
-def test_ssim_of_nearly_equal_images_is_relatively_accurate():
-    image = natural(np.random.default_rng(5), (1, 20, 20))
-    near = np.clip(image + np.random.default_rng(6).normal(size=image.shape) * 1e-4, 0, 1)
-    expected = reference.ssim(5)(image[0], near[0])
-    assert 0 < expected < 1e-4
-    np.testing.assert_allclose(SSIM(5).pairwise(image, near), [[expected]], rtol=1e-6)
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.integers(0, 2**32 - 1), st.sampled_from([3, 5]))
-def test_ssim_of_any_binary_images(seed, window):
-    images = np.random.default_rng(seed).integers(0, 2, size=(6, 5, 6)).astype(np.float64)
-    images[3] = images[0]
-    D = SSIM(window).pairwise(images, images)
-    np.testing.assert_allclose(D, reference.pairwise(reference.ssim(window), images, images), atol=2e-5)
-    assert D[0, 3] == D[3, 0] == 0
 
 
 def test_callable_calls_the_function_query_first():
@@ -199,15 +123,3 @@ def test_bad_samples_are_refused(metric, x, error, message):
 def test_samples_of_different_shapes_are_refused():
     with pytest.raises(ValueError, match=r"X and Y must have the same shape; found \[2\] and \[3\]"):
         Euclidean().pairwise(np.zeros((1, 2)), np.zeros((1, 3)))
-
-
-@pytest.mark.parametrize("window", [4, 1, 0, -3, 5.0, True, "5"])
-def test_ssim_refuses_a_window(window):
-    with pytest.raises(ValueError, match="window must be an odd"):
-        SSIM(window)
-
-
-@pytest.mark.parametrize("data_range", [0, -1.0, np.nan, np.inf])
-def test_ssim_refuses_a_data_range(data_range):
-    with pytest.raises(ValueError, match="data_range must be"):
-        SSIM(5, data_range)
