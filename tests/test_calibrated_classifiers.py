@@ -224,7 +224,7 @@ CLASSIFIERS = {
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
     "lvq": lambda: ds.LVQ1(),
     "gmlvq": lambda: ds.GMLVQ(),
-    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=1, epochs=5),
+    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=1, max_iter=5),
 }
 
 
@@ -308,7 +308,7 @@ def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
 def test_what_tables_cannot_be_calibrated_with_is_named(fitted, wine):
     classifier, (X, y) = fitted["lvq"], wine[1]
     for arguments, message in [
-        ((X, y, "latent"), "method 'latent' scales latent Gaussians, which the probabilities of a LVQ1 are not"),
+        ((X, y, "latent"), "method 'latent' scales latent Gaussians, which these probabilities are not"),
         ((X, None), "y must be given beside X"),
         ((None, y), "X must be given beside y"),
         ((X, np.char.upper(y)), "y holds labels that classes="),

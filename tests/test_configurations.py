@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from deepsimplex import datasets, experiments
-from deepsimplex.datasets.named import DEBIAN_FASHION_MNIST
+from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments.configuration import load_config
 from deepsimplex.experiments.work import Split, build_classifier
 

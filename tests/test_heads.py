@@ -82,7 +82,9 @@ def test_backbones_build_on_gray_and_color_images(tmp_path):
     assert ds.backbones.cnn([8, 16], units=5)(keras.Input((28, 28))).shape == (None, 5)
     assert ds.backbones.cnn([8], units=5, dropout=0.1)(keras.Input((32, 32, 3))).shape == (None, 5)
     assert ds.backbones.mlp([9, 4], dropout=0.1)(keras.Input((28, 28, 3))).shape == (None, 4)
-    assert_layer_contract(ds.backbones.networks.EnsureChannels, np.zeros((4, 6, 6), "float32"), tmp_path, half="float16")
+    assert_layer_contract(
+        ds.backbones.networks.EnsureChannels, np.zeros((4, 6, 6), "float32"), tmp_path, half="float16"
+    )
 
 
 def test_a_cnn_predicts_what_it_learned_from_a_hundred_images():

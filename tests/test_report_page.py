@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import deepsimplex as ds
 from deepsimplex import cli, evaluation
-from deepsimplex.evaluation import HIGHER_IS_BETTER
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.experiments import RunFolder
 from deepsimplex.experiments import report_pictures as pictures
 from deepsimplex.experiments import report_source as source
@@ -287,7 +287,7 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
         ("a.html", {}, {}, ValueError, "at least one run"),
         ("a.html", "runs/digits", {}, TypeError, "a sequence or a mapping of runs; found one str"),
         ("a.html", [Predictions.of([0], [[0.5, 0.5]])], {}, ValueError, "mapping {name: predictions}"),
-        ("a.html", {}, {"level": 95}, ValueError, "level must be a number between 0 and 1"),
+        ("a.html", {}, {"level": 95}, ValueError, "level must be a number above 0 and below 1"),
         ("a.html", {}, {"resamples": 0}, ValueError, "resamples must be"),
         ("a.html", {}, {"seed": -1}, ValueError, "seed must be"),
         (".", {}, {}, IsADirectoryError, "the page must be a file"),
@@ -366,7 +366,7 @@ def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, here)
     [
         (["nowhere"], "there is no run 'nowhere'"),
         (["pyproject.toml"], "pyproject.toml is damaged, or no .npz file"),
-        (["tests", "--level", "2"], "level must be a number between 0 and 1"),
+        (["tests", "--level", "2"], "level must be a number above 0 and below 1"),
     ],
 )
 def test_errors_are_one_line_without_traceback(here, tmp_path, monkeypatch, arguments, message):

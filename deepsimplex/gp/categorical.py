@@ -9,6 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.scaling import Scaling
+from deepsimplex._utils.validation import check_labels
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.ascent import Ascent, Batches, Schedule
 from deepsimplex.gp.base import Predictor
@@ -19,7 +20,6 @@ from deepsimplex.gp.points import MovablePoints
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
 from deepsimplex.gp.step import Callback, tell
-from deepsimplex.targets.labels import any_labels
 
 Link = Literal["ilr", "softmax"]
 LINKS: tuple[str, ...] = get_args(Link)
@@ -111,7 +111,7 @@ class CategoricalProcess(Predictor):
     def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
         """Learn from features X [N, d] and labels y [N], or soft labels [N, n] whose rows sum to one."""
         features = check_features(X, least=2)
-        labels, n = any_labels(y)
+        labels, n = check_labels(y, soft=True)
         if len(labels) != len(features):
             raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
         memberships = np.eye(n)[labels] if labels.ndim == 1 else labels

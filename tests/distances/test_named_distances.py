@@ -74,7 +74,7 @@ def test_embedding_of_a_keras_model():
     [
         ("euclidian", ValueError, "did you mean 'euclidean'"),
         ("zzz", ValueError, "must be one of cityblock, euclidean, ssim, or 'module:Class'; found 'zzz'$"),
-        ("ssim", TypeError, "window"),
+        ("ssim", ValueError, "window"),
         ({"name": "ssim", "windw": 5}, ValueError, "windw"),
         ({"window": 5}, TypeError, "a dict with a 'name'"),
         (SSIM, TypeError, "not a class"),
