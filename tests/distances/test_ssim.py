@@ -212,9 +212,9 @@ def test_accelerated_search_finds_the_same(fashion, monkeypatch):
 def test_hard_images_are_compared_well(window):
     """Half dark, half bright and nearly flat: there float32 is at its worst."""
     rng = np.random.default_rng(0)
-    x = np.where(np.arange(64) < 32, 0.0, 1.0) + rng.normal(0, 1e-3, size=(30, 64, 64))
-    x = np.clip(np.where(rng.uniform(size=(30, 1, 1)) < 0.5, x, x.transpose(0, 2, 1)), 0, 1)
-    y = np.arange(30) % 3
+    x = np.where(np.arange(64) < 32, 0.0, 1.0) + rng.normal(0, 1e-3, size=(12, 64, 64))
+    x = np.clip(np.where(rng.uniform(size=(12, 1, 1)) < 0.5, x, x.transpose(0, 2, 1)), 0, 1)
+    y = np.arange(12) % 3
     true = SSIM(window, dtype="float64").pairwise(x, x)
     np.testing.assert_allclose(SSIM(window).pairwise(x, x), true, atol=5e-4)
     exact, brute = (class_neighbors(x, y, SSIM(window), 2, method=method) for method in ("exact", "brute_force"))
