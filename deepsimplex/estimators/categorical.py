@@ -127,7 +127,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
             Labels of any kind, or soft labels: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is. If it has a method ``fit_ended``, that is called with
+            ``deepsimplex.monitoring.CalibrationBoard`` is. If it has a method ``fit_ended``, that is called with
             the fitted classifier.
 
         Returns

@@ -156,7 +156,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is, but not while ``smoothing`` tries values. If it has a
+            ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. If it has a
             method ``fit_ended``, that is called with the fitted classifier.
 
         Returns

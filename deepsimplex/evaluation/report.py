@@ -237,9 +237,7 @@ def resampled_report(
     numbers = [number for score in resample(prepared, labels if stratified else None, *drawing) for number in score]
     found = dict(zip([*(metric.__name__ for metric in options), *PARTS], numbers, strict=True))
     if outside is not None:
-        strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != n:
-            raise ValueError(f"outside must have the {n} columns of p; found {strange.shape[1]}")
+        strange = check_probabilities(outside, "outside", num_classes=n)
         auroc = PREPARED[out_of_distribution_auroc](1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
         ((found["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, *drawing)
     names = [field.name for field in dataclasses.fields(Report) if field.name in found]

@@ -8,6 +8,7 @@ from scipy import stats
 
 from deepsimplex import evaluation
 from deepsimplex.evaluation.bootstrap import PREPARED, draws
+from tests.labeled_probabilities import sure_predictions
 
 OF_PREDICTIONS = [metric for metric in PREPARED if metric is not evaluation.out_of_distribution_auroc]
 BIASED = [
@@ -81,11 +82,6 @@ def test_the_interval_of_an_accuracy_is_the_binomials():
     assert width == pytest.approx(upper - lower, rel=0.1)
 
 
-def overconfident(samples: int, seed: int):
-    y, p = predictions(samples, 5, seed)
-    return y, p**2 / (p**2).sum(axis=1, keepdims=True)
-
-
 def brier_reliability(y, p):
     return evaluation.brier_decomposition(y, p).reliability
 
@@ -95,8 +91,8 @@ def brier_reliability(y, p):
 )
 def test_intervals_of_biased_scores_hold_the_truth(metric, limits):
     """What 100 000 samples show; the scores of 500 lie above it, and resamples of those still higher."""
-    truth = metric(*overconfident(100_000, 1))
-    sets = [overconfident(500, seed) for seed in range(2, 18)]
+    truth = metric(*sure_predictions(5, 100_000, 1))
+    sets = [sure_predictions(5, 500, seed) for seed in range(2, 18)]
     assert np.mean([metric(y, p) for y, p in sets]) > 1.1 * truth
     given = {"resamples": 60, "limits": limits}
     bounds = [evaluation.bootstrap_interval(metric, y, p, **given) for y, p in sets]

@@ -6,18 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepsimplex import evaluation
-from tests.labeled_probabilities import labeled_probabilities
+from tests.labeled_probabilities import labeled_probabilities, sure_predictions
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=40, deadline=None)
-
-
-def sure_predictions(n: int, samples: int = 500, seed: int = 0):
-    """Labels drawn from other probabilities than those given."""
-    rng = np.random.default_rng(seed)
-    p = rng.dirichlet(np.full(n, 0.5), samples)
-    y = (p.cumsum(axis=1) < rng.uniform(size=(samples, 1))).sum(axis=1).clip(max=n - 1)
-    return y, p**2 / (p**2).sum(axis=1, keepdims=True)
 
 
 @given(case=labeled_probabilities(), bins=st.integers(1, 30))

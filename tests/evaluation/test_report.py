@@ -154,8 +154,8 @@ def test_stratified_must_be_a_flag_with_intervals_or_without():
         ({"k": 2.0}, r"k must be a whole number, at least 1; found 2\.0"),
         ({"coverage": 0}, "coverage must be a number above 0 and at most 1; found 0"),
         ({"bins": 0}, "bins must be a whole number"),
-        ({"outside": [[0.5, 0.6]]}, "every row of outside must sum to 1"),
-        ({"outside": [[0.5, 0.5]]}, "outside must have the 3 columns of p; found 2"),
+        ({"outside": [[0.5, 0.3, 0.3]]}, "every row of outside must sum to 1"),
+        ({"outside": [[0.5, 0.5]]}, r"outside must have shape \[N, 3\]; found shape \(1, 2\)"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):
