@@ -69,7 +69,7 @@ def search_approximately(metric: Distance, search: Search, candidates: int | Non
     ) as advance:
         for label, (begin, end) in enumerate(pairwise(search.bounds.tolist())):
             own = search.query_labels == label
-            wanted = np.where(own, *search.wanted)
+            wanted = search.wanted[np.where(own, 0, 1)]
             index = _index(points[begin:end]) if end > begin and wanted.any() else None
             for rows in parts(slice(0, len(queries)), _QUERIES_AT_ONCE):
                 chosen = np.arange(rows.start, rows.stop)[wanted[rows]]

@@ -13,7 +13,7 @@ from deepsimplex.distances.vector_distances import Cityblock, Euclidean
 
 DISTANCES: Registry[Distance] = Registry(
     "distance",
-    Distance,  # type: ignore[type-abstract]
+    Distance,
     {"cityblock": Cityblock, "euclidean": Euclidean, "ssim": SSIM},
 )
 

@@ -145,7 +145,7 @@ def class_neighbors(
     order = order[np.argsort(labels[order], kind="stable")]
     row_labels = labels[order] if others is None else other_labels
     if row_labels is None:
-        row_labels = np.full(len(others), -1)  # not known
+        row_labels = np.full(0 if others is None else len(others), -1)  # not known
     search = Search(
         x=samples[order],
         y=labels[order],

@@ -59,7 +59,7 @@ def ssim_block(
     """
     compare = _comparison(window, *constants)
     out = np.empty((len(images), len(others)))
-    length = max(1, int((TENSOR_BYTES / 4 / max(1, np.prod(images.shape[1:]))) ** 0.5))
+    length = max(1, int((TENSOR_BYTES / (4 * np.prod(images.shape[1:]))) ** 0.5))
     for across in parts(slice(0, len(others)), length):
         columns = _centered(others[across], data_range)
         for down in parts(slice(0, len(images)), length):
