@@ -106,7 +106,7 @@ class CategoricalGaussianProcess(PosteriorClassifier):
             batch_size=self.batch_size,
             learning_rate=self.learning_rate,
             scale_features=self.scale_features,
-            seed=seed,
+            random_state=seed,
         )
 
     @property

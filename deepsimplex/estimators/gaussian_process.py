@@ -35,7 +35,7 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         themselves [GPD sec. 4.2]. Other values: scikit-learn's ``GridSearchCV`` over targets.
     kernel, ard, noise, scale_features
         See ``deepsimplex.gp.GaussianProcess``.
-    max_iterations, restarts
+    max_iter, n_restarts
         For "exact" and "collapsed"; see the same.
     inducing : int or array_like, shape [M, d]
         For "collapsed" and "stochastic"; see ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
@@ -100,8 +100,8 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         scale_features: bool = True,
         readout: str | None = None,
         classes: ArrayLike | None = None,
-        max_iterations: int = 200,
-        restarts: int = 0,
+        max_iter: int = 200,
+        n_restarts: int = 0,
         random_state: RandomState = 0,
     ) -> None:
         self.target = target
@@ -119,8 +119,8 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         self.scale_features = scale_features
         self.readout = readout
         self.classes = classes
-        self.max_iterations = max_iterations
-        self.restarts = restarts
+        self.max_iter = max_iter
+        self.n_restarts = n_restarts
         self.random_state = random_state
 
     def _regressor(self, seed: int) -> Any:
@@ -130,9 +130,9 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             "ard": self.ard,
             "noise": self.noise,
             "scale_features": self.scale_features,
-            "max_iterations": self.max_iterations,
-            "restarts": self.restarts,
-            "seed": seed,
+            "max_iter": self.max_iter,
+            "n_restarts": self.n_restarts,
+            "random_state": seed,
         }
         if self.inference == "exact":
             return gp.ExactGaussianProcess(self.kernel, **settings)

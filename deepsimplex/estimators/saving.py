@@ -112,7 +112,7 @@ def _posterior(arrays: Mapping[str, NDArray[Any]]) -> Any:
     from deepsimplex.gp.posterior import Posterior  # GPflow takes seconds to import
 
     prefix = "posterior."
-    return Posterior.of_state({key.removeprefix(prefix): arrays[key] for key in arrays if key.startswith(prefix)})
+    return Posterior.from_state({key.removeprefix(prefix): arrays[key] for key in arrays if key.startswith(prefix)})
 
 
 def _learned(fitted: Any) -> dict[str, Any]:

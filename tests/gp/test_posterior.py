@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from deepsimplex._utils.scaling import Scaling
-from deepsimplex.gp.library import gpflow
-from deepsimplex.gp.posterior import Posterior
+from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.posterior import Posterior, Scaling
 
 RNG = np.random.default_rng(0)
 M, L, D = 8, 3, 2
