@@ -219,8 +219,8 @@ def wine():
 
 
 CLASSIFIERS = {
-    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iterations=5),
-    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iterations=5, readout="argmax"),
+    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iter=5),
+    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iter=5, readout="argmax"),
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
     "lvq": lambda: ds.LVQ1(),
     "gmlvq": lambda: ds.GMLVQ(),
@@ -285,7 +285,7 @@ def test_their_files_and_saved_models_are_calibrated_in_another_process(fitted, 
 
 
 def test_a_calibration_belongs_to_its_fit(wine):
-    classifier = ds.SimplexGaussianProcess("ilr", max_iterations=3).fit(*wine[0]).calibrate(*wine[1])
+    classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(*wine[0]).calibrate(*wine[1])
     before = classifier.predict_proba(wine[2][0])
     with pytest.raises(ValueError, match="NaN"):
         classifier.fit(np.full_like(wine[0][0], np.nan), wine[0][1])
@@ -308,7 +308,7 @@ def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
 def test_what_tables_cannot_be_calibrated_with_is_named(fitted, wine):
     classifier, (X, y) = fitted["lvq"], wine[1]
     for arguments, message in [
-        ((X, y, "latent"), "method 'latent' scales latent Gaussians, which the probabilities of a LVQ1 are not"),
+        ((X, y, "latent"), "method 'latent' scales latent Gaussians, which these probabilities are not"),
         ((X, None), "y must be given beside X"),
         ((None, y), "X must be given beside y"),
         ((X, np.char.upper(y)), "y holds labels that classes="),

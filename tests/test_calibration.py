@@ -354,10 +354,30 @@ def test_latents_that_tell_nothing_are_named():
 
 
 def test_names_are_known_and_near_ones_told():
-    assert list(ds.calibration.METHODS) == ["temperature", "latent", "platt", "isotonic"]
+    assert list(ds.calibration.CALIBRATIONS) == ["temperature", "latent", "platt", "isotonic"]
     with pytest.raises(ValueError, match=r"method must be one of .*; found 'plat'; did you mean 'platt'"):
-        ds.calibration.make_calibration("plat")
-    with pytest.raises(TypeError, match="or a calibration; found int"):
-        ds.calibration.make_calibration(3)
+        ds.calibration.CALIBRATIONS.get("plat")
+    with pytest.raises(TypeError, match="or a Calibration; found 3"):
+        ds.calibration.CALIBRATIONS.get(3)
     given = TemperatureScaling()
-    assert ds.calibration.make_calibration(given) is not given
+    assert ds.calibration.CALIBRATIONS.get(given) is given
+
+
+@pytest.mark.parametrize("kind", [*MAPS, LatentScaling])
+def test_outputs_of_a_classifier_fit_what_probabilities_or_latents_do(kind):
+    latent, y = drawn_latents(3, 400, 15, 2.0, "isotropic")
+    layer, weights = ds.readout.SoftmaxReadout(), np.random.default_rng(0).uniform(size=400)
+    p = layer.predict(latent)
+    found = kind().fit_outputs(y, probabilities=p, latent=latent, readout=layer, sample_weight=weights)
+    if kind is LatentScaling:
+        assert found.get_config() == kind().fit(latent, y, readout=layer, sample_weight=weights).get_config()
+        np.testing.assert_array_equal(found.apply_latent(latent).scale, found.transform(latent).scale)
+        np.testing.assert_array_equal(found.apply_latent(latent.as_dict())["scale"], found.transform(latent).scale)
+        assert found.apply_probabilities(p) is p
+        with pytest.raises(ValueError, match="method 'latent' scales latent Gaussians"):
+            kind().fit_outputs(y, probabilities=p)
+    else:
+        assert found.get_config() == kind().fit(p, y, weights).get_config()
+        np.testing.assert_array_equal(found.apply_probabilities(p), found.transform(p))
+        assert found.apply_latent(latent) is latent
+    assert found.maps_probabilities is (kind is not LatentScaling)

@@ -559,7 +559,10 @@ def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted,
     with pytest.warns(UserWarning, match="target.fit"):
         found = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
     assert np.isnan(found.pop("loss"))
-    with pytest.warns(UserWarning, match="target.fit"), pytest.raises(ValueError, match=r"y must lie in 0\.\.3"):
+    with (
+        pytest.warns(UserWarning, match="target.fit"),
+        pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.3"),
+    ):
         model.evaluate(x_test, y_test + 5, verbose=0)
     assert found == pytest.approx({name: value for name, value in expected.items() if name != "loss"})
     model.target.fit(x, y, 4)

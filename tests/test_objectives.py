@@ -13,7 +13,7 @@ import tensorflow as tf
 
 import deepsimplex as ds
 from deepsimplex.classifier.objectives import OBJECTIVES
-from deepsimplex.readout.layers import log_probabilities
+from deepsimplex.readout import log_probabilities
 
 THROUGH_THE_READOUT = [objective for objective in OBJECTIVES if objective != "latent"]
 

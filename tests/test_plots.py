@@ -64,8 +64,8 @@ def test_predictions_name_mark_and_rank_the_classes(tmp_path):
     assert shown == [["cow", "bee", "ant"], ["cow", "bee", "ant"], ["ant", "bee", "cow"]]
     np.testing.assert_allclose([bar.get_width() for bar in bars[1].patches], [0.6, 0.3, 0.1])
     colors = [[to_hex(bar.get_facecolor()).upper() for bar in ax.patches] for ax in bars]
-    assert colors[0] == [style.BLUE, style.GREY, style.GREY]
-    assert colors[1] == [style.VERMILLION, style.BLUE, style.GREY]
+    assert colors[0] == [style.BLUE, style.GRAY, style.GRAY]
+    assert colors[1] == [style.VERMILLION, style.BLUE, style.GRAY]
     figure.savefig(tmp_path / "predictions.png")
     assert (tmp_path / "predictions.png").stat().st_size > 5_000
 
@@ -78,7 +78,7 @@ def test_predictions_take_color_and_bytes_and_need_no_labels():
     np.testing.assert_allclose(figure.axes[0].images[0].get_array(), images[0] / 255, atol=1e-6)
     ranked = figure.axes[1]
     assert [label.get_text() for label in ranked.get_yticklabels()] == [str(k) for k in np.argsort(-p[0])[:4]]
-    assert {to_hex(bar.get_facecolor()).upper() for bar in ranked.patches} == {style.GREY}
+    assert {to_hex(bar.get_facecolor()).upper() for bar in ranked.patches} == {style.GRAY}
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_predictions_take_color_and_bytes_and_need_no_labels():
         (np.zeros((2, 4, 4, 2)), {}, "images must have shape"),
         (np.full((2, 4, 4), 200.0), {}, r"images must be uint8 or lie in \[0, 1\]"),
         (np.full((2, 4, 4), np.nan), {}, "images must be uint8 or lie in"),
-        (np.zeros((2, 4, 4)), {"class_names": ["a"]}, "one name for each of the 3 columns of p; found 1"),
+        (np.zeros((2, 4, 4)), {"class_names": ["a"]}, r"one name for each of the 3 columns of p; found \['a'\]"),
         (np.zeros((2, 4, 4)), {"columns": 0}, "columns must be a whole number, at least 1"),
         (np.zeros((2, 4, 4)), {"top": 1.5}, "top must be a whole number, at least 1"),
         (np.zeros((2, 4, 4)), {"y": [0, 3]}, "y must hold class numbers"),

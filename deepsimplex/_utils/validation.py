@@ -1,46 +1,62 @@
-"""Check arguments: numbers, flags, choices, names and arrays; raise an error that names the argument."""
+"""Check numbers, arrays, labels, class probabilities and sample weights; raise errors that name the argument."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from numbers import Real
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.names import did_you_mean
 
+SUM_TOLERANCE = 1e-3
+"""How far the probabilities of one sample may sum from 1: room for a softmax computed in half precision."""
+
+ROUNDING = 1e-6
+"""How far a probability may lie below 0 and count as 0: 1 - q of a q that single precision rounded above 1."""
+
 
 def check_whole(value: Any, name: str, least: int) -> int:
-    """``value`` as an int, or an error that names it.
+    """Return ``value`` as an int of at least ``least``.
 
     Examples
     --------
-    >>> check_whole(2.5, "restarts", 0)
+    >>> check_whole(2.5, "n_restarts", 0)
     Traceback (most recent call last):
-    ValueError: restarts must be a whole number, at least 0; found 2.5
+    ValueError: n_restarts must be a whole number, at least 0; found 2.5
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
     return int(value)
 
 
-def check_number(value: Any, name: str, least: float, most: float = np.inf, *, open_below: bool = True) -> None:
-    """An error that names a value that is no finite number between bounds.
+def check_number(
+    value: Any,
+    name: str,
+    above: float = -np.inf,
+    most: float = np.inf,
+    *,
+    least: float = -np.inf,
+    below: float = np.inf,
+) -> float:
+    """Return ``value`` as a finite float with ``above < value``, ``least <= value``, ``value < below``, ``<= most``.
 
     Examples
     --------
-    >>> check_number(2.0, "learning_rate", 0.0, 1.0)
+    >>> check_number(2.0, "learning_rate", 0, 1)
     Traceback (most recent call last):
-    ValueError: learning_rate must be a number above 0.0 and at most 1.0; found 2.0
+    ValueError: learning_rate must be a number above 0 and at most 1; found 2.0
     """
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not np.isfinite(value) or not least <= value <= most or (open_below and value == least):
-        above = f"above {least}" if open_below else f"of at least {least}"
-        below = "" if most == np.inf else f" and at most {most}"
-        raise ValueError(f"{name} must be a number {above}{below}; found {value!r}")
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
+    if not (number and above < value < below and least <= value <= most):
+        limits = [("above", above), ("of at least", least), ("below", below), ("at most", most)]
+        wanted = " and ".join(f"{word} {limit}" for word, limit in limits if np.isfinite(limit))
+        raise ValueError(f"{name} must be {f'a number {wanted}' if wanted else 'a finite number'}; found {value!r}")
+    return float(value)
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """``value`` as a bool, or an error that names it: text is true whatever it says.
+    """Return ``value`` as a bool. Text is refused: "no" would count as True.
 
     Examples
     --------
@@ -51,6 +67,326 @@ def check_flag(value: Any, name: str) -> bool:
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; found {value!r}")
     return bool(value)
+
+
+def unmasked(values: ArrayLike, name: str) -> NDArray[Any]:
+    """Return ``values`` as an array; raise for masked values, which NumPy would uncover, and rows of many lengths."""
+    if np.ma.is_masked(values):
+        hidden = np.ma.getmaskarray(values)
+        raise ValueError(
+            f"{name} must not be masked; found {hidden.sum()} masked values, the first in row "
+            f"{int(np.argwhere(hidden)[0, 0])}. Leave such samples out"
+        )
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{name} must be an array, its rows of one length; {error}") from error
+
+
+def check_array(
+    values: ArrayLike,
+    name: str,
+    shape: str = "[...]",
+    *,
+    rows: int | None = None,
+    columns: int | None = None,
+    least: int = 0,
+    of: str = "samples",
+    finite: bool = True,
+    dtype: Literal["float64", "floating", "any"] = "float64",
+) -> NDArray[Any]:
+    """Return ``values`` as an array of real, finite numbers.
+
+    Parameters
+    ----------
+    values : array_like
+    name : str
+        The argument's name, for messages.
+    shape : str
+        The shape wanted: "[N, d]" asks for two axes, "[N, ...]" for one or more. The default takes any.
+    rows, columns : int, optional
+        Lengths of the first and the last axis. None takes any.
+    least : int
+        Least number of rows. The default is 0.
+    of : str
+        What ``rows`` counts, for the message. The default is "samples".
+    finite : bool
+        Refuse NaN and infinity. The default is True.
+    dtype : {"float64", "floating", "any"}
+        "floating" keeps float32, "any" float32, integers and booleans; everything else becomes float64, half
+        precision float32.
+
+    Returns
+    -------
+    ndarray
+
+    Raises
+    ------
+    TypeError
+        When the values are not real numbers.
+    ValueError
+        When they are masked, ragged, of another shape or not finite.
+
+    Examples
+    --------
+    >>> check_array([[1.0, float("nan")]], "X", "[N, d]")
+    Traceback (most recent call last):
+    ValueError: X must be finite; found nan at [0, 1]
+    >>> check_array([1.0, 2.0], "X", "[N, d]")
+    Traceback (most recent call last):
+    ValueError: X must have shape [N, d]; found shape (2,). A single feature becomes X.reshape(-1, 1)
+    """
+    array = unmasked(values, name)
+    if array.dtype.kind not in "biufO":
+        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
+    axes = shape.count(",") + 1
+    if ("..." not in shape and array.ndim != axes) or array.ndim < axes - ("..." in shape):
+        hint = f". A single feature becomes {name}.reshape(-1, 1)" if axes == 2 and array.ndim == 1 else ""
+        raise ValueError(f"{name} must have shape {shape}; found shape {array.shape}{hint}")
+    if rows is not None and len(array) != rows:
+        raise ValueError(f"{name} must have {rows} rows, as many as {of}; found {len(array)}")
+    if columns is not None and array.shape[-1] != columns:
+        raise ValueError(f"{name} must have {columns} columns; found shape {array.shape}")
+    if least and len(array) < least:
+        raise ValueError(f"{name} must have at least {least} rows; found {len(array)}")
+    array = _as_numbers(array, name, dtype)
+    if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+        where = np.argwhere(~np.isfinite(array))[0].tolist()
+        raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
+    return array
+
+
+def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
+    if dtype == "any" and array.dtype.kind in "biu":
+        return array
+    if dtype != "float64" and array.dtype in (np.float32, np.float16):
+        return array.astype(np.float32, copy=False)
+    try:
+        return array.astype(np.float64, copy=False)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{name} must hold real numbers; found objects: {error}") from error
+
+
+def check_probabilities(
+    p: ArrayLike,
+    name: str = "p",
+    hint: str = "Give probabilities, not logits or scores",
+    *,
+    partial: bool = False,
+    num_classes: int | None = None,
+) -> NDArray[np.floating]:
+    """Return class probabilities [N, n], float32 (where they were) or float64.
+
+    Parameters
+    ----------
+    p : array_like, shape [N, n]
+        Finite; rows sum to 1 within ``SUM_TOLERANCE``; what lies between -``ROUNDING`` and 0 becomes 0.
+    name : str
+        The argument's name, for messages.
+    hint : str
+        What to do when rows do not sum to 1, for the message.
+    partial : bool
+        Rows may sum to less than 1. The default is False.
+    num_classes : int, optional
+        Number of columns n. None takes any number of at least 2.
+
+    Examples
+    --------
+    >>> check_probabilities([[0.8, 0.3]])
+    Traceback (most recent call last):
+    ValueError: every row of p must sum to 1 within 0.001; row 0 sums to 1.1. Give probabilities, not logits or scores
+    """
+    probabilities = check_array(p, name, finite=False, dtype="floating")
+    if probabilities.ndim != 2 or probabilities.shape[1] < 2 or num_classes not in (None, probabilities.shape[1]):
+        wanted = "[N, n] with n >= 2 classes" if num_classes is None else f"[N, {num_classes}]"
+        raise ValueError(
+            f"{name} must have shape {wanted}; found shape {probabilities.shape}. "
+            "Probabilities q of class 1 alone become np.column_stack([1 - q, q])"
+        )
+    if len(probabilities) == 0:
+        raise ValueError(f"{name} must hold at least one sample; found none")
+    finite = np.isfinite(probabilities).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
+        raise ValueError(
+            f"{name} must be finite; found NaN or infinity in {np.sum(~finite)} rows, the first is row {row}"
+        )
+    least = probabilities.min()
+    if least < -ROUNDING:
+        row = int(np.argmin(probabilities.min(axis=1)))
+        raise ValueError(f"{name} must not be negative; found {least:.6g} in row {row}")
+    if least < 0:
+        probabilities = np.maximum(probabilities, 0)
+    sums = probabilities.sum(axis=1, dtype=np.float64)
+    excess = sums - 1 if partial else np.abs(sums - 1)
+    if excess.max() > SUM_TOLERANCE:
+        row = int(np.argmax(excess))
+        wanted = "to no more than 1" if partial else "to 1"
+        raise ValueError(
+            f"every row of {name} must sum {wanted} within {SUM_TOLERANCE}; row {row} sums to {sums[row]:.6g}. {hint}"
+        )
+    return probabilities
+
+
+def check_labels(
+    y: ArrayLike,
+    num_classes: int | None = None,
+    *,
+    name: str = "y",
+    rows: int | None = None,
+    of: str = "x",
+    soft: bool = False,
+    classes: Sequence[Any] | None = None,
+    hint: str | None = None,
+) -> tuple[NDArray[Any], int]:
+    """Return labels as class numbers [N] or, where ``soft`` allows them, soft labels [N, n], and the number of classes.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or [N, n]
+        Class numbers from 0 (whole floats, booleans and objects that are numbers too), or rows of class
+        probabilities. Without ``soft`` such rows must be one-hot.
+    num_classes : int, optional
+        Number of classes n. None takes the largest label plus one, or the columns of y.
+    name, of : str
+        Names of the argument and of the array beside it, for messages. The defaults are "y" and "x".
+    rows : int, optional
+        Number of samples N. None takes any of at least one.
+    soft : bool
+        Whether rows of class probabilities stay as they are. The default is False.
+    classes : sequence, optional
+        Names of the n classes: y then holds names, and the result their numbers. None for class numbers.
+    hint : str, optional
+        What to do with labels that are not numbers, for the message.
+
+    Returns
+    -------
+    labels : ndarray, shape [N] (int64) or [N, n] (float64, rows sum to 1)
+    num_classes : int
+
+    Raises
+    ------
+    TypeError
+        When y does not hold numbers (or names of ``classes``).
+    ValueError
+        When y has another shape or length, is masked, or holds what is not a class.
+
+    Examples
+    --------
+    >>> check_labels([0, 2, 1])
+    (array([0, 2, 1]), 3)
+    >>> check_labels([[0.5, 0.5], [1, 0]], soft=True)
+    (array([[0.5, 0.5],
+           [1. , 0. ]]), 2)
+    >>> check_labels(["dog", "cat"], classes=["cat", "dog"])
+    (array([1, 0]), 2)
+    """
+    # Objects: NumPy would turn the 2 of the names ["x", 2] into text.
+    named = classes is not None and isinstance(y, list | tuple)
+    labels = np.asarray(y, dtype=object) if named else unmasked(y, name)
+    if labels.ndim == 2 and labels.shape[1] == 1:
+        labels = labels[:, 0]
+    if labels.ndim not in (1, 2) or len(labels) == 0 or rows not in (None, len(labels)):
+        wanted = "hold at least one label" if rows is None else f"hold one label for each of the {rows} rows of {of}"
+        raise ValueError(f"{name} must {wanted}; found shape {np.shape(y)}")
+    if classes is not None:
+        num_classes = len(classes)
+        labels = _numbers_of(labels, classes, name) if labels.ndim == 1 else labels
+    elif num_classes is not None:
+        check_whole(num_classes, "num_classes", 2)
+    if labels.dtype.kind == "O" and all(isinstance(label, Real) for label in labels.flat):
+        labels = labels.astype(np.float64)  # a column of a table with mixed types
+    if labels.dtype.kind not in "biuf":
+        hint = hint or f"Names become numbers with numpy.unique({name}, return_inverse=True)"
+        raise TypeError(f"{name} must hold class numbers from 0; found dtype {labels.dtype}. {hint}")
+    if labels.ndim == 2:
+        return _rows_of_classes(labels, num_classes, name, soft)
+    largest = np.iinfo(np.int64).max if num_classes is None else num_classes - 1
+    wrong = ~((labels >= 0) & (labels <= largest) & (labels == np.floor(labels)))
+    if wrong.any():
+        wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
+        row = int(np.argmax(wrong))
+        raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
+    n = num_classes or int(labels.max()) + 1
+    if n < 2:
+        raise ValueError(
+            f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes if there are more"
+        )
+    return labels.astype(np.int64), n
+
+
+def _rows_of_classes(labels: NDArray[Any], num_classes: int | None, name: str, soft: bool) -> tuple[NDArray[Any], int]:
+    shares = check_probabilities(labels, name, "Soft labels are class probabilities", num_classes=num_classes)
+    shares = shares.astype(np.float64)
+    shares /= shares.sum(axis=1, keepdims=True)
+    if soft:
+        return shares, shares.shape[1]
+    between = np.any((labels != 0) & (labels != 1), axis=1)
+    if between.any():
+        row = int(np.argmax(between))
+        raise ValueError(
+            f"{name} must name one class per sample here; found soft labels, row {row} is {labels[row]}. "
+            f"Pass {name}.argmax(axis=1)"
+        )
+    return np.argmax(shares, axis=1), shares.shape[1]
+
+
+def _numbers_of(labels: NDArray[Any], classes: Sequence[Any], name: str) -> NDArray[np.int64]:
+    numbers = {known.item() if isinstance(known, np.generic) else known: k for k, known in enumerate(classes)}
+    found = labels.tolist()
+    for row, label in enumerate(found):
+        if label not in numbers:
+            shown = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
+            hint = did_you_mean(label, [key for key in numbers if isinstance(key, str)])
+            raise ValueError(f"{name} must hold one of the classes {shown}; found {label!r} in row {row}{hint}")
+    return np.array([numbers[label] for label in found], np.int64)
+
+
+def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classes", of: str = "p") -> tuple[Any, ...]:
+    """Return the names of n classes; None names them 0..n-1.
+
+    Examples
+    --------
+    >>> check_class_names(["cat", "dog", "cat"], 3)
+    Traceback (most recent call last):
+    ValueError: classes must hold 3 different names, one for each column of p; found ['cat', 'dog', 'cat']
+    """
+    if classes is None:
+        return tuple(range(n))
+    names = tuple(known.item() if isinstance(known, np.generic) else known for known in classes)
+    if isinstance(classes, str) or len(names) != n or len(set(names)) != n:
+        shown = classes if isinstance(classes, str) else list(names)
+        raise ValueError(f"{name} must hold {n} different names, one for each column of {of}; found {shown!r}")
+    return names
+
+
+def check_same_length(x: Any, y: Any, x_name: str = "x", y_name: str = "y") -> None:
+    """Raise for samples and labels of different number."""
+    if len(x) != len(y):
+        raise ValueError(f"{x_name} and {y_name} must have the same number of samples; found {len(x)} and {len(y)}")
+
+
+def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float64]:
+    """Return weights [N], float64: finite, not negative, not all zero; ones for None.
+
+    Examples
+    --------
+    >>> check_sample_weight([1.0, -1.0], 2)
+    Traceback (most recent call last):
+    ValueError: sample_weight must be finite, not negative and not all zero; found -1.0 in row 1
+    """
+    if sample_weight is None:
+        return np.ones(rows)
+    weights = check_array(sample_weight, "sample_weight", finite=False)
+    if weights.shape not in ((rows,), (rows, 1)):
+        raise ValueError(f"sample_weight must have shape [{rows}], one for each sample; found shape {weights.shape}")
+    weights = weights.reshape(rows)
+    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    if wrong.any() or not weights.any():
+        row = int(np.argmax(wrong))
+        found = f"{weights[row]} in row {row}" if wrong.any() else "zeros"
+        raise ValueError(f"sample_weight must be finite, not negative and not all zero; found {found}")
+    return weights
 
 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
@@ -93,12 +429,4 @@ def check_finite(values: ArrayLike, name: str) -> NDArray[np.floating]:
     Traceback (most recent call last):
     ValueError: X must be finite; found nan at [0, 1]
     """
-    array = np.asarray(values)
-    if array.dtype.kind not in "biuf":
-        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
-    if array.dtype != np.float32:
-        array = array.astype(np.float64)
-    if not np.isfinite(array).all():
-        where = [int(i) for i in np.argwhere(~np.isfinite(array))[0]]
-        raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
-    return array
+    return check_array(values, name, dtype="floating")

@@ -1,22 +1,33 @@
-"""Calibration after training: a few numbers, learned on held-out samples, that mend the probabilities of a classifier.
+"""Calibration after training: a few numbers, fitted on held-out samples, that correct a classifier's probabilities.
 
 ``SimplexClassifier.calibrate`` and that of the scikit-learn classifiers put them into a classifier, its files and its
 SavedModel; by themselves they serve any other.
 """
 
-from deepsimplex.calibration.base import ProbabilityCalibration
+from deepsimplex._utils.registry import Registry
+from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.platt import PlattScaling
-from deepsimplex.calibration.registry import METHODS, make_calibration
 from deepsimplex.calibration.temperature import TemperatureScaling
 
+CALIBRATIONS: Registry[Calibration] = Registry(
+    "method",
+    Calibration,
+    {
+        "temperature": TemperatureScaling,
+        "latent": LatentScaling,
+        "platt": PlattScaling,
+        "isotonic": IsotonicCalibration,
+    },
+)
+
 __all__ = [
-    "METHODS",
+    "CALIBRATIONS",
+    "Calibration",
     "IsotonicCalibration",
     "LatentScaling",
     "PlattScaling",
     "ProbabilityCalibration",
     "TemperatureScaling",
-    "make_calibration",
 ]

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.base import ProbabilityCalibration, check_classes_there, check_columns
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_classes_there, check_columns
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -44,8 +44,7 @@ class IsotonicCalibration(ProbabilityCalibration):
            [0.25, 0.75]])
     """
 
-    method = "isotonic"
-    _learned = ("inputs_", "outputs_")
+    _fitted = ("inputs_", "outputs_")
     inputs_: list[NDArray[np.float64]]
     outputs_: list[NDArray[np.float64]]
 

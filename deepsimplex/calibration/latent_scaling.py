@@ -8,11 +8,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.calibration.base import Calibration, check_weights
+from deepsimplex.calibration.calibrator import Calibration, check_weights
 from deepsimplex.evaluation.inputs import check_labels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import ArgmaxReadout, readout_layer
-from deepsimplex.readout.layers import log_probabilities
+from deepsimplex.readout import log_probabilities, readout_layer
 
 # Logarithms of factors lie within these bounds; among the others the search for the likeliest begins.
 _MOST = float(np.log(100.0))
@@ -55,8 +54,7 @@ class LatentScaling(Calibration):
     array([2.32])
     """
 
-    method = "latent"
-    _learned = ("scale_factor_", "mean_factor_")
+    _fitted = ("scale_factor_", "mean_factor_")
     scale_factor_: float
     mean_factor_: float
 
@@ -110,7 +108,7 @@ class LatentScaling(Calibration):
                 "(method='platt')"
             )
         nll = _negative_log_likelihood(latents, labels, weights, layer)
-        of_scale_alone = isinstance(layer, ArgmaxReadout)
+        of_scale_alone = getattr(layer, "scale_invariant", False)
         mean, scale = (0.0, _likeliest_scale(nll)) if of_scale_alone else _likeliest_pair(nll)
         if abs(scale if of_scale_alone else mean) > _MOST - 2 * _TOLERANCE:
             raise ValueError(
@@ -119,6 +117,28 @@ class LatentScaling(Calibration):
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
         return self
+
+    def fit_outputs(
+        self, y: Any, *, probabilities: Any, latent: Any = None, readout: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit to latents and their readout.
+
+        Raises
+        ------
+        ValueError
+            Without latents, and as ``fit``.
+        """
+        if latent is None:
+            raise ValueError(
+                "method 'latent' scales latent Gaussians, which these probabilities are not read out of; "
+                "'temperature', 'platt' and 'isotonic' do"
+            )
+        return self.fit(latent, y, readout=readout, sample_weight=sample_weight)
+
+    def apply_latent(self, latent: Any) -> Any:
+        """Calibrate latents, as a LatentGaussian or as the dict that was given."""
+        scaled = self.transform(latent)
+        return scaled if isinstance(latent, LatentGaussian) else scaled.as_dict()
 
     def transform(self, latent: LatentGaussian | dict[str, Any]) -> LatentGaussian:
         """Calibrated latents, of arrays or of tensors, which may be of a graph.

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.base import ProbabilityCalibration, check_classes_there, check_columns
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_classes_there, check_columns
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -46,8 +46,7 @@ class PlattScaling(ProbabilityCalibration):
            [0.14, 0.86]])
     """
 
-    method = "platt"
-    _learned = ("slopes_", "intercepts_")
+    _fitted = ("slopes_", "intercepts_")
     slopes_: NDArray[np.float64]
     intercepts_: NDArray[np.float64]
 

@@ -7,7 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.base import ProbabilityCalibration
+from deepsimplex.calibration.calibrator import ProbabilityCalibration
 
 # A temperature below one over this is taken for none at all: probabilities have long been 0 and 1.
 _COLDEST = 2.0**40
@@ -47,8 +47,7 @@ class TemperatureScaling(ProbabilityCalibration):
     (2.0, array([0.75, 0.25]))
     """
 
-    method = "temperature"
-    _learned = ("temperature_",)
+    _fitted = ("temperature_",)
     temperature_: float
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:

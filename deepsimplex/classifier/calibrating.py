@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.calibration.registry import AnyCalibration
+from deepsimplex.calibration import Calibration
 from deepsimplex.classifier import observations
 from deepsimplex.latent import LatentGaussian
 
@@ -46,6 +46,16 @@ class HeldOut(NamedTuple):
         return cls(x, labels, sample_weight)
 
 
-def serialized(calibration: AnyCalibration | None) -> Any:
+def calibrated_latent(calibration: Calibration | None, latent: Any) -> Any:
+    """Apply a calibration, if given, to latents."""
+    return latent if calibration is None else calibration.apply_latent(latent)
+
+
+def calibrated_probabilities(calibration: Calibration | None, p: Any) -> Any:
+    """Apply a calibration, if given, to class probabilities."""
+    return p if calibration is None else calibration.apply_probabilities(p)
+
+
+def serialized(calibration: Calibration | None) -> Any:
     """A calibration, or None, as Keras writes its objects."""
     return None if calibration is None else keras.saving.serialize_keras_object(calibration)

@@ -1,5 +1,6 @@
 """SimplexClassifier: target x backbone and head x readout, as one Keras model."""
 
+import copy
 import math
 import os
 import warnings
@@ -11,11 +12,9 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex.calibration import LatentScaling, make_calibration
-from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
-from deepsimplex.calibration.registry import AnyCalibration
+from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.classifier import observations
-from deepsimplex.classifier.calibrating import HeldOut, serialized
+from deepsimplex.classifier.calibrating import HeldOut, calibrated_latent, calibrated_probabilities, serialized
 from deepsimplex.classifier.epochs import SeededEpochs, batches
 from deepsimplex.classifier.objectives import Objective
 from deepsimplex.classifier.preparation import Preparation, split
@@ -24,12 +23,8 @@ from deepsimplex.heads import GaussianHead
 from deepsimplex.heads.latent_model import single_sample_weight
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.losses import CrossEntropy, as_latent_loss
-from deepsimplex.readout import readout_layer
-from deepsimplex.readout.layers import log_probabilities
+from deepsimplex.readout import log_probabilities, readout_layer
 from deepsimplex.targets import Target, composition_scale, get_target
-
-# Sampling points of the running metrics of training batches: with the default 128 they would take most of a step.
-RUNNING_POINTS = 16
 
 
 class _LatentView(keras.Model):
@@ -162,10 +157,9 @@ class SimplexClassifier(keras.Model):
         self.readout = readout_layer(readout or self.target.default_readout, scores=scores)
         self.objective.check_readout(self.readout)
         self.composition_scale = self._composition_scale()
-        self._set_untracked("_running_readout", self.readout)
         self._set_untracked("_latent_view", None)
         self._noise = self.target.noise(self.num_classes)
-        self.calibration: AnyCalibration | None = None
+        self.calibration: Calibration | None = None
         self._sample_shape: tuple[int | None, ...] | None = None
         self._trained_on_integers = False
 
@@ -209,15 +203,12 @@ class SimplexClassifier(keras.Model):
                 'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
                 f"{type(self.head).__name__}, which gives {latent}"
             )
-        shapes = {name: tuple(part.shape) for name, part in latent.items()}
         probabilities = self.readout(latent)
         if tuple(probabilities.shape[1:]) != (self.num_classes,):
             raise ValueError(
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
-        if hasattr(self.readout, "coarser"):
-            self._set_untracked("_running_readout", self.readout.coarser(RUNNING_POINTS, shapes))
         self._sample_shape = tuple(input_shape[1:]) if _is_shape(input_shape) else None
         self.built = True
 
@@ -270,7 +261,7 @@ class SimplexClassifier(keras.Model):
         self,
         x: Any,
         y: Any = None,
-        method: str | AnyCalibration = "temperature",
+        method: str | Calibration = "temperature",
         *,
         sample_weight: Any = None,
         batch_size: int | None = None,
@@ -332,24 +323,25 @@ class SimplexClassifier(keras.Model):
                 raise ValueError("x must be given beside y; calibrate(None) removes the calibration")
             self._set_calibration(None)
             return self
-        calibration = make_calibration(method)
+        calibration = copy.deepcopy(CALIBRATIONS.get(method))
         samples = HeldOut.of(x, y, sample_weight, self.num_classes)
         before = self.calibration
         self._set_calibration(None)
         try:
-            if isinstance(calibration, LatentScaling):
-                latent = self.predict_latent(samples.x, batch_size, verbose)
-                calibration.fit(latent, samples.labels, readout=self.readout, sample_weight=samples.sample_weight)
-            else:
-                p = self.predict_proba(samples.x, batch_size, verbose)
-                calibration.fit(p, samples.labels, sample_weight=samples.sample_weight)
+            calibration.fit_outputs(
+                samples.labels,
+                probabilities=self.predict_proba(samples.x, batch_size, verbose),
+                latent=self.predict_latent(samples.x, batch_size, verbose),
+                readout=self.readout,
+                sample_weight=samples.sample_weight,
+            )
         except BaseException:
             self._set_calibration(before)
             raise
         self._set_calibration(calibration)
         return self
 
-    def _set_calibration(self, calibration: AnyCalibration | None) -> None:
+    def _set_calibration(self, calibration: Calibration | None) -> None:
         """Predict by this calibration: functions that Keras traced with another are made anew."""
         self.calibration = calibration
         self.predict_function = self.test_function = None
@@ -450,7 +442,7 @@ class SimplexClassifier(keras.Model):
             scaled_loss = self.optimizer.scale_loss(loss)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
-        return self._report_step(x, y, outputs, loss, sample_weight, self._running_readout)
+        return self._report_step(x, y, outputs, loss, sample_weight, lambda latent: self.readout(latent, training=True))
 
     def test_step(self, data: Any) -> dict[str, Any]:
         x, y, sample_weight = _unpack(data)

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import keras
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex.targets.base import number
+from deepsimplex._utils.validation import check_number
 
 OBJECTIVES = ("latent", "class", "hybrid", "composition")
 HYBRID_WEIGHT = 0.5
@@ -52,10 +52,10 @@ class Objective:
                 raise ValueError(f"{option} is for objective {owner!r} alone; found {value!r} with objective {name!r}")
         if name == "hybrid":
             weight = HYBRID_WEIGHT if hybrid_weight is None else hybrid_weight
-            return cls(name, number(weight, "hybrid_weight", above=0, below=1))
+            return cls(name, check_number(weight, "hybrid_weight", above=0, below=1))
         if name == "composition":
             mass = COMPOSITION_MASS if composition_mass is None else composition_mass
-            return cls(name, 1.0, "compositions", number(mass, "composition_mass", above=1 / n, below=1))
+            return cls(name, 1.0, "compositions", check_number(mass, "composition_mass", above=1 / n, below=1))
         return cls(name, 0.0 if name == "latent" else 1.0)
 
     @property

@@ -7,9 +7,9 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.validation import check_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets import Target
-from deepsimplex.targets.labels import any_labels
 
 
 class Samples(NamedTuple):
@@ -133,7 +133,7 @@ def observe(target: Target, num_classes: int, x: Any, y: Any, fit: bool, needs_l
 
 def labels(y: Any, num_classes: int) -> np.ndarray:
     """Checked labels: hard [N] int64, or soft [N, n]."""
-    return any_labels(y, num_classes)[0]
+    return check_labels(y, num_classes, soft=True)[0]
 
 
 def weights_by_class(class_weight: dict[int, float], num_classes: int) -> np.ndarray:

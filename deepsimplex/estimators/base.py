@@ -8,15 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepsimplex.calibration import LatentScaling
-from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
-from deepsimplex.calibration.registry import AnyCalibration
+from deepsimplex.calibration import Calibration
 from deepsimplex.estimators.labels import Labels
 from deepsimplex.estimators.learning import LearningClassifier
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import ClassIntervals, class_intervals, decision_function
-from deepsimplex.readout.method import rule_for
-from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function, readout_layer
 from deepsimplex.targets import get_target
 
 
@@ -65,23 +61,26 @@ class LatentClassifier(LearningClassifier):
         """The latent Gaussians of features X [N, d]; the classifier's notes say whether they hold observation noise."""
         check_is_fitted(self)
         latent = self._latents(validate_data(self, X, dtype=np.float64, reset=False))
-        return calibrated_latent(self._calibration, latent)
+        return latent if self._calibration is None else self._calibration.apply_latent(latent)
+
+    @property
+    def _readout(self) -> Readout:
+        """The layer that reads the latents out."""
+        return readout_layer(self._readout_name, self._scores)
 
     def _read(self, X: ArrayLike, log: bool) -> NDArray[np.float64]:
-        latent = self.predict_latent(X)
-        return np.asarray(rule_for(latent, self._scores, "auto", self._readout_name).read(latent, log))
+        return self._readout.predict(self.predict_latent(X), log)
 
     def _fit_calibration(
-        self, calibration: AnyCalibration, X: ArrayLike, y: NDArray[np.int64], sample_weight: ArrayLike | None
+        self, calibration: Calibration, X: ArrayLike, y: NDArray[np.int64], sample_weight: ArrayLike | None
     ) -> None:
-        if isinstance(calibration, LatentScaling):
-            calibration.fit(self.predict_latent(X), y, self._scores, self._readout_name, sample_weight)
-        else:
-            super()._fit_calibration(calibration, X, y, sample_weight)
+        latent, layer = self.predict_latent(X), self._readout
+        p = layer.predict(latent)
+        calibration.fit_outputs(y, probabilities=p, latent=latent, readout=layer, sample_weight=sample_weight)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Class probabilities [N, n], columns as ``classes_``."""
-        return calibrated_probabilities(self._calibration, self._read(X, log=False))
+        return self._calibrated(self._read(X, log=False))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Their logarithms [N, n], finite where probabilities underflow.
@@ -141,8 +140,7 @@ class LatentClassifier(LearningClassifier):
                 f"class_intervals are those of probabilities as read out of latents, which {self._calibration!r} maps "
                 "to others: calibrate with method='latent', or calibrate(None)"
             )
-        latent = self.predict_latent(X)
-        return class_intervals(latent, level, self._scores, self._readout_name)
+        return self._readout.intervals(self.predict_latent(X), level)
 
     def _number(self, label: Any) -> int:
         found = np.flatnonzero(self.classes_ == label)
@@ -165,7 +163,7 @@ class TargetClassifier(LatentClassifier):
 
     def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
         if self.readout is not None:
-            named_readout(self.readout)
+            READOUTS.get(self.readout)
         return super()._checked(X, y)
 
     def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any = None) -> LatentGaussian:

@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex.calibration import LatentScaling, make_calibration
-from deepsimplex.calibration.applied import calibrated_probabilities
-from deepsimplex.calibration.registry import AnyCalibration
+from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.estimators.labels import Labels
 
 
@@ -28,7 +26,7 @@ class CalibratedMixin:
         self,
         X: ArrayLike | None,
         y: ArrayLike | None = None,
-        method: str | AnyCalibration = "temperature",
+        method: str | Calibration = "temperature",
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Calibrate the class probabilities of the fitted classifier on held-out samples.
@@ -63,7 +61,7 @@ class CalibratedMixin:
                 raise ValueError("X must be given beside y; calibrate(None) removes the calibration")
             vars(self).pop("calibration_", None)
             return self
-        calibration = make_calibration(method)
+        calibration = copy.deepcopy(CALIBRATIONS.get(method))
         numbers = self._numbers(y)
         uncalibrated = copy.copy(self)
         vars(uncalibrated).pop("calibration_", None)
@@ -72,15 +70,10 @@ class CalibratedMixin:
         return self
 
     def _fit_calibration(
-        self, calibration: AnyCalibration, X: ArrayLike, y: NDArray[np.int64], sample_weight: ArrayLike | None
+        self, calibration: Calibration, X: ArrayLike, y: NDArray[np.int64], sample_weight: ArrayLike | None
     ) -> None:
-        if isinstance(calibration, LatentScaling):
-            raise ValueError(
-                f"method 'latent' scales latent Gaussians, which the probabilities of a {type(self).__name__} are not "
-                "read out of; 'temperature', 'platt' and 'isotonic' do"
-            )
         p: Any = self.predict_proba(X)  # type: ignore[attr-defined]
-        calibration.fit(p, y, sample_weight)
+        calibration.fit_outputs(y, probabilities=p, sample_weight=sample_weight)
 
     def _numbers(self, y: Any) -> NDArray[np.int64]:
         """Labels as positions in ``classes_``."""
@@ -92,15 +85,19 @@ class CalibratedMixin:
         return memberships
 
     @property
-    def _calibration(self) -> AnyCalibration | None:
+    def _calibration(self) -> Calibration | None:
         return getattr(self, "calibration_", None)
 
     @property
     def _maps_probabilities(self) -> bool:
         """Whether there is a calibration of probabilities, and not of latents."""
-        return self._calibration is not None and not isinstance(self._calibration, LatentScaling)
+        return self._calibration is not None and self._calibration.maps_probabilities
+
+    def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Class probabilities, calibrated if the classifier is."""
+        return p if self._calibration is None else self._calibration.apply_probabilities(p)
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Logarithms of calibrated probabilities, of which isotonic ones may be zero: finite all the same."""
-        calibrated = calibrated_probabilities(self._calibration, p)
+        calibrated = self._calibrated(p)
         return np.log(np.maximum(calibrated, np.finfo(np.float64).tiny))

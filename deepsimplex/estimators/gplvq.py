@@ -128,7 +128,7 @@ class GPLVQ(PrototypeClassifier):
     def _check_settings(self, num_features: int) -> None:
         if not isinstance(self.lengthscale, str) or self.lengthscale != "median":
             check_number(self.lengthscale, 'lengthscale, unless it is "median",', 0.0)
-        check_number(self.noise_variance, "noise_variance", 0.0, open_below=False)
+        check_number(self.noise_variance, "noise_variance", least=0.0)
         check_number(self.learning_rate, "learning_rate", 0.0)
         check_whole(self.epochs, "epochs", 0)
         check_rule(self.rule)

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex.targets.labels import any_labels
+from deepsimplex._utils.validation import check_labels
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Labels:
 
     @classmethod
     def _of_shares(cls, y: ArrayLike, classes: ArrayLike | None) -> "Labels":
-        shares, n = any_labels(y)
+        shares, n = check_labels(y, soft=True)
         names = np.arange(n) if classes is None else np.asarray(classes)
         if len(names) != n:
             raise ValueError(f"classes must name the {n} columns of soft labels y; found {len(names)} names")

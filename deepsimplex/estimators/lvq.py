@@ -279,7 +279,7 @@ class GLVQ(NearestPrototypeClassifier):
     def _check_settings(self, num_features: int) -> None:
         check_number(self.steepness, "steepness", 0.0)
         check_whole(self.max_iterations, "max_iterations", 0)
-        check_number(self.tol, "tol", 0.0, 1.0, open_below=False)
+        check_number(self.tol, "tol", least=0.0, most=1.0)
         make_activation(self.activation, self.steepness)
 
     def _learn(
@@ -380,7 +380,7 @@ class GMLVQ(GLVQ):
 
     def _check_settings(self, num_features: int) -> None:
         super()._check_settings(num_features)
-        check_number(self.regularization, "regularization", 0.0, open_below=False)
+        check_number(self.regularization, "regularization", least=0.0)
         if self.rank is not None:
             check_whole(self.rank, "rank, unless it is None,", 1)
             if self.rank > num_features:

@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex.calibration.applied import calibrated_latent, calibrated_probabilities
 from deepsimplex.estimators.base import LatentClassifier
 from deepsimplex.estimators.saving import save_classifier
 from deepsimplex.estimators.step import Callback, ClassifierStep
 from deepsimplex.export import export_saved_model
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import readout_layer
 
 if TYPE_CHECKING:
     from deepsimplex import gp
@@ -118,12 +116,12 @@ class PosteriorClassifier(LatentClassifier):
         names = [str(name) for name in (self.classes_ if class_names is None else class_names)]
         if len(names) != len(self.classes_):
             raise ValueError(f"class_names must hold {len(self.classes_)} names, as classes_; found {len(names)}")
-        layer = readout_layer(self._readout_name, self._scores)
+        layer, calibration = self._readout, self._calibration
         export_saved_model(
             self._posterior,
             filepath,
-            latent=lambda features: calibrated_latent(self._calibration, self._posterior(features)),
-            readout=lambda latent: calibrated_probabilities(self._calibration, layer(latent)),
+            latent=lambda x: calibration.apply_latent(self._posterior(x)) if calibration else self._posterior(x),
+            readout=lambda latent: self._calibrated(layer(latent)),
             sample_shape=(self.n_features_in_,),
             class_names=names,
             input_name="features",

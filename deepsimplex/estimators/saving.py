@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
-from deepsimplex.calibration import METHODS
-from deepsimplex.calibration.registry import AnyCalibration
+from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.targets import Target, get_target
 
 # Raise the number when the meaning of what is stored changes: older files are then refused.
@@ -142,8 +142,8 @@ def _written(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Target):
         return {"target": value.get_config(), "num_classes": getattr(value, "num_classes_", None)}
-    if isinstance(value, AnyCalibration):
-        return {"calibration": value.method, "learned": value.get_config()}
+    if isinstance(value, Calibration):
+        return {"calibration": keras.saving.serialize_keras_object(value)}
     if isinstance(value, Mapping):
         # Keys of JSON are texts; a mapping's may be numbers.
         pairs = [(_written(key, f"a key of {name}", arrays), item) for key, item in value.items()]
@@ -182,7 +182,7 @@ def _read(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
     if "target" in value:
         return _target(value["target"], value["num_classes"])
     if "calibration" in value:
-        return METHODS[value["calibration"]].from_config(value["learned"])
+        return CALIBRATIONS.get(value["calibration"])
     return {_read(key, arrays): _read(item, arrays) for key, item in value["mapping"]}
 
 

@@ -78,7 +78,7 @@ def standardized_memberships(
         return special.softmax(table, axis=1)
     if zero is None:
         zero = float(table.min())
-    check_number(zero, "zero", -np.inf, open_below=False)
+    check_number(zero, "zero")
     if table.min() < zero:
         row = int(np.argmin(table.min(axis=1)))
         raise ValueError(

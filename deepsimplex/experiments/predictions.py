@@ -14,7 +14,7 @@ from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation import check_labels_and_probabilities, uncertainty
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout import READOUTS
 
 __all__ = ["Predictions", "load_predictions", "save_predictions"]
 
@@ -274,7 +274,7 @@ def _check_latent(
     if len(gaussians) != samples:
         raise ValueError(f"latent must hold a Gaussian for each of the {samples} rows of p; found {len(gaussians)}")
     if readout is not None:
-        named_readout(readout)
+        READOUTS.get(readout)
     table = None if scores is None else np.asarray(scores, np.float64)
     expected = (n, gaussians.latent_dim)
     if table is None and gaussians.latent_dim != n - 1:
@@ -289,7 +289,7 @@ def _check_latent(
 
 def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDArray[np.uint8]:
     """Some of the images as uint8 [M, H, W] or [M, H, W, 3]."""
-    from deepsimplex.plots.predictions import check_images  # matplotlib comes in here and not before
+    from deepsimplex.plots.image_predictions import check_images  # matplotlib comes in here and not before
 
     given = np.asarray(images)
     if given.ndim == 0 or len(given) != samples:

@@ -19,6 +19,7 @@ from deepsimplex.evaluation import (
     risk_coverage_curve,
 )
 from deepsimplex.experiments.report_source import Run
+from deepsimplex.readout import READOUTS
 
 DPI = 144
 MOST_VECTOR_BYTES = 60_000
@@ -261,7 +262,8 @@ def _behind(run: Run, rows: NDArray[np.int64] | slice = slice(None)) -> dict[str
 
 def _spread(runs: Sequence[Run]) -> bool:
     """Whether some run's probabilities are random themselves, given its latents: those of the softmax readout are."""
-    return any(run.predictions.readout == "softmax" for run in runs)
+    names = {run.predictions.readout for run in runs} - {None}
+    return any(READOUTS.get(name).credible_intervals for name in names)
 
 
 def _confusion(runs: Sequence[Run], level: float) -> Section | None:

@@ -15,7 +15,6 @@ from deepsimplex import datasets, evaluation
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration import LatentScaling
 from deepsimplex.classifier import SimplexClassifier, load_model
 from deepsimplex.experiments.backup import mend_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, make_head
@@ -27,7 +26,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
-from deepsimplex.readout.registry import readout_name
+from deepsimplex.readout import READOUTS, Readout
 from deepsimplex.targets import CASIMAC, Mean, Target, get_target
 
 
@@ -335,14 +334,14 @@ def _evaluate(model: SimplexClassifier, split: Split, folder: RunFolder, console
 def _keep_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
     """Keep what a report needs of the test set, so that it needs neither the model nor the data."""
     # Probabilities that were calibrated themselves are not what a readout makes of the latents.
-    read_out = model.calibration is None or isinstance(model.calibration, LatentScaling)
+    read_out = model.calibration is None or not model.calibration.maps_probabilities
     save_predictions(
         folder.test_predictions,
         split.y_test,
         probabilities,
         latent=model.predict_latent(split.x_test, batch_size=1024),
         scores=model.readout.scores,
-        readout=readout_name(model.readout) if read_out else None,
+        readout=READOUTS.name_of(model.readout) if read_out and isinstance(model.readout, Readout) else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,
     )

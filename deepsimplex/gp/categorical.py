@@ -9,15 +9,14 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_choice
+from deepsimplex._utils.validation import check_array, check_choice, check_labels
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Step
-from deepsimplex.gp.posterior import Posterior, Predictor, Scaling, check_features
+from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
 from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
-from deepsimplex.targets.labels import any_labels
 
 Link = Literal["ilr", "softmax"]
 # Variance that the kernel starts at: logits of a few units separate classes.
@@ -110,8 +109,8 @@ class CategoricalProcess(Predictor):
 
         ``callback`` is called with a ``Step`` after every epoch.
         """
-        features = check_features(X, least=2)
-        labels, n = any_labels(y)
+        features = check_array(X, "X", "[N, d]", least=2)
+        labels, n = check_labels(y, soft=True)
         if len(labels) != len(features):
             raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
         memberships = np.eye(n)[labels] if labels.ndim == 1 else labels

@@ -6,8 +6,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import kmeans_plusplus
 
-from deepsimplex._utils.validation import check_whole
-from deepsimplex.gp.posterior import Scaling, check_features
+from deepsimplex._utils.validation import check_array, check_whole
+from deepsimplex.gp.posterior import Scaling
 
 
 def inducing_points(
@@ -55,7 +55,7 @@ def inducing_points(
         if columns > 1:
             hint = "np.reshape(inducing, (1, -1)) makes them a single point"
         raise ValueError(f"inducing must be a whole number or points [M, {columns}]; found shape {found}. {hint}")
-    points: Any = features(check_features(inducing, "inducing", columns=X.shape[1], least=1))
+    points: Any = features(check_array(inducing, "inducing", "[M, d]", columns=X.shape[1], least=1))
     return np.repeat(points[np.newaxis], sets, axis=0)
 
 

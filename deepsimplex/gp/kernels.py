@@ -142,6 +142,8 @@ def make_kernel(
     >>> float(kernel.hyperparameters(start)["lengthscales"].round(6))
     2.0
     """
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least 1 column; found 0")
     if isinstance(spec, gpflow.kernels.Kernel):
         own = OwnKernel(spec)
         return own, own.start

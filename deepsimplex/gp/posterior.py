@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_finite
+from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
 
@@ -200,48 +200,4 @@ class Predictor:
         """
         if not hasattr(self, "posterior_"):
             raise ValueError("predict needs a posterior: call fit first")
-        return self.posterior_.predict(check_features(X, columns=self.posterior_.num_features))
-
-
-def check_features(X: ArrayLike, name: str = "X", *, columns: int | None = None, least: int = 0) -> NDArray[np.float64]:
-    """Return features as float64 [N, d].
-
-    Parameters
-    ----------
-    X : array_like
-    name : str
-        The argument that error messages name.
-    columns : int, optional
-        Number of columns needed. Default None: any, but not zero.
-    least : int
-        Number of rows needed. Default 0.
-
-    Raises
-    ------
-    TypeError
-        For anything but real numbers.
-    ValueError
-        For other shapes, and values that are not finite.
-
-    Examples
-    --------
-    >>> check_features([1.0, 2.0])
-    Traceback (most recent call last):
-    ValueError: X must have shape [N, d]; found shape (2,). A single feature becomes X.reshape(-1, 1)
-    """
-    array = np.asarray(X)
-    if array.dtype.kind == "O":
-        try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"{name} must hold real numbers; found objects ({error})") from error
-    features = check_finite(array, name).astype(np.float64)
-    if features.ndim != 2:
-        hint = f". A single feature becomes {name}.reshape(-1, 1)" if features.ndim == 1 else ""
-        raise ValueError(f"{name} must have shape [N, d]; found shape {features.shape}{hint}")
-    if features.shape[1] != columns and (columns is not None or features.shape[1] == 0):
-        wanted = "at least 1 column" if columns is None else f"{columns} columns, as the training samples"
-        raise ValueError(f"{name} must have {wanted}; found {features.shape[1]}")
-    if len(features) < least:
-        raise ValueError(f"{name} must have at least {least} rows; found {len(features)}")
-    return features
+        return self.posterior_.predict(check_array(X, "X", "[N, d]", columns=self.posterior_.num_features))

@@ -10,10 +10,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_choice, check_whole
+from deepsimplex._utils.validation import check_array, check_choice, check_whole
 from deepsimplex.gp.kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
-from deepsimplex.gp.posterior import Posterior, Predictor, Scaling, check_features
+from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
 from deepsimplex.latent import LatentGaussian
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
@@ -205,7 +205,7 @@ class GaussianProcess(Predictor, ABC):
         ConvergenceWarning
             If ``max_iter`` ended the search.
         """
-        features = check_features(X, least=2)
+        features = check_array(X, "X", "[N, d]", least=2)
         if not isinstance(observation, LatentGaussian):
             raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
         rows = {"observation": len(observation), "y": len(features) if y is None else len(np.asarray(y))}

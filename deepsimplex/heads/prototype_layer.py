@@ -12,10 +12,9 @@ from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_labels, check_whole
 from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
 from deepsimplex.heads.prototype_initialization import initial_prototypes
-from deepsimplex.targets.labels import any_labels
 
 # Deviation of features, on average, that calls for a warning.
 _WIDE = 10.0
@@ -183,7 +182,7 @@ class PrototypeLayer(keras.layers.Layer):
         return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
 
     def _as_labels(self, y: Any) -> NDArray[np.int64]:
-        labels, _ = any_labels(y, self.num_classes)
+        labels, _ = check_labels(y, self.num_classes, soft=True)
         return np.argmax(labels, axis=1) if labels.ndim == 2 else labels
 
     def _check_all_there(self, labels: NDArray[np.int64]) -> None:

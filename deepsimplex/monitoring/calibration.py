@@ -23,7 +23,7 @@ from deepsimplex.monitoring.pictures import band_picture, pictures
 from deepsimplex.monitoring.predictions import WatchedPredictions, on_one_line
 from deepsimplex.monitoring.samples import ValidationSamples, as_images, draw_samples, rows_of
 from deepsimplex.monitoring.scores import histograms, latent_histograms, scalars
-from deepsimplex.readout.registry import readout_name
+from deepsimplex.readout import READOUTS, Readout
 
 SAMPLES = 2000
 FOLDER = "calibration"
@@ -224,9 +224,10 @@ class CalibrationBoard(keras.callbacks.Callback):
         )
         if not outputs:
             return found
-        model, readout = self.model, readout_name(self.model.readout)
-        # A readout may have scores of its own; one that is not of this package does not tell.
-        scores = model.target.scores(model.num_classes) if readout is None else model.readout.scores
+        # A layer that is no Readout neither tells its scores nor has intervals.
+        known = isinstance(self.model.readout, Readout)
+        scores = self.model.readout.scores if known else self.model.target.scores(self.model.num_classes)
+        readout = READOUTS.name_of(self.model.readout) if known else None
         return dataclasses.replace(found, latent=outputs, scores=scores, readout=readout)
 
 

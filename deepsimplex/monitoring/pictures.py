@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.monitoring.predictions import WatchedPredictions
+from deepsimplex.readout import READOUTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -42,7 +43,7 @@ def band_picture(found: WatchedPredictions) -> dict[str, NDArray[np.uint8]]:
 
     Apart, since the quantiles of thousands of samples take seconds.
     """
-    if found.not_finite or found.latent is None or found.readout != "softmax":
+    if found.not_finite or found.latent is None or not READOUTS.get(found.readout or "argmax").credible_intervals:
         return {}
     from deepsimplex import plots
 

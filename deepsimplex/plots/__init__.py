@@ -1,16 +1,14 @@
-"""Figures of class probabilities: numbers in, Matplotlib figures out, without pyplot's global state."""
+"""Matplotlib figures of class probabilities, latents, prototypes and learning, drawn without pyplot's global state."""
 
-from deepsimplex.plots.classwise import classwise_reliability
 from deepsimplex.plots.confusion_matrix import confusion_matrix
 from deepsimplex.plots.curves import learning_curves, risk_coverage
 from deepsimplex.plots.decision_regions import decision_regions
+from deepsimplex.plots.image_predictions import predictions, uncertain_images
 from deepsimplex.plots.latent_space import latent_space
-from deepsimplex.plots.predictions import predictions
 from deepsimplex.plots.prototype_images import prototype_images
 from deepsimplex.plots.relevance import relevance
-from deepsimplex.plots.reliability import reliability
+from deepsimplex.plots.reliability_diagram import classwise_reliability, reliability
 from deepsimplex.plots.simplex import simplex
-from deepsimplex.plots.uncertain_images import uncertain_images
 
 __all__ = [
     "classwise_reliability",

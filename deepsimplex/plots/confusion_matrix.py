@@ -1,4 +1,4 @@
-"""Which classes are taken for which."""
+"""Confusion matrix."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -10,9 +10,9 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.validation import check_names
 from deepsimplex.evaluation import check_labels_and_probabilities
-from deepsimplex.plots.arguments import check_names
-from deepsimplex.plots.style import literal
+from deepsimplex.plots.style import figure_of, literal, new_axes
 
 NORMALIZE = {None: "samples", "true": "share of the true class", "pred": "share of the assigned class", "all": "share"}
 
@@ -25,7 +25,7 @@ def confusion_matrix(
     normalize: Literal["true", "pred", "all"] | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Confusion matrix: true classes down, assigned ones across ([CASIMAC] Table 5).
+    """Draw a confusion matrix: true classes down, assigned ones across ([CASIMAC] Table 5).
 
     Parameters
     ----------
@@ -36,16 +36,16 @@ def confusion_matrix(
     class_names : sequence of str, length n, optional
         Names of the classes; their numbers by default.
     normalize : {"true", "pred", "all"}, optional
-        Shares of the true classes (rows), of the assigned ones (columns) or of all samples, as scikit-learn has it; a
-        class without samples has shares of 0. Default None: numbers of samples.
+        Divide by the samples of the true class (rows), of the assigned class (columns) or by all samples, as in
+        ``sklearn.metrics.confusion_matrix``; a class without samples has shares of 0. Default None: counts.
     ax : matplotlib.axes.Axes, optional
-        Where to draw. None (default) makes a figure of its own, larger for more classes.
+        Axes to draw on. Default None: those of a new figure, larger for more classes.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure of ``ax``, or a new one. Cells of 0 stay empty, so that what is confused stands out; shading grows
-        with the square root, so that a few confused samples are seen beside many right ones.
+        The figure of ``ax``, or a new one. Cells of 0 stay empty. Shading grows with the square root, so that a few
+        confused samples are seen beside many correct ones.
 
     Examples
     --------
@@ -56,18 +56,17 @@ def confusion_matrix(
     from sklearn import metrics
 
     labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
+    assigned, n = probabilities.argmax(axis=1), probabilities.shape[1]
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
     if normalize not in NORMALIZE:
         known = [key for key in NORMALIZE if key]
         raise ValueError(
             f"normalize must be None or one of {', '.join(known)}; found {normalize!r}{did_you_mean(normalize, known)}"
         )
-    matrix = metrics.confusion_matrix(labels, probabilities.argmax(axis=1), labels=range(n), normalize=normalize)
-    matrix = matrix.astype(np.float64)
+    matrix = metrics.confusion_matrix(labels, assigned, labels=range(n), normalize=normalize).astype(np.float64)
     if ax is None:
         side = float(np.clip(1.4 + 0.42 * n, 3.2, 12.0))
-        ax = Figure(figsize=(side + 0.5, side), dpi=120, layout="constrained").add_subplot()
+        ax = new_axes(side + 0.5, side)
     ax.imshow(matrix, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=matrix.max()))
     size = float(np.clip(10 - 0.22 * n, 4.5, 9))
     for i, j in np.argwhere(matrix > 0):
@@ -75,14 +74,13 @@ def confusion_matrix(
         text = f"{value:.0f}" if normalize is None else f"{value:.2f}".removeprefix("0")
         color = "white" if value > 0.3 * matrix.max() else "black"
         ax.text(j, i, text, ha="center", va="center", fontsize=size, color=color)
-    slanted = max(map(len, names)) > 3
-    ax.set_xticks(range(n), [literal(name) for name in names], rotation=45 if slanted else 0)
-    for label in ax.get_xticklabels() if slanted else []:
-        label.set(ha="right", rotation_mode="anchor")
-    ax.set_yticks(range(n), [literal(name) for name in names])
+    ticks = [literal(name) for name in names]
+    if max(map(len, names)) > 3:
+        ax.set_xticks(range(n), ticks, rotation=45, ha="right", rotation_mode="anchor")
+    else:
+        ax.set_xticks(range(n), ticks)
+    ax.set_yticks(range(n), ticks)
     ax.tick_params(length=0, labelsize=size)
     ax.set(xlabel="assigned class", ylabel="true class")
-    ax.set_title(f"{NORMALIZE[normalize]}; accuracy {np.mean(probabilities.argmax(axis=1) == labels):.3f}", fontsize=9)
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # an axes that is drawn on has one
-    return figure
+    ax.set_title(f"{NORMALIZE[normalize]}; accuracy {np.mean(assigned == labels):.3f}", fontsize=9)
+    return figure_of(ax)

@@ -1,4 +1,4 @@
-"""Regions of the predicted class, with the samples and prototypes that lie in them."""
+"""Decision regions of a classifier over two features, principal components or one feature."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
@@ -7,57 +7,23 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
+from sklearn.decomposition import PCA
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.validation import check_whole
-from deepsimplex.plots.arguments import Asked, check_levels, check_names, class_numbers, real_array
-from deepsimplex.plots.plane import Plane, limits
-from deepsimplex.plots.scene import Scene, draw_legend, draw_line, draw_plane
-from deepsimplex.plots.style import class_style
+from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.validation import (
+    check_choice,
+    check_finite,
+    check_labels,
+    check_names,
+    check_probabilities,
+    check_whole,
+)
+from deepsimplex.plots.probability_map import ProbabilityMap
+from deepsimplex.plots.style import figure_of, new_axes
 
-COLORS = ("likeliest", "mixed")
-
-
-def _classes_of(classifier: Any, n: int, class_names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
-    """Labels of the classes, in the order of the columns of probabilities, and their names."""
-    found = getattr(classifier, "classes_", None)
-    classes = list(range(n)) if found is None else np.asarray(found).tolist()
-    if len(classes) != n:
-        raise ValueError(
-            f"classifier.classes_ must name each of the {n} columns of its predict_proba; found {len(classes)} classes"
-        )
-    names = check_names(class_names, n, "class_names", "classes")
-    if names is None and found is None:  # a Keras model keeps names beside numbers
-        names = check_names(getattr(classifier, "class_names", None), n, "classifier.class_names", "classes")
-    return classes, names or [str(label) for label in classes]
-
-
-def _prototypes_of(
-    classifier: Any, prototypes: ArrayLike | None, prototype_labels: ArrayLike | None, d: int, classes: list[Any]
-) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
-    """Prototypes [P, d] and numbers of their classes, where these are known."""
-    owned = prototypes is None
-    if owned:
-        prototypes = getattr(classifier, "prototypes_", None)
-    if prototypes is None:
-        if prototype_labels is not None:
-            raise ValueError("prototype_labels were given without prototypes, and classifier has no prototypes_")
-        return np.empty((0, d)), None
-    if prototype_labels is None and owned:
-        prototype_labels = getattr(classifier, "prototype_labels_", None)
-    runs = getattr(classifier, "prototype_runs_", None)
-    if owned and runs is not None and len(classes) > 2:  # of one class against the rest: those of the one
-        chosen = np.asarray(runs) == np.asarray(prototype_labels)
-        prototypes, prototype_labels = np.asarray(prototypes)[chosen], np.asarray(prototype_labels)[chosen]
-    found = real_array(prototypes, "prototypes")
-    if not found.size:
-        return np.empty((0, d)), None
-    if found.ndim < 2 or found[0].size != d:
-        raise ValueError(f"prototypes must have shape [P, {d}], features as those of X; found shape {found.shape}")
-    found = found.reshape(len(found), d).astype(np.float64)
-    if prototype_labels is None:
-        return found, None
-    return found, class_numbers(prototype_labels, classes, len(found), "prototype_labels")
+BLOCK_ROWS, BLOCK_VALUES = 4096, 2**23  # rows, and numbers, that a classifier predicts at once
 
 
 def decision_regions(
@@ -78,54 +44,53 @@ def decision_regions(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Figure:
-    """Regions of the likeliest class, as dark as it is probable, under samples and prototypes.
+    """Draw the regions of the most probable class, as dark as it is probable, with samples and prototypes.
 
     With two features the picture is their plane. With more it is the plane through the mean of X along its first two
-    principal components: regions are those of points within that plane, and samples are projected onto it, so that a
-    sample may lie on a color that is not the prediction for it. With one feature the class probabilities are curves
-    over it and the samples a rug below. Samples that the classifier assigns wrongly, asked where they really are, have
-    a ring.
+    principal components: regions are those of points within that plane, and samples are projected onto it, so that the
+    color under a sample may differ from its prediction. With one feature the class probabilities are curves over it and
+    the samples a rug below. Misclassified samples, judged by their original features, have a ring.
 
     Parameters
     ----------
     classifier : object
-        Fitted; has ``predict_proba(X)``, [N, d] -> [N, n]. Classes are its ``classes_``, else 0..n-1, as of a Keras
-        model. It is asked for ``resolution`` squared points.
+        Fitted, with ``predict_proba(X)``, [N, d] -> [N, n]. Its classes are ``classes_`` if it has them, else 0..n-1,
+        as for a Keras model. It predicts ``resolution`` squared points.
     X : array_like, shape [N, d] or [N, ...]
         Samples, of any shape that the classifier takes.
     y : array_like, shape [N] or [N, 1]
-        Their classes, as the classifier names them.
+        Their classes, by the labels that the classifier uses.
     prototypes : array_like, shape [P, d], optional
-        Default: ``classifier.prototypes_`` where it has them (of ``GPLVQ`` beyond two classes those of every class's
-        own run; those of a pipeline are to be given, in the units of X). An empty list leaves them out.
+        Default: ``classifier.prototypes_`` if it has them (for ``GPLVQ`` with more than two classes those of every
+        class's own run; those of a pipeline are to be given, in the units of X). An empty list leaves them out.
     prototype_labels : array_like, shape [P], optional
         Their classes. Default: ``classifier.prototype_labels_``; prototypes that are given without are white.
     class_names : sequence of str, length n, optional
         For the legend, in the order of the columns of probabilities.
     feature_names : sequence of str, length d, optional
-        For the axes of one or two features. Default: ``classifier.feature_names_in_`` where it has them.
+        For the axes of one or two features. Default: ``classifier.feature_names_in_`` if it has them.
     levels : array_like, optional
-        Levels of the lines of equal probability: of the second class where there are two, else of the likeliest.
-        Default 0.1, 0.25, 0.75 and 0.9 for two classes, 0.75 and 0.9 for more, none with one feature. Where the
-        likeliest class changes there is a thick border: p = 0.5 for two classes.
+        Levels of the lines of equal probability: of the second class for two classes, else of the most probable one.
+        Default 0.1, 0.25, 0.75 and 0.9 for two classes, 0.75 and 0.9 for more, none with one feature. A thick border
+        separates the regions: p = 0.5 for two classes.
     colors : {"likeliest", "mixed"}
-        Of regions: the likeliest class's, as deep as it is probable (default), or the mean of all classes' colors
-        weighted by their probabilities ([CASIMAC] Fig. 5), which shows between which classes a point lies.
+        Colors of regions: that of the most probable class, deeper for higher probabilities (default), or the mean of
+        all classes' colors weighted by their probabilities ([CASIMAC] Fig. 5), which shows between which classes a
+        point lies.
     variance : callable or True, optional
-        Dashed contours of a variance: a function [M, ...] -> [M] of features, or True for the latent variance of
-        ``classifier.predict_latent(X)``, the mean over its dimensions. None (default) draws none. With one feature it
-        is a dashed curve.
+        Draw dashed contours of a variance (with one feature a dashed curve): a function [M, ...] -> [M] of features, or
+        True for the latent variance of ``classifier.predict_latent(X)``, the mean over its dimensions. Default None.
     variance_levels : array_like, optional
         Default: a few round numbers.
     scale_features : bool
-        Whether principal components are those of features brought to deviation one. Default True: units do not matter
-        then.
+        Whether principal components are those of features scaled to standard deviation one, so that units do not
+        matter. Default True.
     resolution : int
         Points of the grid along each axis, 160 by default.
     legend : bool
-        Default True, to the right of the picture.
+        Draw a legend to the right. Default True.
     ax : matplotlib.axes.Axes, optional
-        Where to draw. None (default) makes a figure of its own.
+        Axes to draw on. Default None: those of a new figure.
 
     Returns
     -------
@@ -135,15 +100,14 @@ def decision_regions(
     Raises
     ------
     TypeError
-        For a classifier without predict_proba, features that are no numbers, a variance that is none.
+        For a classifier without predict_proba, features that are no numbers, a variance that is neither.
     ValueError
         For NaN, labels that the classifier does not know, and shapes that do not fit.
 
     Notes
     -----
     [GPLVQ Figures 5.2 to 5.4] are such pictures: p = 0.5 and other levels, a variance of 0.05, and prototypes.
-    [CASIMAC] Fig. 5 is ``colors="mixed", levels=[]``. Both ways colors are lightened so that samples stand out, and
-    borders are drawn.
+    [CASIMAC] Fig. 5 is ``colors="mixed", levels=[]``. Colors are lightened so that samples stand out.
 
     Examples
     --------
@@ -154,65 +118,176 @@ def decision_regions(
     >>> figure.axes[0].get_xlabel(), [text.get_text() for text in figure.axes[0].get_legend().get_texts()][3:]
     ('length', ['misclassified: 7 of 150', '3 prototypes', 'border of classes', 'largest p'])
     """
-    features = real_array(X, "X")
+    features = check_finite(X, "X")
     if features.ndim < 2 or not features.size:
         raise ValueError(f"X must have shape [N, d] with at least one sample and feature; found shape {features.shape}")
-    asked = Asked.about(classifier, features)
+    if not callable(getattr(classifier, "predict_proba", None)):
+        raise TypeError(
+            f"classifier must have predict_proba(X) that gives probabilities [N, n]; found "
+            f"{type(classifier).__name__}, which has none. decision_regions draws any object that has the method"
+        )
     rows = features.reshape(len(features), -1)
-    d = rows.shape[1]
+    samples, d = rows.shape
     resolution = check_whole(resolution, "resolution", 2)
     if feature_names is None:
         feature_names = getattr(classifier, "feature_names_in_", None)
-    feature_names = check_names(feature_names, d, "feature_names", "features")
-    p = asked.probabilities(rows)
+    axis_names = check_names(feature_names, d, "feature_names", "features") or [f"feature {j}" for j in range(d)]
+    p = _probabilities(classifier, rows, features)
     n = p.shape[1]
     classes, names = _classes_of(classifier, n, class_names)
-    labels = class_numbers(y, classes, len(rows), "y")
+    labels, _ = check_labels(y, classes=classes, rows=samples, of="X")
     owned, owned_labels = _prototypes_of(classifier, prototypes, prototype_labels, d, classes)
     if levels is None:
         levels = [] if d == 1 else [0.1, 0.25, 0.75, 0.9] if n == 2 else [0.75, 0.9]
-    levels = check_levels(levels, "levels", 0.0, 1.0)
-    if colors not in COLORS:
-        raise ValueError(f"colors must be one of {', '.join(COLORS)}; found {colors!r}{did_you_mean(colors, COLORS)}")
+    levels = _check_levels(levels, "levels", 1.0)
+    check_choice(colors, "colors", ("likeliest", "mixed"))
     if variance_levels is not None:
         if variance is None:
             raise ValueError("variance_levels were given without variance: True, or a callable X -> [N]")
-        variance_levels = check_levels(variance_levels, "variance_levels", 0.0, np.inf)
+        variance_levels = _check_levels(variance_levels, "variance_levels", np.inf)
 
-    plane = Plane.of(rows, scale_features)
-    samples, places = plane.coordinates(rows), plane.coordinates(owned)
-    ends = [limits(column) for column in np.concatenate([samples, places]).T]
+    plane: Any = FunctionTransformer()
+    if d > 2:
+        if np.all(rows[0] == rows):
+            raise ValueError(f"X must hold rows that differ, for principal components; found {samples} alike")
+        pca = PCA(2, random_state=0)
+        plane = make_pipeline(StandardScaler(with_std=scale_features), pca).fit(rows.astype(np.float64))
+        shares = pca.explained_variance_ratio_
+        axis_names = [f"principal component {j + 1} ({share:.0%} of variance)" for j, share in enumerate(shares)]
+        axis_names[0] += "\nregions lie in this plane; samples are projected onto it"
+    places = plane.transform(np.concatenate([rows.astype(np.float64), owned]))
+    ends = [_limits(column) for column in places.T]
     grid = [np.linspace(*end, resolution if d > 1 else 4 * resolution) for end in ends]
     shape = tuple(len(line) for line in reversed(grid))
-    points = plane.features(np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, len(grid)))
-    scene = Scene(
-        names,
-        class_style(n),
-        samples,
-        labels,
-        p.argmax(axis=1) != labels,
-        places,
-        owned_labels,
-        grid,
-        asked.probabilities(points).reshape(*shape, n),
-        None if variance is None else asked.variance(points, variance).reshape(shape),
-        levels,
-        variance_levels,
-        colors == "mixed",
+    points = plane.inverse_transform(np.stack(np.meshgrid(*grid), axis=-1).reshape(-1, len(grid)))
+    drawn = ProbabilityMap(
+        names=names,
+        samples=places[:samples],
+        labels=labels,
+        wrong=p.argmax(axis=1) != labels,
+        prototypes=places[samples:],
+        prototype_labels=owned_labels,
+        grid=grid,
+        p=_probabilities(classifier, points, features).reshape(*shape, n),
+        variance=None if variance is None else _variances(classifier, points, features, variance).reshape(shape),
+        levels=levels,
+        variance_levels=variance_levels,
+        mixed=colors == "mixed",
     )
-    if ax is None:
-        ax = Figure(figsize=(6.4, 4.4), dpi=120, layout="constrained").add_subplot()
-    if d == 1:
-        draw_line(ax, scene)
-    else:
-        draw_plane(ax, scene)
-    axis_names = plane.names(feature_names)
-    if plane.share is not None:
-        axis_names[0] += "\nregions lie in this plane; samples are projected onto it"
-    ax.set_xlabel(axis_names[0])
-    ax.set_ylabel("class probability" if d == 1 else axis_names[1])
-    if legend:
-        draw_legend(ax, scene, d == 1)
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # an axes that is drawn on has one
-    return figure
+    ax = new_axes(6.4, 4.4) if ax is None else ax
+    drawn.draw(ax, legend)
+    ax.set(xlabel=axis_names[0], ylabel="class probability" if d == 1 else axis_names[1])
+    return figure_of(ax)
+
+
+def _in_blocks(function: Callable[[NDArray], ArrayLike], rows: NDArray, like: NDArray) -> NDArray:
+    """Apply a function to blocks of rows [M, d], each with the shape and dtype of the features that ``like`` holds."""
+    size = int(min(BLOCK_ROWS, max(64, BLOCK_VALUES // rows.shape[1])))
+    blocks = (rows[block].reshape(-1, *like.shape[1:]).astype(like.dtype) for block in row_slices(len(rows), size))
+    return np.concatenate([np.atleast_1d(np.asarray(function(block))) for block in blocks])
+
+
+def _probabilities(classifier: Any, rows: NDArray, like: NDArray) -> NDArray[np.float64]:
+    """Return class probabilities [M, n] of rows [M, d]."""
+    kind = type(classifier).__name__
+    try:
+        p = check_probabilities(_in_blocks(classifier.predict_proba, rows, like))
+    except ValueError as error:
+        raise ValueError(f"{kind}.predict_proba gives no probabilities: {error}") from error
+    if len(p) != len(rows):
+        raise ValueError(f"{kind}.predict_proba must give one row for each of its {len(rows)} samples; found {len(p)}")
+    return p.astype(np.float64)
+
+
+def _variances(classifier: Any, rows: NDArray, like: NDArray, variance: Any) -> NDArray[np.float64]:
+    """Return variances [M] at rows [M, d]: those of a function, or with True those of ``predict_latent``."""
+
+    def latent_variance(block: NDArray) -> NDArray:
+        scale = np.asarray(classifier.predict_latent(block).scale)
+        return np.sum(np.square(scale), axis=tuple(range(1, scale.ndim))) / scale.shape[1]
+
+    if variance is True:
+        if not callable(getattr(classifier, "predict_latent", None)):
+            raise TypeError(
+                f"variance=True asks for a classifier with predict_latent(X); {type(classifier).__name__} has none. "
+                "Give a callable X -> [N]"
+            )
+        variance = latent_variance
+    elif not callable(variance):
+        raise TypeError(f"variance must be True or a callable X -> [N]; found {variance!r}")
+    values = _in_blocks(variance, rows, like)
+    if values.shape not in ((len(rows),), (len(rows), 1)):
+        raise ValueError(f"variance must give one number for each of {len(rows)} rows; found shape {values.shape}")
+    values = check_finite(values.reshape(-1), "what variance gives").astype(np.float64)
+    if values.min() < 0:
+        raise ValueError(f"what variance gives must not be negative; found {values.min():.6g}")
+    return values
+
+
+def _classes_of(classifier: Any, n: int, class_names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
+    """Return labels of the classes, in the order of the columns of probabilities, and their names."""
+    found = getattr(classifier, "classes_", None)
+    classes = list(range(n)) if found is None else np.asarray(found).tolist()
+    if len(classes) != n:
+        raise ValueError(
+            f"classifier.classes_ must name each of the {n} columns of its predict_proba; found {len(classes)} classes"
+        )
+    names = check_names(class_names, n, "class_names", "classes")
+    if names is None and found is None:  # a Keras model has names beside numbers
+        names = check_names(getattr(classifier, "class_names", None), n, "classifier.class_names", "classes")
+    return classes, names or [str(label) for label in classes]
+
+
+def _prototypes_of(
+    classifier: Any, prototypes: ArrayLike | None, prototype_labels: ArrayLike | None, d: int, classes: list[Any]
+) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
+    """Return prototypes [P, d] and their class numbers, if known."""
+    owned = prototypes is None
+    if owned:
+        prototypes = getattr(classifier, "prototypes_", None)
+    if prototypes is None:
+        if prototype_labels is not None:
+            raise ValueError("prototype_labels were given without prototypes, and classifier has no prototypes_")
+        return np.empty((0, d)), None
+    if prototype_labels is None and owned:
+        prototype_labels = getattr(classifier, "prototype_labels_", None)
+    runs = getattr(classifier, "prototype_runs_", None)
+    if owned and runs is not None and len(classes) > 2:  # one class against the rest: prototypes of the one
+        chosen = np.asarray(runs) == np.asarray(prototype_labels)
+        prototypes, prototype_labels = np.asarray(prototypes)[chosen], np.asarray(prototype_labels)[chosen]
+    found = check_finite(prototypes, "prototypes")
+    if not found.size:
+        return np.empty((0, d)), None
+    if found.ndim < 2 or found[0].size != d:
+        raise ValueError(f"prototypes must have shape [P, {d}], features as those of X; found shape {found.shape}")
+    found = found.reshape(len(found), d).astype(np.float64)
+    if prototype_labels is None:
+        return found, None
+    numbers, _ = check_labels(
+        prototype_labels, classes=classes, name="prototype_labels", rows=len(found), of="prototypes"
+    )
+    return found, numbers
+
+
+def _check_levels(levels: ArrayLike, name: str, high: float) -> NDArray[np.floating]:
+    """Return levels of contours in rising order, all of them above 0 and below ``high``, or raise ValueError."""
+    array = np.unique(check_finite(levels, name))
+    if np.ndim(levels) != 1 or np.any((array <= 0) | (array >= high)):
+        bounds = f"between 0 and {high:g}" if high < np.inf else "above 0"
+        raise ValueError(f"{name} must be a list of numbers {bounds}; found {levels!r}")
+    return array
+
+
+def _limits(values: NDArray[np.floating]) -> tuple[float, float]:
+    """Return the ends of an axis with some room on both sides, also if all values are equal.
+
+    Examples
+    --------
+    >>> _limits(np.array([0.0, 10.0]))
+    (-1.0, 11.0)
+    >>> _limits(np.array([5.0, 5.0]))
+    (4.5, 5.5)
+    """
+    low, high = float(values.min()), float(values.max())
+    room = 0.1 * (high - low) if high > low else 0.1 * max(abs(low), 1.0)
+    return low - room, high + room

@@ -7,57 +7,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import EllipseCollection, LineCollection
 from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
-from deepsimplex.evaluation.inputs import check_labels
+from deepsimplex._utils.validation import check_finite, check_labels, check_names
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.plots.arguments import check_names, real_array
-from deepsimplex.plots.marks import KEY, draw_marks
-from deepsimplex.plots.style import BLACK, class_style, literal
+from deepsimplex.plots.simplex import KEY, draw_samples
+from deepsimplex.plots.style import BLACK, class_style, figure_of, literal, mark, new_axes, side_legend
 
 Array = NDArray[np.floating]
-
-
-def _basis(loc: Array, scores: Array, classes: Sequence[int] | None) -> tuple[Array, Array, list[str]]:
-    """An orthonormal basis [2, L] of the plane, the point [L] that is its origin, and names of the axes."""
-    if classes is not None:
-        a, b, c = scores[list(classes)]
-        # Within it every difference of the three scores varies; across it none does.
-        basis = np.linalg.qr(np.stack([b - a, c - (a + b) / 2], axis=1))[0].T
-        basis *= np.sign([basis[0] @ (b - a), basis[1] @ (c - a)])[:, None]
-        return basis, np.zeros(loc.shape[1]), ["", ""]
-    from sklearn.decomposition import PCA
-
-    # A direction that all scores share, as there is with as many dimensions as classes, tells no class from another.
-    apart = scores - scores.mean(axis=0)
-    loc = loc @ np.linalg.pinv(apart) @ apart
-    if np.ptp(loc, axis=0).max() <= 1e-9 * np.abs(loc).max():  # no direction in which the samples differ
-        return np.eye(2, loc.shape[1]), np.zeros(loc.shape[1]), ["latent 0", "latent 1"]
-    fitted = PCA(n_components=2).fit(loc)
-    shares = fitted.explained_variance_ratio_
-    return fitted.components_, fitted.mean_, [f"component {i + 1} ({shares[i]:.0%} of variance)" for i in range(2)]
-
-
-def _check_scores(scores: ArrayLike | None, dimensions: int) -> Array:
-    if scores is None:
-        return vertices(dimensions + 1)
-    found = real_array(scores, "scores")
-    if found.ndim != 2 or found.shape[1] != dimensions or len(found) < 2:
-        raise ValueError(
-            f"scores must have shape [n, L] with the L = {dimensions} dimensions of the latents; found {found.shape}"
-        )
-    return found.astype(np.float64)
-
-
-def _check_classes(classes: Sequence[int] | None, n: int) -> Sequence[int] | None:
-    if classes is None:
-        return None
-    if n < 3 or len(classes) != 3 or len(set(classes)) != 3 or not set(classes) <= set(range(n)):
-        raise ValueError(f"classes must be three different ones of 0..{n - 1}; found {classes!r}")
-    return [int(k) for k in classes]
 
 
 def latent_space(
@@ -70,39 +29,40 @@ def latent_space(
     level: float | None = None,
     ax: Axes | None = None,
 ) -> Figure:
-    """Scatter of latents with the directions of the classes: what lies near what, and on which side of a border.
+    """Scatter latents in a plane, with the direction in which the score of each class grows.
 
     Parameters
     ----------
     latent : LatentGaussian or array_like, shape [N, L]
-        Latents of samples, as ``predict_latent`` gives them or a target makes them.
+        Latents of samples, as ``predict_latent`` or a target returns them.
     y : array_like, shape [N] or [N, 1], optional
-        True classes 0..n-1: the inner color of a mark, whose ring is the assigned class. None (default) colors by
-        the assigned class alone.
+        True classes 0..n-1: the inner color of a marker, whose ring is the assigned class. Default None: colors are
+        those of the assigned classes.
     classes : three of 0..n-1, optional
-        Draw the plane in which these three compete, with the borders between them, and only the samples of these
-        classes: by ``y``, or assigned. Default None: the plane of the first two principal components of all samples,
-        where borders between classes have no one place.
+        Draw the plane spanned by the scores of these three classes, with the borders between them, and only their
+        samples: those labeled so by ``y``, or assigned to them. Default None: the plane of the first two principal
+        components of all samples, without borders, which are no lines there.
     scores : array_like, shape [n, L], optional
         Scores of the classes, such as ``target.scores(n)``. Default: the vertices of the simplex, n = L + 1. A sample
-        is assigned to the largest score of its mean.
+        is assigned to the class of the largest score at its mean.
     class_names : sequence of str, length n, optional
         Names of the classes; their numbers by default.
     level : float, optional
-        Draw for every sample the ellipse that holds this share of its Gaussian within the plane; for a few samples.
-        Default None: means alone.
+        For every sample draw the ellipse that holds this share of its Gaussian in the plane; for few samples. Default
+        None: means only.
     ax : matplotlib.axes.Axes, optional
-        Where to draw. None (default) makes a figure of its own.
+        Axes to draw on. Default None: those of a new figure.
 
     Returns
     -------
     matplotlib.figure.Figure
-        The figure of ``ax``, or a new one. Two classes have one latent dimension: the samples of each are a row.
+        The figure of ``ax``, or a new one. With two classes, which have one latent dimension, the samples of each
+        class are a row.
 
     Raises
     ------
     TypeError, ValueError
-        For arguments that break the above, a ``level`` without a Gaussian, and three ``classes`` without samples.
+        For arguments that do not fit the above, a ``level`` without a Gaussian, and three ``classes`` without samples.
 
     Examples
     --------
@@ -113,68 +73,90 @@ def latent_space(
     [1]
     """
     gaussian, means = (latent, np.asarray(latent.loc)) if isinstance(latent, LatentGaussian) else (None, latent)
-    loc = real_array(means, "latent").astype(np.float64)
+    loc = check_finite(means, "latent").astype(np.float64)
     if loc.ndim != 2 or not loc.size:
         raise ValueError(f"latent must have shape [N, L] with N >= 1 samples; found shape {loc.shape}")
-    table = _check_scores(scores, loc.shape[1])
+    dims = loc.shape[1]
+    table = vertices(dims + 1) if scores is None else check_finite(scores, "scores").astype(np.float64)
+    if table.ndim != 2 or table.shape[1] != dims or len(table) < 2:
+        raise ValueError(
+            f"scores must have shape [n, L] with the L = {dims} dimensions of the latents; found {table.shape}"
+        )
     n = len(table)
-    true = None if y is None else check_labels(y, len(loc), n, "y", "latent")
+    true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
     names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
-    classes = _check_classes(classes, n)
+    if classes is not None:
+        if n < 3 or len(classes) != 3 or len(set(classes)) != 3 or not set(classes) <= set(range(n)):
+            raise ValueError(f"classes must be three different ones of 0..{n - 1}; found {classes!r}")
+        classes = [int(k) for k in classes]
     if level is not None and (gaussian is None or not 0 < level < 1):
         raise ValueError(
             f"level must lie between 0 and 1 and needs a LatentGaussian; found {level!r} with {type(latent).__name__}"
         )
     chosen = (loc @ table.T).argmax(axis=1)
-    shown = np.arange(len(loc))
-    if classes is not None:
-        shown = np.flatnonzero(np.isin(chosen if true is None else true, classes))
-        if not len(shown):
-            raise ValueError(f"classes {tuple(classes)} have no samples: nothing would be drawn")
-    if ax is None:
-        ax = Figure(figsize=(5.4, 4.4), dpi=120, layout="constrained").add_subplot()
     inner = chosen if true is None else true
-    if loc.shape[1] == 1:
+    shown = np.arange(len(loc)) if classes is None else np.flatnonzero(np.isin(inner, classes))
+    if not len(shown):
+        raise ValueError(f"classes {tuple(classes or ())} have no samples: nothing would be drawn")
+    ax = new_axes(5.4, 4.4) if ax is None else ax
+    if dims == 1:
         _draw_line(ax, loc[:, 0], inner, chosen, names, table)
     else:
         basis, origin, axis_names = _basis(loc, table, classes)
-        places = (loc - origin) @ basis.T
-        reach = float(np.quantile(np.linalg.norm(places[shown], axis=1), 0.98)) or 1.0
-        if level is not None:
-            assert gaussian is not None
+        places = (loc[shown] - origin) @ basis.T
+        reach = float(np.quantile(np.linalg.norm(places, axis=1), 0.98)) or 1.0
+        if level is not None and gaussian is not None:
             edges = [class_style(n)[k][0] for k in inner[shown]]
-            _draw_ellipses(ax, places[shown], _covariances(gaussian, basis)[shown], level, edges)
-        draw_marks(ax, places[shown], inner[shown], chosen[shown], n)
-        directions = [k for k in range(n) if classes is None or k in classes]
+            _draw_ellipses(ax, places, _covariances(gaussian, basis)[shown], level, edges)
+        draw_samples(ax, places, inner[shown], chosen[shown], n)
         if classes is not None:
-            _draw_borders(ax, table[list(classes)] @ basis.T, 3 * reach)
-        ends = _draw_directions(ax, table @ basis.T, -origin @ basis.T, directions, reach)
-        inside = np.concatenate([places[shown], ends])
+            _draw_borders(ax, table[classes] @ basis.T, 3 * reach)
+        ends = _draw_directions(ax, table @ basis.T, -origin @ basis.T, classes or range(n), reach)
+        inside = np.concatenate([places, ends])
         room = 0.06 * np.ptp(inside, axis=0).max()
-        ax.set(xlabel=axis_names[0], ylabel=axis_names[1], aspect="equal")
-        ax.set(xlim=(inside[:, 0].min() - room, inside[:, 0].max() + room))
-        ax.set(ylim=(inside[:, 1].min() - room, inside[:, 1].max() + room))
+        (left, bottom), (right, top) = inside.min(axis=0) - room, inside.max(axis=0) + room
+        ax.set(xlabel=axis_names[0], ylabel=axis_names[1], aspect="equal", xlim=(left, right), ylim=(bottom, top))
         if classes is not None:
             ax.set(xticks=(), yticks=())
-    _legend(ax, names, range(n) if classes is None else classes, None if true is None else KEY)
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # an axes that is drawn on has one
-    return figure
+    style = class_style(n)
+    handles = [mark(style[k][1], style[k][0], literal(names[k])) for k in classes or range(n)]
+    side_legend(ax, handles, title=None if true is None else KEY, title_fontsize=7.5, alignment="left")
+    return figure_of(ax)
+
+
+def _basis(loc: Array, scores: Array, classes: Sequence[int] | None) -> tuple[Array, Array, list[str]]:
+    """Return an orthonormal basis [2, L] of the plane, the point [L] that is its origin, and labels of the axes."""
+    if classes is not None:
+        a, b, c = scores[list(classes)]
+        # All differences of the three scores vary within this plane only.
+        basis = np.linalg.qr(np.stack([b - a, c - (a + b) / 2], axis=1))[0].T
+        basis *= np.sign([basis[0] @ (b - a), basis[1] @ (c - a)])[:, None]
+        return basis, np.zeros(loc.shape[1]), ["", ""]
+    from sklearn.decomposition import PCA
+
+    # Remove the direction in which all scores are equal: with as many dimensions as classes there is one.
+    apart = scores - scores.mean(axis=0)
+    loc = loc @ np.linalg.pinv(apart) @ apart
+    if np.ptp(loc, axis=0).max() <= 1e-9 * np.abs(loc).max():  # all samples are equal
+        return np.eye(2, loc.shape[1]), np.zeros(loc.shape[1]), ["latent 0", "latent 1"]
+    fitted = PCA(n_components=2).fit(loc)
+    shares = fitted.explained_variance_ratio_
+    return fitted.components_, fitted.mean_, [f"component {i + 1} ({shares[i]:.0%} of variance)" for i in range(2)]
 
 
 def _draw_line(
     ax: Axes, values: Array, inner: NDArray[Any], ring: NDArray[Any], names: Sequence[str], scores: Array
 ) -> None:
-    """Latents of two classes: a row for each class, a sample's height within it by its place in the set."""
-    spread = (np.arange(len(values)) * 0.6180339887498949) % 1 - 0.5  # the golden ratio fills a row evenly
-    draw_marks(ax, np.column_stack([values, inner + 0.7 * spread]), inner, ring, 2)
+    """Draw latents of two classes as a row for each class, spread in height by the golden ratio."""
+    spread = (np.arange(len(values)) * 0.6180339887498949) % 1 - 0.5
+    draw_samples(ax, np.column_stack([values, inner + 0.7 * spread]), inner, ring, 2)
     ax.axvline(0.0, color=BLACK, linewidth=1.0, linestyle="dashed")
     ax.set_yticks([0, 1], [literal(name) for name in names])
     ax.set(xlabel=f"latent (class {literal(names[int(scores[:, 0].argmax())])} to the right)", ylim=(-0.6, 1.75))
 
 
 def _covariances(gaussian: LatentGaussian, basis: Array) -> Array:
-    """Covariances [N, 2, 2] of the Gaussians within the plane."""
+    """Return covariances [N, 2, 2] of the Gaussians within the plane."""
     scale = np.asarray(gaussian.scale, dtype=np.float64)
     if scale.ndim == 3:
         factor = basis @ scale
@@ -185,28 +167,17 @@ def _covariances(gaussian: LatentGaussian, basis: Array) -> Array:
 
 def _draw_ellipses(ax: Axes, places: Array, covariances: Array, level: float, edges: Sequence[str]) -> None:
     variances, axes = np.linalg.eigh(covariances)
-    # Within r standard deviations of two dimensions lies the share 1 - exp(-r^2 / 2).
+    # r standard deviations of two dimensions hold the share 1 - exp(-r^2 / 2).
     radius = np.sqrt(2 * gammaincinv(1.0, level))
     sides = 2 * radius * np.sqrt(np.maximum(variances, 0))
     angles = np.rad2deg(np.arctan2(axes[:, 1, 1], axes[:, 0, 1]))
-    ellipses = EllipseCollection(
-        sides[:, 1],
-        sides[:, 0],
-        angles,
-        units="xy",
-        offsets=places,
-        offset_transform=ax.transData,
-        facecolors="none",
-        edgecolors=[*edges],
-        linewidths=0.8,
-        alpha=0.7,
-        zorder=2,
-    )
-    ax.add_collection(ellipses)
+    position: dict[str, Any] = {"units": "xy", "offsets": places, "offset_transform": ax.transData}
+    style: dict[str, Any] = {"facecolors": "none", "edgecolors": [*edges], "linewidths": 0.8, "alpha": 0.7, "zorder": 2}
+    ax.add_collection(EllipseCollection(sides[:, 1], sides[:, 0], angles, **position, **style))
 
 
 def _draw_borders(ax: Axes, at: Array, reach: float) -> None:
-    """The three rays on which two of three classes tie for the largest score."""
+    """Draw the three rays on which two of three classes have the same, largest score."""
     rays = []
     for a, b, c in ((0, 1, 2), (0, 2, 1), (1, 2, 0)):
         difference = at[a] - at[b]
@@ -216,43 +187,13 @@ def _draw_borders(ax: Axes, at: Array, reach: float) -> None:
 
 
 def _draw_directions(ax: Axes, at: Array, origin: Array, classes: Sequence[int], reach: float) -> Array:
-    """Where each class's score grows: a line from the latent origin, as long as the samples reach; its ends [k, 2]."""
-    longest = max(float(np.linalg.norm(at[k])) for k in classes) or 1.0
+    """Draw a line along each class's score, from the latent origin as far as the samples reach; return the ends."""
+    toward = at[list(classes)]
+    ends = origin + toward / (float(np.linalg.norm(toward, axis=1).max()) or 1.0) * reach
     style = class_style(len(at))
-    ends = {k: origin + at[k] / longest * reach for k in classes}
-    lines = [np.stack([origin, end]) for end in ends.values()]
-    colors: list[Any] = [style[k][0] for k in ends]
-    ax.add_collection(LineCollection(lines, colors=colors, linewidths=1.6, zorder=2))
-    points = np.array(list(ends.values()))
-    ax.scatter(
-        points[:, 0],
-        points[:, 1],
-        s=44,
-        c=colors,
-        marker="D",
-        edgecolors=BLACK,
-        linewidths=0.7,
-        zorder=6,
-        label="class",
+    colors: list[Any] = [style[k][0] for k in classes]
+    ax.add_collection(
+        LineCollection([np.stack([origin, end]) for end in ends], colors=colors, linewidths=1.6, zorder=2)
     )
-    return points
-
-
-def _legend(ax: Axes, names: Sequence[str], classes: Sequence[int], title: str | None) -> None:
-    style = class_style(len(names))
-    handles = [
-        Line2D([], [], linestyle="none", marker=style[k][1], color=style[k][0], label=literal(names[k]))
-        for k in classes
-    ]
-    ax.legend(
-        handles=handles,
-        loc="upper left",
-        bbox_to_anchor=(1.01, 1.0),
-        borderaxespad=0.0,
-        frameon=False,
-        fontsize=8,
-        title=title,
-        title_fontsize=7.5,
-        alignment="left",
-        ncols=-(-len(handles) // 18),
-    )
+    ax.scatter(*ends.T, s=44, c=colors, marker="D", edgecolors=BLACK, linewidths=0.7, zorder=6, label="class")
+    return ends

@@ -1,4 +1,4 @@
-"""Prototypes of images, drawn as images."""
+"""Prototypes drawn as images."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +7,12 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_whole
-from deepsimplex.plots.arguments import real_array
+from deepsimplex._utils.validation import check_finite, check_names, check_whole
 from deepsimplex.plots.style import VERMILLION
 
 
 def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
-    """``shape`` of images of so many features, the square one if it is None, or an error.
+    """Return the shape of images of so many features, a square if ``shape`` is None, or raise ValueError.
 
     Examples
     --------
@@ -30,12 +29,8 @@ def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
         return side, side
     found = tuple(shape)
     whole = all(isinstance(side, int | np.integer) and side > 0 for side in found)
-    if (
-        not whole
-        or len(found) not in (2, 3)
-        or math.prod(found) != features
-        or (len(found) == 3 and found[2] not in (1, 3))
-    ):
+    channels = len(found) == 2 or (len(found) == 3 and found[2] in (1, 3))
+    if not whole or not channels or math.prod(found) != features:
         raise ValueError(
             f"shape must hold the {features} features, as [H, W] or [H, W, C] with 1 or 3 channels; found {shape!r}"
         )
@@ -43,30 +38,23 @@ def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
 
 
 def _as_images(prototypes: ArrayLike, shape: Sequence[int] | None) -> NDArray[np.floating]:
-    """Prototypes as [P, H, W] or [P, H, W, 3]."""
-    values = real_array(prototypes, "prototypes")
+    """Return prototypes as [P, H, W] or [P, H, W, 3] in [0, 1], on one scale that outlying pixels do not set."""
+    values = check_finite(prototypes, "prototypes")
     if values.ndim not in (2, 3, 4) or not values.size:
         raise ValueError(
             f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C] with at least one; found {values.shape}"
         )
-    features = math.prod(values.shape[1:])
-    found = check_shape(values.shape[1:] if shape is None and values.ndim > 2 else shape, features)
-    images = values.reshape(len(values), *found)
+    found = check_shape(values.shape[1:] if shape is None and values.ndim > 2 else shape, math.prod(values.shape[1:]))
+    low, high = np.percentile(values, [0.5, 99.5])
+    if high <= low:
+        low, high = float(values.min()), float(values.max())
+    scaled = np.clip((values - low) / (high - low), 0, 1) if high > low else np.full_like(values, 0.5)
+    images = scaled.reshape(len(values), *found)
     return images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
 
 
-def _stretched(images: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Images in [0, 1], on a scale that all have in common and that a few outlying pixels do not set."""
-    low, high = np.percentile(images, [0.5, 99.5])
-    if high <= low:
-        low, high = float(images.min()), float(images.max())
-    if high <= low:
-        return np.full_like(images, 0.5)
-    return np.clip((images - low) / (high - low), 0, 1)
-
-
 def _rows(numbers: NDArray[np.int64] | None, count: int, columns: int) -> list[list[int]]:
-    """Which prototypes stand in each row: those of one class, or of as many as there is room for one each."""
+    """Return the prototypes of each row: of one class, or of several classes with one prototype each."""
     if numbers is None or len(np.unique(numbers)) == count:
         blocks = [list(range(count)) if numbers is None else np.argsort(numbers).tolist()]
     else:
@@ -83,23 +71,24 @@ def prototype_images(
     class_names: Sequence[str] | None = None,
     columns: int = 10,
 ) -> Figure:
-    """Grid of prototypes as small images, a row per class, with the training samples that each won under it.
+    """Draw prototypes as a grid of small images, a row per class.
 
     Parameters
     ----------
     prototypes : array_like, shape [P, d], [P, H, W] or [P, H, W, C]
-        As ``classifier.prototypes_``; one channel or three.
+        Such as ``classifier.prototypes_``; one channel or three.
     labels : array_like, shape [P], optional
-        Their classes, as ``classifier.prototype_labels_``; classes stand in sorted order. None (default): one grid.
+        Classes, such as ``classifier.prototype_labels_``; drawn in sorted order. Default None: one grid.
     shape : sequence of int, optional
-        [H, W] or [H, W, C] of one prototype. Default: as they come, or a square.
+        [H, W] or [H, W, C] of one prototype. Default: the shape of ``prototypes``, or a square.
     wins : array_like, shape [P], optional
-        As ``classifier.wins_``; a prototype without a win stands out.
+        Numbers of training samples that each prototype is nearest to, such as ``classifier.wins_``; a prototype without
+        any stands out.
     class_names : sequence of str, optional
-        One for each class of labels, in sorted order.
+        A name for each class of ``labels``, in sorted order.
     columns : int
-        Images per row at most, 10 by default. A class with more goes on below; classes of one prototype each share
-        rows.
+        Images per row at most, 10 by default. A class with more prototypes has several rows; classes of one prototype
+        each share rows.
 
     Returns
     -------
@@ -112,8 +101,8 @@ def prototype_images(
     >>> [(ax.get_title(loc="left"), ax.get_xlabel()) for ax in figure.axes]
     [('cat', '5 wins'), ('dog', '0 wins')]
     """
-    images = _as_images(prototypes, shape)
-    count = len(images)
+    pixels = _as_images(prototypes, shape)
+    count = len(pixels)
     columns = check_whole(columns, "columns", 1)
     numbers, names = None, None
     if labels is not None:
@@ -123,22 +112,19 @@ def prototype_images(
         if found.dtype.kind == "f" and np.isnan(found).any():
             raise ValueError(f"labels must be classes; found nan for prototype {int(np.argmax(np.isnan(found)))}")
         classes, numbers = np.unique(found, return_inverse=True)
-        names = [str(name) for name in (classes if class_names is None else class_names)]
-        if len(names) != len(classes):
-            raise ValueError(
-                f"class_names must hold one name for each of the {len(classes)} classes in labels; found {len(names)}"
-            )
+        names = check_names(
+            classes.tolist() if class_names is None else class_names, len(classes), "class_names", "classes in labels"
+        )
     elif class_names is not None:
         raise ValueError("class_names were given without labels")
     if wins is not None:
-        counts = real_array(wins, "wins")
+        counts = check_finite(wins, "wins")
         if counts.shape != (count,) or counts.min() < 0 or np.any(counts != np.floor(counts)):
             raise ValueError(f"wins must hold a count for each of {count} prototypes; found {wins!r}")
 
-    pixels = _stretched(images)
     rows = _rows(numbers, count, columns)
     across = max(len(row) for row in rows)
-    height = 0.85 * min(max(images.shape[1] / images.shape[2], 0.4), 2.5)
+    height = 0.85 * min(max(pixels.shape[1] / pixels.shape[2], 0.4), 2.5)
     above, below = 0.25 * (labels is not None), 0.22 * (wins is not None)
     figure = Figure(figsize=(0.95 * across + 0.1, len(rows) * (height + above + below)), dpi=120)
     figure.set_layout_engine("constrained", w_pad=0.03, h_pad=0.03, wspace=0.0, hspace=0.0)

@@ -7,25 +7,50 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from mpl_toolkits.mplot3d.art3d import Line3DCollection
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_labels, check_names, check_probabilities
 from deepsimplex.evaluation import StandardizedPartition
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
 from deepsimplex.geometry import vertices
-from deepsimplex.plots.arguments import check_names
-from deepsimplex.plots.marks import KEY, draw_marks
-from deepsimplex.plots.style import BLACK, GREY, class_style, literal
+from deepsimplex.plots.style import BLACK, GRAY, class_style, figure_of, literal, new_axes
 
-LINES = (False, True, "true", "assigned")
-VIEW = {"elev": 22, "azim": -106}
-NAMES_AT = (1.36, 1.55, 1.32, 1.25)
-"""Where no corner of the tetrahedron hides another, and names stand clear of it: in radii, corner by corner."""
+NAMES_AT = (1.36, 1.55, 1.32, 1.25)  # radii of the names of a tetrahedron's corners, clear of one another
+KEY = "inside: true\nring: assigned"
+
+
+def draw_samples(ax: Any, places: NDArray[np.floating], inner: NDArray[Any], ring: NDArray[Any], n: int) -> None:
+    """Scatter samples [N, 2] or [N, 3] with one class's color inside and another's around it ([SPS] Fig. 1).
+
+    Samples of different classes, the wrong ones, are drawn on top and larger. Beyond ten classes colors repeat with
+    another marker, that of ``inner``.
+    """
+    style = class_style(n)
+    colors = np.array([to_rgb(color) for color, _ in style])
+    markers = np.array([marker for _, marker in style])[inner]
+    size = float(np.clip(9000 / len(places), 12, 40))
+    depth = {"depthshade": False} if places.shape[1] == 3 else {}
+    for wrong in (False, True):
+        for marker in dict.fromkeys(markers.tolist()):
+            chosen = (markers == marker) & ((inner != ring) == wrong)
+            if chosen.any():
+                ax.scatter(
+                    *places[chosen].T,
+                    s=1.5 * size if wrong else size,
+                    c=colors[inner[chosen]],
+                    edgecolors=colors[ring[chosen]],
+                    marker=marker,
+                    linewidths=(0.45 if wrong else 0.2) * np.sqrt(size),
+                    zorder=4 if wrong else 3,
+                    label="wrong" if wrong else "right",
+                    **depth,
+                )
 
 
 def corners(n: int) -> NDArray[np.float64]:
-    """Corners [n, n - 1] around the origin: of a triangle that stands on its side 0-1, or of a tetrahedron on 0-1-2.
+    """Return the corners [n, n - 1] of a triangle that stands on its side 0-1, or of a tetrahedron on 0-1-2.
 
     Examples
     --------
@@ -39,18 +64,18 @@ def corners(n: int) -> NDArray[np.float64]:
     if n == 3:
         turn = np.deg2rad(210)
         return regular @ np.array([[np.cos(turn), np.sin(turn)], [-np.sin(turn), np.cos(turn)]])
-    # The iterative construction begins with (1, 0, 0): that axis becomes the height, and its corner the last one.
+    # The first vertex, (1, 0, 0), becomes the top and the last corner.
     return regular[[1, 2, 3, 0]][:, [1, 2, 0]]
 
 
 def _borders(at: NDArray[np.float64]) -> tuple[list[NDArray[np.float64]], list[NDArray[np.float64]]]:
-    """Sides of the simplex, and the borders of the sectors in which each class is the likeliest, as segments [2, n-1].
+    """Return the sides of the simplex, and the borders between the most probable classes, as segments [2, n - 1].
 
-    In a tetrahedron the sectors meet in planes; their traces on the faces stand for them.
+    In a tetrahedron the borders are planes; segments on its faces and from these to the center stand for them.
     """
     n = len(at)
     sides = [at[list(pair)] for pair in combinations(range(n), 2)]
-    faces = [at[list(face)] for face in combinations(range(n), 3)]  # of a triangle itself, whose center is the origin
+    faces = [at[list(face)] for face in combinations(range(n), 3)]
     traces = [
         np.stack([face.mean(axis=0), face[list(pair)].mean(axis=0)])
         for face in faces
@@ -69,30 +94,30 @@ def simplex(
     lines: bool | Literal["true", "assigned"] = False,
     ax: Axes | None = None,
 ) -> Figure:
-    """Scatter of class probabilities in the triangle of three classes or the tetrahedron of four ([SPS] Fig. 1-3).
+    """Scatter class probabilities in the triangle of three classes or the tetrahedron of four ([SPS] Fig. 1-3).
 
-    A sample lies at its probabilities' mean of the corners: the nearer a corner, the surer. Lines part the sectors in
-    which each class is the likeliest. The inner color of a mark is the true class, the ring the assigned one.
+    A sample lies at the mean of the corners, weighted by its probabilities. Dashed lines separate the regions in which
+    each class is the most probable. The inner color of a marker is the true class, its ring the assigned one.
 
     Parameters
     ----------
     p : array_like, shape [N, n], or StandardizedPartition
-        Class probabilities, or other memberships, of n = 3 or 4 classes. A partition brings its scaled memberships,
-        labels, assigned classes and names, and stands with its Ac and AS in the title; what a scaled row lacks of 1
-        counts evenly for all classes. For the latent space of [CASIMAC] Fig. 7 give
+        Class probabilities, or other memberships, of n = 3 or 4 classes. A partition provides its scaled memberships,
+        labels, assigned classes and names, and its Ac and AS for the title; if a scaled row sums to less than 1, the
+        rest counts evenly for all classes. For the latent space of [CASIMAC] Fig. 7 give
         ``ds.geometry.to_probability_simplex(latent.loc, tau)``.
     y : array_like, shape [N] or [N, 1], optional
-        True classes 0..n-1. With them every corner tells its correctness rate, the share of right ones among the
-        samples assigned to it. None (default) colors by the assigned class alone.
+        True classes 0..n-1. With them every corner has its correctness rate, the share of correct ones among the
+        samples assigned to it. Default None: colors are those of the assigned classes.
     assigned : array_like, shape [N] or [N, 1], optional
         Assigned classes 0..n-1. Default: each row's largest probability, the lowest class among equals.
     class_names : sequence of str, length n, optional
         Names of the classes; their numbers by default.
     lines : bool or {"true", "assigned"}
-        Lines from each sample to the corner of its true class, whose mean length is behind Ac ([SPS] Fig. 2; True
-        means these), or of its assigned class (AS, Fig. 3). Default False.
+        Draw lines from each sample to the corner of its true class, whose mean length defines Ac ([SPS] Fig. 2; also
+        with True), or of its assigned class (AS, Fig. 3). Default False.
     ax : matplotlib.axes.Axes, optional
-        Where to draw: for four classes one with ``projection="3d"``. None (default) makes a figure of its own.
+        Axes to draw on, with ``projection="3d"`` for four classes. Default None: those of a new figure.
 
     Returns
     -------
@@ -102,7 +127,7 @@ def simplex(
     Raises
     ------
     ValueError
-        For other numbers of classes, which ``latent_space`` draws, and for arguments that break the above.
+        For other numbers of classes, which ``latent_space`` draws, and for arguments that do not fit the above.
 
     Examples
     --------
@@ -121,9 +146,11 @@ def simplex(
         table, true, chosen = p.membership, p.y, p.assigned
     else:
         table = check_probabilities(p).astype(np.float64)
-        samples, columns = table.shape
-        true = None if y is None else check_labels(y, samples, columns)
-        chosen = table.argmax(axis=1) if assigned is None else check_labels(assigned, samples, columns, "assigned")
+        rows, columns = table.shape
+        true = None if y is None else check_labels(y, columns, rows=rows, of="p")[0]
+        chosen = table.argmax(axis=1)
+        if assigned is not None:
+            chosen, _ = check_labels(assigned, columns, name="assigned", rows=rows, of="p")
     n = table.shape[1]
     if n not in (3, 4):
         raise ValueError(
@@ -131,14 +158,12 @@ def simplex(
             "number of classes"
         )
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
-    if lines not in LINES:
+    if lines not in (False, True, "true", "assigned"):
         raise ValueError(f"lines must be False, True, 'true' or 'assigned'; found {lines!r}")
     if lines in (True, "true") and true is None:
         raise ValueError("lines to the true classes' corners need y; give it, or lines='assigned'")
-    projection = None if n == 3 else "3d"
     if ax is None:
-        size = (4.6, 4.4) if n == 3 else (5.2, 4.8)
-        ax = Figure(figsize=size, dpi=120, layout="constrained").add_subplot(projection=projection)
+        ax = new_axes(4.6, 4.4) if n == 3 else new_axes(5.2, 4.8, projection="3d")
     elif n == 4 and ax.name != "3d":
         raise ValueError('ax must have projection="3d" for four classes; found a plane one')
     at = corners(n)
@@ -147,21 +172,19 @@ def simplex(
     if lines:
         goals = chosen if lines == "assigned" or true is None else true
         segments = np.stack([places, at[goals]], axis=1)
-        _add_segments(ax, segments, color=GREY, linewidths=0.5, alpha=0.6, zorder=2)
-    draw_marks(ax, places, chosen if true is None else true, chosen, n)
+        _add_segments(ax, segments, color=GRAY, linewidths=0.5, alpha=0.6, zorder=2)
+    draw_samples(ax, places, chosen if true is None else true, chosen, n)
     _name_corners(ax, at, names, true, chosen)
     if true is not None:
         write: Any = getattr(ax, "text2D", ax.text)
         write(0.0, 1.0, KEY, transform=ax.transAxes, va="top", fontsize=7.5, color="#444444")
     if title:
         ax.set_title(title, fontsize=10)
-    figure = ax.get_figure(root=True)
-    assert figure is not None  # an axes that is drawn on has one
-    return figure
+    return figure_of(ax)
 
 
 def _draw_frame(ax: Any, at: NDArray[np.float64]) -> None:
-    """The sides, the borders of the sectors, and room for the names; nothing else of the axes."""
+    """Draw the sides and borders, and set limits that leave room for the names."""
     sides, borders = _borders(at)
     _add_segments(ax, np.array(sides), color=BLACK, linewidths=1.2, zorder=1)
     _add_segments(ax, np.array(borders), color=BLACK, linewidths=0.8, linestyles="dashed", alpha=0.6, zorder=1)
@@ -170,7 +193,7 @@ def _draw_frame(ax: Any, at: NDArray[np.float64]) -> None:
     if len(at) == 4:
         ax.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]), zlim=(low[2], high[2]))
         ax.set_box_aspect(high - low, zoom=0.88)
-        ax.view_init(**VIEW)
+        ax.view_init(elev=22, azim=-106)  # no corner hides another
     else:
         ax.set(xlim=(low[0] - 0.3, high[0] + 0.3), ylim=(low[1] - 0.3, high[1] + 0.28), aspect="equal")
 
@@ -185,18 +208,18 @@ def _add_segments(ax: Any, segments: NDArray[np.float64], **style: Any) -> None:
 def _name_corners(
     ax: Any, at: NDArray[np.float64], names: Sequence[str], true: NDArray[Any] | None, chosen: NDArray[Any]
 ) -> None:
-    """The name of each corner's class and, with labels, how often assignments to it are right."""
-    for k, ((color, _), name) in enumerate(zip(class_style(len(at)), names, strict=True)):
+    """Write the name of each corner's class and, with labels, its correctness rate."""
+    n = len(at)
+    for k, ((color, _), name) in enumerate(zip(class_style(n), names, strict=True)):
         text = literal(name)
         members = chosen == k
         if true is not None and members.any():
             text += f"\nCR {np.mean(true[members] == k):.2f} of {members.sum()}"
         elif true is not None:
             text += "\nnever assigned"
-        if len(at) == 4:
-            ax.text(*(NAMES_AT[k] * at[k]), text, ha="center", va="center", fontsize=8.5, color=BLACK, zorder=6)
-        else:  # the last corner is on top; names of the others hang below theirs
-            top = k == len(at) - 1
-            height = at[k, 1] + (0.09 if top else -0.09)
-            ax.text(at[k, 0], height, text, ha="center", va="bottom" if top else "top", fontsize=8.5, zorder=6)
+        if n == 4:
+            place, vertical = NAMES_AT[k] * at[k], "center"
+        else:  # the last corner is the top one
+            place, vertical = at[k] + [0.0, 0.09 if k == 2 else -0.09], "bottom" if k == 2 else "top"
+        ax.text(*place, text, ha="center", va=vertical, fontsize=8.5, color=BLACK, zorder=6)
         ax.scatter(*at[k][:, None], s=28, c=color, marker="D", edgecolors=BLACK, linewidths=0.6, zorder=5)

@@ -1,8 +1,15 @@
-"""Colors that color-blind readers can tell apart (Okabe and Ito), and are of different lightness in gray."""
+"""Colors, markers, axes and legends that the figures share."""
 
-# Three dark ones join them: CIEDE2000 of any two stays above 10 where protanopia, deuteranopia and tritanopia are
-# simulated (Machado et al. 2009). Black is left to borders and edges.
+from collections.abc import Sequence
+from typing import Any
 
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+
+# Okabe and Ito's colors for color-blind readers, of different lightness in gray, and three dark ones: CIEDE2000 of any
+# two stays above 10 where protanopia, deuteranopia and tritanopia are simulated (Machado et al. 2009). Black is left to
+# borders and edges.
 BLUE = "#0072B2"
 ORANGE = "#E69F00"
 VERMILLION = "#D55E00"
@@ -13,16 +20,15 @@ YELLOW = "#F0E442"
 WINE = "#661100"
 INDIGO = "#332288"
 CHARCOAL = "#222222"
-GREY = "#999999"
+GRAY = "#999999"
 BLACK = "#000000"
 
 CLASS_COLORS = (BLUE, ORANGE, GREEN, PURPLE, SKY, VERMILLION, YELLOW, CHARCOAL, INDIGO, WINE)
-"""No more than these are told apart; further classes take them again with another marker."""
 CLASS_MARKERS = ("o", "s", "^", "D", "v")
 
 
 def class_style(n: int) -> list[tuple[str, str]]:
-    """Color and marker of each of n classes, all different up to fifty.
+    """Return the color and marker of each of n classes, all different up to fifty.
 
     Examples
     --------
@@ -36,7 +42,7 @@ def class_style(n: int) -> list[tuple[str, str]]:
 
 
 def literal(text: str) -> str:
-    """Text that Matplotlib draws as it is, where dollars would begin a formula.
+    """Escape dollar signs, which would begin a formula in Matplotlib.
 
     Examples
     --------
@@ -44,3 +50,26 @@ def literal(text: str) -> str:
     '\\\\$5 or \\\\$6'
     """
     return text.replace("$", r"\$")
+
+
+def new_axes(width: float, height: float, **options: Any) -> Any:
+    """Return the axes of a new figure, whose size is in inches."""
+    return Figure(figsize=(width, height), dpi=120, layout="constrained").add_subplot(**options)
+
+
+def figure_of(ax: Axes) -> Figure:
+    """Return the figure of axes, also of those in a subfigure."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def mark(marker: str, color: str, label: str, size: float = 6.0, **options: Any) -> Line2D:
+    """Return a single marker for a legend."""
+    return Line2D([], [], linestyle="none", marker=marker, color=color, markersize=size, label=label, **options)
+
+
+def side_legend(ax: Axes, handles: Sequence[Any], x: float = 1.01, **options: Any) -> None:
+    """Draw a legend to the right of axes, in columns of at most 18 entries."""
+    place: dict[str, Any] = {"loc": "upper left", "bbox_to_anchor": (x, 1.0), "borderaxespad": 0.0, "frameon": False}
+    ax.legend(handles=handles, fontsize=8, ncols=-(-len(handles) // 18), **place, **options)

@@ -1,53 +1,21 @@
-"""Intervals of class probabilities: how far the latent Gaussian lets them vary, or how well they are computed."""
+"""Intervals of class probabilities: how far the latent Gaussian lets them vary, or how exactly they are computed."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from scipy.special import expit, ndtri
-from scipy.special import softmax as softmax_of
+import keras
+from numpy.typing import ArrayLike
 
-from deepsimplex._utils.batching import row_slices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.argmax_probabilities import Method, argmax
-from deepsimplex.readout.arguments import check_seed, tensors, with_values
-from deepsimplex.readout.layers import ArgmaxReadout
-from deepsimplex.readout.numerical_error import argmax_error
-from deepsimplex.readout.points import gaussian
-from deepsimplex.readout.registry import named_readout
-from deepsimplex.readout.rule import check_num_points
-from deepsimplex.readout.scores import Scores
-
-_SAMPLES = 4096
-# Sampled probabilities that a piece of rows may hold.
-_BUDGET = 2**20
-
-
-class ClassIntervals(NamedTuple):
-    """An interval for every class probability.
-
-    Attributes
-    ----------
-    lower, upper : ndarray, shape [N, n]
-        Ends of the intervals, 0 <= lower <= upper <= 1.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> lower, upper = class_intervals({"loc": np.array([[0.0]]), "scale": np.array([[0.5]])})
-    >>> lower.round(3), upper.round(3)
-    (array([[0.123, 0.123]]), array([[0.877, 0.877]]))
-    """
-
-    lower: NDArray[Any]
-    upper: NDArray[Any]
+from deepsimplex.readout.argmax_probabilities import Method
+from deepsimplex.readout.layers import READOUTS
+from deepsimplex.readout.readout_base import ClassIntervals, Readout
 
 
 def class_intervals(
     latent: LatentGaussian | dict[str, Any],
     level: float = 0.95,
     scores: ArrayLike | None = None,
-    readout: str = "softmax",
+    readout: str | keras.layers.Layer = "softmax",
     num_points: int | None = None,
     seed: int = 0,
     method: Method = "auto",
@@ -71,8 +39,9 @@ def class_intervals(
         Share of the distribution inside, between 0 and 1. Default 0.95, the bands of [GPD].
     scores : array_like, shape [n, L], optional
         Scores S: the vertices (the default, L = n - 1), tau P, V^T (ILR), I (Dirichlet, one-hot), or any other.
-    readout : {"softmax", "argmax"}
-        Default "softmax", which has a distribution to tell of.
+    readout : {"softmax", "argmax"}, name, configuration or Readout
+        Default "softmax", whose class probabilities have a distribution. Of a layer, ``method``, ``seed`` and its own
+        ``scores`` are the layer's.
     num_points : int, optional
         softmax: Sobol points, a power of two of at least 1 / (1 - level); default 4096, n = 2 needs none. argmax: as
         for ``argmax``.
@@ -116,66 +85,14 @@ def class_intervals(
     >>> bool((upper - lower).max() < 5e-3)
     True
     """
-    _check_level(level)
-    latent = with_values(latent)
-    if named_readout(readout) is ArgmaxReadout:
-        return _around_argmax(latent, level, scores, method, num_points, seed)
-    if method != "auto":
-        raise ValueError(f"method is one of readout='argmax', leave it 'auto' for 'softmax'; found {method!r}")
-    checked = Scores.of(scores, latent.latent_dim)
-    points, seed = check_num_points("quasi_monte_carlo", num_points), check_seed(seed)
-    if checked.num_classes == 2:
-        return _two_classes(latent, level, checked)
-    return _sampled(latent, level, checked, _resolving(points or _SAMPLES, level), seed)
-
-
-def _check_level(level: float) -> None:
-    if not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, both excluded, such as 0.95; found {level!r}")
-
-
-def _resolving(points: int, level: float) -> int:
-    """Number of Sobol points, if they reach as far into the tails as ``level`` asks."""
-    # Beyond the (1/2 / points)-quantile there is no order statistic.
-    if points * (1.0 - level) < 1.0 - 1e-9:
-        raise ValueError(
-            f"num_points must be at least 1 / (1 - level) = {1.0 / (1.0 - level):.0f} for level = {level}; "
-            f"found {points}"
+    layer = READOUTS.get(readout, seed=seed)
+    if not isinstance(layer, Readout):
+        raise TypeError(
+            f"readout must be a deepsimplex.readout.Readout to have intervals; found {type(layer).__name__}. Derive it "
+            "from that class and define class_probabilities(points)"
         )
-    return points
-
-
-def _around_argmax(
-    latent: LatentGaussian,
-    level: float,
-    scores: ArrayLike | None,
-    method: Method,
-    num_points: int | None,
-    seed: int,
-) -> ClassIntervals:
-    p = argmax(latent, scores, method, num_points, seed)
-    margin = float(ndtri(0.5 + 0.5 * level)) * argmax_error(latent, scores, method, num_points, seed)
-    return ClassIntervals(np.clip(p - margin, 0.0, 1.0), np.clip(p + margin, 0.0, 1.0))
-
-
-def _two_classes(latent: LatentGaussian, level: float, scores: Scores) -> ClassIntervals:
-    """The logistic function of the quantiles of the scores' difference."""
-    m, variance = (moment.numpy() for moment in scores.difference(*tensors(latent)))
-    difference = np.concatenate([m, -m], axis=1)
-    margin = float(ndtri(0.5 + 0.5 * level)) * np.sqrt(variance)
-    return ClassIntervals(expit(difference - margin), expit(difference + margin))
-
-
-def _sampled(latent: LatentGaussian, level: float, scores: Scores, num_points: int, seed: int) -> ClassIntervals:
-    """Order statistics over Sobol points."""
-    n, dims = scores.num_classes, scores.latent_dim
-    points = gaussian(num_points, dims, seed).T.astype(latent.loc.dtype)
-    tails = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
-    pieces = []
-    for rows in row_slices(len(latent), max(1, _BUDGET // (n * max(num_points, dims)))):
-        loc, scale = tensors(latent[rows])
-        mean, factor = scores.mean(loc).numpy(), scores.factor(scale).numpy()
-        p = softmax_of(mean[:, :, np.newaxis] + factor @ points, axis=1)
-        pieces.append(np.quantile(p, tails, axis=-1, method="hazen").astype(p.dtype))
-    lower, upper = np.concatenate(pieces, axis=1)
-    return ClassIntervals(lower, upper)
+    if method != "auto" and layer.credible_intervals:
+        raise ValueError(f"method is one of readout='argmax', leave it 'auto' for {readout!r}; found {method!r}")
+    if method != "auto":
+        layer = READOUTS.get(readout, method=method, seed=seed)
+    return layer.with_scores(scores).intervals(latent, level, num_points)

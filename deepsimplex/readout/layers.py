@@ -1,89 +1,75 @@
-"""The readouts as Keras layers: the dict {"loc", "scale"} in, class probabilities out."""
+"""The argmax and softmax readouts as Keras layers, and the table of readouts by name."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import keras
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, ndtri
 
+from deepsimplex._utils.registry import Registry
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout.argmax_probabilities import ArgmaxRule, Method
-from deepsimplex.readout.arguments import check_seed, tensors
-from deepsimplex.readout.normal import tiny_of
+from deepsimplex.readout.argmax_probabilities import ArgmaxRule, Method, argmax
+from deepsimplex.readout.arguments import check_seed, tensors, with_values
+from deepsimplex.readout.numerical_error import argmax_error
+from deepsimplex.readout.readout_base import TRAINING_POINTS, ClassIntervals, Readout, check_level
 from deepsimplex.readout.rule import Rule
+from deepsimplex.readout.scores import Scores
 from deepsimplex.readout.softmax_probabilities import SoftmaxMethod, SoftmaxRule
 
 
-class Readout(keras.layers.Layer):
-    """What the readouts' layers share: scores, points, seed, and a precision of their own."""
+class _RuleReadout(Readout):
+    """Base class of the argmax and softmax layers, each with a rule that chooses among several methods."""
 
     rule: ClassVar[type[Rule]]
 
     def __init__(self, scores: ArrayLike | None, method: str, num_points: int | None, seed: int, **kwargs: Any) -> None:
         if method not in self.rule.methods:
             raise ValueError(f"method must be one of {', '.join(self.rule.methods)}; found {method!r}")
-        # Probabilities in half precision would lose calibration: inputs come as they are and are cast up, never down.
-        super().__init__(autocast=False, **kwargs)
-        self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
+        super().__init__(scores, num_points, seed, **kwargs)
         self.method = method
-        self.num_points = num_points
-        self.seed = check_seed(seed)
 
-    def _rule(self, latent_dim: int, covariance: Covariance) -> Rule:
+    def rule_for(self, latent_dim: int, covariance: Covariance) -> Rule:
+        """Choose the method for such latents."""
         return self.rule.of(latent_dim, covariance, self.scores, self.method, self.num_points, self.seed)
-
-    def _num_classes(self, loc_shape: Any) -> int:
-        return loc_shape[-1] + 1 if self.scores is None else len(self.scores)
-
-    def _rule_for(self, input_shape: dict[str, Any]) -> Any:
-        loc, scale = input_shape["loc"], input_shape["scale"]
-        kind: Covariance = "full" if len(scale) == 3 else "isotropic" if scale[-1] == 1 else "diagonal"
-        return self._rule(loc[-1], kind)
 
     def build(self, input_shape: dict[str, Any]) -> None:
         """Check that these scores and this method fit the latents."""
-        self._rule_for(input_shape)
+        loc, scale = input_shape["loc"], input_shape["scale"]
+        self.rule_for(loc[-1], "full" if len(scale) == 3 else "isotropic" if scale[-1] == 1 else "diagonal")
         self.built = True
 
-    def coarser(self, num_points: int, input_shape: dict[str, Any]) -> "Readout":
-        """This layer where it is cheap for such latents; else one that samples, at ``num_points`` points."""
-        if self._rule_for(input_shape).is_cheap:
-            return self
-        coarse = {"method": "quasi_monte_carlo", "num_points": num_points, "name": f"{self.name}_coarser"}
-        return type(self).from_config({**self.get_config(), **coarse})
-
-    def call(self, latent: dict[str, Any]) -> Any:
-        """Class probabilities [N, n] of latents {"loc": [N, L], "scale": [N, 1], [N, L] or [N, L, L]}."""
-        return self._of(latent).probabilities(*tensors(LatentGaussian.of(latent)), is_batch=True)
+    def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
+        """Compute class probabilities [N, n]; of a training batch, at 16 points unless they are cheap."""
+        latent = LatentGaussian.of(latent)
+        rule = self.rule_for(latent.latent_dim, latent.covariance)
+        if training and not rule.is_cheap:
+            fewer = min(rule.num_points or TRAINING_POINTS, TRAINING_POINTS)
+            num_points = fewer if rule.method == "quasi_monte_carlo" else TRAINING_POINTS
+            rule = replace(rule, method="quasi_monte_carlo", num_points=num_points)
+        return rule.probabilities(*tensors(latent), is_batch=True)
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
-        """Their logarithms, computed in log space: what a loss needs, since they never underflow."""
-        return self._of(latent).log_probabilities(*tensors(LatentGaussian.of(latent)), is_batch=True)
+        """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
+        latent = LatentGaussian.of(latent)
+        rule = self.rule_for(latent.latent_dim, latent.covariance)
+        return rule.log_probabilities(*tensors(latent), is_batch=True)
 
-    def _of(self, latent: dict[str, Any]) -> Rule:
-        checked = LatentGaussian.of(latent)
-        return self._rule(checked.latent_dim, checked.covariance)
-
-    def compute_output_shape(self, input_shape: dict[str, Any]) -> tuple[int | None, int]:
-        """[N, n], N unknown where that of the input is."""
-        return input_shape["loc"][0], self._num_classes(input_shape["loc"])
-
-    def compute_output_spec(self, latent: dict[str, Any]) -> keras.KerasTensor:
-        """A float32 tensor [N, n], float64 for a float64 latent."""
-        loc = latent["loc"]
-        dtype = "float64" if keras.backend.standardize_dtype(loc.dtype) == "float64" else "float32"
-        return keras.KerasTensor((loc.shape[0], self._num_classes(loc.shape)), dtype=dtype)
+    def predict(self, latent: LatentGaussian | dict[str, Any], log: bool = False) -> NDArray[Any]:
+        """Class probabilities [N, n] of latents in arrays, or their logarithms, by a compiled function."""
+        latent = LatentGaussian.of(latent).numpy()
+        return np.asarray(self.rule_for(latent.latent_dim, latent.covariance).read(latent, log))
 
     def get_config(self) -> dict[str, Any]:
-        """The arguments of the constructor, as JSON can hold them."""
-        scores = None if self.scores is None else self.scores.tolist()
-        own = {"scores": scores, "method": self.method, "num_points": self.num_points, "seed": self.seed}
-        return {**super().get_config(), **own}
+        """Arguments of the constructor, as JSON can hold them."""
+        return {**super().get_config(), "method": self.method}
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class ArgmaxReadout(Readout):
+class ArgmaxReadout(_RuleReadout):
     """Probability that each class scores highest, as a layer: see ``deepsimplex.readout.argmax``.
 
     Parameters
@@ -106,6 +92,7 @@ class ArgmaxReadout(Readout):
     """
 
     rule = ArgmaxRule
+    scale_invariant = True
 
     def __init__(
         self,
@@ -117,9 +104,40 @@ class ArgmaxReadout(Readout):
     ) -> None:
         super().__init__(scores, method, num_points, seed, **kwargs)
 
+    @property
+    def differentiable(self) -> bool:
+        """False for plain Monte Carlo, which counts draws."""
+        return self.method != "monte_carlo"
+
+    @property
+    def credible_intervals(self) -> bool:
+        """False: given a latent point the class is certain."""
+        return False
+
+    def class_probabilities(self, points: Any) -> Any:
+        """One-hot of the highest score at latent points [..., L]."""
+        scores = self.score(points)
+        return tf.one_hot(tf.argmax(scores, axis=-1), scores.shape[-1], dtype=scores.dtype)
+
+    def intervals(
+        self,
+        latent: LatentGaussian | dict[str, Any],
+        level: float = 0.95,
+        num_points: int | None = None,
+        seed: int | None = None,
+    ) -> ClassIntervals:
+        """Intervals of the numerical error: probabilities plus and minus a normal quantile times ``argmax_error``."""
+        check_level(level)
+        latent = with_values(latent)
+        points = self.num_points if num_points is None else num_points
+        arguments = (self.scores, self.method, points, self.seed if seed is None else check_seed(seed))
+        p = argmax(latent, *arguments)
+        margin = float(ndtri(0.5 + 0.5 * level)) * argmax_error(latent, *arguments)
+        return ClassIntervals(np.clip(p - margin, 0.0, 1.0), np.clip(p + margin, 0.0, 1.0))
+
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SoftmaxReadout(Readout):
+class SoftmaxReadout(_RuleReadout):
     """Expected softmax of the scores, as a layer: see ``deepsimplex.readout.softmax``.
 
     Parameters
@@ -153,15 +171,60 @@ class SoftmaxReadout(Readout):
     ) -> None:
         super().__init__(scores, method, num_points, seed, **kwargs)
 
+    def class_probabilities(self, points: Any) -> Any:
+        """Softmax of the scores at latent points [..., L]."""
+        return tf.nn.softmax(self.score(points), axis=-1)
 
-def log_probabilities(readout: keras.layers.Layer, latent: dict[str, Any]) -> Any:
-    """Logarithms of the class probabilities [N, n] that a layer reads out of latents.
+    def intervals(
+        self,
+        latent: LatentGaussian | dict[str, Any],
+        level: float = 0.95,
+        num_points: int | None = None,
+        seed: int | None = None,
+    ) -> ClassIntervals:
+        """Credible intervals of the class probabilities: see ``deepsimplex.readout.class_intervals``."""
+        if self._num_classes(LatentGaussian.of(latent).loc.shape) != 2:
+            return super().intervals(latent, level, num_points, seed)
+        latent, _, _ = self._interval_arguments(latent, level, num_points, seed)
+        # The logistic function of the quantiles of the difference of the two scores.
+        scores = Scores.of(self.scores, latent.latent_dim)
+        m, variance = (moment.numpy() for moment in scores.difference(*tensors(latent)))
+        difference = np.concatenate([m, -m], axis=1)
+        margin = float(ndtri(0.5 + 0.5 * level)) * np.sqrt(variance)
+        return ClassIntervals(expit(difference - margin), expit(difference + margin))
 
-    The layers of this package compute them; those of another layer are held above its smallest normal number.
+
+READOUTS: Registry[keras.layers.Layer] = Registry(
+    "readout", keras.layers.Layer, {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout}
+)
+
+
+def readout_layer(
+    identifier: str | Mapping[str, Any] | keras.layers.Layer, scores: ArrayLike | None = None
+) -> keras.layers.Layer:
+    """Make a readout layer from its name or configuration, with scores if it has none.
+
+    Parameters
+    ----------
+    identifier : str, dict or keras.layers.Layer
+        "argmax", "softmax", "module:Class", a dict of "name" and arguments, or a layer: a ``Readout``, or any layer
+        from a dict {"loc", "scale"} to class probabilities.
+    scores : array_like, shape [n, L], optional
+        Scores S for a ``Readout`` that was made without.
+
+    Returns
+    -------
+    keras.layers.Layer
+
+    Raises
+    ------
+    TypeError, ValueError
+        For anything else, with the nearest known name.
+
+    Examples
+    --------
+    >>> readout_layer("softmax", np.eye(3)).scores.shape
+    (3, 3)
     """
-    if hasattr(readout, "log_probabilities"):
-        return readout.log_probabilities(latent)
-    probabilities = readout(latent)
-    if probabilities.dtype not in (tf.float32, tf.float64):
-        probabilities = tf.cast(probabilities, tf.float32)  # half precision would lose the small ones
-    return tf.math.log(tf.maximum(probabilities, tiny_of(probabilities.dtype)))
+    layer = READOUTS.get(identifier)
+    return layer.with_scores(scores) if isinstance(layer, Readout) else layer

@@ -1,22 +1,21 @@
 """Which method a readout takes."""
 
-from typing import Any, Literal
+from typing import Any
 
 from numpy.typing import ArrayLike
 
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.argmax_probabilities import Method
-from deepsimplex.readout.registry import named_readout
-from deepsimplex.readout.rule import Rule
+from deepsimplex.readout.layers import READOUTS
 
 
 def method_for(
     latent: LatentGaussian | dict[str, Any],
     scores: ArrayLike | None = None,
     method: Method = "auto",
-    readout: Literal["argmax", "softmax"] = "argmax",
+    readout: str = "argmax",
 ) -> str:
-    """Say which method ``argmax`` or ``softmax`` uses for these latents.
+    """Return the method that ``argmax`` or ``softmax`` uses for these latents.
 
     Parameters
     ----------
@@ -34,7 +33,7 @@ def method_for(
     Raises
     ------
     ValueError
-        For an unknown readout, and what the readout itself would refuse.
+        For an unknown readout, and what the readout itself refuses.
 
     Examples
     --------
@@ -43,9 +42,6 @@ def method_for(
     >>> method_for({"loc": loc, "scale": np.ones((1, 1))}), method_for({"loc": loc, "scale": np.ones((1, 3))})
     ('exact', 'quasi_monte_carlo')
     """
-    return rule_for(LatentGaussian.of(latent), scores, method, readout).method
-
-
-def rule_for(latent: LatentGaussian, scores: ArrayLike | None, method: str, readout: str) -> Rule:
-    """The settled way in which a readout by name reads latents like these."""
-    return named_readout(readout).rule.of(latent.latent_dim, latent.covariance, scores, method, None, 0)
+    latent = LatentGaussian.of(latent)
+    layer = READOUTS.get(readout, scores=scores, method=method)
+    return layer.rule_for(latent.latent_dim, latent.covariance).method

@@ -8,8 +8,8 @@ from typing import Any, ClassVar, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_labels, check_same_length
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.labels import any_labels, check_lengths
 
 Readout = Literal["argmax", "softmax"]
 
@@ -131,7 +131,7 @@ class LabelTarget(Target):
 
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
         """Take the number of classes from y, or from ``num_classes``; an array x is only counted."""
-        _, n = any_labels(y, num_classes)
+        _, n = check_labels(y, num_classes, soft=True)
         _check_counts(x, y)
         self.scores(n)  # parameters that do not fit n speak up now
         self.noise(n)
@@ -144,7 +144,7 @@ class LabelTarget(Target):
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
         """Give the observations of the labels y: hard [N] after fit, soft [N, n] at any time."""
-        labels, n = any_labels(y, getattr(self, "num_classes_", None))
+        labels, n = check_labels(y, getattr(self, "num_classes_", None), soft=True)
         _check_counts(x, y)
         if labels.ndim == 2:
             return self.latents(labels)
@@ -156,17 +156,7 @@ class LabelTarget(Target):
 def _check_counts(x: Any, y: ArrayLike) -> None:
     # What is not one array (None, or the several inputs of a model) has no number of samples to compare.
     if hasattr(x, "shape"):
-        check_lengths(x, y)
-
-
-def number(value: Any, name: str, *, above: float = -np.inf, least: float = -np.inf, below: float = np.inf) -> float:
-    """``value`` as a float that is finite, ``> above``, ``>= least`` and ``< below``, or an error that names it."""
-    fits = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
-    if not (fits and value > above and value >= least and value < below):
-        limits = [("above", above), ("at least", least), ("below", below)]
-        wanted = " and ".join(f"{word} {limit:g}" for word, limit in limits if np.isfinite(limit))
-        raise ValueError(f"{name} must be a finite number {wanted}; found {value!r}")
-    return float(value)
+        check_same_length(x, np.asarray(y))
 
 
 def without_name(config: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,15 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_labels, check_number, check_same_length, check_whole
 from deepsimplex.distances import Distance, class_neighbors
 from deepsimplex.distances.search import Classes
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import Readout, Target, number
+from deepsimplex.targets.base import Readout, Target
 from deepsimplex.targets.cache import cached
-from deepsimplex.targets.labels import check_class_sizes, check_lengths, class_labels
 from deepsimplex.targets.marks import Unwritten, read_distance, read_function, write_distance, write_function
 from deepsimplex.targets.reductions import Reduction, checked, inverse_mean, mean, per_count
 
@@ -159,8 +158,8 @@ class CASIMAC(Target):
         """
         metric = self._metric()
         samples = np.asarray(x)
-        labels, n = class_labels(y, num_classes)
-        check_lengths(samples, labels)
+        labels, n = check_labels(y, num_classes)
+        check_same_length(samples, labels)
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
         metric.check(samples)
         self._samples, self.num_classes_ = (samples, labels), n
@@ -213,8 +212,8 @@ class CASIMAC(Target):
                 "call fit(x, y) with them first. Copies and reloaded targets do not carry them"
             )
         queries = np.asarray(x)
-        labels, _ = class_labels(y, self.num_classes_)
-        check_lengths(queries, labels)
+        labels, _ = check_labels(y, self.num_classes_)
+        check_same_length(queries, labels)
         self._metric().check(queries)
         return self._latents("other", queries, labels)
 
@@ -356,18 +355,54 @@ class CASIMAC(Target):
 
 
 def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:
-    beta = number(repulsion, "repulsion_strength", least=0)
-    alpha = number(attraction, "attraction_strength", least=0)
+    beta = check_number(repulsion, "repulsion_strength", least=0)
+    alpha = check_number(attraction, "attraction_strength", least=0)
     if gamma is not None:
         if (beta, alpha) != (1.0, 0.0):
             raise ValueError(
                 "gamma sets repulsion_strength=gamma and attraction_strength=1-gamma: give gamma or the strengths, "
                 f"not both; found gamma={gamma!r}, repulsion_strength={repulsion!r}, attraction_strength={attraction!r}"
             )
-        beta = number(gamma, "gamma", least=0)
+        beta = check_number(gamma, "gamma", least=0)
         if beta > 1:
             raise ValueError(f"gamma must lie in [0, 1]; found {gamma!r}")
         alpha = 1 - beta
     if alpha == 0 and beta == 0:
         raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
     return beta, alpha
+
+
+def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
+    """Refuse classes too small for distances to them to exist.
+
+    Parameters
+    ----------
+    labels : ndarray, shape [N], int64
+    num_classes : int
+    attraction : bool
+        Whether a sample's own class is asked for neighbors: it then needs two samples.
+    repulsion : bool
+        Whether the other classes are asked for neighbors: each then needs one.
+
+    Raises
+    ------
+    ValueError
+        Naming the classes that are too small.
+    """
+    sizes = np.bincount(labels, minlength=num_classes)
+    if repulsion and not np.all(sizes):
+        raise ValueError(
+            f"every class needs samples, since latents are repelled by distances to each; found none of class "
+            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes}. Renumber the classes that are "
+            "there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
+        )
+    if attraction and np.any(sizes == 1):
+        raise ValueError(
+            "attraction needs at least two samples of a class; found a single one of class "
+            f"{_listed(np.flatnonzero(sizes == 1))}. Add samples, or set attraction_strength=0 (gamma=1)"
+        )
+
+
+def _listed(classes: NDArray[np.int64], most: int = 10) -> str:
+    shown = ", ".join(str(c) for c in classes[:most])
+    return shown if len(classes) <= most else f"{shown} and {len(classes) - most} more"

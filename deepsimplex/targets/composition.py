@@ -5,10 +5,9 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 
+from deepsimplex._utils.validation import check_labels, check_number, check_same_length
 from deepsimplex.geometry.probability_simplex import check_tau
 from deepsimplex.geometry.vertices import check_num_classes
-from deepsimplex.targets.base import number
-from deepsimplex.targets.labels import any_labels, check_lengths
 
 
 def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.float64]:
@@ -86,9 +85,9 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
     """
     g = _class_scores(loc, scores)
     n = check_num_classes(g.shape[1])
-    check_lengths(g, labels)
-    truth, _ = any_labels(labels, n)
-    wanted = number(mass, "mass", above=1 / n, below=1)
+    truth, _ = check_labels(labels, n, name="labels", soft=True)
+    check_same_length(g, truth, "loc", "labels")
+    wanted = check_number(mass, "mass", above=1 / n, below=1)
     # Relative to the best and in units of the widest gap, so that the search knows nothing of the latents' units.
     g -= g.max(axis=-1, keepdims=True)
     gap = -float(g.min())

@@ -5,9 +5,10 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_number
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import Candidates, LabelTarget, Readout, number
+from deepsimplex.targets.base import Candidates, LabelTarget, Readout
 
 
 class Dirichlet(LabelTarget):
@@ -35,7 +36,7 @@ class Dirichlet(LabelTarget):
     candidates: ClassVar[Candidates | None] = Candidates("concentration", (0.1, 0.01, 0.001, 0.0001))
 
     def __init__(self, concentration: float = 0.01) -> None:
-        self.concentration = number(concentration, "concentration", above=0)
+        self.concentration = check_number(concentration, "concentration", above=0)
 
     def latent_dim(self, n: int) -> int:
         """Number of latent dimensions, L = n."""

@@ -6,10 +6,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
 
+from deepsimplex._utils.validation import check_number
 from deepsimplex.geometry import helmert, ilr
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import Candidates, LabelTarget, Readout, number
+from deepsimplex.targets.base import Candidates, LabelTarget, Readout
 
 
 class ILR(LabelTarget):
@@ -43,9 +44,9 @@ class ILR(LabelTarget):
     candidates: ClassVar[Candidates | None] = Candidates("smoothing", (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999))
 
     def __init__(self, smoothing: float = 0.99, overlap: float = 0.01, noise: float | None = None) -> None:
-        self.smoothing = number(smoothing, "smoothing", above=0, below=1)
-        self.overlap = number(overlap, "overlap", above=0, below=1)
-        self._noise = None if noise is None else number(noise, "noise", least=0)
+        self.smoothing = check_number(smoothing, "smoothing", above=0, below=1)
+        self.overlap = check_number(overlap, "overlap", above=0, below=1)
+        self._noise = None if noise is None else check_number(noise, "noise", least=0)
 
     def latent_dim(self, n: int) -> int:
         """Number of latent dimensions, L = n - 1."""

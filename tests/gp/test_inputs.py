@@ -66,8 +66,8 @@ def test_settings_out_of_range_are_named(process, settings, message):
         (True, ValueError, "inducing, unless"),
         ("many", ValueError, "inducing, unless"),
         (2, ValueError, "inducing must be at least the number of classes, 3; found 2"),
-        (X[:4, :2], ValueError, "inducing must have 3 columns, as the training samples; found 2"),
-        (X[:4, :1], ValueError, "inducing must have 3 columns, as the training samples; found 1"),
+        (X[:4, :2], ValueError, "inducing must have 3 columns; found shape (4, 2)"),
+        (X[:4, :1], ValueError, "inducing must have 3 columns; found shape (4, 1)"),
         (
             X[0],
             ValueError,

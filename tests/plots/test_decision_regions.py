@@ -11,7 +11,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 import deepsimplex as ds
-from deepsimplex.plots.scene import mixtures, shades
+from deepsimplex.plots.probability_map import mixtures, shades
 from deepsimplex.plots.style import CLASS_COLORS, class_style
 
 IRIS_NAMES = ["setosa", "versicolor", "virginica"]
@@ -435,15 +435,15 @@ class Broken:
         ({"X": [1.0, 2.0]}, ValueError, r"X must have shape \[N, d\].*found shape \(2,\)"),
         ({"X": np.ones((0, 2))}, ValueError, "at least one sample"),
         ({"X": np.ones((4, 3))}, ValueError, "X must hold rows that differ.*found 4 alike"),
-        ({"y": [0, 1, 2, 1]}, ValueError, r"y must hold classes of the classifier, \[0, 1\]; found 2 in row 2"),
-        ({"y": [0, 1]}, ValueError, r"y must hold one class for each of 4 rows; found shape \(2,\)"),
+        ({"y": [0, 1, 2, 1]}, ValueError, "y must hold one of the classes 0, 1; found 2 in row 2"),
+        ({"y": [0, 1]}, ValueError, r"y must hold one label for each of the 4 rows of X; found shape \(2,\)"),
         ({"y": [0, 1, np.nan, 1]}, ValueError, "found nan in row 2"),
         ({"prototypes": [[1.0, 2.0, 3.0]]}, ValueError, r"prototypes must have shape \[P, 2\].*\(1, 3\)"),
         ({"prototypes": [[1.0, np.inf]]}, ValueError, r"prototypes must be finite; found inf at \[0, 1\]"),
         (
             {"prototypes": [[1.0, 2.0]], "prototype_labels": ["A"]},
             ValueError,
-            "prototype_labels must hold classes of the classifier.*found 'A' in row 0",
+            "prototype_labels must hold one of the classes 0, 1; found 'A' in row 0",
         ),
         ({"prototype_labels": [1]}, ValueError, "prototype_labels were given without prototypes"),
         (

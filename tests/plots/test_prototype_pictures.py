@@ -102,7 +102,7 @@ def test_shapes(found, shape, expected):
         (
             np.ones((2, 4)),
             {"labels": [0, 1], "class_names": ["a"]},
-            "one name for each of the 2 classes in labels; found 1",
+            r"one name for each of the 2 classes in labels; found \['a'\]",
         ),
         (np.ones((2, 4)), {"class_names": ["a"]}, "class_names were given without labels"),
         (np.ones((2, 4)), {"wins": [1]}, "wins must hold a count for each of 2 prototypes"),

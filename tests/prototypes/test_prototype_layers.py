@@ -248,7 +248,7 @@ def test_features_are_those_of_training_and_the_backbone_is_left_as_it_was():
     [
         (np.eye(6, D), None, "labels must name the class of each of the 6 samples; found None"),
         (np.eye(6, D), [0, 1], "labels must name the class of each of the 6 samples; found 2"),
-        (np.eye(6, D), [0, 1, 2, 3, 4, 0], "num_classes=4"),
+        (np.eye(6, D), [0, 1, 2, 3, 4, 0], "class numbers 0..3"),
         (np.eye(8, D), [0, 0, 0, 1, 1, 2, 2, 3], "at least prototypes_per_class=2 that differ of every class; found 1"),
         (np.ones((8, D)), np.arange(8) % 4, "that differ of every class; found 1 of class 0"),
         (np.full((8, D), np.nan), np.arange(8) % 4, "samples must give finite features"),

@@ -101,19 +101,19 @@ def test_scores_and_methods_that_do_not_fit_are_refused_when_the_model_is_built(
         ArgmaxReadout(method="guess")  # type: ignore[arg-type]
 
 
-def test_a_coarser_layer_samples_less_and_leaves_exact_ones_alone():
-    shapes = {"loc": (None, 4), "scale": (None, 1)}
-    exact = ArgmaxReadout()
-    assert exact.coarser(16, shapes) is exact
-    sampled = ArgmaxReadout(seed=3).coarser(16, {"loc": (None, 4), "scale": (None, 4)})
-    assert (sampled.num_points, sampled.seed) == (16, 3)
+def test_in_training_a_layer_samples_at_few_points_and_exact_ones_stay():
     latent = {"loc": np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4), "scale": np.ones((2, 4), "float32")}
-    fine, coarse = ArgmaxReadout(seed=3)(latent).numpy(), sampled(latent).numpy()
+    fine, coarse = (ArgmaxReadout(seed=3)(latent, training=training).numpy() for training in (False, True))
     np.testing.assert_allclose(coarse, fine, atol=0.03)
     assert np.abs(coarse - fine).max() > 1e-5
-    two_classes = SoftmaxReadout()
-    assert two_classes.coarser(16, {"loc": (None, 1), "scale": (None, 1)}) is two_classes
-    assert SoftmaxReadout().coarser(16, shapes).num_points == 16
+    sixteen = ArgmaxReadout(method="quasi_monte_carlo", num_points=16, seed=3)
+    np.testing.assert_array_equal(coarse, sixteen(latent))
+    shared = {**latent, "scale": np.ones((2, 1), "float32")}
+    np.testing.assert_array_equal(ArgmaxReadout()(shared, training=True), ArgmaxReadout()(shared))
+    sampled = SoftmaxReadout(method="quasi_monte_carlo", num_points=16)(shared)
+    np.testing.assert_array_equal(SoftmaxReadout()(shared, training=True), sampled)
+    two_classes = {"loc": latent["loc"][:, :1], "scale": shared["scale"]}
+    np.testing.assert_array_equal(SoftmaxReadout()(two_classes, training=True), SoftmaxReadout()(two_classes))
 
 
 @pytest.mark.parametrize(

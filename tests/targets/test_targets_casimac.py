@@ -13,6 +13,7 @@ from deepsimplex.distances import SSIM
 from deepsimplex.geometry import nearest_vertex, vertices
 from deepsimplex.targets import CASIMAC
 from deepsimplex.targets import casimac as module
+from deepsimplex.targets.casimac import check_class_sizes
 from tests.reference import targets as oracle
 
 
@@ -285,8 +286,8 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("parameters", "words"),
         [
-            ({"repulsion_strength": -1.0}, "repulsion_strength must be a finite number at least 0; found -1.0"),
-            ({"attraction_strength": np.nan}, "attraction_strength must be a finite number"),
+            ({"repulsion_strength": -1.0}, "repulsion_strength must be a number of at least 0; found -1.0"),
+            ({"attraction_strength": np.nan}, "attraction_strength must be a number"),
             ({"repulsion_strength": 0.0}, "must not both be 0"),
             ({"repulsion_number": 0}, "repulsion_number must be a whole number, at least 1; found 0"),
             ({"attraction_number": 2.0}, "attraction_number must be a whole number, at least 1; found 2.0"),
@@ -325,7 +326,7 @@ class TestBadInput:
             CASIMAC().fit(x, y[:5])
         with pytest.raises(ValueError, match="none of class 3 among num_classes=4"):
             CASIMAC().fit(x, y, num_classes=4)
-        with pytest.raises(ValueError, match=r"0\.\.1 for num_classes=2"):
+        with pytest.raises(ValueError, match=r"0\.\.1"):
             CASIMAC().fit(x, y, num_classes=2)
         with pytest.raises(ValueError, match=r"one class per sample.*found soft labels"):
             CASIMAC().fit(x, np.full((6, 3), 1 / 3))
@@ -350,7 +351,7 @@ class TestBadInput:
 
     def test_transform_of_unknown_classes_and_shapes(self):
         target = CASIMAC().fit([[0.0], [1.0]], [0, 1])
-        with pytest.raises(ValueError, match=r"0\.\.1 for num_classes=2; found 2"):
+        with pytest.raises(ValueError, match=r"0\.\.1; found 2"):
             target.transform([[0.0]], [2])
         with pytest.raises(ValueError, match="found 1 and 2"):
             target.transform([[0.0]], [0, 1])
@@ -360,3 +361,17 @@ class TestBadInput:
         with pytest.raises(ValueError, match="finite"):
             target.fit([[np.nan], [1.0], [2.0]], [0, 1, 2])
         assert target.transform([[3.0]], [0]).loc.tolist() == [[2.0]]
+
+
+def test_class_sizes():
+    labels = np.array([0, 0, 2])
+    with pytest.raises(ValueError, match="none of class 1, 3 among num_classes=4"):
+        check_class_sizes(labels, 4, attraction=False, repulsion=True)
+    with pytest.raises(ValueError, match="single one of class 2"):
+        check_class_sizes(labels, 3, attraction=True, repulsion=False)
+    check_class_sizes(labels, 4, attraction=False, repulsion=False)
+
+
+def test_many_missing_classes_are_counted():
+    with pytest.raises(ValueError, match="9, 10 and 88 more"):
+        check_class_sizes(np.array([0]), 99, attraction=False, repulsion=True)

@@ -40,14 +40,15 @@ def main(epochs: int = 40) -> None:
         model.compile(keras.optimizers.Adam(0.003))
         model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
         row(name, "none", y_test, model.predict_proba(x_test))
-        for method in ds.calibration.METHODS:
+        for method in ds.calibration.CALIBRATIONS:
             row(name, method, y_test, model.calibrate(x_held, y_held, method).predict_proba(x_test))
     keras.utils.set_random_seed(0)
     plain = network(x, y, epochs)
     p_held, p = (plain.predict(part, verbose=0) for part in (x_held, x_test))
     row("cross-entropy", "none", y_test, p)
-    for calibration in (ds.calibration.TemperatureScaling(), ds.calibration.PlattScaling()):
-        row("cross-entropy", calibration.method, y_test, calibration.fit(p_held, y_held).transform(p))
+    for method in ("temperature", "platt"):
+        calibration = ds.calibration.CALIBRATIONS[method]()
+        row("cross-entropy", method, y_test, calibration.fit(p_held, y_held).transform(p))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Intervals of the probabilities that a figure shows, from the latent Gaussian behind them."""
+"""Intervals of class probabilities, from the latent Gaussians that these were read out of."""
 
 from typing import Any
 
@@ -6,15 +6,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import SoftmaxReadout, class_intervals, softmax
-from deepsimplex.readout.intervals import ClassIntervals
-from deepsimplex.readout.registry import named_readout
+from deepsimplex.readout import ClassIntervals, readout_layer
 
-COMPARED, TOLERANCE = 64, 0.02
-"""Rows whose probabilities are read out again, and how far they may differ: sampled ones vary by some thousandths."""
+COMPARED, TOLERANCE = 64, 0.02  # rows that are read out again, and how far sampled probabilities may differ
 
 
-def intervals_behind(
+def probability_intervals(
     p: NDArray[np.floating],
     latent: LatentGaussian | dict[str, Any] | None,
     scores: ArrayLike | None,
@@ -22,30 +19,34 @@ def intervals_behind(
     level: float,
     rows: NDArray[np.integer] | None = None,
 ) -> ClassIntervals | None:
-    """Intervals of the probabilities p [N, n], or of some rows of them; None where they have none.
+    """Compute intervals of the probabilities p [N, n], or of some rows of them.
 
     Parameters
     ----------
     p : ndarray, shape [N, n]
-        Checked class probabilities.
+        Class probabilities, already checked.
     latent : LatentGaussian or dict, optional
-        What they were read from.
+        Latents that ``p`` was read out of.
     scores, readout, level
-        As the figures take them: without ``readout`` they are said to be of the softmax readout, whose probabilities
-        are random since latents are. Those of another readout have no intervals.
+        As in ``reliability``.
     rows : ndarray of int, optional
-        Rows of interest; default all.
+        Rows to compute intervals for. Default: all.
+
+    Returns
+    -------
+    ClassIntervals or None
+        None without ``latent``, and for a readout whose probabilities are certain given the latent Gaussian.
 
     Raises
     ------
     ValueError
-        When latents are not as many as p or have other classes; when p is not what the softmax readout makes of them;
-        and for ``scores`` or ``readout`` without latents.
+        If the latents are not as many as the rows of p or have other classes; if p is not what the readout makes of
+        them; for ``scores`` or ``readout`` without latents.
 
     Examples
     --------
     >>> latent = LatentGaussian(np.zeros((1, 2)), np.full((1, 1), 0.5))
-    >>> found = intervals_behind(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
+    >>> found = probability_intervals(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
     >>> found.lower.round(2), found.upper.round(2)
     (array([[0.09, 0.09, 0.09]]), array([[0.67, 0.67, 0.67]]))
     """
@@ -53,7 +54,7 @@ def intervals_behind(
         if scores is not None or readout is not None:
             raise ValueError("scores and readout belong to a latent Gaussian; give latent too, or leave them out")
         return None
-    softmax_is_said = readout is None or named_readout(readout) is SoftmaxReadout
+    layer = readout_layer(readout or "softmax", scores)
     gaussian, (samples, n) = LatentGaussian.of(latent), p.shape
     classes = gaussian.latent_dim + 1 if scores is None else len(np.asarray(scores))
     if (len(gaussian), classes) != (samples, n):
@@ -61,14 +62,14 @@ def intervals_behind(
             f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
             f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ''}"
         )
-    if not softmax_is_said:
+    if not layer.credible_intervals:
         return None
     some = np.unique(np.linspace(0, samples - 1, COMPARED).astype(int))
-    differ = float(np.abs(np.asarray(softmax(gaussian[some], scores)) - p[some]).max())
-    if differ > TOLERANCE:
+    difference = float(np.abs(layer.predict(gaussian[some]) - p[some]).max())
+    if difference > TOLERANCE:
         raise ValueError(
-            f"p must be what the softmax readout makes of latent; found probabilities that differ by {differ:.2f}. "
+            f"p must be what the softmax readout makes of latent; found probabilities that differ by {difference:.2f}. "
             "Those of the argmax readout, or calibrated since, have no intervals: leave latent out, or say "
             "readout='argmax'; other scores than the vertices are given as scores"
         )
-    return class_intervals(gaussian if rows is None else gaussian[rows], level, scores)
+    return layer.intervals(gaussian if rows is None else gaussian[rows], level)

@@ -1,4 +1,4 @@
-"""Rows in pieces: every one of them once and in order, in as few slices as will do."""
+"""Split rows into batches: each row once and in order, in as few slices as possible."""
 
 import pytest
 

@@ -1,0 +1,231 @@
+"""Base classes of the calibrations: fitted on held-out outputs of a classifier, applied to latents or probabilities."""
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.evaluation.inputs import check_labels_and_probabilities, check_probabilities
+from deepsimplex.latent import LatentGaussian, is_tensor
+from deepsimplex.readout.normal import tiny_of
+
+
+class Calibration(ABC):
+    """Base class of calibrations: what ``SimplexClassifier.calibrate`` and the scikit-learn classifiers fit and apply.
+
+    A subclass defines ``fit_outputs`` and one of ``apply_latent`` and ``apply_probabilities``, which both are the
+    identity here, and lists its fitted attributes in ``_fitted``. One with arguments of its own adds them to
+    ``get_config``. Register it with ``keras.saving.register_keras_serializable``, so that classifiers that hold it can
+    be saved.
+
+    Examples
+    --------
+    Probabilities pulled towards the class frequencies by as much as they err:
+
+    >>> class Shrinkage(Calibration):
+    ...     _fitted = ("share_", "frequencies_")
+    ...
+    ...     def fit_outputs(self, y, *, probabilities, latent=None, readout=None, sample_weight=None):
+    ...         self.frequencies_ = np.bincount(y, minlength=probabilities.shape[1]) / len(y)
+    ...         self.share_ = float(np.mean(probabilities.argmax(axis=1) != y))
+    ...         return self
+    ...
+    ...     def apply_probabilities(self, p):
+    ...         return (1.0 - self.share_) * p + self.share_ * self.frequencies_
+    >>> p = np.array([[0.9, 0.1], [0.1, 0.9], [0.8, 0.2], [0.3, 0.7]])
+    >>> Shrinkage().fit_outputs(np.array([0, 1, 1, 1]), probabilities=p).apply_probabilities(p[0])
+    array([0.7375, 0.2625])
+    """
+
+    # Fitted attributes: numbers, arrays, or lists of arrays.
+    _fitted: ClassVar[tuple[str, ...]] = ()
+
+    @abstractmethod
+    def fit_outputs(
+        self,
+        y: NDArray[np.int64],
+        *,
+        probabilities: NDArray[Any],
+        latent: LatentGaussian | None = None,
+        readout: keras.layers.Layer | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Fit to uncalibrated outputs of a classifier on held-out samples.
+
+        Parameters
+        ----------
+        y : ndarray of int, shape [N]
+            Class numbers 0..n-1.
+        probabilities : ndarray, shape [N, n]
+            Class probabilities.
+        latent : LatentGaussian, optional
+            The latents that they were read out of, in arrays, if there are any.
+        readout : keras.layers.Layer, optional
+            The layer that reads latents out.
+        sample_weight : array_like, shape [N], optional
+            Not negative; samples of weight 0 are left out.
+
+        Returns
+        -------
+        self
+        """
+
+    def apply_latent(self, latent: Any) -> Any:
+        """Calibrate latents, a LatentGaussian or the dict {"loc", "scale"}, of arrays or tensors: by default as is."""
+        return latent
+
+    def apply_probabilities(self, p: Any) -> Any:
+        """Calibrate class probabilities [N, n], an array or a tensor, which may be of a graph: by default as is."""
+        return p
+
+    @property
+    def maps_probabilities(self) -> bool:
+        """Whether probabilities change after the readout, so that they are no longer those of the latents."""
+        return type(self).apply_probabilities is not Calibration.apply_probabilities
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether the calibration is fitted."""
+        return all(hasattr(self, name) for name in self._fitted)
+
+    def _check_fitted(self) -> None:
+        if not self.is_fitted:
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit with held-out samples first")
+
+    def get_config(self) -> dict[str, Any]:
+        """Fitted attributes, as numbers and lists; empty before the fit."""
+        return {name: _plain(getattr(self, name)) for name in self._fitted} if self.is_fitted else {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Make the calibration of which ``get_config`` gave the configuration."""
+        made = cls(**{name: value for name, value in config.items() if name not in cls._fitted})
+        for name in cls._fitted:
+            if name in config:
+                setattr(made, name, _of_plain(config[name]))
+        return made
+
+    def __repr__(self) -> str:
+        numbers = {name: value for name, value in self.get_config().items() if isinstance(value, float)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value:.4g}' for name, value in numbers.items())})"
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+
+
+def _of_plain(value: Any) -> Any:
+    if not isinstance(value, list | tuple):
+        return value
+    return [_of_plain(item) for item in value] if isinstance(value[0], list | tuple) else np.array(value, np.float64)
+
+
+class ProbabilityCalibration(Calibration):
+    """Base class of calibrations that map class probabilities to class probabilities."""
+
+    @abstractmethod
+    def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
+        """Fit to samples of positive weight; ``floor`` stands for a probability of zero in logarithms."""
+
+    @abstractmethod
+    def _transform(self, p: Any, floor: float) -> Any:
+        """Calibrated probabilities of a float64 tensor [N, n]."""
+
+    def fit(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to the class probabilities of held-out samples and their labels.
+
+        Parameters
+        ----------
+        p : array_like, shape [N, n]
+            Uncalibrated class probabilities of samples that the classifier was not trained on: on its training samples
+            it looks better calibrated, or worse, than it is.
+        y : array_like, shape [N] or [N, 1]
+            Class numbers 0..n-1.
+        sample_weight : array_like, shape [N], optional
+            Not negative; samples of weight 0 are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        TypeError, ValueError
+            For invalid labels, probabilities or weights, and where the samples do not determine the fit.
+        """
+        labels, probabilities = check_labels_and_probabilities(y, p)
+        weights = check_weights(sample_weight, len(labels))
+        positive = weights > 0
+        floor = float(np.finfo(probabilities.dtype).tiny)
+        self._fit(probabilities[positive].astype(np.float64), labels[positive], weights[positive], floor)
+        return self
+
+    def transform(self, p: Any) -> Any:
+        """Calibrate class probabilities.
+
+        Parameters
+        ----------
+        p : array_like or tensor, shape [N, n]
+            Arrays are checked; tensors are not, and may be of a graph.
+
+        Returns
+        -------
+        ndarray or tensor, shape [N, n]
+            Of the dtype of ``p`` (float32 where that has less precision), computed in float64.
+        """
+        self._check_fitted()
+        if not is_tensor(p):
+            return self.transform(tf.constant(check_probabilities(p))).numpy()
+        dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
+        return tf.cast(self._transform(tf.cast(p, tf.float64), tiny_of(dtype)), dtype)
+
+    def fit_transform(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
+        """Fit, and calibrate the same samples: their probabilities become better than those of new samples will be."""
+        return self.fit(p, y, sample_weight).transform(p)
+
+    def fit_outputs(
+        self, y: Any, *, probabilities: Any, latent: Any = None, readout: Any = None, sample_weight: Any = None
+    ) -> Self:
+        """Fit to class probabilities, whatever they were read out of."""
+        return self.fit(probabilities, y, sample_weight)
+
+    def apply_probabilities(self, p: Any) -> Any:
+        """Calibrate class probabilities: ``transform``."""
+        return self.transform(p)
+
+
+def check_weights(sample_weight: ArrayLike | None, samples: int) -> NDArray[np.float64]:
+    """Weights [N] that are finite, not negative and not all zero; ones where there are none."""
+    if sample_weight is None:
+        return np.ones(samples)
+    weights = np.asarray(sample_weight, dtype=np.float64)
+    if weights.shape not in ((samples,), (samples, 1)):
+        raise ValueError(f"sample_weight must have shape [{samples}], one for each sample; found {weights.shape}")
+    weights = weights.reshape(samples)
+    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
+        raise ValueError("sample_weight must be finite, not negative and not all zero")
+    return weights
+
+
+def check_classes_there(y: NDArray[np.int64], n: int, calibration: str, otherwise: str) -> None:
+    """Raise unless every class of 0..n-1 has held-out samples."""
+    absent = np.setdiff1d(np.arange(n), y)
+    if len(absent):
+        raise ValueError(
+            f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)}. "
+            f"Hold out more, a share of every class, or take {otherwise}"
+        )
+
+
+def check_columns(p: Any, fitted: int) -> None:
+    """Raise unless p has the columns of the fit: one class against the rest is one calibrator for two classes."""
+    n = 2 if fitted == 1 else fitted
+    if p.shape[1] != n:
+        raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")
