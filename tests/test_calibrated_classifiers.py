@@ -224,7 +224,7 @@ CLASSIFIERS = {
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
     "lvq": lambda: ds.LVQ1(),
     "gmlvq": lambda: ds.GMLVQ(),
-    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=1, epochs=5),
+    "gplvq": lambda: ds.GPLVQ(prototypes_per_class=1, max_iter=5),
 }
 
 

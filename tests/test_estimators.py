@@ -279,7 +279,7 @@ def test_latents_hold_observation_noise_where_the_notes_say_so():
     def deviation(classifier):
         return float(classifier.fit(X, y).predict_latent(X[:1]).scale[0, 0])
 
-    for stated in ({"target": ds.targets.ILR(noise=noise)}, {"noise": "learned"}):
+    for stated in ({"target": ds.targets.ILR(noise_scale=noise)}, {"noise": "learned"}):
         assert deviation(ds.SimplexGaussianProcess(**stated)) < 0.1 * noise
     residuals = ds.LatentRegressionClassifier(LinearRegression(), "ilr")
     white = ds.LatentRegressionClassifier(target="ilr")

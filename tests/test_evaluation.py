@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as sklearn_metrics
 
 from deepsimplex import evaluation
+from deepsimplex._utils.validation import SUM_TOLERANCE, check_labels_and_probabilities
 from tests.labeled_probabilities import labeled_probabilities
 from tests.reference import evaluation as oracle
 
@@ -104,9 +105,9 @@ def test_limits():
     assert evaluation.brier_score([0], [[0.0, 1.0]]) == 1.0
 
 
-def test_labels_may_be_a_column_of_any_number_type():
+def test_labels_may_be_a_column_of_any_number_type_or_one_hot():
     p = [[0.2, 0.8], [0.7, 0.3]]
-    for y in ([1, 0], [[1], [0]], [1.0, 0.0], [True, False], np.array([1, 0], np.uint8)):
+    for y in ([1, 0], [[1], [0]], [1.0, 0.0], [True, False], np.array([1, 0], np.uint8), [[0, 1], [1, 0]]):
         assert evaluation.accuracy(y, p) == 1.0
 
 
@@ -137,7 +138,8 @@ OF_PREDICTIONS = [
     ("y", "p", "error", "message"),
     [
         ([0, 1], [[0.5, 0.5]], ValueError, r"y must hold one label for each of the 1 rows of p; found shape \(2,\)"),
-        ([[1, 0]], [[0.5, 0.5]], ValueError, "One-hot labels become"),
+        ([[0.2, 0.8]], [[0.5, 0.5]], ValueError, "y must name one class per sample.*soft labels, row 0"),
+        ([[1, 0, 0]], [[0.5, 0.5]], ValueError, r"y must have shape \[N, 2\].*found shape \(1, 3\)"),
         ([2], [[0.5, 0.5]], ValueError, r"y must hold class numbers 0\.\.1.*found 2 in row 0"),
         ([0, -1], [[0.5, 0.5]] * 2, ValueError, "found -1 in row 1"),
         ([0.5], [[0.5, 0.5]], ValueError, "found 0.5 in row 0"),
@@ -196,7 +198,7 @@ def test_what_rounding_left_below_zero_counts_as_zero():
     q = np.array([0.2, 1.0000001], np.float32)
     p = np.column_stack([1 - q, q])
     assert -1e-6 < p.min() < 0
-    assert evaluation.check_labels_and_probabilities([0, 1], p)[1].min() == 0
+    assert check_labels_and_probabilities([0, 1], p)[1].min() == 0
     assert evaluation.negative_log_likelihood([0, 0], p) == np.inf
     assert evaluation.reliability_curve([0, 1], p, of_class=0).counts.sum() == 2
     assert p.min() < 0  # the caller's array stays as it was
@@ -211,8 +213,8 @@ def test_single_precision_is_near_enough():
 
 
 def test_sums_are_checked_within_the_stated_tolerance():
-    just_inside = np.array([[0.5, 0.5 + 0.9 * evaluation.SUM_TOLERANCE]])
-    just_outside = np.array([[0.5, 0.5 + 1.1 * evaluation.SUM_TOLERANCE]])
+    just_inside = np.array([[0.5, 0.5 + 0.9 * SUM_TOLERANCE]])
+    just_outside = np.array([[0.5, 0.5 + 1.1 * SUM_TOLERANCE]])
     assert evaluation.accuracy([1], just_inside) == 1.0
     with pytest.raises(ValueError, match=r"must sum to 1 within 0\.001"):
         evaluation.accuracy([1], just_outside)

@@ -161,8 +161,8 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"level": 1.0}, ValueError, "level must be a number between 0 and 1, such as 0.95; found 1.0"),
-        ({"level": 95}, ValueError, "level must be a number between 0 and 1"),
+        ({"level": 1.0}, ValueError, "level must be a number above 0 and below 1; found 1.0"),
+        ({"level": 95}, ValueError, "level must be a number above 0 and below 1; found 95"),
         ({"resamples": 0}, ValueError, "resamples must be a whole number, at least 1; found 0"),
         ({"seed": -1}, ValueError, "seed must be a whole number, at least 0; found -1"),
         ({"stratified": "no"}, TypeError, "stratified must be True or False"),
@@ -172,10 +172,14 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
             TypeError,
             r"found BrierDecomposition.*lambda y, p: brier",
         ),
-        ({"bin": 3}, TypeError, "^accuracy: got an unexpected keyword argument 'bin'"),
-        ({"limits": (1, 0)}, ValueError, r"limits must be a score's lowest and highest value.*found \(1, 0\)"),
+        ({"bin": 3}, TypeError, r"^accuracy\(\) got an unexpected keyword argument 'bin'"),
+        ({"limits": (1, 0)}, ValueError, r"limits must be the lowest and the highest value of a score.*found \(1, 0\)"),
         ({"limits": 1}, ValueError, "limits must be"),
-        ({"metric": lambda y, p: p.mean(axis=0)}, ValueError, r"metric must give one number; found an array of shape"),
+        (
+            {"metric": lambda y, p: p.mean(axis=0)},
+            ValueError,
+            r"metric must return one number; found an array of shape",
+        ),
         ({"p": [[0.5, 0.6]]}, ValueError, "every row of p must sum to 1"),
         ({"y": [2]}, ValueError, "y must hold class numbers"),
     ],

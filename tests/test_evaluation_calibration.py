@@ -171,7 +171,7 @@ def test_other_bad_arguments_are_refused():
     y, p = sure_predictions(3, samples=5)
     with pytest.raises(ValueError, match="top_label and of_class exclude each other"):
         evaluation.reliability_curve(y, p, of_class=1, top_label=True)
-    with pytest.raises(ValueError, match="binning must be 'width' or 'mass'; found 'adaptive'"):
+    with pytest.raises(ValueError, match="binning must be one of width, mass; found 'adaptive'"):
         evaluation.reliability_curve(y, p, binning="adaptive")
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
         with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):

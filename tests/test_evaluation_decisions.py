@@ -71,13 +71,14 @@ def test_auroc_is_scikit_learns(seed, ties):
         ([], [1.0], r"inside must hold one number for each sample, \[N\] with N >= 1; found shape \(0,\)"),
         ([1.0], [], r"outside must hold one number for each sample"),
         ([[0.5, 0.5]], [1.0], r"found shape \(1, 2\).*become scores with 1 - p.max"),
-        (["a"], [1.0], "inside must hold one number.*dtype <U1"),
         ([1.0], [0.0, np.nan], "outside must not hold NaN; found 1, the first in row 1"),
     ],
 )
 def test_scores_that_are_none_are_refused(inside, outside, message):
     with pytest.raises(ValueError, match=message):
         evaluation.out_of_distribution_auroc(inside, outside)
+    with pytest.raises(TypeError, match="inside must hold real numbers; found dtype <U1"):
+        evaluation.out_of_distribution_auroc(["a"], outside)
 
 
 @given(data=st.data())
@@ -117,15 +118,14 @@ def test_coverage_is_rounded_up_to_samples():
 
 @pytest.mark.parametrize("coverage", [0, 1.1, -0.5, np.nan, True, "0.8"])
 def test_a_coverage_that_is_no_share_is_refused(coverage):
-    with pytest.raises(ValueError, match="coverage must be a share of the samples, above 0 and at most 1; found"):
+    with pytest.raises(ValueError, match="coverage must be a number above 0 and at most 1; found"):
         evaluation.accuracy_at_coverage([0], [[0.5, 0.5]], coverage)
 
 
 @pytest.mark.parametrize(
     ("confidence", "message"),
     [
-        ([1.0, 2.0], r"confidence must hold one number for each of the 1 rows of p; found shape \(2,\)"),
-        (["high"], "dtype <U4. Leave it out"),
+        ([1.0, 2.0], r"confidence must hold one number for each of the 1 rows of p; found shape \(2,\). Leave it out"),
         (np.ma.masked_equal([1.0], 1.0), "confidence must not be masked"),
         ([np.nan], "confidence must not hold NaN; found 1, the first in row 0"),
     ],
@@ -133,3 +133,5 @@ def test_a_coverage_that_is_no_share_is_refused(coverage):
 def test_a_confidence_that_is_none_is_refused(confidence, message):
     with pytest.raises(ValueError, match=message):
         evaluation.risk_coverage_curve([0], [[0.5, 0.5]], confidence)
+    with pytest.raises(TypeError, match="confidence must hold real numbers; found dtype <U4"):
+        evaluation.risk_coverage_curve([0], [[0.5, 0.5]], ["high"])

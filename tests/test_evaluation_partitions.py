@@ -25,7 +25,7 @@ def random_guesses(samples: int = 400, n: int = 6):
 def test_a_partition_whose_samples_are_alone_says_so():
     y, m = random_guesses(n=8)
     with pytest.warns(
-        UserWarning, match=r"9\d% of the 400 samples are alone .* depth 6: .* Take a smaller depth or a lar"
+        UserWarning, match=r"9\d% of the 400 samples are alone .* depth 6: .* Use a smaller depth or a lar"
     ):
         deep = standardized_partition(y, m, depth=6)
     assert deep.alone == sum(region.note == "a single value" for region in deep.regions) / 400
@@ -36,7 +36,7 @@ def test_a_partition_whose_samples_are_alone_says_so():
         warnings.simplefilter("error")
         shallow = standardized_partition(y, m)
     assert shallow.alone == 0
-    with pytest.warns(UserWarning, match=r"^100% of the 1 samples are .* depth 1: .* Take a larger test set$"):
+    with pytest.warns(UserWarning, match=r"^100% of the 1 samples are .* depth 1: .* Use a larger test set$"):
         standardized_partition([0], [[0.5, 0.5]])
 
 

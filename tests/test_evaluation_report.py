@@ -101,7 +101,7 @@ def test_the_table_shows_intervals_when_asked():
     head, *lines, note, end = str(report).splitlines()
     assert head.strip() == "95% interval"
     assert f"{note} {end}".startswith(
-        "Intervals of calibration errors, area deviation and parts of the Brier score have"
+        "Intervals of calibration errors, area deviation and parts of the Brier score are corrected"
     )
     assert "bias" not in str(evaluation.report(LABELS, PROBABILITIES))
     assert len({len(line) for line in [head, *lines]}) == 1
@@ -126,9 +126,9 @@ def test_labels_may_be_names_where_a_class_is_absent():
     named = evaluation.report(["b", "c", "c"], p, classes=["a", "b", "c"], intervals=0.9, resamples=5, stratified=True)
     assert named == evaluation.report([1, 2, 2], p, intervals=0.9, resamples=5, stratified=True)
     assert (named.accuracy, named.classes) == (1, 3)
-    with pytest.raises(ValueError, match="classes must name each of the 3 columns of p once"):
+    with pytest.raises(ValueError, match="classes must hold 3 different names, one for each column of p"):
         evaluation.report(["b", "c", "c"], p, classes=["b", "c"])
-    with pytest.raises(TypeError, match=r"y must hold class numbers 0\.\.2.*give classes=.*columns of p"):
+    with pytest.raises(TypeError, match=r"y must hold class numbers 0\.\.2.*columns of p.*pass classes="):
         evaluation.report(["b", "c", "c"], p)
 
 
@@ -146,16 +146,16 @@ def test_stratified_must_be_a_flag_with_intervals_or_without():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"intervals": True}, "intervals must be a number between 0 and 1, such as 0.95; found True"),
+        ({"intervals": True}, "intervals must be a number above 0 and below 1; found True"),
         ({"intervals": 0.9, "resamples": 0}, "resamples must be a whole number"),
         ({"resamples": 0}, "resamples must be a whole number"),
         ({"seed": -3}, "seed must be a whole number, at least 0; found -3"),
         ({"k": 4}, "k must be at most the number of classes, 3; found 4"),
         ({"k": 2.0}, r"k must be a whole number, at least 1; found 2\.0"),
-        ({"coverage": 0}, "coverage must be a share"),
+        ({"coverage": 0}, "coverage must be a number above 0 and at most 1; found 0"),
         ({"bins": 0}, "bins must be a whole number"),
         ({"outside": [[0.5, 0.6]]}, "every row of outside must sum to 1"),
-        ({"outside": [[0.5, 0.5]]}, "outside must hold probabilities of the 3 classes of p; found 2 columns"),
+        ({"outside": [[0.5, 0.5]]}, "outside must have the 3 columns of p; found 2"),
     ],
 )
 def test_bad_arguments_are_named(arguments, message):

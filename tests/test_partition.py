@@ -66,7 +66,7 @@ def test_the_reference_values_of_the_authors_group(path):
         assert region.samples == theirs["N_T"]
         assert region.correctness == pytest.approx(theirs["p"])
         if theirs["p"] < 1:  # their 1 - mean has few digits where the mean is 1 - 2e-12
-            ours = [region.alpha, region.beta, region.scaled_alpha, region.scaled_beta]
+            ours = [getattr(region.levels[0], name) for name in ("alpha", "beta", "scaled_alpha", "scaled_beta")]
             assert ours == pytest.approx([theirs[key] for key in ("alpha", "beta", "alpha_s", "beta_s")])
 
 
@@ -190,7 +190,7 @@ def test_regions_of_correctness_zero_and_one():
     assert (sure.correctness, never.correctness) == (1, 0)
     assert not sure.note
     assert not never.note
-    assert sure.scaled_beta == never.scaled_alpha == 0
+    assert sure.levels[0].scaled_beta == never.levels[0].scaled_alpha == 0
     # The assignment is the given one, though class 1 is the least likely now.
     assert partition.assigned.tolist() == [0, 0, 1, 1]
     assert partition.ability_to_separate == ability_to_separate(partition.membership, [0, 0, 1, 1])
@@ -212,7 +212,7 @@ def test_regions_without_a_beta_distribution_take_their_correctness_and_say_so(m
     partition = standardized_partition(y, m)
     (region,) = partition.regions
     assert region.note == note
-    assert np.isnan(region.alpha) == bool(note)
+    assert np.isnan(region.levels[0].alpha) == bool(note)
     if note:
         np.testing.assert_array_equal(partition.membership[:, 0], region.correctness)
         assert note in str(partition)
@@ -362,16 +362,24 @@ P = [[0.5, 0.5], [0.2, 0.8]]
         (
             lambda: standardized_partition([0, 2], P),
             ValueError,
-            r"0\.\.1, as membership has 2 columns; found 2 in row 1",
+            r"class numbers 0\.\.1; found 2 in row 1",
         ),
-        (lambda: standardized_partition(["a", "b"], P), TypeError, "For other labels give classes="),
+        (lambda: standardized_partition(["a", "b"], P), TypeError, "For other labels pass classes="),
         (lambda: standardized_partition([0, 1], P, [0, 5]), ValueError, "assigned must hold class numbers.*found 5"),
         (lambda: standardized_partition([0, 1], P, [0]), ValueError, "assigned must hold one label"),
         (lambda: standardized_partition([0, 1], P, depth=2), ValueError, "depth must be at most .* 1; found 2"),
         (lambda: standardized_partition([0, 1], P, depth=0), ValueError, "depth must be a whole number"),
-        (lambda: standardized_partition([0, 1], P, classes="ab"), ValueError, "classes must be a sequence"),
-        (lambda: standardized_partition([0, 1], P, classes=["a", "a"]), ValueError, "found 2 names, 1 of them diff"),
-        (lambda: standardized_partition([0, 1], P, classes=["a"]), ValueError, "classes must name each of the 2"),
+        (
+            lambda: standardized_partition([0, 1], P, classes="ab"),
+            ValueError,
+            "classes must hold 2 different names, .* membership; found 'ab'",
+        ),
+        (
+            lambda: standardized_partition([0, 1], P, classes=["a", "a"]),
+            ValueError,
+            r"classes must hold 2 different names.*found \['a', 'a'\]",
+        ),
+        (lambda: standardized_partition([0, 1], P, classes=["a"]), ValueError, "classes must hold 2 different names"),
         (lambda: standardized_partition(["a", "c"], P, classes=["a", "b"]), ValueError, "y must.*found 'c' in row 1"),
         (lambda: standardized_partition([["a", "b"]], P, classes=["a", "b"]), ValueError, r"found shape \(1, 2\)"),
         (lambda: ability_to_separate(P, [0, 3]), ValueError, "assigned must hold class numbers"),
@@ -386,9 +394,17 @@ P = [[0.5, 0.5], [0.2, 0.8]]
             TypeError,
             "scores must hold real numbers; found dtype",
         ),
-        (lambda: standardized_memberships([[1.0, np.inf]], "ranks"), ValueError, "scores must be finite.*row 0"),
-        (lambda: standardized_memberships(P, "shift", zero=0.3), ValueError, "zero must be no higher.*0.2 in row 1"),
-        (lambda: standardized_memberships(P, "shift", zero=np.nan), ValueError, "zero must be a number"),
+        (
+            lambda: standardized_memberships([[1.0, np.inf]], "ranks"),
+            ValueError,
+            r"scores must be finite; found inf at \[0, 1\]",
+        ),
+        (
+            lambda: standardized_memberships(P, "shift", zero=0.3),
+            ValueError,
+            "zero must be at most the smallest score.*0.2 in row 1",
+        ),
+        (lambda: standardized_memberships(P, "shift", zero=np.nan), ValueError, "zero must be a finite number"),
         (lambda: standardized_memberships(P, "ranks", zero=0.0), ValueError, "zero belongs to kind='shift'"),
         (lambda: compare_partitions([0, 1], {}), ValueError, "found an empty mapping"),
         (lambda: compare_partitions([0, 1], P), ValueError, "found list"),

@@ -137,7 +137,7 @@ def test_other_bad_arguments_are_refused_as_the_curve_does():
         ({"of_class": 2}, r"of_class must be one of the classes 0\.\.1; found 2"),
         ({"of_class": 1, "top_label": True}, "exclude each other"),
         ({"bins": 0}, "bins must be a whole number"),
-        ({"binning": "adaptive"}, "binning must be 'width' or 'mass'"),
+        ({"binning": "adaptive"}, "binning must be one of width, mass"),
     ):
         with pytest.raises(ValueError, match=message):
             evaluation.reliability_band([0, 1], P, P, P, **options)

@@ -8,6 +8,7 @@ from sklearn.naive_bayes import GaussianNB
 
 from deepsimplex import evaluation
 from deepsimplex.evaluation.bootstrap import draws
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 
 
 @pytest.fixture(scope="module")
@@ -48,8 +49,8 @@ def test_differences_are_those_on_the_same_resamples(wine, score):
 def test_the_best_is_the_highest_or_the_lowest_as_the_score_has_it(wine):
     y, probabilities = wine
     comparison = evaluation.compare_reports(y, probabilities, resamples=5)
-    assert comparison.best.keys() == evaluation.HIGHER_IS_BETTER.keys()
-    for score, higher in evaluation.HIGHER_IS_BETTER.items():
+    assert comparison.best.keys() == HIGHER_IS_BETTER.keys()
+    for score, higher in HIGHER_IS_BETTER.items():
         values = {name: getattr(scores, score) for name, scores in comparison.reports.items()}
         assert values[comparison.best[score]] == (max if higher else min)(values.values())
 
@@ -57,7 +58,7 @@ def test_the_best_is_the_highest_or_the_lowest_as_the_score_has_it(wine):
 def test_every_score_is_told_which_way_is_better_or_describes_the_test_set(wine):
     y, probabilities = wine
     scored = evaluation.report(y, probabilities["bayes"], intervals=0.9, resamples=2).intervals
-    assert scored.keys() - evaluation.HIGHER_IS_BETTER.keys() == {"brier_uncertainty", "brier_remainder"}
+    assert scored.keys() - HIGHER_IS_BETTER.keys() == {"brier_uncertainty", "brier_remainder"}
 
 
 def test_a_paired_difference_is_seen_where_intervals_overlap():
@@ -93,7 +94,7 @@ def test_two_infinite_scores_do_not_differ():
         ([[0.5, 0.5]], {}, "must map classifiers' names.*found list"),
         ({"a": [[0.5, 0.6]]}, {}, "classifier 'a': every row of p must sum to 1"),
         ({"a": [[0.5, 0.5]], "b": [[0.5, 0.25, 0.25]]}, {}, "same classes.*'a': 2, 'b': 3"),
-        ({"a": [[0.5, 0.5]]}, {"level": 95}, "level must be a number between 0 and 1"),
+        ({"a": [[0.5, 0.5]]}, {"level": 95}, "level must be a number above 0 and below 1"),
         ({"a": [[0.5, 0.5]]}, {"resamples": 0}, "resamples must be a whole number"),
     ],
 )

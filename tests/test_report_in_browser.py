@@ -11,6 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.remote.webdriver import WebDriver
 
 from deepsimplex import evaluation, experiments
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.experiments import RunFolder
 from deepsimplex.experiments import report_tables as tables
 from deepsimplex.experiments.configuration import load_config
@@ -113,9 +114,9 @@ def test_the_numbers_are_those_of_the_runs(shown, trained):
 
 def metrics_best(metrics: list[dict], score: str) -> float | None:
     """The better of the runs' scores; none where neither is better."""
-    if score not in evaluation.HIGHER_IS_BETTER:
+    if score not in HIGHER_IS_BETTER:
         return None
-    return (max if evaluation.HIGHER_IS_BETTER[score] else min)(found[score] for found in metrics)
+    return (max if HIGHER_IS_BETTER[score] else min)(found[score] for found in metrics)
 
 
 def test_details_open_without_a_script(shown):

@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import deepsimplex as ds
 from deepsimplex import cli, evaluation
-from deepsimplex.evaluation import HIGHER_IS_BETTER
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.experiments import RunFolder
 from deepsimplex.experiments import report_pictures as pictures
 from deepsimplex.experiments import report_source as source

@@ -272,7 +272,7 @@ def altered(path):
 
 
 def of_another_version(path):
-    arrays = atomic_files.load_arrays(path, "deepsimplex classifier 1")
+    arrays = atomic_files.load_arrays(path, "deepsimplex classifier 2")
     atomic_files.save_arrays(path, "deepsimplex classifier 0", arrays)
 
 

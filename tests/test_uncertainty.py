@@ -35,7 +35,7 @@ def test_certainty_is_zero_and_uniform_the_most():
             ([[0.5, 0.5]], "entropie"),
             "by must be one of entropy, confidence, margin, likelihood; found 'entropie'",
         ),
-        (([[0.5, 0.5]], "likelihood"), "needs the true classes: give y"),
+        (([[0.5, 0.5]], "likelihood"), "needs the true classes: pass y"),
         (([[0.5, 0.6]],), "every row of p must sum to 1"),
         (([[0.5, 0.5]], "likelihood", [2]), "y must hold class numbers 0..1"),
     ],

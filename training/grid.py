@@ -50,7 +50,7 @@ def classifier(target: ds.targets.Target, covariance: Any, x: Any, y: Any, seed:
     n, features = int(y.max()) + 1, backbone()
     if covariance != PROTOTYPES:
         return ds.SimplexClassifier(features, target, n, covariance=covariance, seed=seed)
-    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=4).initialize_from(x, y, features)
+    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=4).adapt(x, y, features)
     return ds.SimplexClassifier(features, target, n, head=head, objective="class", seed=seed)
 
 

@@ -3,7 +3,7 @@
 import importlib
 import inspect
 from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import keras
 
@@ -35,7 +35,7 @@ class Registry(Mapping[str, type], Generic[Member]):
     'relu'
     """
 
-    def __init__(self, kind: str, base: type[Member], members: dict[str, type[Member]]) -> None:
+    def __init__(self, kind: str, base: type[Any], members: dict[str, type[Member]]) -> None:
         self.kind = kind
         self.base = base
         self._members = members
@@ -94,7 +94,7 @@ class Registry(Mapping[str, type], Generic[Member]):
             )
         if not (inspect.isclass(found) and issubclass(found, self.base)):
             raise TypeError(f"{self.kind} {name!r} must be a subclass of {self.base.__name__}; found {found!r}")
-        return found
+        return cast(type[Member], found)
 
     def name_of(self, member: Member) -> str:
         """Return the name by which ``find`` finds the class of a member."""
@@ -109,8 +109,12 @@ class Registry(Mapping[str, type], Generic[Member]):
             raise ValueError(
                 f"{self.kind} {kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}"
             )
-        fitting = {key: value for key, value in defaults.items() if key in known}
-        return kind(**{**fitting, **arguments})
+        given = {key: value for key, value in defaults.items() if key in known} | arguments
+        for key, parameter in known.items():
+            required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
+            if required and key not in given:
+                raise ValueError(f"{self.kind} {kind.__name__} needs the argument {key!r}; found {sorted(given)}")
+        return kind(**given)
 
 
 def _imported(name: str, kind: str) -> Any:

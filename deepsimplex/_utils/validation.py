@@ -296,15 +296,15 @@ def check_labels(
         check_whole(num_classes, "num_classes", 2)
     if labels.dtype.kind == "O" and all(isinstance(label, Real) for label in labels.flat):
         labels = labels.astype(np.float64)  # a column of a table with mixed types
+    wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
     if labels.dtype.kind not in "biuf":
         hint = hint or f"Names become numbers with numpy.unique({name}, return_inverse=True)"
-        raise TypeError(f"{name} must hold class numbers from 0; found dtype {labels.dtype}. {hint}")
+        raise TypeError(f"{name} must hold class numbers {wanted}; found dtype {labels.dtype}. {hint}")
     if labels.ndim == 2:
         return _rows_of_classes(labels, num_classes, name, soft)
     largest = np.iinfo(np.int64).max if num_classes is None else num_classes - 1
     wrong = ~((labels >= 0) & (labels <= largest) & (labels == np.floor(labels)))
     if wrong.any():
-        wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
         row = int(np.argmax(wrong))
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
     n = num_classes or int(labels.max()) + 1
@@ -358,6 +358,36 @@ def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classe
         shown = classes if isinstance(classes, str) else list(names)
         raise ValueError(f"{name} must hold {n} different names, one for each column of {of}; found {shown!r}")
     return names
+
+
+def check_labels_and_probabilities(
+    y: ArrayLike, p: ArrayLike, classes: Sequence[Any] | None = None
+) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
+    """Return labels as class numbers [N], and class probabilities [N, n], float32 (where they were) or float64.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1, or names that ``classes`` holds.
+    p : array_like, shape [N, n]
+        Class probabilities, as in ``check_probabilities``.
+    classes : sequence of length n, optional
+        The name of each column of ``p``.
+
+    Examples
+    --------
+    >>> check_labels_and_probabilities([[1], [0]], [[0.25, 0.75], [0.5, 0.5]])[0]
+    array([1, 0])
+    """
+    probabilities = check_probabilities(p)
+    samples, n = probabilities.shape
+    # Not np.unique(y, return_inverse=True): it misnumbers classes if one of them has no sample.
+    hint = (
+        "Names become numbers with [names.index(label) for label in y], where names lists the classes in the order of "
+        "the columns of p: list(model.classes_). Or pass classes=names to a function that takes it"
+    )
+    names = None if classes is None else check_class_names(classes, n)
+    return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
 
 
 def check_same_length(x: Any, y: Any, x_name: str = "x", y_name: str = "y") -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.evaluation.inputs import check_labels_and_probabilities, check_probabilities
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
 from deepsimplex.latent import LatentGaussian, is_tensor
 from deepsimplex.readout.normal import tiny_of
 

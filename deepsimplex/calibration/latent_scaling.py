@@ -8,8 +8,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_labels
 from deepsimplex.calibration.calibrator import Calibration, check_weights
-from deepsimplex.evaluation.inputs import check_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import log_probabilities, readout_layer
 
@@ -99,7 +99,7 @@ class LatentScaling(Calibration):
         there = weights > 0
         latents, weights = latents[there], weights[there]
         logarithms = log_probabilities(layer, _tensors(latents, 1.0, 1.0)).numpy()
-        labels = check_labels(y, len(there), logarithms.shape[1], table="latent")[there]
+        labels = check_labels(y, logarithms.shape[1], rows=len(there), of="latent")[0][there]
         own = logarithms[np.arange(len(labels)), labels]
         if np.all(own >= logarithms.max(axis=1)):
             raise ValueError(

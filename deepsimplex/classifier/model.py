@@ -718,7 +718,7 @@ class SimplexClassifier(keras.Model):
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
             "backbone": keras.saving.serialize_keras_object(self.backbone),
-            "target": self.target.get_config(),
+            "target": keras.saving.serialize_keras_object(self.target),
             "num_classes": self.num_classes,
             "head": keras.saving.serialize_keras_object(self.head),
             "readout": keras.saving.serialize_keras_object(self.readout),

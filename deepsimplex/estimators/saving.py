@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
-from deepsimplex.calibration import CALIBRATIONS, Calibration
-from deepsimplex.targets import Target, get_target
+from deepsimplex.calibration import Calibration
+from deepsimplex.targets import Target
 
 # Increase the number when the meaning of what is stored changes: older files are then refused.
 KEY = "deepsimplex classifier 2"
@@ -147,10 +147,9 @@ def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple):
         items = [_encode(item, f"{name}[{index}]", arrays) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
-    if isinstance(value, Target):
-        return {"target": value.get_config(), "num_classes": getattr(value, "num_classes_", None)}
-    if isinstance(value, Calibration):
-        return {"calibration": keras.saving.serialize_keras_object(value)}
+    if isinstance(value, Target | Calibration):
+        config = keras.saving.serialize_keras_object(value)
+        return {"member": config, "num_classes": getattr(value, "num_classes_", None)}
     if isinstance(value, Mapping):
         # Keys of JSON are texts; a mapping's may be numbers.
         pairs = [(_encode(key, f"a key of {name}", arrays), item) for key, item in value.items()]
@@ -186,11 +185,9 @@ def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return np.array(value["texts"], dtype=object)
     if "tuple" in value:
         return tuple(_decode(value["tuple"], arrays))
-    if "target" in value:
-        target = get_target(value["target"])
+    if "member" in value:
+        member: Any = keras.saving.deserialize_keras_object(value["member"])
         if value["num_classes"] is not None:
-            target.num_classes_ = value["num_classes"]
-        return target
-    if "calibration" in value:
-        return CALIBRATIONS.get(value["calibration"])
+            member.num_classes_ = value["num_classes"]
+        return member
     return {_decode(key, arrays): _decode(item, arrays) for key, item in value["mapping"]}

@@ -69,7 +69,9 @@ def _choices(smoothing: Any, target: Target) -> dict[float, Target]:
             f"smoothing={smoothing!r} needs a target that leaves a choice (ILR, Dirichlet); found {target!r}. "
             "smoothing=None takes it as it is"
         )
-    return {value: get_target(target.get_config() | {candidates.argument: value}) for value in candidates.values}
+    return {
+        value: target.from_config(target.get_config() | {candidates.argument: value}) for value in candidates.values
+    }
 
 
 def hold_out(y: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -1,7 +1,6 @@
-"""How good and how well calibrated class probabilities are: arrays in, numbers out."""
+"""Scores, calibration, uncertainty and comparison of class probabilities: arrays in, numbers out."""
 
 from deepsimplex.evaluation.bootstrap import Interval, bootstrap_interval
-from deepsimplex.evaluation.brier import BrierDecomposition, brier_decomposition
 from deepsimplex.evaluation.calibration_errors import (
     adaptive_calibration_error,
     area_deviation,
@@ -10,31 +9,45 @@ from deepsimplex.evaluation.calibration_errors import (
     expected_calibration_error,
     maximum_calibration_error,
 )
-from deepsimplex.evaluation.detection import out_of_distribution_auroc
-from deepsimplex.evaluation.inputs import SUM_TOLERANCE, check_labels_and_probabilities
-from deepsimplex.evaluation.memberships import standardized_memberships
-from deepsimplex.evaluation.partition import standardized_partition
+from deepsimplex.evaluation.classification_scores import (
+    accuracy,
+    top_k_accuracy,
+    weighted_f1,
+    weighted_precision,
+    weighted_recall,
+)
+from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
-from deepsimplex.evaluation.partition_measures import ability_to_separate, partition_accuracy
-from deepsimplex.evaluation.partition_result import PartitionRegion, StandardizedPartition
 from deepsimplex.evaluation.partition_scaling import BetaScaling
-from deepsimplex.evaluation.reliability import ReliabilityCurve, reliability_curve
-from deepsimplex.evaluation.reliability_band import ReliabilityBand, reliability_band
+from deepsimplex.evaluation.proper_scores import (
+    BrierDecomposition,
+    brier_decomposition,
+    brier_score,
+    negative_log_likelihood,
+    proba_loss,
+)
+from deepsimplex.evaluation.reliability_curve import (
+    ReliabilityBand,
+    ReliabilityCurve,
+    reliability_band,
+    reliability_curve,
+)
 from deepsimplex.evaluation.report import Report, report
-from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER, ReportComparison, compare_reports
-from deepsimplex.evaluation.scores import accuracy, brier_score, negative_log_likelihood, proba_loss, top_k_accuracy
-from deepsimplex.evaluation.selective import (
+from deepsimplex.evaluation.report_comparison import ReportComparison, compare_reports
+from deepsimplex.evaluation.selective_risk import (
     RiskCoverageCurve,
     accuracy_at_coverage,
     area_under_risk_coverage,
     risk_coverage_curve,
 )
-from deepsimplex.evaluation.uncertainty import uncertainty
-from deepsimplex.evaluation.weighted import weighted_f1, weighted_precision, weighted_recall
+from deepsimplex.evaluation.standardized_partition import (
+    PartitionRegion,
+    StandardizedPartition,
+    standardized_partition,
+)
+from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc, uncertainty
 
 __all__ = [
-    "HIGHER_IS_BETTER",
-    "SUM_TOLERANCE",
     "BetaScaling",
     "BrierDecomposition",
     "Interval",
@@ -56,7 +69,6 @@ __all__ = [
     "brier_decomposition",
     "brier_score",
     "calibration_error_by_class",
-    "check_labels_and_probabilities",
     "classwise_calibration_error",
     "compare_partitions",
     "compare_reports",

@@ -1,82 +1,54 @@
-"""Calibration errors: one number of a reliability curve, or of one curve for every class."""
+"""Calibration errors: expected, adaptive, maximum and class-wise errors, and the area deviation."""
 
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.evaluation.bins import bin_index, check_bins, equal_width_edges
-from deepsimplex.evaluation.inputs import check_labels_and_probabilities
-from deepsimplex.evaluation.prepared import Prepared
-from deepsimplex.evaluation.reliability import Binning, curve_of_events, events_of
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex.evaluation.bootstrap import PreparedScore, score
+from deepsimplex.evaluation.reliability_curve import (
+    Binning,
+    bin_index,
+    confidences_of,
+    curve_of,
+    equal_width_edges,
+)
 
 
-def _prepare(
-    attribute: str, y: ArrayLike, p: ArrayLike, bins: int, top_label: bool, binning: Binning, most: float = 1.0
-) -> Prepared:
-    event, *rows = events_of(y, p, top_label)
-    bins = check_bins(bins)
+def _of_curve(
+    attribute: str,
+    y: ArrayLike,
+    p: ArrayLike,
+    bins: int,
+    top_label: bool,
+    binning: Binning = "width",
+    largest: float = 1.0,
+) -> PreparedScore:
+    """Prepare an attribute of the reliability curve."""
+    event, *terms = confidences_of(y, p, top_label)
+    bins = check_whole(bins, "bins", 1)
 
     def finish(confidences: NDArray[Any], happened: NDArray[np.bool_]) -> float:
-        return float(getattr(curve_of_events(confidences, happened, bins, binning, event), attribute))
+        return float(getattr(curve_of(confidences, happened, bins, binning, event), attribute))
 
-    # A gap has no sign: what chance adds to the frequencies of a bin of few samples makes it wider on average.
-    return Prepared(finish, tuple(rows), limits=((0.0, most),))
-
-
-def prepare_expected(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> Prepared:
-    """See ``expected_calibration_error``."""
-    return _prepare("expected_calibration_error", y, p, bins, top_label, "width")
+    # A gap has no sign: the noise of the frequencies in bins of few samples widens it on average.
+    return PreparedScore(finish, tuple(terms), limits=((0.0, largest),))
 
 
-def prepare_adaptive(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> Prepared:
-    """See ``adaptive_calibration_error``."""
-    return _prepare("expected_calibration_error", y, p, bins, top_label, "mass")
-
-
-def prepare_maximum(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> Prepared:
-    """See ``maximum_calibration_error``."""
-    return _prepare("maximum_calibration_error", y, p, bins, top_label, "width")
-
-
-def prepare_area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: bool = False) -> Prepared:
-    """See ``area_deviation``."""
-    return _prepare("area_deviation", y, p, bins, top_label, "width", 0.5)
-
-
-def prepare_classwise(y: ArrayLike, p: ArrayLike, bins: int = 15) -> Prepared:
-    """See ``classwise_calibration_error``."""
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n, bins = probabilities.shape[1], check_bins(bins)
-    cells = bin_index(probabilities, equal_width_edges(bins)) + bins * np.arange(n)
-    residuals = probabilities.astype(np.float64) - np.eye(n)[labels]
-
-    def finish(cells: NDArray[np.intp], residuals: NDArray[np.float64]) -> float:
-        return float(_by_class(cells, residuals, bins).mean())
-
-    return Prepared(finish, (cells, residuals), limits=((0.0, 1.0),))
-
-
-def _by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
-    """The calibration error [n] of each class, of what ``prepare_classwise`` finds of each sample."""
-    samples, n = residuals.shape
-    sums = np.bincount(cells.ravel(), weights=residuals.ravel(), minlength=n * bins)
-    return np.abs(sums).reshape(n, bins).sum(axis=1) / samples
-
-
-def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> float:
-    """Expected calibration error: the mean gap between confidence and frequency in bins of confidence ([GPD] Eq. 1).
+@score
+def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
+    """Expected calibration error (ECE): mean gap between confidence and frequency in bins of confidence ([GPD] Eq. 1).
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
         Class numbers 0..n-1.
     p : array_like, shape [N, n]
         Class probabilities.
     bins, top_label
-        As in ``reliability_curve``: 15 right-closed bins of equal width, the first closed at 0 too; the top label
-        for more than two classes and the probability of class 1 for two. Libraries differ here, so compare numbers
-        only under the same conventions.
+        As in ``reliability_curve``: 15 right-closed bins of equal width, the first including 0; the top label for
+        more than two classes and the probability of class 1 for two. Libraries differ in these conventions.
 
     Returns
     -------
@@ -88,17 +60,18 @@ def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, to
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]], bins=2), 4)
     0.2333
     """
-    return float(prepare_expected(y, p, bins, top_label=top_label).value())
+    return _of_curve("expected_calibration_error", y, p, bins, top_label)
 
 
-def adaptive_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> float:
-    """Expected calibration error over bins that hold equally many samples (Nguyen and O'Connor, 2015).
+@score
+def adaptive_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
+    """Expected calibration error with bins of equally many samples (Nguyen and O'Connor, 2015).
 
-    Where most confidences are near 1, bins of equal width leave most samples in one of them; these do not.
+    If most confidences are near 1, bins of equal width would put most samples into one bin.
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
         Class numbers 0..n-1.
     p : array_like, shape [N, n]
         Class probabilities.
@@ -116,17 +89,18 @@ def adaptive_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, to
     >>> round(adaptive_calibration_error([0, 1, 0, 1], p, bins=2), 4)
     0.2375
     """
-    return float(prepare_adaptive(y, p, bins, top_label=top_label).value())
+    return _of_curve("expected_calibration_error", y, p, bins, top_label, "mass")
 
 
-def maximum_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> float:
-    """Maximum calibration error: the largest gap between confidence and frequency of a bin that holds samples.
+@score
+def maximum_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
+    """Maximum calibration error (MCE): largest gap between confidence and frequency of a bin that holds samples.
 
-    A bin of a few samples can decide it; look at ``reliability_curve(...).counts`` before making much of it.
+    It may be determined by a bin of few samples: see ``reliability_curve(...).counts``.
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
         Class numbers 0..n-1.
     p : array_like, shape [N, n]
         Class probabilities.
@@ -136,29 +110,76 @@ def maximum_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top
     Returns
     -------
     float
-        In [0, 1], and never below ``expected_calibration_error``.
+        In [0, 1], at least ``expected_calibration_error``.
 
     Examples
     --------
     >>> round(maximum_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]], bins=2), 4)
     0.3
     """
-    return float(prepare_maximum(y, p, bins, top_label=top_label).value())
+    return _of_curve("maximum_calibration_error", y, p, bins, top_label)
 
 
-def classwise_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15) -> float:
-    """Mean over classes of each class's own expected calibration error, one against the rest (Kull et al., 2019).
+@score
+def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: bool = False) -> PreparedScore:
+    """Area between the calibration curve and the diagonal ([CASIMAC] Table 4).
 
-    The top label says nothing of the smaller probabilities; this weighs every class alike.
+    The curve is piecewise linear through the points (mean confidence, frequency) of the bins that hold samples, from
+    (0, 0) to (1, 1). Unlike the calibration errors it does not depend on the number of samples in a bin.
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1. A class without samples counts too: its error is its mean probability.
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities. The paper has two classes; for more, the top label is used, as in the other errors.
+    bins : int
+        Number of bins of equal width, 10 by default as in the paper.
+    top_label : bool
+        Use the most probable class for two classes too. The default is False.
+
+    Returns
+    -------
+    float
+        In [0, 1/2]; 0 is perfect.
+
+    Examples
+    --------
+    >>> round(area_deviation([1, 0], [[0.5, 0.5], [0.5, 0.5]]), 4)
+    0.0
+    >>> round(area_deviation([1, 1], [[0.5, 0.5], [0.5, 0.5]]), 4)
+    0.25
+    """
+    return _of_curve("area_deviation", y, p, bins, top_label, largest=0.5)
+
+
+def _classwise_terms(y: ArrayLike, p: ArrayLike, bins: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+    """The bin of every probability [N, n], numbered over all classes, and probability minus event [N, n]."""
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    n, edges = probabilities.shape[1], equal_width_edges(check_whole(bins, "bins", 1))
+    return bin_index(probabilities, edges) + bins * np.arange(n), probabilities.astype(np.float64) - np.eye(n)[labels]
+
+
+def _error_by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
+    samples, n = residuals.shape
+    sums = np.bincount(cells.ravel(), weights=residuals.ravel(), minlength=n * bins)
+    return np.abs(sums).reshape(n, bins).sum(axis=1) / samples
+
+
+@score
+def classwise_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15) -> PreparedScore:
+    """Mean over classes of the expected calibration error of each class against the rest (Kull et al., 2019).
+
+    Unlike the error of the top label it depends on the smaller probabilities too; every class has the same weight.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1. The error of a class without samples is its mean probability.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int
-        Right-closed bins of equal width, 15 by default.
+        Number of right-closed bins of equal width, 15 by default.
 
     Returns
     -------
@@ -170,11 +191,15 @@ def classwise_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15) -> f
     >>> round(classwise_calibration_error([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]], bins=5), 4)
     0.2
     """
-    return float(prepare_classwise(y, p, bins).value())
+
+    def finish(cells: NDArray[np.intp], residuals: NDArray[np.float64]) -> float:
+        return float(_error_by_class(cells, residuals, bins).mean())
+
+    return PreparedScore(finish, _classwise_terms(y, p, bins), limits=((0.0, 1.0),))
 
 
 def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> NDArray[np.float64]:
-    """Expected calibration error of each class against the rest, whose mean is ``classwise_calibration_error``.
+    """Expected calibration error of each class against the rest; their mean is ``classwise_calibration_error``.
 
     Parameters
     ----------
@@ -191,38 +216,4 @@ def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> ND
     >>> calibration_error_by_class([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]], bins=5).round(4)
     array([0.2 , 0.15, 0.25])
     """
-    cells, residuals = prepare_classwise(y, p, bins).rows
-    return _by_class(cells, residuals, bins)
-
-
-def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: bool = False) -> float:
-    """Area between the calibration curve and the diagonal ([CASIMAC] Table 4), exact for its straight pieces.
-
-    The curve joins the points (mean confidence, frequency) of the bins that hold samples, from (0, 0) to (1, 1); a
-    piece that crosses the diagonal counts on both sides. Unlike the calibration errors it is blind to how many samples
-    a bin holds.
-
-    Parameters
-    ----------
-    y : array_like, shape [N] or [N, 1]
-        Class numbers 0..n-1.
-    p : array_like, shape [N, n]
-        Class probabilities. The paper has two classes; of more, this takes the top label as the other errors do.
-    bins : int
-        Bins of equal width, 10 by default as in the paper.
-    top_label : bool
-        True takes the most probable class for two classes too. Default False.
-
-    Returns
-    -------
-    float
-        In [0, 1/2]; 0 is perfect.
-
-    Examples
-    --------
-    >>> round(area_deviation([1, 0], [[0.5, 0.5], [0.5, 0.5]]), 4)
-    0.0
-    >>> round(area_deviation([1, 1], [[0.5, 0.5], [0.5, 0.5]]), 4)
-    0.25
-    """
-    return float(prepare_area_deviation(y, p, bins, top_label=top_label).value())
+    return _error_by_class(*_classwise_terms(y, p, bins), bins)

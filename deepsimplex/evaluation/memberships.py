@@ -1,47 +1,50 @@
-"""Memberships of classifiers that are not probabilistic, brought into the simplex [SPS] sec. 2."""
+"""Memberships in the simplex: made of the scores of any classifier, and their distance from the corners [SPS]."""
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special, stats
 
-from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.validation import check_number
-from deepsimplex.evaluation.inputs import real_numbers
-
-KINDS = ("ranks", "shift", "softmax")
+from deepsimplex._utils.validation import (
+    check_array,
+    check_choice,
+    check_class_names,
+    check_labels,
+    check_number,
+    check_probabilities,
+)
 
 
 def standardized_memberships(
     scores: ArrayLike, kind: Literal["ranks", "shift", "softmax"], *, zero: float | None = None
 ) -> NDArray[np.float64]:
-    """Memberships in the simplex from the scores of any argmax rule, each row's order of classes kept [SPS] sec. 2.
+    """Memberships in the simplex from the scores of any argmax rule, keeping the order of classes [SPS] sec. 2.
 
     Parameters
     ----------
     scores : array_like, shape [N, n]
-        Finite numbers of any size and sign, higher for classes held likelier: margins of a support vector machine,
-        outputs of a network, negative distances, votes.
+        Finite numbers, higher for more probable classes: margins of a support vector machine, outputs of a network,
+        negative distances, votes.
     kind : {"ranks", "shift", "softmax"}
-        "shift": "subtraction of the absolute zero-point or an estimator thereof and division by the sum", for scores
-        on a metric scale. "ranks": for scores whose distances mean nothing; the lowest class of a row gets 1, the
-        highest n, equal ones their mean rank. "softmax": exponentials divided by their sum, for scores that are
-        logarithms.
+        "shift": subtract the absolute zero-point or an estimate of it and divide by the sum, for scores on a metric
+        scale. "ranks": for ordinal scores; the lowest class of a row gets 1, the highest n, equal ones their mean rank.
+        "softmax": exponentials divided by their sum, for logarithms.
     zero : float, optional
-        The zero-point of "shift", no higher than any score. Default: the smallest score given.
+        The zero-point of "shift", at most the smallest score. Default: the smallest score.
 
     Returns
     -------
     ndarray, shape [N, n]
-        Not negative, rows summing to 1. A row that lies at the zero-point altogether becomes 1/n each.
+        Not negative, rows sum to 1. A row of scores equal to the zero-point becomes 1/n each.
 
     Raises
     ------
     TypeError
-        When ``scores`` holds no real numbers.
+        If ``scores`` does not hold real numbers.
     ValueError
-        When ``scores`` is not such a table, ``kind`` is not known, or a score lies below ``zero``.
+        If ``scores`` has another shape or is not finite, ``kind`` is unknown, or a score lies below ``zero``.
 
     Notes
     -----
@@ -55,19 +58,12 @@ def standardized_memberships(
     array([[0.        , 0.66666667, 0.33333333],
            [0.2       , 0.2       , 0.6       ]])
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}; found {kind!r}{did_you_mean(kind, KINDS)}")
-    table = real_numbers(scores, "scores").astype(np.float64)
+    check_choice(kind, "kind", ("ranks", "shift", "softmax"))
+    table = check_array(scores, "scores")
     if table.ndim != 2 or table.shape[1] < 2 or len(table) == 0:
         raise ValueError(
             f"scores must have shape [N, n] with N >= 1 samples and n >= 2 classes; found shape {table.shape}. "
             "Scores s for class 1 against class 0 become np.column_stack([-s, s])"
-        )
-    finite = np.isfinite(table).all(axis=1)
-    if not finite.all():
-        raise ValueError(
-            f"scores must be finite; found NaN or infinity in {np.sum(~finite)} rows, the first is row "
-            f"{int(np.argmin(finite))}"
         )
     if zero is not None and kind != "shift":
         raise ValueError(f"zero belongs to kind='shift' only; found zero={zero!r} with kind={kind!r}")
@@ -76,17 +72,104 @@ def standardized_memberships(
         return stats.rankdata(table, axis=1) / (n * (n + 1) / 2)
     if kind == "softmax":
         return special.softmax(table, axis=1)
-    if zero is None:
-        zero = float(table.min())
-    check_number(zero, "zero")
+    zero = check_number(table.min() if zero is None else zero, "zero")
     if table.min() < zero:
         row = int(np.argmin(table.min(axis=1)))
         raise ValueError(
-            f"zero must be no higher than any score; found {zero!r} and a score of {table.min():.6g} in row {row}. "
-            "Leave it out to take the smallest score"
+            f"zero must be at most the smallest score; found {zero!r} and a score of {table.min():.6g} in row {row}. "
+            "Leave it out to use the smallest score"
         )
-    # Halves, and rows relative to their largest: neither the shift nor the sum overflows.
+    # Halves, and rows relative to their largest value: neither the shift nor the sum overflows.
     shifted = table / 2 - zero / 2
     largest = shifted.max(axis=1, keepdims=True)
     shares = np.divide(shifted, largest, out=np.ones_like(shifted), where=largest > 0)
     return shares / shares.sum(axis=1, keepdims=True)
+
+
+def check_membership(membership: ArrayLike, *, partial: bool = False) -> NDArray[np.floating]:
+    """Return memberships [N, n] in the simplex; with ``partial`` their rows may sum to less than 1."""
+    hint = "standardized_memberships makes memberships of scores"
+    return check_probabilities(membership, "membership", hint, partial=partial)
+
+
+def check_classes_of(
+    y: ArrayLike, name: str, classes: Sequence[Any] | None, shape: tuple[int, ...]
+) -> NDArray[np.int64]:
+    """Return the class numbers [N] of labels beside memberships of a shape."""
+    hint = "For other labels pass classes=, the labels in the order of the columns of membership"
+    names = None if classes is None else check_class_names(classes, shape[1], of="membership")
+    return check_labels(y, shape[1], name=name, rows=shape[0], of="membership", classes=names, hint=hint)[0]
+
+
+def mean_closeness(membership: NDArray[np.floating], corners: NDArray[np.int64]) -> float:
+    """1 if all memberships lie in the given corners, 0 if all lie in the centroid [SPS] sec. 5."""
+    n = membership.shape[1]
+    residuals = membership.astype(np.float64)
+    residuals[np.arange(len(residuals)), corners] -= 1
+    return float(1 - np.mean(np.linalg.norm(residuals, axis=1)) / np.sqrt((n - 1) / n))
+
+
+def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence[Any] | None = None) -> float:
+    """Accuracy Ac: closeness of memberships, as they are, to the corners of the true classes [SPS] sec. 5.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        True classes: numbers 0..n-1, or names that ``classes`` holds.
+    membership : array_like, shape [N, n]
+        In the simplex; scaled (``standardized_partition(...).membership``, whose rows may sum to less than 1) or not.
+    classes : sequence of length n, optional
+        The name of each column of ``membership``.
+
+    Returns
+    -------
+    float
+        1 if every row lies in the true corner, 0 if all lie in the centroid, 1 - sqrt(2 n / (n - 1)) if every row lies
+        in a wrong corner.
+
+    Notes
+    -----
+    The paper prints (G - 1) / G for the distance from the centroid to a corner. It is sqrt((G - 1) / G), which gives
+    the 1 and the 0 that the paper requires.
+
+    Examples
+    --------
+    >>> partition_accuracy([0, 1], [[1, 0, 0], [0, 1, 0]])
+    1.0
+    >>> round(partition_accuracy([0, 1], [[0.6, 0.2, 0.2], [0.5, 0.5, 0.0]]), 4)
+    0.267
+    """
+    table = check_membership(membership, partial=True)
+    return mean_closeness(table, check_classes_of(y, "y", classes, table.shape))
+
+
+def ability_to_separate(
+    membership: ArrayLike, assigned: ArrayLike | None = None, *, classes: Sequence[Any] | None = None
+) -> float:
+    """Ability to separate AS: closeness of memberships, as they are, to the corners of the assigned classes [SPS].
+
+    Parameters
+    ----------
+    membership : array_like, shape [N, n]
+        In the simplex; scaled (rows may sum to less than 1) or not.
+    assigned : array_like, shape [N], [N, 1] or one-hot [N, n], optional
+        Assigned classes. Default: each row's largest membership, the lowest class among equals. For scaled
+        memberships pass the classes assigned before scaling, as the paper does.
+    classes : sequence of length n, optional
+        The name of each column of ``membership``.
+
+    Returns
+    -------
+    float
+        1 if every row lies in the corner of its assigned class, 0 if all lie in the centroid. It may be negative with
+        ``assigned``, as ``partition_accuracy``.
+
+    Examples
+    --------
+    >>> round(ability_to_separate([[0.6, 0.2, 0.2], [0.5, 0.5, 0.0]]), 4)
+    0.267
+    """
+    table = check_membership(membership, partial=True)
+    if assigned is None:
+        return mean_closeness(table, table.argmax(axis=1))
+    return mean_closeness(table, check_classes_of(assigned, "assigned", classes, table.shape))

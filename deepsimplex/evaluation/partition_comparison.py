@@ -1,4 +1,4 @@
-"""Several classifiers in the same standardized partition space [SPS]."""
+"""Compare several classifiers in the same standardized partition space [SPS] sec. 5."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,17 +6,22 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.partition import partition_of, warn_of_samples_alone
-from deepsimplex.evaluation.partition_result import StandardizedPartition, measure_title
-from deepsimplex.evaluation.plain import as_json
+from deepsimplex._utils.json_values import to_json
+from deepsimplex.evaluation.standardized_partition import (
+    MEASURES,
+    StandardizedPartition,
+    measure_title,
+    partition_of,
+    warn_of_samples_alone,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class PartitionComparison:
     """Standardized partitions of several classifiers; ``str`` gives a table, ``as_dict`` numbers, ``to_json`` text.
 
-    The table's last column is the share of samples that are alone in their region (``StandardizedPartition.alone``):
-    measures compare where it is small for all.
+    The last column of the table is the fraction of samples that are alone in their region
+    (``StandardizedPartition.alone``): measures are comparable if it is small for all.
 
     Attributes
     ----------
@@ -33,17 +38,17 @@ class PartitionComparison:
     partitions: dict[str, StandardizedPartition]
 
     def as_dict(self) -> dict[str, dict[str, Any]]:
-        """Each classifier's ``StandardizedPartition.as_dict``, by name."""
+        """Return each classifier's ``StandardizedPartition.as_dict``, by name."""
         return {name: partition.as_dict() for name, partition in self.partitions.items()}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON that any reader takes."""
-        return as_json(self.as_dict(), indent)
+        """Return ``as_dict`` as strict JSON."""
+        return to_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         depths = {partition.depth for partition in self.partitions.values()}
         corner = f"depth {', '.join(map(str, sorted(depths)))}"
-        names = ("correctness", "accuracy", "ability_to_separate", "confidence")
+        names = MEASURES[:4]
         heads = [*map(measure_title, names), " alone"]
         width = max(map(len, [corner, *self.partitions]))
         lines = ["  ".join([f"{corner:<{width}}", *heads])]
@@ -62,16 +67,16 @@ def compare_partitions(
     *,
     classes: Sequence[Any] | None = None,
 ) -> PartitionComparison:
-    """Scale several classifiers' memberships on one test set and set their measures side by side [SPS] sec. 5.
+    """Scale the memberships of several classifiers on one test set and compare their measures [SPS] sec. 5.
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
         True classes of the test samples.
     memberships : mapping of str to array_like, shape [N, n]
         Each classifier's memberships of these samples, in the same order.
     assigned : mapping of str to array_like, optional
-        Assigned classes of some of the classifiers; those left out take their largest membership.
+        Assigned classes of some of the classifiers; the others take their largest membership.
     depth, classes
         As in ``standardized_partition``.
 
@@ -82,7 +87,7 @@ def compare_partitions(
     Raises
     ------
     TypeError, ValueError
-        As ``standardized_partition``, naming the classifier.
+        As ``standardized_partition``; the message names the classifier.
 
     Warns
     -----
@@ -101,7 +106,7 @@ def compare_partitions(
         found = "an empty mapping" if isinstance(memberships, Mapping) else type(memberships).__name__
         raise ValueError(
             f"memberships must map at least one classifier's name to its memberships; found {found}. "
-            "One classifier alone: {'name': membership}, or standardized_partition(y, membership)"
+            "For one classifier: {'name': membership}, or standardized_partition(y, membership)"
         )
     assigned = {} if assigned is None else assigned
     unknown = [name for name in assigned if name not in memberships]
@@ -114,10 +119,9 @@ def compare_partitions(
     partitions: dict[str, StandardizedPartition] = {}
     for name, membership in memberships.items():
         try:
-            partition = partition_of(y, membership, assigned.get(name), depth, classes)
+            partitions[str(name)] = partition_of(y, membership, assigned.get(name), depth, classes)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
-        partitions[str(name)] = partition
     widths = {name: partition.membership.shape[1] for name, partition in partitions.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(f"memberships must have the same classes for every classifier; found columns {widths}")

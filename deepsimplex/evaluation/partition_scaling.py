@@ -1,7 +1,7 @@
-"""The scaling of standardized partition spaces: confidences of one region moved towards its correctness [SPS] sec. 4.
+"""Scale the confidences of one region of a standardized partition towards its correctness [SPS] sec. 4.
 
-A beta distribution is matched to the values of a region; a second one has its mean where the test set says it should
-be; every value goes to the same quantile of the second one.
+A beta distribution is matched to the values of a region by moments; a second one has the mean that the test set shows;
+every value is moved to the same quantile of the second one.
 """
 
 from dataclasses import dataclass
@@ -13,38 +13,38 @@ from scipy import special
 
 Array = NDArray[np.float64]
 
-# Below this SciPy's inverse of the incomplete beta function gives NaN now and then; the logarithm of the tail is used.
+# Below this tail SciPy's inverse of the incomplete beta function may return NaN; the logarithm of the tail is used.
 SMALLEST_TAIL = 1e-20
-# Above these sums of parameters the incomplete beta function, or the logarithm of one, loses its digits.
+# Above these sums of parameters the incomplete beta function, or its logarithm, loses its digits.
 LARGEST_CONCENTRATION = 1e14
 LARGEST_LOG_CONCENTRATION = 1e12
 
 
 @dataclass(frozen=True)
 class BetaScaling:
-    """How the values of one region were scaled: the two beta distributions of [SPS] sec. 4.
+    """The two beta distributions by which the values of one region were scaled [SPS] sec. 4.
 
     Attributes
     ----------
     label : any
         The class whose memberships these are.
     samples : int
-        Values in the region.
+        Number of values in the region.
     trials, successes : int
-        Test samples of the region whose true class is none of the classes ranked above ``label``, and those among
-        them whose true class is ``label``. For the assigned class: the samples of the region and the right ones.
+        Number of test samples of the region whose true class is none of the classes ranked above ``label``, and of
+        those among them whose true class is ``label``. For the assigned class: all samples and the correct ones.
     target : float
-        successes / trials, where the mean of the values is moved; NaN where there is no trial.
+        successes / trials, to which the mean of the values is moved; NaN without trials.
     mean, variance : float
         Of the values; the variance divides by samples - 1 and is NaN for a single one.
     alpha, beta : float
-        Parameters of the beta distribution matched to the values; NaN where there is none (``note``).
+        Parameters of the beta distribution matched to the values; NaN if there is none (see ``note``).
     scaled_alpha, scaled_beta : float
-        Parameters of the one that they are moved to; their sum is min(trials, alpha + beta), not rounded.
+        Parameters of the distribution that they are moved to; their sum is min(trials, alpha + beta).
     scaled_mean : float
-        Mean of the scaled values: near the target, as the beta distributions only resemble the values'.
+        Mean of the scaled values: near the target, as the beta distributions only approximate that of the values.
     note : str
-        Empty, or why no beta distribution could be matched, so that every value became the target.
+        Empty, or why no beta distribution fits, so that every value became the target.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class BetaScaling:
 
 
 def normal_score(x: Array, a: float, b: float) -> Array:
-    """The z with P(Beta(a, b) <= x) = Phi(z), for a and b so large that a term for the skewness is enough."""
+    """The z with P(Beta(a, b) <= x) = Phi(z), for a and b so large that a correction for the skewness suffices."""
     total = a + b
     z = (x - a / total) / np.sqrt(a / total * b / total / total)
     skewness = 2 * (b - a) / total / np.sqrt(a / total * b)
@@ -82,7 +82,7 @@ def log_lower_tail(x: Array, a: float, b: float) -> Array:
     """Logarithm of P(Beta(a, b) <= x) for x in (0, 1) below the mean: a continued fraction (DLMF 8.17.22)."""
     if a + b > LARGEST_LOG_CONCENTRATION:
         return special.log_ndtr(normal_score(x, a, b))
-    # By Lentz's method: the fraction is a product of c * d.
+    # Lentz's method: the fraction is a product of c * d.
     tiny = 1e-300
     c: Array = np.ones_like(x)
     d: Array = 1 / (1 - (a + b) / (a + 1) * x)
@@ -113,7 +113,7 @@ def far_quantile(log_tail: Array, a: float, b: float) -> Array:
 
 
 def lower_tail(x: Array, complement: Array, a: float, b: float) -> Array:
-    """P(Beta(a, b) <= x), given 1 - x too, without losing digits to very narrow distributions."""
+    """P(Beta(a, b) <= x), given 1 - x too, accurate for very narrow distributions as well."""
     if a + b <= LARGEST_CONCENTRATION:
         return special.betainc(a, b, x)
     if a <= 1e-8 * (a + b):  # the limit is a gamma distribution ...
@@ -124,9 +124,9 @@ def lower_tail(x: Array, complement: Array, a: float, b: float) -> Array:
 
 
 def move(values: Array, complements: Array, a: float, b: float, new_a: float, new_b: float) -> tuple[Array, Array]:
-    """Values and their complements at the same quantiles of Beta(new_a, new_b) as they have in Beta(a, b).
+    """Move values and their complements to the same quantiles of Beta(new_a, new_b) as they have in Beta(a, b).
 
-    The smaller tail decides: near 1 the distribution function has no digits left and its complement has all.
+    The smaller tail is used: near 1 the distribution function has few digits left and its complement has all.
     """
     from_below = lower_tail(values, complements, a, b) <= 0.5
     moved, moved_complements = np.empty_like(values), np.empty_like(values)
@@ -151,7 +151,7 @@ def scale(
     Parameters
     ----------
     values, complements : ndarray, shape [N], float64
-        Memberships q in a class (shares of what higher ranks left) and 1 - q; N >= 1.
+        Memberships q in a class (as shares of what higher ranks left) and 1 - q; N >= 1.
     label, successes, trials
         As in ``BetaScaling``.
     precision : float
@@ -165,15 +165,15 @@ def scale(
     Notes
     -----
     The paper prints alpha + beta = mean (1 - mean) / variance; the method of moments, which it names, subtracts 1.
-    A correctness of 0 or 1 gives scaled values of 0 or 1, the limits of the formula. Where no beta distribution has
-    the moments (one value, equal values, or a variance of mean (1 - mean) and more), every value becomes the target.
+    A correctness of 0 or 1 gives scaled values of 0 or 1, the limits of the formula. If no beta distribution has the
+    moments (one value, equal values, or a variance of at least mean (1 - mean)), every value becomes the target.
     """
     samples = len(values)
     target = successes / trials if trials else np.nan
-    # Sorted, so that the order of the test set does not show in the last digit.
+    # Sorted, so that the last digit does not depend on the order of the test set.
     ordered, ordered_complements = np.sort(values), np.sort(complements)
     mean, mean_complement = float(ordered.mean()), float(ordered_complements.mean())
-    # The smaller side has the digits: 1 - q near q = 1.
+    # The smaller side has the more digits: 1 - q near q = 1.
     small = ordered if mean < 0.5 else ordered_complements
     variance = float(np.var(small, ddof=1)) if samples > 1 else np.nan
     alpha = beta = scaled_alpha = scaled_beta = np.nan
@@ -192,27 +192,15 @@ def scale(
             scaled_alpha, scaled_beta = certainty * target, certainty * (1 - target)
         else:
             note = "a variance too large for a beta distribution"
-    if trials == 0:  # nothing is left to share out
+    if trials == 0:
         scaled, scaled_complements = values, complements
     elif note or successes in (0, trials):
         scaled, scaled_complements = np.full(samples, target), np.full(samples, 1 - target)
     else:
         scaled, scaled_complements = move(values, complements, alpha, beta, scaled_alpha, scaled_beta)
-    parameters = BetaScaling(
-        label=label,
-        samples=samples,
-        trials=trials,
-        successes=successes,
-        target=target,
-        mean=mean,
-        variance=variance,
-        alpha=alpha,
-        beta=beta,
-        scaled_alpha=scaled_alpha,
-        scaled_beta=scaled_beta,
-        scaled_mean=float(scaled.mean()),
-        note=note,
-    )
+    moments = (label, samples, trials, successes, target, mean, variance)
+    betas = (alpha, beta, scaled_alpha, scaled_beta)
+    parameters = BetaScaling(*moments, *betas, scaled_mean=float(scaled.mean()), note=note)
     return scaled, scaled_complements, parameters
 
 
@@ -226,20 +214,21 @@ def scale_region(
     ordered : ndarray, shape [N, n], float64
         Memberships of the region's samples; column j < d is that of the region's class of rank j.
     labels, counts : list of length d
-        Those classes, and how many of the N samples truly belong to each.
+        Those classes, and how many of the N samples belong to each.
     precision : float
         As in ``scale``.
 
     Returns
     -------
     scaled : ndarray, shape [N, n]
-        Columns in the same order. Columns from d on keep their ratios; where they are all 0 they stay 0.
+        Columns in the same order. Columns from d on keep their ratios; if they are all 0 they stay 0.
     levels : tuple of BetaScaling, length d
 
     Notes
     -----
-    As a Dirichlet variable is drawn from beta variables, rank j takes the share q_j = m_j / (m_j + ... + m_n) of what
-    the ranks above left, and its trials are the test samples that they left: target p_j / (1 - p_1 - ... - p_(j-1)).
+    As in the construction of a Dirichlet variable from beta variables, rank j takes the share
+    q_j = m_j / (m_j + ... + m_n) of what the ranks above left, and its trials are the test samples that they left: the
+    target is p_j / (1 - p_1 - ... - p_(j-1)).
     """
     samples, depth = len(ordered), len(labels)
     scaled = np.zeros_like(ordered)

@@ -1,15 +1,15 @@
-"""All scores of one set of predictions, as one table."""
+"""Report: all scores of one set of predictions as a table, a dictionary and JSON, with bootstrap intervals."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.bootstrap import PREPARED, Interval, bootstrap_values, check_drawing, interval_of
-from deepsimplex.evaluation.brier import prepare_brier_decomposition
+from deepsimplex._utils.json_values import to_json
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
+from deepsimplex.evaluation.bootstrap import PREPARED, Interval, ResampledScore, check_resampling, resample
 from deepsimplex.evaluation.calibration_errors import (
     adaptive_calibration_error,
     area_deviation,
@@ -17,25 +17,27 @@ from deepsimplex.evaluation.calibration_errors import (
     expected_calibration_error,
     maximum_calibration_error,
 )
-from deepsimplex.evaluation.detection import prepare_out_of_distribution_auroc
-from deepsimplex.evaluation.inputs import check_probabilities
-from deepsimplex.evaluation.named_labels import check_named_labels
-from deepsimplex.evaluation.plain import as_json
-from deepsimplex.evaluation.prepared import Limits, Prepared
-from deepsimplex.evaluation.scores import (
+from deepsimplex.evaluation.classification_scores import (
     accuracy,
+    top_k_accuracy,
+    weighted_f1,
+    weighted_precision,
+    weighted_recall,
+)
+from deepsimplex.evaluation.proper_scores import (
     brier_score,
     negative_log_likelihood,
+    prepare_brier_decomposition,
     proba_loss,
-    top_k_accuracy,
 )
-from deepsimplex.evaluation.selective import accuracy_at_coverage, area_under_risk_coverage
-from deepsimplex.evaluation.weighted import prepare_weighted
+from deepsimplex.evaluation.selective_risk import accuracy_at_coverage, area_under_risk_coverage
+from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc
 
 INTERVALS_NOTE = (
-    "Intervals of calibration errors, area deviation and parts of the Brier score have the bias\n"
-    "of few samples taken off: such a score may lie outside its own."
+    "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
+    "the bias of small samples: such a score may lie outside its own interval."
 )
+PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 
 
 @dataclass(frozen=True)
@@ -50,16 +52,16 @@ class Report:
         As the functions of the same names, as are all scores but the parts of the Brier score.
     negative_log_likelihood, brier_score, proba_loss : float
     brier_reliability, brier_resolution, brier_uncertainty, brier_remainder : float
-        The parts, of ``brier_decomposition``.
+        The parts of ``brier_decomposition``.
     expected_calibration_error, adaptive_calibration_error : float
     classwise_calibration_error, maximum_calibration_error : float
     area_deviation : float
-        Over ten bins, as the paper has it.
+        With ten bins, as in the paper.
     area_under_risk_coverage, accuracy_at_coverage : float
     out_of_distribution_auroc : float or None
-        Of one minus the largest probability; None where no other samples were given.
+        Of one minus the largest probability; None without ``outside``.
     bins : int
-        Bins of the calibration errors and of the parts of the Brier score.
+        Number of bins of the calibration errors and of the parts of the Brier score.
     k : int
         Of the top-k accuracy.
     coverage : float
@@ -67,9 +69,9 @@ class Report:
     level : float or None
         Of the intervals.
     intervals : dict of str to Interval, or None
-        Bootstrap interval of each score, by its name; None where not asked for. As ``bootstrap_interval`` has them:
-        those of the calibration errors, of the area deviation and of the Brier score's reliability, resolution and
-        uncertainty have the bias of few samples taken off and need not hold the score itself.
+        Bootstrap interval of each score, by its name, as ``bootstrap_interval`` returns it; None if not requested.
+        Those of the calibration errors, of the area deviation and of the Brier score's reliability, resolution and
+        uncertainty are corrected for the bias of small samples and need not contain the score itself.
 
     Examples
     --------
@@ -107,15 +109,15 @@ class Report:
     intervals: Mapping[str, Interval] | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """The fields by name, in order, without those that are None; ``intervals`` as lists [lower, upper]."""
+        """Return the fields by name, in order, without those that are None; ``intervals`` as lists [lower, upper]."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         if self.intervals is not None:
             fields["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
         return {name: value for name, value in fields.items() if value is not None}
 
     def to_json(self, indent: int | None = 2) -> str:
-        """``as_dict`` as JSON that any reader takes: infinity, which JSON has no number for, is the text "Infinity"."""
-        return as_json(self.as_dict(), indent)
+        """Return ``as_dict`` as strict JSON; infinity becomes the string "Infinity"."""
+        return to_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         fields = self.as_dict()
@@ -123,21 +125,21 @@ class Report:
         labels = {name: name.replace("_", " ") for name in fields}
         labels["top_k_accuracy"] = f"top {self.k} accuracy"
         labels["accuracy_at_coverage"] = f"accuracy at coverage {self.coverage:g}"
-        del fields["k"], fields["coverage"]  # their names say them
-        rows = [(labels[name], _number(value), intervals.get(name)) for name, value in fields.items()]
-        width = max(len(label) for label, _, _ in rows)
-        lines = [f"{label:<{width}}  {number:>10}" for label, number, _ in rows]
+        del fields["k"], fields["coverage"]  # shown in the labels
+        width = max(map(len, labels.values()))
+        lines = [
+            f"{labels[name]:<{width}}  " + (f"{value:>z10.4f}" if isinstance(value, float) else f"{value:>10d}")
+            for name, value in fields.items()
+        ]
         if level is None:
             return "\n".join(lines)
-        texts = ["" if bounds is None else f"{bounds[0]:z.4f} to {bounds[1]:z.4f}" for *_, bounds in rows]
+        texts = [
+            f"{intervals[name][0]:z.4f} to {intervals[name][1]:z.4f}" if name in intervals else "" for name in fields
+        ]
         title = f"{100 * level:g}% interval"
         across = max(map(len, [title, *texts]))
         lines = [f"{line}  {text:>{across}}" for line, text in zip(lines, texts, strict=True)]
         return "\n".join([f"{'':<{width + 12}}  {title:>{across}}", *lines, INTERVALS_NOTE])
-
-
-def _number(value: float) -> str:
-    return f"{value:z.4f}" if isinstance(value, float) else f"{value:d}"
 
 
 def report(
@@ -158,23 +160,23 @@ def report(
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
         True classes: numbers 0..n-1, or names that ``classes`` holds.
     p : array_like, shape [N, n]
         Class probabilities.
     bins : int
-        Bins of the calibration errors and of the parts of the Brier score, 15 by default; the area deviation has the
-        ten of its paper.
+        Number of bins of the calibration errors and of the parts of the Brier score, 15 by default; the area deviation
+        has ten, as in its paper.
     k : int, optional
-        Of the top-k accuracy. Default: 5, or n - 1 where that is less.
+        Of the top-k accuracy. Default: 5, or n - 1 if that is less.
     coverage : float
         Of the accuracy at coverage, 0.8 by default.
     outside : array_like, shape [M, n], optional
         Class probabilities of samples from outside the training distribution, for ``out_of_distribution_auroc``.
     intervals : float, optional
-        Level of bootstrap intervals, such as 0.95. Default None: no intervals.
+        Level of bootstrap intervals, such as 0.95. The default is None: no intervals.
     resamples, seed, stratified
-        Of the intervals, as in ``bootstrap_interval``; 10 000 samples of 10 classes take about ten seconds.
+        Of the intervals, as in ``bootstrap_interval``. 10 000 samples of 10 classes take about ten seconds.
     classes : sequence of length n, optional
         The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``.
 
@@ -208,56 +210,36 @@ def report(
     accuracy at coverage 0.8         0.7500
     bins                                 15
     """
-    # Checked whether or not intervals are asked for.
-    drawing = (0.95 if intervals is None else intervals, resamples, seed, stratified)
-    level, resamples, seed, stratified = check_drawing(*drawing, name="intervals")
-    probabilities = check_probabilities(p)
-    labels = check_named_labels(y, "y", classes, probabilities.shape, "p")
+    # Checked whether or not intervals are requested.
+    check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, name="intervals")
+    settings = (bins, k, coverage, intervals, resamples, seed)
+    return resampled_report(y, p, *settings, outside=outside, stratified=stratified, classes=classes)[0]
+
+
+def resampled_report(
+    y: ArrayLike,
+    p: ArrayLike,
+    bins: int,
+    k: int | None,
+    coverage: float,
+    level: float | None,
+    resamples: int,
+    seed: int,
+    *,
+    outside: ArrayLike | None = None,
+    stratified: bool = False,
+    classes: Sequence[Any] | None = None,
+) -> tuple[Report, dict[str, ResampledScore]]:
+    """Compute a report, and every score by its name on all samples and on all resamples."""
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
     samples, n = probabilities.shape
     k = min(5, n - 1) if k is None else k
-    prepared = prepare_scores(labels, probabilities, bins, k, coverage)
-    apart: dict[tuple[str, ...], Prepared] = {}
-    if outside is not None:
-        strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != n:
-            raise ValueError(
-                f"outside must hold probabilities of the {n} classes of p; found {strange.shape[1]} columns"
-            )
-        scores = (1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
-        apart["out_of_distribution_auroc",] = prepare_out_of_distribution_auroc(*scores)
-
-    values: dict[str, float] = {}
-    for names, score in {**prepared, **apart}.items():
-        values |= zip(names, map(float, np.atleast_1d(score.value())), strict=True)
-    bounds: dict[str, Interval] | None = None
-    if intervals is not None:
-        resampled = resampled_scores(prepared, labels if stratified else None, resamples, seed)
-        for names, score in apart.items():
-            resampled |= resampled_scores({names: score}, score.strata, resamples, seed)
-        limits = limits_of({**prepared, **apart})
-        bounds = {name: interval_of(values[name], resampled[name], level, limits[name]) for name in resampled}
-        bounds = {field.name: bounds[field.name] for field in dataclasses.fields(Report) if field.name in bounds}
-    auroc = values.pop("out_of_distribution_auroc", None)
-    return Report(
-        samples=samples,
-        classes=n,
-        out_of_distribution_auroc=auroc,
-        **values,
-        bins=int(bins),
-        k=int(k),
-        coverage=float(coverage),
-        level=None if intervals is None else float(intervals),
-        intervals=bounds,
-    )
-
-
-def prepare_scores(
-    labels: NDArray[Any], probabilities: NDArray[Any], bins: int, k: int, coverage: float
-) -> dict[tuple[str, ...], Prepared]:
-    """The scores of a report by name, those found together under several; arguments of the probabilities checked."""
     options: dict[Any, dict[str, Any]] = {
         accuracy: {},
         top_k_accuracy: {"k": k},
+        weighted_precision: {},
+        weighted_recall: {},
+        weighted_f1: {},
         negative_log_likelihood: {},
         brier_score: {},
         proba_loss: {},
@@ -269,32 +251,26 @@ def prepare_scores(
         area_under_risk_coverage: {},
         accuracy_at_coverage: {"coverage": coverage},
     }
-    # What is found together has several names.
-    prepared: dict[tuple[str, ...], Prepared] = {
-        (metric.__name__,): PREPARED[metric](labels, probabilities, **given) for metric, given in options.items()
-    }
-    prepared["weighted_precision", "weighted_recall", "weighted_f1"] = prepare_weighted(labels, probabilities)
-    parts = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
-    prepared[parts] = prepare_brier_decomposition(labels, probabilities, bins)
-    return prepared
-
-
-def resampled_scores(
-    prepared: Mapping[tuple[str, ...], Prepared], strata: NDArray[Any] | None, resamples: int, seed: int
-) -> dict[str, NDArray[np.float64]]:
-    """The values [resamples] of every score by its name, all on the same resamples."""
-    drawn = bootstrap_values(list(prepared.values()), strata, resamples, seed)
-    return {
-        name: column
-        for names, columns in zip(prepared, drawn, strict=True)
-        for name, column in zip(names, columns.reshape(resamples, -1).T, strict=True)
-    }
-
-
-def limits_of(prepared: Mapping[tuple[str, ...], Prepared]) -> dict[str, Limits | None]:
-    """The range of every score that few samples bias, by its name; None for the others."""
-    return {
-        name: limits
-        for names, score in prepared.items()
-        for name, limits in zip(names, score.limits or (None,) * len(names), strict=True)
-    }
+    prepared = [PREPARED[metric](labels, probabilities, **given) for metric, given in options.items()]
+    prepared.append(prepare_brier_decomposition(labels, probabilities, bins))
+    drawing = (0 if level is None else resamples, seed)
+    numbers = [number for score in resample(prepared, labels if stratified else None, *drawing) for number in score]
+    found = dict(zip([*(metric.__name__ for metric in options), *PARTS], numbers, strict=True))
+    if outside is not None:
+        strange = check_probabilities(outside, "outside")
+        if strange.shape[1] != n:
+            raise ValueError(f"outside must have the {n} columns of p; found {strange.shape[1]}")
+        auroc = PREPARED[out_of_distribution_auroc](1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
+        ((found["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, *drawing)
+    names = [field.name for field in dataclasses.fields(Report) if field.name in found]
+    scores = Report(
+        samples=samples,
+        classes=n,
+        **{"out_of_distribution_auroc": None, **{name: found[name].value for name in names}},
+        bins=int(bins),
+        k=int(k),
+        coverage=float(coverage),
+        level=None if level is None else float(level),
+        intervals=None if level is None else {name: found[name].interval(level) for name in names},
+    )
+    return scores, found

@@ -1,16 +1,13 @@
-"""Reports of several classifiers on one test set, and which of their differences are more than chance."""
+"""Compare the reports of several classifiers on one test set by a paired bootstrap."""
 
-import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.evaluation.bootstrap import Interval, check_drawing, interval_of
-from deepsimplex.evaluation.inputs import check_labels_and_probabilities
-from deepsimplex.evaluation.prepared import Limits
-from deepsimplex.evaluation.report import Report, limits_of, prepare_scores, report, resampled_scores
+from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
+from deepsimplex.evaluation.report import Report, resampled_report
 
 HIGHER_IS_BETTER: dict[str, bool] = {
     "accuracy": True,
@@ -31,29 +28,28 @@ HIGHER_IS_BETTER: dict[str, bool] = {
     "area_under_risk_coverage": False,
     "accuracy_at_coverage": True,
 }
-"""What is better of each score that can be better; the others of a report describe the test set or the binning."""
+"""Whether a larger value of a score is better; the other fields of a report describe the test set or the settings."""
 
 
 @dataclass(frozen=True, eq=False)
 class ReportComparison:
-    """Reports of several classifiers on the same test set, and how far each is from the best.
+    """Reports of several classifiers on the same test set, and the differences of each from the best.
 
     Attributes
     ----------
     reports : dict of str to Report
         With intervals, in the order given.
     best : dict of str to str
-        The best classifier by each score; the first among equals.
+        For each score the best classifier, the first among equals.
     differences : dict of str to dict of str to Interval
-        Of each classifier, by each score: the interval of its score minus the best one's, both on the same resamples.
-        Where 0 lies outside, the difference is more than the choice of test samples explains at that level, one
-        score and one pair of classifiers at a time.
+        For each classifier and score the interval of its score minus the best one's, both on the same resamples. If 0
+        lies outside, the difference is significant at that level, for one score and one pair of classifiers at a time.
 
     Examples
     --------
-    >>> y = [0, 1] * 50
-    >>> sure, unsure = [[0.9, 0.1], [0.1, 0.9]] * 50, [[0.6, 0.4], [0.4, 0.6]] * 50
-    >>> comparison = compare_reports(y, {"unsure": unsure, "sure": sure})
+    >>> y = [0, 1] * 10
+    >>> sure, unsure = [[0.9, 0.1], [0.1, 0.9]] * 10, [[0.6, 0.4], [0.4, 0.6]] * 10
+    >>> comparison = compare_reports(y, {"unsure": unsure, "sure": sure}, resamples=20)
     >>> comparison.best["brier_score"], comparison.differs("unsure", "brier_score")
     ('sure', True)
     >>> comparison.best["accuracy"], comparison.differs("sure", "accuracy")
@@ -65,7 +61,7 @@ class ReportComparison:
     differences: dict[str, dict[str, Interval]]
 
     def differs(self, name: str, score: str) -> bool:
-        """Whether a classifier's score is farther from the best one than resampling explains."""
+        """Return whether the interval of the difference of a classifier from the best one excludes 0."""
         lower, upper = self.differences[name][score]
         return lower > 0 or upper < 0
 
@@ -84,12 +80,12 @@ def compare_reports(
 ) -> ReportComparison:
     """Score several classifiers on one test set, and compare each with the best one by a paired bootstrap.
 
-    Scores on the same samples rise and fall together, so that the interval of their difference is narrower than their
-    own intervals suggest: two classifiers may differ although these overlap.
+    Scores on the same samples are correlated, so that the interval of their difference is narrower than their own
+    intervals suggest: two classifiers may differ although these overlap.
 
     Parameters
     ----------
-    y : array_like, shape [N] or [N, 1]
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
         Class numbers 0..n-1.
     probabilities : mapping of str to array_like, shape [N, n]
         Each classifier's class probabilities of these samples, in the same order.
@@ -100,7 +96,8 @@ def compare_reports(
     resamples, seed
         As in ``bootstrap_interval``.
     announce : callable, optional
-        Is told each classifier's name before it is scored: 10 000 samples of 10 classes take about ten seconds.
+        Called with each classifier's name before it is scored, which takes about ten seconds for 10 000 samples of 10
+        classes.
 
     Returns
     -------
@@ -108,69 +105,51 @@ def compare_reports(
 
     Raises
     ------
-    ValueError
-        When an argument breaks the above, naming the classifier.
+    TypeError, ValueError
+        If an argument is not as above; the message names the classifier.
 
     Examples
     --------
-    >>> comparison = compare_reports([0, 1], {"one": [[0.9, 0.1], [0.4, 0.6]], "two": [[0.7, 0.3], [0.7, 0.3]]})
+    >>> p = {"one": [[0.9, 0.1], [0.4, 0.6]], "two": [[0.7, 0.3], [0.7, 0.3]]}
+    >>> comparison = compare_reports([0, 1], p, resamples=10)
     >>> comparison.reports["two"].accuracy, comparison.best["accuracy"]
     (0.5, 'one')
     """
     if not isinstance(probabilities, Mapping) or not probabilities:
         found = "an empty mapping" if isinstance(probabilities, Mapping) else type(probabilities).__name__
         raise ValueError(f"probabilities must map classifiers' names to their probabilities [N, n]; found {found}")
-    level, resamples, seed, _ = check_drawing(level, resamples, seed, False)
+    check_resampling(level, resamples, seed)
     reports: dict[str, Report] = {}
-    resampled: dict[str, dict[str, NDArray[np.float64]]] = {}
-    limits: dict[str, Limits | None] = {}
+    scores: dict[str, dict[str, ResampledScore]] = {}
     for name, p in probabilities.items():
         if announce is not None:
             announce(name)
         try:
-            labels, checked = check_labels_and_probabilities(y, p)
-            scores = report(labels, checked, bins, k=k, coverage=coverage)
+            reports[name], scores[name] = resampled_report(y, p, bins, k, coverage, level, resamples, seed)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
-        prepared = prepare_scores(labels, checked, bins, scores.k, coverage)
-        drawn, limits = resampled_scores(prepared, None, resamples, seed), limits_of(prepared)
-        names = [field.name for field in dataclasses.fields(Report) if field.name in drawn]
-        intervals = {key: interval_of(getattr(scores, key), drawn[key], level, limits[key]) for key in names}
-        reports[name] = dataclasses.replace(scores, level=level, intervals=intervals)
-        resampled[name] = drawn
-    if len({scores.classes for scores in reports.values()}) > 1:
-        columns = {name: scores.classes for name, scores in reports.items()}
+    if len({found.classes for found in reports.values()}) > 1:
+        columns = {name: found.classes for name, found in reports.items()}
         raise ValueError(f"probabilities must have the same classes for every classifier; found columns {columns}")
-
-    best = {score: _best(reports, score, higher) for score, higher in HIGHER_IS_BETTER.items()}
+    best = {
+        score: (max if higher else min)(reports, key=lambda name: scores[name][score].value)
+        for score, higher in HIGHER_IS_BETTER.items()
+    }
     differences = {
-        name: {
-            score: _difference(
-                (getattr(reports[name], score), resampled[name][score]),
-                (getattr(reports[first], score), resampled[first][score]),
-                level,
-                limits[score] is not None,
-            )
-            for score, first in best.items()
-        }
-        for name in reports
+        name: {score: _difference(own[score], scores[first][score], level) for score, first in best.items()}
+        for name, own in scores.items()
     }
     return ReportComparison(reports, best, differences)
 
 
-def _best(reports: Mapping[str, Report], score: str, higher: bool) -> str:
-    return (max if higher else min)(reports, key=lambda name: getattr(reports[name], score))
-
-
-def _difference(
-    other: tuple[float, NDArray[np.float64]], best: tuple[float, NDArray[np.float64]], level: float, biased: bool
-) -> Interval:
-    """The interval of one score minus another, of all samples and on the same resamples; biased ones as reports do."""
-    value, values = _minus(other[0], best[0]), _minus(other[1], best[1])
-    return interval_of(float(value), values, level, (-np.inf, np.inf) if biased else None)
+def _difference(one: ResampledScore, best: ResampledScore, level: float) -> Interval:
+    """The interval of one score minus another, on the same resamples; biased scores take the basic bootstrap."""
+    limits = None if one.limits is None else (-np.inf, np.inf)
+    value, values = _minus(one.value, best.value), _minus(one.values, best.values)
+    return ResampledScore(float(value), values, limits).interval(level)
 
 
 def _minus(left: ArrayLike, right: ArrayLike) -> NDArray[np.float64]:
-    """left - right, and 0 where they are equal: two infinite scores do not differ."""
+    """left - right, and 0 for equal values, even infinite ones."""
     one, other = np.asarray(left, np.float64), np.asarray(right, np.float64)
     return np.subtract(one, other, out=np.zeros_like(one), where=one != other)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
-from deepsimplex._utils.validation import check_whole
-from deepsimplex.evaluation import check_labels_and_probabilities, uncertainty
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex.evaluation import uncertainty
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS
 

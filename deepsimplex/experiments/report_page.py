@@ -17,7 +17,7 @@ from deepsimplex.evaluation import (
     compare_reports,
     report,
 )
-from deepsimplex.evaluation.bootstrap import check_drawing
+from deepsimplex.evaluation.bootstrap import check_resampling
 from deepsimplex.experiments.report_pictures import partition_pictures, sections
 from deepsimplex.experiments.report_source import Run, Source, read_runs
 from deepsimplex.experiments.report_tables import (
@@ -79,7 +79,7 @@ def write_report(
     >>> "Report on sure and unsure" in page.read_text()
     True
     """
-    level, resamples, seed, _ = check_drawing(level, resamples, seed, False)
+    level, resamples, seed, _ = check_resampling(level, resamples, seed)
     target = Path(path).expanduser()
     check_writable(target.parent, "the folder of the page")
     if target.is_dir():

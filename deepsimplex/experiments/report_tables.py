@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from deepsimplex.evaluation import HIGHER_IS_BETTER, PartitionComparison, Report, ReportComparison
-from deepsimplex.evaluation.partition_result import measure_title
+from deepsimplex.evaluation import PartitionComparison, Report, ReportComparison
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
+from deepsimplex.evaluation.standardized_partition import measure_title
 from deepsimplex.experiments.report_source import Run, flat_configuration
 
 MISSING = "–"

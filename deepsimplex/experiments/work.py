@@ -140,7 +140,7 @@ def _head(
         return None
     head = make_head(config.model.head, len(split.class_names), len(split.x), target)
     if isinstance(head, PrototypeGaussianProcess):
-        return head.initialize_from(split.x, split.y, features, seed=config.seed)
+        return head.adapt(split.x, split.y, features, seed=config.seed)
     return head.initialize_from(split.x, features, seed=config.seed)
 
 

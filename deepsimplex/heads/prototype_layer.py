@@ -1,4 +1,4 @@
-"""What the Keras layers of prototypes share: prototypes of every class as weights, placed among real samples."""
+"""Base class of the Keras layers of prototypes: prototypes as weights, adapted to real samples; explanations."""
 
 import warnings
 from abc import abstractmethod
@@ -12,17 +12,17 @@ from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex._utils.validation import check_labels, check_whole
+from deepsimplex._utils.validation import check_choice, check_labels, check_whole
 from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
-from deepsimplex.heads.prototype_initialization import initial_prototypes
+from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes
 
-# Deviation of features, on average, that calls for a warning.
+# Root mean square standard deviation of features above which adapt warns.
 _WIDE = 10.0
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """The nearest prototypes of samples, from near to far.
+    """The nearest prototypes of every sample, sorted by distance, and their weight in the decision.
 
     Attributes
     ----------
@@ -31,12 +31,11 @@ class Explanation:
     labels : ndarray, shape [N, k]
         Their classes.
     distances : ndarray, shape [N, k]
-        Squared, as they are compared: of scaled features, through Omega or in lengthscales where there are such.
+        Squared, of features as they are compared: scaled, mapped by Omega or in units of the lengthscale.
     weights : ndarray, shape [N, k]
-        What each has to say in the decision. LVQ asks the nearest prototype of every class alone, whose weight is the
-        probability of its class, and those of all prototypes sum to one; in the layer ``PrototypeScores``, which has no
-        probabilities, it is its score. A Gaussian process sums contributions k(x, w_j) b_j of all: the weight is what
-        is added to the score of the class that is decided for, in ``GPLVQ`` to the mean of its process.
+        LVQ: the probability of the class for the nearest prototype of a class, else zero; they sum to one over all
+        prototypes. In the layer ``PrototypeScores``, which has no probabilities, the score of the class. A Gaussian
+        process: the term k(x, w_j) b_j in the score of the predicted class, in ``GPLVQ`` in the mean of its process.
 
     Examples
     --------
@@ -56,33 +55,37 @@ class Explanation:
     def of(
         cls, distances: NDArray[np.float64], weights: NDArray[np.float64], labels: NDArray[Any], k: int
     ) -> "Explanation":
-        """The k nearest of M prototypes, of distances and weights [N, M] and labels [M].
-
-        Of equally near ones the first; all where k is more.
-        """
+        """Select the k nearest of M prototypes from distances and weights [N, M] and labels [M]."""
         order = np.argsort(distances, axis=1, kind="stable")[:, :k]
         nearest = (np.take_along_axis(values, order, axis=1) for values in (distances, weights))
         return cls(order, labels[order], *nearest)
 
 
 class PrototypeLayer(keras.layers.Layer):
-    """A Keras layer that compares features [N, d] with M prototypes, as many of each class.
+    """A Keras layer that compares features [N, d] with M prototypes, the same number for every class.
 
     Attributes
     ----------
     prototypes : keras.Variable, shape [M, d]
-        Trainable; class by class.
+        Trainable; sorted by class.
     prototype_labels : ndarray, shape [M]
-        Numbers of their classes.
+        Their class numbers.
+    adapted : bool
+        Whether ``adapt`` was called or weights were loaded.
     """
 
     prototypes: keras.Variable
 
-    def __init__(self, num_classes: int, prototypes_per_class: int, **kwargs: Any) -> None:
-        # Features come as they are and are cast up, never down.
+    def __init__(
+        self, num_classes: int, prototypes_per_class: int, initialization: Initialization, **kwargs: Any
+    ) -> None:
+        # Features are cast to higher precision in the layer, never to lower.
         super().__init__(autocast=False, **kwargs)
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
+        check_choice(initialization, "initialization", INITIALIZATIONS)
+        self.initialization = initialization
+        self.adapted = False
         half = self.compute_dtype in ("float16", "bfloat16")
         self._output_dtype = "float32" if half else self.compute_dtype
 
@@ -104,29 +107,25 @@ class PrototypeLayer(keras.layers.Layer):
             shape, initializer, name=name, dtype=self._output_dtype, autocast=False, trainable=trainable
         )
 
-    def initialize_from(
-        self,
-        samples: Any,
-        labels: ArrayLike | None = None,
-        backbone: Callable[..., Any] | None = None,
-        *,
-        initialization: str = "k-means++",
-        seed: int = 0,
+    def load_own_variables(self, store: Any) -> None:
+        super().load_own_variables(store)
+        self.adapted = True
+
+    def adapt(
+        self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> Self:
-        """Put prototypes among the features of samples of their class, and start what else depends on them there.
+        """Start prototypes among the features of samples of their class, and other weights accordingly.
 
         Parameters
         ----------
-        samples : array or tf.data.Dataset
+        x : array or tf.data.Dataset
             Samples [N, ...], or a finite data set of batches (samples, labels). One pass over it draws the features of
-            2000 samples, as many of every class, and at least ten for each prototype.
-        labels : array_like, shape [N] or [N, n], optional
-            Of an array of samples. Of soft labels the likeliest class counts.
+            2000 samples, the same number for every class, and at least ten for each prototype.
+        y : array_like, shape [N] or [N, n], optional
+            Labels, unless x is a data set. Soft labels count for their likeliest class.
         backbone : keras.Model or keras.layers.Layer, optional
-            What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
-            samples are features.
-        initialization : {"k-means++", "means", "samples"}
-            "k-means++" (default): samples far from one another; see ``deepsimplex.prototypes.initial_prototypes``.
+            The network before the layer, from samples to features [N, d]. It is called in training mode, and its state
+            is restored. Default: samples are features.
         seed : int
             Seed of all draws. Default 0.
 
@@ -138,21 +137,26 @@ class PrototypeLayer(keras.layers.Layer):
         Warns
         -----
         UserWarning
-            When features vary by more than 10: images in 0..255, a table that is not scaled.
+            If the standard deviation of the features is above 10: images in 0..255, a table that is not scaled.
 
         Raises
         ------
         ValueError
-            For labels outside 0..n-1, a class of fewer samples that differ than prototypes, features not of rank 2,
-            not finite, or not as many as the layer was built for.
+            For labels outside 0..n-1, a class with fewer distinct samples than prototypes, features that are not of
+            rank 2, not finite, or not as many as the layer was built for.
         """
         rng = np.random.default_rng(seed)
         per_class = max(-(-ROWS // self.num_classes), 10 * self.prototypes_per_class)
-        X, y = labeled_feature_rows(samples, labels, backbone, per_class, rng, self._as_labels)
+        X, numbers = labeled_feature_rows(x, y, backbone, per_class, rng, self._class_numbers)
         if not np.isfinite(X).all():
             raise ValueError("samples must give finite features; found NaN or infinity")
-        W, labels_of_all = initial_prototypes(X, y, self.prototypes_per_class, initialization, rng)
-        self._check_all_there(labels_of_all)
+        W, labels = initial_prototypes(X, numbers, self.prototypes_per_class, self.initialization, rng)
+        found = np.bincount(labels, minlength=self.num_classes)
+        if (short := np.flatnonzero(found < self.prototypes_per_class)).size:
+            raise ValueError(
+                f"samples must hold at least prototypes_per_class={self.prototypes_per_class} that differ of every "
+                f"class; found {found[short[0]]} of class {short[0]}"
+            )
         if not self.built:
             self.build((None, X.shape[1]))
         if X.shape[1] != self.prototypes.shape[1]:
@@ -161,54 +165,47 @@ class PrototypeLayer(keras.layers.Layer):
                 f"{X.shape[1]}"
             )
         self.prototypes.assign(W)
-        self._start_among(X, y)
-        if (deviation := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
+        self._adapt_to(X)
+        self.adapted = True
+        if (spread := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
             warnings.warn(
-                f"features vary by {deviation:.3g}: optimizers, whose steps suit features that vary by about one, will "
-                "hardly move the prototypes. Scale the samples, images to [0, 1]",
+                f"features have a standard deviation of {spread:.3g}: optimizers, whose steps suit features that vary "
+                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]",
                 UserWarning,
                 stacklevel=callers_stacklevel(),
             )
         return self
 
-    def _both(self, features: Any) -> tuple[Any, Any]:
-        """Features [N, d] and prototypes [M, d], float64."""
-        found, known = features.shape[1], self.prototypes.shape[1]
-        if found != known:
-            raise ValueError(
-                f"features must have {known} columns, as the prototypes have; found {found}. initialize_from and "
-                "explain need the backbone that the layer follows"
-            )
-        return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
-
-    def _as_labels(self, y: Any) -> NDArray[np.int64]:
+    def _class_numbers(self, y: Any) -> NDArray[np.int64]:
         labels, _ = check_labels(y, self.num_classes, soft=True)
         return np.argmax(labels, axis=1) if labels.ndim == 2 else labels
 
-    def _check_all_there(self, labels: NDArray[np.int64]) -> None:
-        found = np.bincount(labels, minlength=self.num_classes)
-        if (short := np.flatnonzero(found < self.prototypes_per_class)).size:
-            raise ValueError(
-                f"samples must hold at least prototypes_per_class={self.prototypes_per_class} that differ of every "
-                f"class; found {found[short[0]]} of class {short[0]}"
-            )
-
     @abstractmethod
-    def _start_among(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        """Start other weights where drawn features [N, d] and labels [N] ask for."""
+    def _adapt_to(self, X: NDArray[np.float64]) -> None:
+        """Start other weights than the prototypes from features [N, d]."""
 
     @abstractmethod
     def _evidence(self, features: Any) -> tuple[Any, Any]:
         """Squared distances [N, M] to the prototypes, and their weights [N, M] in the decision."""
 
-    def explain(self, samples: Any, k: int = 3, backbone: Callable[..., Any] | None = None) -> Explanation:
-        """The k nearest prototypes of every sample, and their weight in the decision.
+    def _float64(self, features: Any) -> tuple[Any, Any]:
+        """Cast features [N, d] and prototypes [M, d] to float64."""
+        found, known = features.shape[1], self.prototypes.shape[1]
+        if found != known:
+            raise ValueError(
+                f"features must have {known} columns, as the prototypes have; found {found}. adapt and explain need "
+                "the backbone before the layer"
+            )
+        return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
+
+    def explain(self, x: Any, k: int = 3, backbone: Callable[..., Any] | None = None) -> Explanation:
+        """Find the k nearest prototypes of every sample, and their weight in the decision.
 
         Parameters
         ----------
-        samples : array, shape [N, ...]
+        x : array, shape [N, ...]
         k : int
-            Default 3; all prototypes where there are no more.
+            Default 3; all prototypes if there are fewer.
         backbone : keras.Model or keras.layers.Layer, optional
             From samples to features. Default: samples are features.
 
@@ -222,33 +219,33 @@ class PrototypeLayer(keras.layers.Layer):
             For a k below 1, and a layer that is not built.
         """
         check_whole(k, "k", least=1)
-        distances, weights = self._evidence_of(samples, backbone)
+        distances, weights = self._evidence_of(x, backbone)
         return Explanation.of(distances, weights, self.prototype_labels, k)
 
-    def wins(self, samples: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
-        """How many samples each prototype is the nearest of, shape [M]; zeros are prototypes without use.
+    def wins(self, x: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
+        """Count the samples that each prototype is the nearest of, shape [M]; those with zero are of no use.
 
         Parameters
         ----------
-        samples, backbone
+        x, backbone
             See ``explain``.
 
         Examples
         --------
         >>> from deepsimplex.heads import PrototypeScores
-        >>> layer = PrototypeScores(2).initialize_from([[0.0], [1.0]], [0, 1])
+        >>> layer = PrototypeScores(2).adapt([[0.0], [1.0]], [0, 1])
         >>> layer.wins([[-1.0], [0.2], [5.0]]).tolist()
         [2, 1]
         """
-        distances, _ = self._evidence_of(samples, backbone)
+        distances, _ = self._evidence_of(x, backbone)
         return np.bincount(np.argmin(distances, axis=1), minlength=len(self.prototype_labels))
 
-    def _evidence_of(self, samples: Any, backbone: Callable[..., Any] | None) -> tuple[NDArray[np.float64], ...]:
+    def _evidence_of(self, x: Any, backbone: Callable[..., Any] | None) -> tuple[NDArray[np.float64], ...]:
         if not self.built:
-            raise ValueError("the layer has no prototypes yet: call initialize_from, or train the model that it is in")
-        pieces = [self._evidence(features_of(batch, backbone)) for batch in batches_of(samples)]
-        return tuple(np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*pieces, strict=True))
+            raise ValueError("the layer has no prototypes yet: call adapt, or train the model that it is in")
+        batches = [self._evidence(features_of(batch, backbone)) for batch in batches_of(x)]
+        return tuple(np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*batches, strict=True))
 
     def get_config(self) -> dict[str, Any]:
-        own = {"num_classes": self.num_classes, "prototypes_per_class": self.prototypes_per_class}
-        return {**super().get_config(), **own}
+        own = ("num_classes", "prototypes_per_class", "initialization")
+        return {**super().get_config(), **{name: getattr(self, name) for name in own}}

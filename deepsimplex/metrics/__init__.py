@@ -1,8 +1,6 @@
-"""Keras metrics for class probabilities, streaming over batches; the formulas are those of ``evaluation``."""
+"""Keras metrics of class probabilities, accumulated over batches, with the formulas of ``evaluation``."""
 
-from deepsimplex.metrics.brier_score import BrierScore
-from deepsimplex.metrics.classwise_calibration_error import ClasswiseCalibrationError
-from deepsimplex.metrics.expected_calibration_error import ExpectedCalibrationError
-from deepsimplex.metrics.negative_log_likelihood import NegativeLogLikelihood
+from deepsimplex.metrics.calibration_metrics import ClasswiseCalibrationError, ExpectedCalibrationError
+from deepsimplex.metrics.probability_metrics import BrierScore, NegativeLogLikelihood
 
 __all__ = ["BrierScore", "ClasswiseCalibrationError", "ExpectedCalibrationError", "NegativeLogLikelihood"]

@@ -12,9 +12,7 @@ import keras
 import numpy as np
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
-from deepsimplex._utils.validation import check_flag, check_whole
-from deepsimplex.evaluation.bins import check_bins
-from deepsimplex.evaluation.inputs import check_labels, check_probabilities
+from deepsimplex._utils.validation import check_flag, check_labels, check_probabilities, check_whole
 from deepsimplex.monitoring.embedding import write_embedding
 from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.hyperparameters import check_hyperparameters, hyperparameters_of
@@ -121,7 +119,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.every = check_whole(every, "every", 1)
         self.samples = None if samples is None else check_whole(samples, "samples", 1)
         self.seed = check_whole(seed, "seed", 0)
-        self.bins = check_bins(bins)
+        self.bins = check_whole(bins, "bins", 1)
         self.pictures = check_flag(pictures, "pictures")
         self.batch_size = check_whole(batch_size, "batch_size", 1)
         self.hparams = check_hyperparameters(hparams)
@@ -207,7 +205,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         n, labels = p.shape[1], self.validation.y
         if np.isfinite(p).all():
             check_probabilities(p, "what the model gives", "End it in a softmax: logits are no class probabilities")
-        check_labels(labels, len(labels), n, "the labels of validation_data", "what the model gives")
+        check_labels(labels, n, name="the labels of validation_data")
         if self.class_names is not None and len(self.class_names) != n:
             raise ValueError(f"class_names must have {n} entries, one per class; found {len(self.class_names)}")
 

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_whole
-from deepsimplex.evaluation.bins import check_bins
 from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.pictures import band_picture, pictures
 from deepsimplex.monitoring.predictions import WatchedPredictions, on_one_line
@@ -92,7 +91,7 @@ class GaussianProcessBoard:
         bins: int = 15,
     ) -> None:
         self.every = check_whole(every, "every", 1)
-        self.bins = check_bins(bins)
+        self.bins = check_whole(bins, "bins", 1)
         self.validation_data = None if validation_data is None else _pair(validation_data)
         self._file = EventFile(log_dir)
         self._last: WatchedStep | None = None

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 
 from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.targets import TARGETS
 
 Value = str | bool | int | float
 _LONGEST = 200  # characters of a value that is written as JSON
@@ -89,10 +90,10 @@ def _optimizer(model: keras.Model) -> dict[str, Any]:
 
 
 def _classifier(model: SimplexClassifier) -> dict[str, Any]:
-    target, loss = model.target.get_config(), getattr(model, "loss", None)
+    loss = getattr(model, "loss", None)
     return {
-        "target": target.pop("name"),
-        **dict(_flat("target", target)),
+        "target": TARGETS.name_of(model.target),
+        **dict(_flat("target", _short(model.target.get_config()))),
         "head": type(model.head).__name__,
         "covariance": getattr(model.head, "covariance", None),
         "readout": type(model.readout).__name__,
@@ -101,6 +102,17 @@ def _classifier(model: SimplexClassifier) -> dict[str, Any]:
         "num_classes": model.num_classes,
         "seed": model.seed,
     }
+
+
+def _short(config: Any) -> Any:
+    """Objects that Keras serialized as {"name": class, and its arguments}."""
+    if isinstance(config, list):
+        return [_short(value) for value in config]
+    if not isinstance(config, Mapping):
+        return config
+    if "class_name" in config:
+        config = {"name": config["class_name"], **config["config"]}
+    return {key: _short(value) for key, value in config.items()}
 
 
 def _flat(prefix: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -10,8 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.validation import check_names
-from deepsimplex.evaluation import check_labels_and_probabilities
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_names
 from deepsimplex.plots.style import figure_of, literal, new_axes
 
 NORMALIZE = {None: "samples", "true": "share of the true class", "pred": "share of the assigned class", "all": "share"}

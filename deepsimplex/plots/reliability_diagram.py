@@ -8,11 +8,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_names
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_names
 from deepsimplex.evaluation import (
     ReliabilityBand,
     ReliabilityCurve,
-    check_labels_and_probabilities,
     reliability_band,
     reliability_curve,
 )

@@ -1,32 +1,50 @@
-"""The cost of GLVQ and GMLVQ: how much nearer every sample lies to its own class than to the others; its gradient."""
+"""The cost of GLVQ and GMLVQ, a sum over samples of the relative distance to their own class, and its gradient."""
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex.prototypes.activations import Activation
+from deepsimplex._utils.validation import check_choice, check_number
 
-# Rows that are measured at once: their distances stay in a core's cache.
+# Rows per block: their distances stay in a core's cache.
 _ROWS = 2048
-# Of the mean squared deviation of the samples: distances below are those of a sample on top of prototypes.
+# Added to the denominator, relative to the mean squared norm of the samples.
 _FLOOR = 1e-10
 
+Value = NDArray[np.float64]
 
-@dataclass(frozen=True)
-class Gradient:
-    """Derivatives of the cost.
 
-    Attributes
+def activate(mu: Value, activation: str = "sigmoid", steepness: float = 2.0) -> tuple[Value, Value]:
+    """Compute Phi(mu) and its derivative: the cost of a relative distance mu from -1 (well classified) to 1.
+
+    Parameters
     ----------
-    prototypes : ndarray, shape [P, d]
-    omega : ndarray, shape [m, d], or None
-        None where distances have no matrix.
-    """
+    mu : ndarray, shape [N]
+    activation : {"sigmoid", "linear"}
+        "sigmoid" (default): 1 / (1 + exp(-steepness mu)), which weights samples near the decision boundary most.
+        "linear": mu, which weights all samples alike.
+    steepness : float
+        Of the sigmoid, above 0. Default 2; with 1 it is almost linear.
 
-    prototypes: NDArray[np.float64]
-    omega: NDArray[np.float64] | None
+    Raises
+    ------
+    ValueError
+        For another activation or steepness.
+
+    Examples
+    --------
+    >>> phi, slope = activate(np.array([0.0, 1.0]), "sigmoid", 4.0)
+    >>> phi.round(3).tolist(), slope.round(3).tolist()
+    ([0.5, 0.982], [1.0, 0.071])
+    """
+    check_choice(activation, "activation", ("sigmoid", "linear"))
+    check_number(steepness, "steepness", 0.0)
+    if activation == "linear":
+        return mu, np.ones_like(mu)
+    phi = 0.5 + 0.5 * np.tanh(0.5 * steepness * mu)  # does not overflow
+    return phi, steepness * phi * (1.0 - phi)
 
 
 class RelativeDistanceCost:
@@ -38,28 +56,25 @@ class RelativeDistanceCost:
     Parameters
     ----------
     X : ndarray, shape [N, d]
-        Features, about zero: distances are compared as |w|^2 - 2 x.w, from far away with round-off.
+        Centered features: distances are computed as |w|^2 - 2 x.w, with rounding errors far from zero.
     y : ndarray, shape [N]
-        Numbers of their classes.
-    prototype_labels : ndarray, shape [P]
-        Numbers of the prototypes' classes, at least two of which differ.
-    activation : Activation
-        Phi.
+        Class numbers.
+    labels : ndarray, shape [P]
+        Class numbers of the prototypes, of at least two classes.
+    activation, steepness
+        See ``activate``.
 
     Notes
     -----
-    The floor is 1e-10 of the mean squared norm of the samples. A sample that lies on prototypes of two classes at once
-    has mu = 0 and leaves them where they are; nowhere is zero divided by zero.
-
-    Between prototypes that are equally near, the first is the nearest. The cost is continuous where the nearest
-    changes, its gradient is not.
+    The floor is 1e-10 of the mean squared norm of the samples: a sample that equals prototypes of two classes has
+    mu = 0 and a zero gradient. Of equally near prototypes the first is the nearest. The cost is continuous where the
+    nearest changes, its gradient is not.
 
     Examples
     --------
-    >>> from deepsimplex.prototypes.activations import Linear
-    >>> cost = RelativeDistanceCost(np.array([[-1.0], [1.0]]), np.array([0, 1]), np.array([0, 1]), Linear())
-    >>> value, gradient = cost(np.array([[-2.0], [1.0]]))
-    >>> round(value, 6), gradient.prototypes.round(6).tolist()
+    >>> cost = RelativeDistanceCost(np.array([[-1.0], [1.0]]), np.array([0, 1]), np.array([0, 1]), "linear")
+    >>> value, by_prototype, _ = cost(np.array([[-2.0], [1.0]]))
+    >>> round(value, 6), by_prototype.round(6).tolist()
     (-1.6, [[-0.64], [-0.32]])
     """
 
@@ -67,17 +82,34 @@ class RelativeDistanceCost:
         self,
         X: NDArray[np.float64],
         y: NDArray[np.int64],
-        prototype_labels: NDArray[np.int64],
-        activation: Activation,
+        labels: NDArray[np.int64],
+        activation: str = "sigmoid",
+        steepness: float = 2.0,
     ) -> None:
-        self._X, self._y, self._labels, self._activation = X, y, prototype_labels, activation
-        self._of_class = _members(prototype_labels, int(max(y.max(), prototype_labels.max())) + 1)
+        self._X, self._y, self._activation = X, y, (activation, steepness)
+        self._of_class = _members(labels, int(max(y.max(), labels.max())) + 1)
         self._floor = _FLOOR * float(np.mean(np.einsum("nd,nd->n", X, X))) or _FLOOR
 
-    def __call__(self, W: NDArray[np.float64], Omega: NDArray[np.float64] | None = None) -> tuple[float, Gradient]:
-        """The cost of prototypes W [P, d] and the matrix Omega [m, d], None for Euclidean distances; its gradient."""
+    def __call__(
+        self, W: NDArray[np.float64], Omega: NDArray[np.float64] | None = None
+    ) -> tuple[float, NDArray[np.float64], Any]:
+        """Compute the cost and its gradient.
+
+        Parameters
+        ----------
+        W : ndarray, shape [P, d]
+            Prototypes.
+        Omega : ndarray, shape [m, d], optional
+            Default: Euclidean distances.
+
+        Returns
+        -------
+        cost : float
+        by_prototype : ndarray, shape [P, d]
+        by_omega : ndarray, shape [m, d], or None
+        """
         V = W if Omega is None else W @ Omega.T
-        value, pulls, D_omega = 0.0, np.zeros_like(V), None if Omega is None else np.zeros_like(Omega)
+        value, pulls, by_omega = 0.0, np.zeros_like(V), None if Omega is None else np.zeros_like(Omega)
         for rows in row_slices(len(self._X), _ROWS):
             X = self._X[rows]
             Z = X if Omega is None else X @ Omega.T
@@ -85,7 +117,7 @@ class RelativeDistanceCost:
             gaps = [Z - V[winner] for winner in winners]
             d_own, d_other = (np.einsum("nm,nm->n", gap, gap) for gap in gaps)
             total = d_own + d_other + self._floor
-            phi, slope = self._activation((d_own - d_other) / total)
+            phi, slope = activate((d_own - d_other) / total, *self._activation)
             value += float(phi.sum())
             # Derivatives of Phi(mu) by d_J and by d_K.
             slope = slope / total**2
@@ -93,15 +125,14 @@ class RelativeDistanceCost:
             for winner, gap, derivative in zip(winners, gaps, by_distance, strict=True):
                 weighted = 2.0 * derivative[:, None] * gap
                 _add_rows(pulls, winner, weighted)
-                if D_omega is not None:
-                    D_omega += weighted.T @ (X - W[winner])
-        by_prototype = -pulls if Omega is None else -pulls @ Omega
-        return value, Gradient(by_prototype, D_omega)
+                if by_omega is not None:
+                    by_omega += weighted.T @ (X - W[winner])
+        return value, -pulls if Omega is None else -pulls @ Omega, by_omega
 
     def _winners(
         self, Z: NDArray[np.float64], V: NDArray[np.float64], y: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """The nearest prototype of the class of every row, and the nearest of the other classes."""
+        """Find the nearest prototype of the class of every row, and the nearest of the other classes."""
         nearness = Z @ (-2.0 * V.T)
         nearness += np.einsum("pm,pm->p", V, V)
         rows, candidates = np.arange(len(Z))[:, None], self._of_class[y]
@@ -111,18 +142,17 @@ class RelativeDistanceCost:
 
 
 def _members(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """Prototypes of every class, [n, most of a class]: of classes that have fewer, the first again."""
-    most = int(np.bincount(labels).max())
-    table = np.zeros((num_classes, most), dtype=np.int64)
+    """List the prototypes of every class, [n, most of a class]; classes with fewer repeat their first."""
+    table = np.zeros((num_classes, int(np.bincount(labels).max())), dtype=np.int64)
     for label in np.unique(labels):
-        found = np.flatnonzero(labels == label)
-        table[label] = found[0]
-        table[label, : len(found)] = found
+        members = np.flatnonzero(labels == label)
+        table[label] = members[0]
+        table[label, : len(members)] = members
     return table
 
 
 def _add_rows(sums: NDArray[np.float64], at: NDArray[np.int64], rows: NDArray[np.float64]) -> None:
-    """sums[at[i]] += rows[i] for all i, as one product with a matrix of zeros and ones."""
+    """Add rows[i] to sums[at[i]] for all i, as a sparse product: much faster than np.add.at."""
     from scipy.sparse import csr_array
 
     N = len(at)

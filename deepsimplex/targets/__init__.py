@@ -1,15 +1,13 @@
-"""Targets: how a label, with its sample or without, becomes a Gaussian observation in latent space."""
+"""Targets: turn a label, with its sample or without, into a Gaussian observation in latent space."""
 
-from deepsimplex.targets.base import Candidates, LabelTarget, Target
-from deepsimplex.targets.cache import TargetCacheWarning
 from deepsimplex.targets.casimac import CASIMAC
 from deepsimplex.targets.composition import composition, composition_scale
 from deepsimplex.targets.dirichlet import Dirichlet
 from deepsimplex.targets.ilr import ILR
-from deepsimplex.targets.mean import Mean
-from deepsimplex.targets.one_hot import OneHot
-from deepsimplex.targets.registry import TARGETS, get_target, target_from_config
-from deepsimplex.targets.vertices import Vertices
+from deepsimplex.targets.mean import TARGETS, Mean, get_target
+from deepsimplex.targets.neighbor_cache import TargetCacheWarning
+from deepsimplex.targets.one_hot import OneHot, Vertices
+from deepsimplex.targets.target import Candidates, LabelTarget, Target
 
 __all__ = [
     "CASIMAC",
@@ -26,5 +24,4 @@ __all__ = [
     "composition",
     "composition_scale",
     "get_target",
-    "target_from_config",
 ]

@@ -1,24 +1,32 @@
-"""CASIMAC targets: latents made of distances to the classes' nearest samples."""
+"""CASIMAC targets: latents made of distances to the nearest samples of every class."""
 
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
-from deepsimplex._utils.validation import check_labels, check_number, check_same_length, check_whole
-from deepsimplex.distances import Distance, class_neighbors
+from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_same_length, check_whole
+from deepsimplex.distances import DISTANCES, class_neighbors, get_distance
 from deepsimplex.distances.search import Classes
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
-from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import Readout, Target
-from deepsimplex.targets.cache import cached
-from deepsimplex.targets.marks import Unwritten, read_distance, read_function, write_distance, write_function
-from deepsimplex.targets.reductions import Reduction, checked, inverse_mean, mean, per_count
+from deepsimplex.targets.generalized_mapping import (
+    Reduction,
+    as_function,
+    checked,
+    inverse_mean,
+    mean,
+    name_of_function,
+    per_count,
+)
+from deepsimplex.targets.neighbor_cache import cached
+from deepsimplex.targets.target import Target
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
 class CASIMAC(Target):
     """Distances to the nearest samples of every class as a point of the simplex's space, L = n - 1 [CASIMAC Eq. 4-8].
 
@@ -42,11 +50,12 @@ class CASIMAC(Target):
         k_alpha, how many samples of the own class count. The default is 1.
     gamma : float, optional
         Sets beta = gamma and alpha = 1 - gamma, gamma in [0, 1] (Eq. 19), instead of the two strengths.
-    attraction_function, repulsion_function : callable, optional
+    attraction_function, repulsion_function : callable or str, optional
         f_A and f_R of Eq. 33: ascending distances [M, k] to finite, non-negative values [M]. They are called with as
         many neighbors as there are, so that k may be smaller than asked for, and may be called several times.
-        Defaults: 1 / mean, and mean.
-    combination_function : callable, optional
+        Defaults: 1 / mean, and mean. A function registered with ``keras.saving.register_keras_serializable`` is saved
+        with the target, and may be given by its registered name.
+    combination_function : callable or str, optional
         f_C of Eq. 32: values [M] to finite, non-negative values [M]. The default leaves them as they are.
     construction : {"iterative", "helmert"}
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
@@ -74,10 +83,6 @@ class CASIMAC(Target):
     array([[ 3.,  2., -2.]])
     """
 
-    name: ClassVar[str] = "casimac"
-    default_readout: Readout = "argmax"
-    needs_samples: bool = True
-
     def __init__(
         self,
         distance: Any = "euclidean",
@@ -97,15 +102,14 @@ class CASIMAC(Target):
         self.repulsion_strength, self.attraction_strength = _strengths(repulsion_strength, attraction_strength, gamma)
         self.repulsion_number = check_whole(repulsion_number, "repulsion_number", least=1)
         self.attraction_number = check_whole(attraction_number, "attraction_number", least=1)
-        self.attraction_function = read_function(attraction_function, "attraction_function")
-        self.repulsion_function = read_function(repulsion_function, "repulsion_function")
-        self.combination_function = read_function(combination_function, "combination_function")
-        if construction not in CONSTRUCTIONS:
-            raise ValueError(f"construction must be one of {', '.join(CONSTRUCTIONS)}; found {construction!r}")
+        self.attraction_function = as_function(attraction_function, "attraction_function")
+        self.repulsion_function = as_function(repulsion_function, "repulsion_function")
+        self.combination_function = as_function(combination_function, "combination_function")
+        check_choice(construction, "construction", CONSTRUCTIONS)
         self.construction = construction
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.show_progress = show_progress
-        self.distance = read_distance(distance)
+        self.distance = get_distance(distance)
         self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
         self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
         self._from_cache = False
@@ -120,17 +124,9 @@ class CASIMAC(Target):
         """Whether the distances needed last were read from ``cache_dir``, all or those of a search cut short."""
         return self._from_cache
 
-    def latent_dim(self, n: int) -> int:
-        """Number of latent dimensions, L = n - 1."""
-        return check_num_classes(n) - 1
-
     def scores(self, n: int) -> NDArray[np.float64]:
         """The vertices P, shape [n, n - 1]."""
         return vertices(n, self.construction)
-
-    def noise(self, n: int) -> None:
-        """None: the targets carry no noise."""
-        check_num_classes(n)
 
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
         """Check and take the training samples; their distances are computed when latents are asked for.
@@ -153,20 +149,23 @@ class CASIMAC(Target):
         TypeError, ValueError
             When x does not suit the metric; when labels are out of range, soft, or not as many as samples; when a
             class has no sample, or a single one where there is attraction; when ``cache_dir`` is set and the metric
-            cannot be named in a key; when the target was rebuilt from a configuration that could not hold a callable
-            or a matrix.
+            cannot be named in a key.
         """
-        metric = self._metric()
+        if self.cache_dir is not None and self.distance.cache_key() is None:
+            raise ValueError(
+                f"cache_dir needs a metric that a key can name; found {self.distance!r}, which may change without "
+                "notice. Set cache_dir=None, or pass a precomputed matrix"
+            )
         samples = np.asarray(x)
         labels, n = check_labels(y, num_classes)
         check_same_length(samples, labels)
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
-        metric.check(samples)
+        self.distance.check(samples)
         self._samples, self.num_classes_ = (samples, labels), n
         return self
 
     def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
-        """Fit, and give the latents of the training samples, each left out of its own neighborhood (Eq. 13).
+        """Fit, and return the latents of the training samples, each left out of its own neighborhood (Eq. 13).
 
         Fitting on the same samples and labels again does not compute the distances again.
 
@@ -189,7 +188,7 @@ class CASIMAC(Target):
         return self.fit(x, y, num_classes)._latents("training", None, None)
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
-        """Give the latents of other labeled samples, with neighbors among the training samples.
+        """Return the latents of other labeled samples, with neighbors among the training samples.
 
         Parameters
         ----------
@@ -214,7 +213,7 @@ class CASIMAC(Target):
         queries = np.asarray(x)
         labels, _ = check_labels(y, self.num_classes_)
         check_same_length(queries, labels)
-        self._metric().check(queries)
+        self.distance.check(queries)
         return self._latents("other", queries, labels)
 
     def _latents(
@@ -224,8 +223,7 @@ class CASIMAC(Target):
         assert self._samples is not None
         samples, training_labels = self._samples
         labels = training_labels if query_labels is None else query_labels
-        metric = self._metric()
-        name = metric.cache_key() or f"object {id(metric)}"  # only the memory below holds what has no key
+        name = self.distance.cache_key() or f"object {id(self.distance)}"  # only the memory below holds what has no key
         key = fingerprint(
             samples, training_labels, queries, query_labels, self.num_classes_, *self._neighborhood(), name
         )
@@ -260,7 +258,7 @@ class CASIMAC(Target):
             return class_neighbors(
                 samples,
                 labels,
-                self._metric(),
+                self.distance,
                 k,
                 queries=queries,
                 query_labels=query_labels,
@@ -308,49 +306,29 @@ class CASIMAC(Target):
                 "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
             )
 
-    def _metric(self) -> Distance:
-        """The metric, once it is sure that nothing needed for latents stayed behind in a configuration."""
-        missing = [name for name, value in self._callables().items() if isinstance(value, Unwritten)]
-        metric = self.distance
-        if missing or isinstance(metric, Unwritten):
-            parts = ["distance", *missing] if isinstance(metric, Unwritten) else missing
-            raise ValueError(
-                f"this CASIMAC target was rebuilt from a configuration, which cannot hold its {', '.join(parts)}: "
-                "it knows its geometry and cannot make latents. Make a new CASIMAC with the same objects"
-            )
-        if self.cache_dir is not None and metric.cache_key() is None:
-            raise ValueError(
-                f"cache_dir needs a metric that a key can name; found {metric!r}, which may change without notice. "
-                "Set cache_dir=None, or pass a precomputed matrix"
-            )
-        return metric
-
-    def _callables(self) -> dict[str, Any]:
-        return {
-            "attraction_function": self.attraction_function,
-            "repulsion_function": self.repulsion_function,
-            "combination_function": self.combination_function,
-        }
-
     def get_config(self) -> dict[str, Any]:
-        """The target as plain JSON.
+        """Arguments of the constructor as plain JSON; ``cache_dir`` and ``show_progress`` are no part of it.
 
-        Callables and matrices cannot be written: their place is taken by a mark, from which a target is rebuilt that
-        knows its geometry (all that a saved model needs to predict) and refuses to fit.
+        Raises
+        ------
+        ValueError
+            When a function is not registered with Keras, or the distance cannot be saved.
         """
+        if type(self.distance) not in DISTANCES.values():
+            raise ValueError(f"distance cannot be saved with the target; found {self.distance!r}. Give it by name")
+        functions = ("attraction_function", "repulsion_function", "combination_function")
         return {
-            "name": self.name,
-            "distance": write_distance(self.distance),
+            "distance": self.distance.get_config(),
             "repulsion_strength": self.repulsion_strength,
             "repulsion_number": self.repulsion_number,
             "attraction_strength": self.attraction_strength,
             "attraction_number": self.attraction_number,
-            **{name: write_function(value) for name, value in self._callables().items()},
+            **{name: name_of_function(getattr(self, name), name) for name in functions},
             "construction": self.construction,
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        """What copies and pickles carry: everything but the training samples and what was made of them."""
+        """State of copies and pickles: everything but the training samples and their latents."""
         return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
 
 
@@ -363,9 +341,7 @@ def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tupl
                 "gamma sets repulsion_strength=gamma and attraction_strength=1-gamma: give gamma or the strengths, "
                 f"not both; found gamma={gamma!r}, repulsion_strength={repulsion!r}, attraction_strength={attraction!r}"
             )
-        beta = check_number(gamma, "gamma", least=0)
-        if beta > 1:
-            raise ValueError(f"gamma must lie in [0, 1]; found {gamma!r}")
+        beta = check_number(gamma, "gamma", least=0, most=1)
         alpha = 1 - beta
     if alpha == 0 and beta == 0:
         raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")

@@ -1,7 +1,8 @@
 """ILR targets: smoothed labels in isometric log-ratio coordinates."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
+import keras
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import norm
@@ -10,9 +11,10 @@ from deepsimplex._utils.validation import check_number
 from deepsimplex.geometry import helmert, ilr
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import Candidates, LabelTarget, Readout
+from deepsimplex.targets.target import Candidates, LabelTarget
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
 class ILR(LabelTarget):
     """Smoothed labels in ILR coordinates, L = n - 1, with one noise for all [ILR-GP sec. 3.1].
 
@@ -26,7 +28,7 @@ class ILR(LabelTarget):
         delta, strictly between 0 and 1: sigma is the largest that [ILR-GP] Proposition 1 allows for the probability
         that an observation lies nearer the center of another class to be at most delta. The default is 0.01. With
         two classes it must lie below 1/2.
-    noise : float, optional
+    noise_scale : float, optional
         sigma >= 0 itself, instead of the bound; ``overlap`` then has no effect.
 
     Examples
@@ -38,19 +40,14 @@ class ILR(LabelTarget):
            [1.609]]))
     """
 
-    name: ClassVar[str] = "ilr"
-    default_readout: Readout = "softmax"
+    default_readout: str = "softmax"
     # Those that [ILR-GP] Table 3 selects, and 0.9.
     candidates: ClassVar[Candidates | None] = Candidates("smoothing", (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999))
 
-    def __init__(self, smoothing: float = 0.99, overlap: float = 0.01, noise: float | None = None) -> None:
+    def __init__(self, smoothing: float = 0.99, overlap: float = 0.01, noise_scale: float | None = None) -> None:
         self.smoothing = check_number(smoothing, "smoothing", above=0, below=1)
         self.overlap = check_number(overlap, "overlap", above=0, below=1)
-        self._noise = None if noise is None else check_number(noise, "noise", least=0)
-
-    def latent_dim(self, n: int) -> int:
-        """Number of latent dimensions, L = n - 1."""
-        return check_num_classes(n) - 1
+        self.noise_scale = None if noise_scale is None else check_number(noise_scale, "noise_scale", least=0)
 
     def scores(self, n: int) -> NDArray[np.float64]:
         """V^T, shape [n, n - 1]: the composition of a latent z is softmax(V^T z)."""
@@ -69,8 +66,8 @@ class ILR(LabelTarget):
             When the bound does not exist: overlap >= (n - 1) / 2.
         """
         separation = self.separation(n)
-        if self._noise is not None:
-            return np.full((1, 1), self._noise)
+        if self.noise_scale is not None:
+            return np.full((1, 1), self.noise_scale)
         if self.overlap >= (n - 1) / 2:
             raise ValueError(f"overlap must lie below (n - 1) / 2 = {(n - 1) / 2} for n = {n}; found {self.overlap}")
         return np.full((1, 1), separation / (2 * norm.isf(self.overlap / (n - 1))))
@@ -80,7 +77,3 @@ class ILR(LabelTarget):
         n = memberships.shape[1]
         loc = ilr(self.smoothing * memberships + (1 - self.smoothing) / n)
         return LatentGaussian(loc, np.repeat(self.noise(n), len(loc), axis=0))
-
-    def get_config(self) -> dict[str, Any]:
-        """The target as plain JSON."""
-        return {"name": self.name, "smoothing": self.smoothing, "overlap": self.overlap, "noise": self._noise}

@@ -1,16 +1,22 @@
-"""The mean of several targets: the "informed" targets of [CASIMAC] sec. 3.4."""
+"""The mean of several targets, as the "informed" ones of [CASIMAC] sec. 3.4; and the targets by name."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.registry import Registry
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import Readout, Target
-from deepsimplex.targets.registry import get_target
+from deepsimplex.targets.casimac import CASIMAC
+from deepsimplex.targets.dirichlet import Dirichlet
+from deepsimplex.targets.ilr import ILR
+from deepsimplex.targets.one_hot import OneHot, Vertices
+from deepsimplex.targets.target import Target
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
 class Mean(Target):
     """The average latent of several targets, e.g. f = (f_euclidean + f_ssim5 + f_ssim13) / 3 [CASIMAC sec. 3.4].
 
@@ -29,32 +35,26 @@ class Mean(Target):
 
     Examples
     --------
-    >>> target = Mean([{"name": "ilr", "noise": 3.0}, {"name": "ilr", "noise": 4.0}])
+    >>> target = Mean([{"name": "ilr", "noise_scale": 3.0}, {"name": "ilr", "noise_scale": 4.0}])
     >>> target.noise(2)
     array([[2.5]])
     """
 
-    name: ClassVar[str] = "mean"
-
     def __init__(self, targets: Sequence[Target | str | Mapping[str, Any]]) -> None:
         if isinstance(targets, str) or not isinstance(targets, Sequence) or len(targets) == 0:
             raise ValueError(f"targets must be a sequence of at least one target; found {targets!r}")
-        self.targets = [get_target(target) for target in targets]
+        self.targets: list[Target] = [TARGETS.get(target) for target in targets]
         readouts = {target.default_readout for target in self.targets}
         if len(readouts) > 1:
             raise ValueError(f"targets must share one readout; found {', '.join(sorted(readouts))}")
-        self.default_readout: Readout = self.targets[0].default_readout
+        self.default_readout = self.targets[0].default_readout
         self.needs_samples = any(target.needs_samples for target in self.targets)
-        self.scores(3)  # at two classes the constructions of the simplex look alike: three tell them apart
+        self.scores(3)  # with two classes the constructions of the simplex look alike; with three they differ
 
     @property
     def is_fitted(self) -> bool:
         """Whether every target is."""
         return all(target.is_fitted for target in self.targets)
-
-    def latent_dim(self, n: int) -> int:
-        """Number of latent dimensions that the targets share."""
-        return self.targets[0].latent_dim(n)
 
     def scores(self, n: int) -> NDArray[np.float64]:
         """Matrix S, shape [n, L], that the targets share.
@@ -78,17 +78,14 @@ class Mean(Target):
         noises = [noise for target in self.targets if (noise := target.noise(n)) is not None]
         return np.sqrt(sum(np.square(noise) for noise in noises)) / len(self.targets) if noises else None
 
-    def table(self, n: int) -> LatentGaussian:
-        """The observations of the n classes, in order, when every target is made from labels alone.
+    def table(self, n: int) -> LatentGaussian | None:
+        """Observations of the n classes, in order; None if a target needs samples."""
+        tables = [table for target in self.targets if (table := target.table(n)) is not None]
+        return _average(tables) if len(tables) == len(self.targets) else None
 
-        Raises
-        ------
-        ValueError
-            When a target needs samples: its latents are not the classes' alone.
-        """
-        if self.needs_samples:
-            raise ValueError("table(n) exists for targets made from labels alone; call fit_transform(x, y)")
-        return self._average([target.table(n) for target in self.targets])  # type: ignore[attr-defined]
+    def default_loss(self) -> keras.losses.Loss:
+        """The loss of the first target."""
+        return self.targets[0].default_loss()
 
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
         """Fit every target on the same samples and labels."""
@@ -98,20 +95,26 @@ class Mean(Target):
         return self
 
     def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
-        """Fit every target, and give the averaged observations of the training samples."""
+        """Fit every target, and return the averaged observations of the training samples."""
         self.fit(x, y, num_classes)  # every target checks its input before the first computes
-        return self._average([target.fit_transform(x, y, num_classes) for target in self.targets])
+        return _average([target.fit_transform(x, y, num_classes) for target in self.targets])
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
-        """Give the averaged observations of other labeled samples, after fit."""
-        return self._average([target.transform(x, y) for target in self.targets])
+        """Return the averaged observations of other labeled samples, after fit."""
+        return _average([target.transform(x, y) for target in self.targets])
 
-    @staticmethod
-    def _average(latents: list[LatentGaussian]) -> LatentGaussian:
-        loc = sum(latent.loc for latent in latents) / len(latents)
-        scale = np.sqrt(sum(np.square(latent.scale) for latent in latents)) / len(latents)
-        return LatentGaussian(loc, scale)
 
-    def get_config(self) -> dict[str, Any]:
-        """The targets as plain JSON."""
-        return {"name": self.name, "targets": [target.get_config() for target in self.targets]}
+def _average(latents: list[LatentGaussian]) -> LatentGaussian:
+    loc = sum(latent.loc for latent in latents) / len(latents)
+    scale = np.sqrt(sum(np.square(latent.scale) for latent in latents)) / len(latents)
+    return LatentGaussian(loc, scale)
+
+
+TARGETS: Registry[Target] = Registry(
+    "target",
+    Target,
+    {"casimac": CASIMAC, "dirichlet": Dirichlet, "ilr": ILR, "mean": Mean, "one_hot": OneHot, "vertices": Vertices},
+)
+"""Targets by name; ``TARGETS.get`` makes one from a name, "module:Class", a configuration or a serialized target."""
+
+get_target = TARGETS.get

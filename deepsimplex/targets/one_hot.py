@@ -1,19 +1,44 @@
-"""One-hot targets: least-squares classification."""
+"""One-hot and vertex targets: one point of latent space for each class."""
 
-from typing import Any, ClassVar
-
+import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex.geometry import vertices
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.targets.base import LabelTarget, Readout
+from deepsimplex.targets.target import LabelTarget
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class Vertices(LabelTarget):
+    """The vertex p_y of the regular simplex for each class, L = n - 1, without noise.
+
+    The latents of [CASIMAC Eq. 4] without distances, -1 and +1 of [GPLVQ] for n classes, and the start of
+    ``heads.PrototypeGaussianProcess``. Soft labels q lie between the vertices, at sum_k q_k p_k.
+
+    Examples
+    --------
+    >>> Vertices().fit_transform(None, [0, 1, 2]).loc.round(3)
+    array([[ 1.   ,  0.   ],
+           [-0.5  ,  0.866],
+           [-0.5  , -0.866]])
+    """
+
+    def scores(self, n: int) -> NDArray[np.float64]:
+        """The vertices themselves, shape [n, n - 1]."""
+        return vertices(n)
+
+    def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
+        """Points [N, n - 1] with barycentric coordinates [N, n], and scale zero [N, 1]."""
+        return LatentGaussian(memberships @ vertices(memberships.shape[1]), np.zeros((len(memberships), 1)))
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
 class OneHot(LabelTarget):
-    """The unit vector of each class, L = n, without noise of its own.
+    """The unit vector of each class, L = n, without noise: least-squares classification.
 
-    The least-squares baseline of [GPD] (GPR and NKRR on labels), to be calibrated on held-out data.
+    The baseline of [GPD] (GPR and NKRR on labels), to be calibrated on held-out data.
 
     Examples
     --------
@@ -22,25 +47,10 @@ class OneHot(LabelTarget):
            [1., 0.]])
     """
 
-    name: ClassVar[str] = "one_hot"
-    default_readout: Readout = "argmax"
-
-    def latent_dim(self, n: int) -> int:
-        """Number of latent dimensions, L = n."""
-        return check_num_classes(n)
-
     def scores(self, n: int) -> NDArray[np.float64]:
         """The identity, shape [n, n]: each class has its own latent dimension."""
         return np.eye(check_num_classes(n))
 
-    def noise(self, n: int) -> None:
-        """None: the targets carry no noise."""
-        check_num_classes(n)
-
     def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
         """The memberships themselves, shape [N, n], with scale zero [N, 1]."""
         return LatentGaussian(np.array(memberships), np.zeros((len(memberships), 1)))
-
-    def get_config(self) -> dict[str, Any]:
-        """The target as plain JSON."""
-        return {"name": self.name}

@@ -11,12 +11,11 @@ from sklearn.gaussian_process.kernels import RBF
 import deepsimplex as ds
 from deepsimplex import prototypes
 from deepsimplex._utils.spread import median_distance
+from deepsimplex.prototypes.prototype_process import winner_gradient
 from tests.reference import gplvq as reference
 
-RULES = {"autodiff": prototypes.pull_of_likelihood, "thesis": prototypes.pull_of_thesis}
 NOISES = [1e-3, 0.3, 2.0]
 each_noise = pytest.mark.parametrize("noise", NOISES)
-each_rule = pytest.mark.parametrize("rule", RULES)
 
 
 def problem(seed, N=30, d=3, P=4):
@@ -29,9 +28,14 @@ def problem(seed, N=30, d=3, P=4):
     )
 
 
-def gradient(pull, x, y, w, c, lengthscale, noise):
+def gradient(x, y, w, c, lengthscale, noise):
     k = reference.kernel(x, w, lengthscale)
-    return pull(k, c * y, noise) * (x - w) / lengthscale**2
+    return winner_gradient(k, c * y, noise) * (x - w) / lengthscale**2
+
+
+def fit_run(X, y, W, c, **options):
+    """GPLVQ of one run."""
+    return prototypes.fit_gplvq(X, y[None], W, c[None], **options)
 
 
 @each_noise
@@ -40,7 +44,7 @@ def test_the_gradient_is_that_of_the_likelihood(noise, lengthscale):
     X, y, W, c = problem(0)
     for i, x in enumerate(X):
         w, label = W[i % 4], c[i % 4]
-        found = gradient(prototypes.pull_of_likelihood, x, y[i], w, label, lengthscale, noise)
+        found = gradient(x, y[i], w, label, lengthscale, noise)
         by_differences = [
             (
                 reference.log_likelihood(x, y[i], w + step, label, lengthscale, noise)
@@ -61,65 +65,61 @@ def test_the_gradient_is_that_of_tensorflow():
             variance = 1 - k**2 / 1.2
             density = -0.5 * tf.math.log(variance) - 0.5 * (label - c[0] * k / 1.2) ** 2 / variance
         expected = tape.gradient(density, w)
-        found = gradient(prototypes.pull_of_likelihood, x, label, W[0], c[0], 1.5, 0.2)
+        found = gradient(x, label, W[0], c[0], 1.5, 0.2)
         np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
 
 
 @each_noise
-def test_the_thesiss_gradient_is_as_printed(noise):
-    X, y, W, c = problem(2)
-    for x, label in zip(X, y, strict=True):
-        expected = reference.thesis_gradient(x, label, W[0], c[0], 1.5, noise)
-        found = gradient(prototypes.pull_of_thesis, x, label, W[0], c[0], 1.5, noise)
-        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-14)
-
-
-@each_rule
-@each_noise
-def test_labels_that_agree_draw_and_others_drive_off_wherever_the_sample_lies(rule, noise):
+def test_labels_that_agree_attract_and_others_repel_wherever_the_sample_lies(noise):
     k = np.linspace(1e-6, 1.0, 1001)
-    assert (RULES[rule](k, 1.0, noise) > 0).all()
-    assert (RULES[rule](k, -1.0, noise) < 0).all()
+    assert (winner_gradient(k, 1.0, noise) > 0).all()
+    assert (winner_gradient(k, -1.0, noise) < 0).all()
 
 
-@each_rule
 @each_noise
 @pytest.mark.parametrize("rate", [0.02, 5.0])
-def test_samples_move_prototypes_as_loops_do(rule, noise, rate):
+def test_samples_move_prototypes_as_loops_do(noise, rate):
     X, y, W, c = problem(3)
-    order, rates = np.random.default_rng(0).permutation(len(X)), rate * np.linspace(1.0, 0.1, len(X))
+    order, rates = np.random.default_rng(0).permutation(len(X)), rate * (1 - np.arange(len(X)) / len(X))
 
     def step(x, label, w, own):
-        return gradient(RULES[rule], x, label, w, own, 1.5, noise)
+        return gradient(x, label, w, own, 1.5, noise)
 
     expected = reference.present(X[order], y[order], W, c, rates * 1.5**2, step)
-    moved = W.copy()
-    prototypes.LikelihoodAscent(X, lengthscale=1.5, noise=noise, rule=rule).present(y, moved, c, order, rates)
-    np.testing.assert_allclose(moved, expected, rtol=1e-8, atol=1e-10)
+    rng = np.random.default_rng(0)
+    fit = fit_run(X, y, W, c, lengthscale=1.5, noise=noise, learning_rate=rate, max_iter=1, rng=rng)
+    np.testing.assert_allclose(fit.prototypes, expected, rtol=1e-8, atol=1e-10)
 
 
 def test_the_objective_is_that_of_loops_and_small_steps_lower_it():
     X, y, W, c = problem(4)
-    ascent = prototypes.LikelihoodAscent(X, lengthscale=1.5, noise=0.2)
     expected = 0.0
     for x, label in zip(X, y, strict=True):
         j = int(np.argmin(np.sum((x - W) ** 2, axis=1)))
         expected -= reference.log_likelihood(x, label, W[j], c[j], 1.5, 0.2)
-    before = ascent.objective(y, W, c)
+    options, reports = {"lengthscale": 1.5, "noise": 0.2, "learning_rate": 1e-3, "decay": False}, []
+    before = fit_run(X, y, W, c, **options, max_iter=0).objective
     assert before == pytest.approx(expected, rel=1e-12)
-    ascent.present(y, W, c, np.arange(len(X)), np.full(len(X), 1e-3))
-    assert ascent.objective(y, W, c) < before
+    after = fit_run(X, y, W, c, **options, max_iter=2, report=reports.append)
+    assert after.objective == reports[1].objective < reports[0].objective < before
+    assert [report.n_iter for report in reports] == [1, 2]
 
 
-@each_rule
-def test_without_noise_samples_on_prototypes_are_no_nan(rule):
+def test_runs_side_by_side_are_those_one_by_one():
+    X, y, W, c = problem(2)
+    options = {"lengthscale": 1.5, "noise": 0.2, "max_iter": 3}
+    both = prototypes.fit_gplvq(X, np.stack([y, y[::-1]]), W, np.stack([c, -c]), **options)
+    one, other = fit_run(X, y, W, c, **options), fit_run(X, y[::-1], W, -c, **options)
+    np.testing.assert_array_equal(both.prototypes, np.concatenate([one.prototypes, other.prototypes]))
+    assert both.objective == pytest.approx(one.objective + other.objective)
+
+
+def test_without_noise_samples_on_prototypes_are_no_nan():
     X, y = np.repeat(np.eye(2), 2, axis=0), np.array([1.0, -1.0, 1.0, -1.0])
     W, c = np.eye(2), np.array([1.0, -1.0])
-    ascent = prototypes.LikelihoodAscent(X, lengthscale=1.0, noise=0.0, rule=rule)
-    for _ in range(10):
-        ascent.present(y, W, c, np.arange(4), np.full(4, 1.0))
-    assert np.isfinite(W).all()
-    assert np.isfinite(ascent.objective(y, W, c))
+    fit = fit_run(X, y, W, c, lengthscale=1.0, noise=0.0, learning_rate=1.0, decay=False, max_iter=10)
+    assert np.isfinite(fit.prototypes).all()
+    assert np.isfinite(fit.objective)
 
 
 @each_noise
@@ -158,7 +158,7 @@ def iris():
 
 def test_all_samples_as_prototypes_at_rest_are_the_exact_gaussian_process(iris):
     X, y, X_test, _ = (part[: 2 * len(part) // 3] for part in iris)  # two classes
-    classifier = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
+    classifier = ds.GPLVQ(len(X), max_iter=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
     assert len(classifier.prototypes_) == len(X)
     center, width = X.mean(axis=0), X.std(axis=0)
     exact = GaussianProcessRegressor(RBF(1.2), alpha=0.1, optimizer=None).fit((X - center) / width, 2.0 * y - 1.0)
@@ -172,11 +172,11 @@ def test_all_samples_as_prototypes_at_rest_are_the_exact_gaussian_process(iris):
 
 def test_three_classes_have_three_processes_and_their_odds_the_probabilities(iris):
     X, y, X_test, _ = iris
-    classifier = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
+    classifier = ds.GPLVQ(len(X), max_iter=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
     latent = classifier.predict_latent(X_test)
     assert latent.loc.shape == latent.scale.shape == (len(X_test), 3)
     for c in range(3):
-        alone = ds.GPLVQ(len(X), epochs=0, lengthscale=1.2, noise_variance=0.1).fit(X, y == c).predict_latent(X_test)
+        alone = ds.GPLVQ(len(X), max_iter=0, lengthscale=1.2, noise_variance=0.1).fit(X, y == c).predict_latent(X_test)
         np.testing.assert_allclose(latent.loc[:, [c]], alone.loc, rtol=1e-7, atol=1e-9)
         np.testing.assert_allclose(latent.scale[:, [c]], alone.scale, rtol=1e-7)
     z = latent.loc / latent.scale
@@ -221,15 +221,15 @@ def test_the_nearest_prototypes_say_what_they_add(iris, classes):
 def test_the_median_length_is_that_of_scaled_samples(iris):
     X, y, *_ = iris
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
-    assert ds.GPLVQ(epochs=0).fit(X, y).lengthscale_ == pytest.approx(median_distance(scaled))
+    assert ds.GPLVQ(max_iter=0).fit(X, y).lengthscale_ == pytest.approx(median_distance(scaled))
     many = np.random.default_rng(0).normal(size=(3000, 2))
-    length = ds.GPLVQ(epochs=0).fit(many, many[:, 0] > 0).lengthscale_
+    length = ds.GPLVQ(max_iter=0).fit(many, many[:, 0] > 0).lengthscale_
     assert length == pytest.approx(median_distance(many[:1000] / many.std(axis=0)), rel=0.05)
 
 
 def test_certainty_beyond_all_digits_has_a_finite_logarithm():
     X, y = np.array([[0.0], [1e-9], [1.0], [1.0 + 1e-9]]), np.array([0, 0, 1, 1])
-    classifier = ds.GPLVQ(2, noise_variance=0.0, epochs=0, lengthscale=3.0).fit(X, y)
+    classifier = ds.GPLVQ(2, noise_variance=0.0, max_iter=0, lengthscale=3.0).fit(X, y)
     logarithms = classifier.predict_log_proba(X)
     assert np.isfinite(logarithms).all()
     assert logarithms.min() < -800
@@ -238,7 +238,7 @@ def test_certainty_beyond_all_digits_has_a_finite_logarithm():
 
 def test_far_away_the_sign_of_the_mean_still_decides():
     X, y = np.array([[-1.0], [-0.9], [0.9], [1.0]]), np.array([0, 0, 1, 1])
-    classifier = ds.GPLVQ(2, epochs=0, lengthscale=0.3).fit(X, y)
+    classifier = ds.GPLVQ(2, max_iter=0, lengthscale=0.3).fit(X, y)
     far = np.array([[-9.0], [9.0], [-99.0], [99.0]])
     np.testing.assert_allclose(classifier.predict_proba(far), 0.5, rtol=1e-12)
     assert classifier.predict(far).tolist() == [0, 1, 0, 1]

@@ -8,15 +8,13 @@ from scipy.special import log_softmax
 
 from deepsimplex import prototypes
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, initial_prototypes
-from deepsimplex.prototypes.activations import make_activation
-from deepsimplex.prototypes.competition import compete
-from deepsimplex.prototypes.learning import learn_metric, learn_prototypes, lost_directions
-from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
-from deepsimplex.prototypes.whitening import discriminant_directions, within_class_whitening
+from deepsimplex.prototypes import RelativeDistanceCost, fit_glvq, fit_gmlvq, fit_lvq
+from deepsimplex.prototypes.metric_learning import discriminant_directions, rank_penalty, within_class_whitening
+from deepsimplex.prototypes.relative_distance import activate
 from tests.reference import lvq as reference
 
-ACTIVATIONS = {"linear": prototypes.Linear(), "sigmoid": prototypes.Sigmoid(3.0)}
-each_activation = pytest.mark.parametrize("activation", ACTIVATIONS.values(), ids=ACTIVATIONS)
+each_activation = pytest.mark.parametrize("activation", ["linear", "sigmoid"])
+each_fit = pytest.mark.parametrize("fit", [fit_glvq, fit_gmlvq])
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -49,25 +47,19 @@ def well_apart(seed):
 def test_samples_move_prototypes_as_loops_do(second, window, seed):
     X, y, W, labels = problem(seed)
     order = np.random.default_rng(seed).permutation(len(X))
-    moved = compete(
-        X,
-        y,
-        W,
-        labels,
-        also_correct=second,
-        window=window,
-        learning_rate=0.3,
-        epochs=1,
-        rng=np.random.default_rng(seed),
-    )
+    rng = np.random.default_rng(seed)
+    fit = fit_lvq(X, y, W, labels, also_correct=second, window=window, learning_rate=0.3, max_iter=1, rng=rng)
     rates = 0.3 * (1 - np.arange(len(X)) / len(X))
     expected = reference.present(X[order], y[order], W, labels, rates, second, window)
-    np.testing.assert_allclose(moved, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(fit.prototypes, expected, rtol=1e-10, atol=1e-12)
+    nearest = np.argmin(prototypes.squared_distances(X, expected), axis=1)
+    assert (fit.omega, fit.objective, fit.n_iter) == (None, np.sum(labels[nearest] != y), 1)
 
 
 def test_the_learning_rate_stays_on_request():
     X, y, W, labels = problem(1)
-    moved = compete(X, y, W, labels, learning_rate=0.1, decay=False, epochs=3, rng=np.random.default_rng(5))
+    options = {"learning_rate": 0.1, "decay": False, "max_iter": 3}
+    moved = fit_lvq(X, y, W, labels, **options, rng=np.random.default_rng(5)).prototypes
     rng, expected = np.random.default_rng(5), W
     for _ in range(3):
         order = rng.permutation(len(X))
@@ -80,35 +72,35 @@ def test_the_learning_rate_stays_on_request():
 def test_the_cost_is_that_of_loops_and_its_gradient_that_of_differences(activation, rank):
     X, y, W, labels = problem(rank or 0, N=40)
     Omega = None if rank is None else np.random.default_rng(rank).normal(size=(rank, 3))
-    cost = RelativeDistanceCost(X, y, labels, activation)
-    value, gradient = cost(W, Omega)
+    cost = RelativeDistanceCost(X, y, labels, activation, 3.0)
+    value, by_prototype, by_omega = cost(W, Omega)
 
     def phi(mu):
-        return float(activation(np.array([mu]))[0][0])
+        return float(activate(np.array([mu]), activation, 3.0)[0][0])
 
     assert value == pytest.approx(reference.cost(X, y, W, labels, phi, Omega), rel=1e-8)
     by_differences = differences(lambda w: cost(w, Omega)[0], W)
-    np.testing.assert_allclose(gradient.prototypes, by_differences, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(by_prototype, by_differences, rtol=1e-6, atol=1e-6)
     if Omega is None:
-        assert gradient.omega is None
+        assert by_omega is None
         return
     by_differences = differences(lambda omega: cost(W, omega)[0], Omega)
-    np.testing.assert_allclose(gradient.omega, by_differences, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(by_omega, by_differences, rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 3)])
 def test_the_penalty_is_nothing_for_equal_directions_and_its_slope_that_of_differences(shape):
     A = np.random.default_rng(0).normal(size=shape)
-    penalty, slope = lost_directions(A)
-    by_differences = differences(lambda A: lost_directions(A)[0], A)
+    penalty, slope = rank_penalty(A)
+    by_differences = differences(lambda A: rank_penalty(A)[0], A)
     np.testing.assert_allclose(slope, by_differences, rtol=1e-6, atol=1e-6)
     assert penalty > 0 or shape[0] == 1
     rotation = np.linalg.qr(A.T)[0].T
-    assert lost_directions(7.0 * rotation)[0] == pytest.approx(0.0, abs=1e-9)
-    assert lost_directions(1e3 * A)[0] == pytest.approx(penalty, abs=1e-9)
+    assert rank_penalty(7.0 * rotation)[0] == pytest.approx(0.0, abs=1e-9)
+    assert rank_penalty(1e3 * A)[0] == pytest.approx(penalty, abs=1e-9)
     lost = np.vstack([A[:1]] * shape[0])
-    assert np.isfinite(lost_directions(lost)[0])
-    assert np.isfinite(lost_directions(lost)[1]).all()
+    assert np.isfinite(rank_penalty(lost)[0])
+    assert np.isfinite(rank_penalty(lost)[1]).all()
 
 
 @settings(max_examples=30, deadline=None)
@@ -118,18 +110,15 @@ def test_the_cost_knows_no_order_place_direction_or_scale(seed, scale):
     rng = np.random.default_rng(seed)
     order, rotation = rng.permutation(len(X)), np.linalg.qr(rng.normal(size=(3, 3)))[0]
     Omega, shift = rng.normal(size=(2, 3)), rng.normal(size=3)
-    activation = prototypes.Sigmoid(2.0)
-    plain, gradient = RelativeDistanceCost(X, y, labels, activation)(W, Omega)
+    plain, by_prototype, by_omega = RelativeDistanceCost(X, y, labels)(W, Omega)
 
     def same(X, y, W, Omega):
-        value, other = RelativeDistanceCost(X, y, labels, activation)(W, Omega)
+        value, *gradient = RelativeDistanceCost(X, y, labels)(W, Omega)
         assert value == pytest.approx(plain, rel=1e-5)
-        return other
+        return gradient
 
-    np.testing.assert_allclose(same(X[order], y[order], W, Omega).omega, gradient.omega, rtol=1e-6, atol=1e-9)
-    np.testing.assert_allclose(
-        same(X + shift, y, W + shift, Omega).prototypes, gradient.prototypes, rtol=1e-4, atol=1e-6
-    )
+    np.testing.assert_allclose(same(X[order], y[order], W, Omega)[1], by_omega, rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(same(X + shift, y, W + shift, Omega)[0], by_prototype, rtol=1e-4, atol=1e-6)
     same(scale * X, y, scale * W, Omega)
     same(X, y, W, scale * Omega)
     same(X, y, W, np.linalg.qr(rng.normal(size=(2, 2)))[0] @ Omega)
@@ -139,25 +128,24 @@ def test_the_cost_knows_no_order_place_direction_or_scale(seed, scale):
 def test_blocks_of_rows_are_one_sum(monkeypatch):
     X, y, W, labels = problem(0, N=50)
     Omega = np.random.default_rng(1).normal(size=(2, 3))
-    cost = RelativeDistanceCost(X, y, labels, prototypes.Linear())
-    value, gradient = cost(W, Omega)
+    cost = RelativeDistanceCost(X, y, labels, "linear")
+    value, *gradient = cost(W, Omega)
     monkeypatch.setattr("deepsimplex.prototypes.relative_distance._ROWS", 7)
-    again, other = cost(W, Omega)
+    again, *other = cost(W, Omega)
     assert again == pytest.approx(value, rel=1e-12)
-    np.testing.assert_allclose(other.prototypes, gradient.prototypes, rtol=1e-10)
-    np.testing.assert_allclose(other.omega, gradient.omega, rtol=1e-10)
+    np.testing.assert_allclose(other[0], gradient[0], rtol=1e-10)
+    np.testing.assert_allclose(other[1], gradient[1], rtol=1e-10)
 
 
 def test_prototypes_on_samples_and_on_one_another_give_no_nan():
     X, y = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 0, 1])
     W, labels = np.zeros((4, 2)), np.array([0, 0, 1, 1])
     for Omega in (None, np.eye(2), np.zeros((2, 2))):
-        value, gradient = RelativeDistanceCost(X, y, labels, prototypes.Linear())(W, Omega)
+        value, by_prototype, _ = RelativeDistanceCost(X, y, labels, "linear")(W, Omega)
         assert value == pytest.approx(0.0, abs=1e-8)
-        assert np.isfinite(gradient.prototypes).all()
-    for learn in (learn_prototypes, learn_metric):
-        learned = learn(X, y, W, labels, prototypes.Linear())
-        assert np.isfinite(learned.prototypes).all()
+        assert np.isfinite(by_prototype).all()
+    for fit in (fit_glvq, fit_gmlvq):
+        assert np.isfinite(fit(X, y, W, labels, activation="linear").prototypes).all()
 
 
 @pytest.mark.parametrize("initialization", INITIALIZATIONS)
@@ -206,28 +194,28 @@ def test_whitened_features_vary_by_one_within_classes():
     np.testing.assert_allclose(means @ plane.T @ plane, means, atol=1e-9)
 
 
-@pytest.mark.parametrize("learn", [learn_prototypes, learn_metric])
-def test_learning_lowers_the_cost_and_tells_every_iteration(learn):
+@each_fit
+def test_a_fit_lowers_the_cost_and_reports_every_iteration(fit):
     X, y, W, labels = well_apart(0)
     steps = []
-    start = learn(X, y, W, labels, prototypes.Sigmoid(2.0), max_iterations=0)
+    start = fit(X, y, W, labels, max_iter=0)
     np.testing.assert_allclose(start.prototypes, W, atol=1e-12)
-    learned = learn(X, y, W, labels, prototypes.Sigmoid(2.0), report=steps.append)
+    learned = fit(X, y, W, labels, report=steps.append)
     objectives = [step.objective for step in steps]
     assert learned.objective == objectives[-1] < start.objective
     assert (np.diff(objectives) <= 0).all()
-    assert [step.iterations for step in steps] == list(range(1, learned.iterations + 1))
-    cost = RelativeDistanceCost(X - X.mean(axis=0), y, labels, prototypes.Sigmoid(2.0))
-    value, _ = cost(learned.prototypes - X.mean(axis=0), learned.omega)
+    assert [step.n_iter for step in steps] == list(range(1, learned.n_iter + 1))
+    cost = RelativeDistanceCost(X - X.mean(axis=0), y, labels)
+    value, *_ = cost(learned.prototypes - X.mean(axis=0), learned.omega)
     assert value == pytest.approx(learned.objective, rel=1e-6)
 
 
-@pytest.mark.parametrize("learn", [learn_prototypes, learn_metric])
+@each_fit
 @pytest.mark.parametrize("units", [1e-9, 1e9])
-def test_units_and_place_do_not_matter(learn, units):
+def test_units_and_place_do_not_matter(fit, units):
     X, y, W, labels = well_apart(1)
-    learned = learn(X, y, W, labels, prototypes.Linear(), max_iterations=20)
-    other = learn(units * (X + 3.0), y, units * (W + 3.0), labels, prototypes.Linear(), max_iterations=20)
+    learned = fit(X, y, W, labels, activation="linear", max_iter=20)
+    other = fit(units * (X + 3.0), y, units * (W + 3.0), labels, activation="linear", max_iter=20)
     assert other.objective == pytest.approx(learned.objective, rel=1e-5)
     np.testing.assert_allclose(other.prototypes / units - 3.0, learned.prototypes, atol=1e-2)
 
@@ -241,14 +229,14 @@ def test_whatever_linear_map_the_features_went_through_the_metric_learns_the_sam
     learned = []
     for features in (X, X @ M.T):
         W, labels = initial_prototypes(features, y, 1)
-        learned.append(learn_metric(features, y, W, labels, prototypes.Linear(), regularization=1.0, tol=1e-10))
+        learned.append(fit_gmlvq(features, y, W, labels, activation="linear", regularization=1.0, tol=1e-10))
     assert learned[1].objective == pytest.approx(learned[0].objective, rel=1e-3)
 
 
 def test_a_limited_rank_limits_the_metric():
     X, y, W, labels = well_apart(2)
     for rank in (1, 2, 4):
-        omega = learn_metric(X, y, W, labels, prototypes.Linear(), rank=rank, regularization=1.0).omega
+        omega = fit_gmlvq(X, y, W, labels, activation="linear", rank=rank, regularization=1.0).omega
         assert omega.shape == (rank, 4)
         assert np.sum(omega**2) == pytest.approx(1.0)
         assert np.linalg.matrix_rank(omega) == rank
@@ -258,7 +246,7 @@ def test_the_penalty_keeps_directions():
     X, y, W, labels = well_apart(3)
 
     def least_share(regularization):
-        omega = learn_metric(X, y, W, labels, prototypes.Linear(), regularization=regularization, tol=1e-9).omega
+        omega = fit_gmlvq(X, y, W, labels, activation="linear", regularization=regularization, tol=1e-9).omega
         return np.linalg.svd(omega)[1].min() / np.linalg.norm(omega)
 
     assert least_share(0.0) < least_share(1.0) < least_share(1e5)
@@ -304,8 +292,8 @@ def test_samples_that_are_all_right_leave_a_doubt():
 
 def test_what_is_no_activation_is_said():
     with pytest.raises(ValueError, match=r"activation must be one of sigmoid, linear; found 'sigmoidal'; did you mean"):
-        make_activation("sigmoidal", 1.0)
-    with pytest.raises(ValueError, match="steepness must be above 0 and finite; found 0"):
-        make_activation("sigmoid", 0)
-    phi, slope = prototypes.Sigmoid(1e6)(np.array([-1.0, 1.0]))
+        activate(np.zeros(1), "sigmoidal")
+    with pytest.raises(ValueError, match=r"steepness must be a number above 0(\.0)?; found 0"):
+        activate(np.zeros(1), "sigmoid", 0)
+    phi, slope = activate(np.array([-1.0, 1.0]), "sigmoid", 1e6)
     np.testing.assert_array_equal((phi, slope), ([0.0, 1.0], [0.0, 0.0]))

@@ -16,16 +16,6 @@ def log_likelihood(x, y, w, c, lengthscale, noise):
     return -0.5 * math.log(2 * math.pi * variance) - 0.5 * (y - mean) ** 2 / variance
 
 
-def thesis_gradient(x, y, w, c, lengthscale, noise):
-    """[GPLVQ Eq. 4.5], term by term."""
-    k = kernel(x, w, lengthscale)
-    residual = c * k / (1 + noise) - y
-    variance = 1 - k**2 / (1 + noise)
-    scale = lengthscale**2 * (1 + noise)
-    first = -2 * c * (x - w) * k * residual / (scale * variance)
-    return first - (x - w) * k**2 * residual**2 / (scale * variance**2)
-
-
 def present(X, y, W, c, rates, gradient):
     """[GPLVQ Eq. 4.7], one row after the other, no step longer than the way to the sample."""
     W = [w.copy() for w in W]

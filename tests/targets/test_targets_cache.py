@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from deepsimplex._utils import atomic_files
-from deepsimplex.targets import CASIMAC, TargetCacheWarning, cache
+from deepsimplex.targets import CASIMAC, TargetCacheWarning, neighbor_cache
 from deepsimplex.targets import casimac as module
 
 
@@ -154,13 +154,13 @@ def test_no_flipped_byte_ever_changes_a_latent(tmp_path):
     for position in range(0, len(good), 7):
         path.write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         try:
-            distances = cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
+            distances = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
         except Exception:
             refused += 1
         else:
             path.write_bytes(good)
             np.testing.assert_array_equal(
-                distances, cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
+                distances, neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
             )
     assert refused > len(good) / 7 / 3
     path.write_bytes(good)
@@ -192,7 +192,7 @@ def test_files_of_a_read_only_folder_are_used(tmp_path, calls, monkeypatch):
     def refuse(folder, argument):
         raise OSError("read-only")
 
-    monkeypatch.setattr(cache, "check_writable", refuse)
+    monkeypatch.setattr(neighbor_cache, "check_writable", refuse)
     np.testing.assert_array_equal(make(tmp_path).fit_transform(X, Y).loc, expected.loc)
     assert len(calls) == 1
 

@@ -291,7 +291,7 @@ class TestBadInput:
             ({"repulsion_strength": 0.0}, "must not both be 0"),
             ({"repulsion_number": 0}, "repulsion_number must be a whole number, at least 1; found 0"),
             ({"attraction_number": 2.0}, "attraction_number must be a whole number, at least 1; found 2.0"),
-            ({"gamma": 1.5}, r"gamma must lie in \[0, 1\]; found 1.5"),
+            ({"gamma": 1.5}, "gamma must be a number of at least 0 and at most 1; found 1.5"),
             ({"gamma": 0.5, "attraction_strength": 0.5}, "give gamma or the strengths, not both"),
             ({"construction": "regular"}, "construction must be one of iterative, helmert; found 'regular'"),
             ({"distance": "euclidian"}, "euclidean"),
@@ -302,7 +302,9 @@ class TestBadInput:
             CASIMAC(**parameters)
 
     def test_functions_must_be_callable(self):
-        with pytest.raises(TypeError, match="repulsion_function must be a callable or None; found 'mean'"):
+        with pytest.raises(TypeError, match=r"repulsion_function must be a callable, None or a name .*; found 3"):
+            CASIMAC(repulsion_function=3)
+        with pytest.raises(ValueError, match="registered with Keras; found 'mean'"):
             CASIMAC(repulsion_function="mean")
 
     @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from deepsimplex.geometry import ilr_inverse, vertices
 from deepsimplex.targets import ILR, Dirichlet, OneHot, Vertices
 from tests.reference import targets as oracle
 
-EACH = [ILR(), ILR(0.7, noise=0.3), Dirichlet(), Dirichlet(0.5), OneHot(), Vertices()]
+EACH = [ILR(), ILR(0.7, noise_scale=0.3), Dirichlet(), Dirichlet(0.5), OneHot(), Vertices()]
 
 
 @pytest.mark.parametrize("n", [2, 3, 7])
@@ -44,15 +44,15 @@ def test_ilr_noise_keeps_proposition_one(n, overlap):
 
 
 def test_ilr_noise_as_given():
-    assert ILR(noise=0.25).noise(4).tolist() == [[0.25]]
-    assert np.unique(ILR(noise=0.25).table(4).scale).tolist() == [0.25]
+    assert ILR(noise_scale=0.25).noise(4).tolist() == [[0.25]]
+    assert np.unique(ILR(noise_scale=0.25).table(4).scale).tolist() == [0.25]
 
 
 def test_ilr_overlap_must_leave_a_bound():
     with pytest.raises(ValueError, match=r"below \(n - 1\) / 2 = 0.5 for n = 2; found 0.6"):
         ILR(overlap=0.6).fit(None, [0, 1])
     ILR(overlap=0.6).fit(None, [0, 1, 2])
-    ILR(overlap=0.6, noise=1.0).fit(None, [0, 1])
+    ILR(overlap=0.6, noise_scale=1.0).fit(None, [0, 1])
 
 
 @settings(max_examples=50)
@@ -158,7 +158,7 @@ def test_later_labels_must_fit_the_classes():
         (lambda: ILR(1.0), "smoothing must be a number above 0 and below 1; found 1.0"),
         (lambda: ILR(smoothing=0), "smoothing"),
         (lambda: ILR(overlap=0.0), "overlap"),
-        (lambda: ILR(noise=-1.0), "noise must be a number of at least 0; found -1.0"),
+        (lambda: ILR(noise_scale=-1.0), "noise_scale must be a number of at least 0; found -1.0"),
         (lambda: ILR(smoothing="much"), "found 'much'"),
         (lambda: Dirichlet(0.0), "concentration must be a number above 0"),
         (lambda: Dirichlet(np.nan), "concentration"),

@@ -30,7 +30,7 @@ def test_the_mean_of_one_is_that_one():
 
 def test_variances_of_independent_noises_average():
     """Checked by simulation: the mean of draws from two targets has the stated mean and deviation."""
-    members = [ILR(0.9, noise=1.0), ILR(0.5, noise=2.0)]
+    members = [ILR(0.9, noise_scale=1.0), ILR(0.5, noise_scale=2.0)]
     mean = Mean(members)
     table = mean.table(3)
     rng = np.random.default_rng(0)
@@ -71,8 +71,7 @@ def test_what_cannot_be_averaged(targets, words):
 
 
 def test_tables_need_label_targets():
-    with pytest.raises(ValueError, match="labels alone"):
-        Mean([CASIMAC()]).table(3)
+    assert Mean([CASIMAC()]).table(3) is None
 
 
 def test_every_target_checks_before_the_first_computes(monkeypatch):

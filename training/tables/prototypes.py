@@ -53,7 +53,7 @@ def backbone() -> keras.Model:
 def prototype_network(x: NDArray[Any], y: NDArray[np.int64], features: Any, rate: float, seed: int) -> Any:
     """A classifier by a Gaussian process on eight prototypes of every class, at the end of features."""
     n = int(y.max()) + 1
-    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=8).initialize_from(x, y, features)
+    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=8).adapt(x, y, features)
     model = ds.SimplexClassifier(features, "vertices", n, head=head, objective="class", seed=seed)
     model.compile(keras.optimizers.Adam(rate), metrics=["accuracy"])
     return model

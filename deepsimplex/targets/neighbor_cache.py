@@ -1,4 +1,4 @@
-"""Neighbor distances kept on disk: under a key of everything they depend on, and trusted only when whole."""
+"""Cache neighbor distances on disk, under a key of everything they depend on; damaged files are made again."""
 
 import warnings
 from collections.abc import Callable
@@ -23,13 +23,13 @@ def cached(
     Parameters
     ----------
     cache_dir : pathlib.Path
-        The folder; created when needed.
+        The folder; created if needed.
     key : str
         Digest of everything the distances depend on.
     shape : tuple of int
         Their shape.
     compute : callable
-        Makes them, float64.
+        Returns them, float64.
 
     Returns
     -------
@@ -38,13 +38,13 @@ def cached(
     Raises
     ------
     OSError
-        When they must be computed and the folder cannot be written: said before the work, not after it.
+        When the folder cannot be written: before the distances are computed.
 
     Warns
     -----
     TargetCacheWarning
-        When a stored file is damaged (it is replaced), and when storing fails after all, e.g. on a full disk: the
-        result is returned nevertheless.
+        When a stored file is damaged (it is replaced), and when storing fails, e.g. on a full disk: the result is
+        returned nevertheless.
     """
     path = cache_dir / f"neighbors-{key}.npz"
     if path.exists():

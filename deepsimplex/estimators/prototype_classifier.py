@@ -1,0 +1,243 @@
+"""Base class of the scikit-learn classifiers by prototypes: LVQ and GPLVQ."""
+
+import copy
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import log_softmax, softmax
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.estimators.calibrated_classifier import (
+    CalibratedClassifier,
+    Callback,
+    ClassifierStep,
+    RandomState,
+    seed_of,
+)
+from deepsimplex.estimators.saving import Saved
+from deepsimplex.prototypes import (
+    Explanation,
+    PrototypeFit,
+    fitted_temperature,
+    initial_prototypes,
+    nearest_of_classes,
+    relative_scores,
+    squared_distances,
+)
+
+# From scaled features, class numbers, initial prototypes and their class numbers to a fit; with report as a keyword.
+Algorithm = Callable[..., PrototypeFit]
+
+
+class PrototypeClassifier(Saved, CalibratedClassifier):
+    """A scikit-learn classifier that predicts, unless a subclass decides otherwise, the class of the nearest prototype.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape [n]
+        In the order of the columns of probabilities.
+    prototypes_ : ndarray, shape [P, d]
+        In the units of the features.
+    prototype_labels_ : ndarray, shape [P]
+        Their classes, as named in ``classes_``.
+    wins_ : ndarray, shape [P]
+        Number of training samples that each prototype is the nearest of.
+    center_, width_ : ndarray, shape [d]
+        Features are compared as (x - center_) / width_.
+    objective_ : float
+        Final cost, a sum over the training samples.
+    n_iter_ : int
+        Iterations, or epochs.
+    n_features_in_ : int
+    """
+
+    prototypes_per_class: int
+    initialization: str
+    scale_features: bool
+    random_state: RandomState
+    _learned_as: ClassVar[str] = "prototypes_"
+
+    @abstractmethod
+    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
+        """Check the parameters and return the function that fits prototypes to scaled features."""
+
+    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+        """Fit to features X [N, d] and labels y [N].
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        y : array_like, shape [N]
+            Labels of any type; not soft ones, since a prototype has one class.
+        callback : callable, optional
+            Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, or epoch. If it has a method
+            ``fit_ended``, that is called with the fitted classifier.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that ``classes`` does not name, a single class, soft labels and invalid parameters.
+
+        Warns
+        -----
+        UserWarning
+            If a prototype is the nearest of no training sample.
+        """
+        with self._fitting():
+            features, found = self._checked(X, y)
+            if found.memberships.ndim == 2:
+                raise ValueError(
+                    "y must hold one label for every row: prototypes have one class each; found soft labels of shape "
+                    f"{found.memberships.shape}. np.argmax(y, axis=1) takes the likeliest"
+                )
+            check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
+            rng = np.random.default_rng(seed_of(self.random_state))
+            algorithm = self._algorithm(features.shape[1], rng)
+            scaler = StandardScaler().fit(features)
+            self.center_, self.width_ = (
+                scaler.mean_,
+                scaler.scale_ if self.scale_features else np.ones(len(scaler.mean_)),
+            )
+            scaled, numbers = self._scale(features), found.memberships
+            W, labels = initial_prototypes(scaled, numbers, self.prototypes_per_class, self.initialization, rng)
+
+            def report(state: PrototypeFit) -> None:
+                assert callback is not None
+                relevance = {} if state.omega is None else {"relevance": _relevance(state.omega)}
+                make = partial(copy.copy(self)._keep, state, labels, scaled, numbers)
+                callback(ClassifierStep(state.n_iter, state.objective, relevance, len(scaled), make))
+
+            end = algorithm(scaled, numbers, W, labels, report=None if callback is None else report)
+            self._keep(end, labels, scaled, numbers)
+        self._tell_end(callback)
+        self._warn_of_idle_prototypes()
+        return self
+
+    def _warn_of_idle_prototypes(self) -> None:
+        idle = self.wins_ == 0
+        if not idle.any():
+            return
+        lost = np.setdiff1d(self.prototype_labels_, self.prototype_labels_[~idle]).tolist()
+        reason = (
+            f"prototypes_per_class={self.prototypes_per_class} may be more than the classes need; wins_ counts"
+            if not lost
+            else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which GMLVQ, "
+            "LVQ1 or more prototypes may do better"
+        )
+        warnings.warn(
+            f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}",
+            UserWarning,
+            stacklevel=callers_stacklevel(),
+        )
+
+    def _keep(
+        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+    ) -> Self:
+        """Set the fitted attributes from a state of the fit, scaled features X and class numbers y."""
+        self.n_iter_, self.objective_ = state.n_iter, state.objective
+        if state.omega is not None:
+            self.omega_, self.relevance_ = state.omega, _relevance(state.omega)
+        self._keep_decision(state, labels, X, y)
+        self.prototypes_ = state.prototypes * self.width_ + self.center_
+        return self
+
+    def _keep_decision(
+        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+    ) -> None:
+        """Set ``prototype_labels_``, ``wins_`` and what else the decision needs."""
+        self.prototype_labels_ = self.classes_[labels]
+        distances = squared_distances(X, state.prototypes, state.omega)
+        self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
+        nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
+        self.temperature_ = fitted_temperature(relative_scores(nearest), y)
+
+    def _scale(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        return (X - self.center_) / self.width_
+
+    def _scaled(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Check features [N, d] and scale them as the prototypes are."""
+        check_is_fitted(self)
+        return self._scale(validate_data(self, X, dtype=np.float64, reset=False))
+
+    @property
+    def _labels(self) -> NDArray[np.int64]:
+        """Class numbers of the prototypes."""
+        return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
+
+    def _distances(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Squared distances [N, P] of scaled features."""
+        return squared_distances(X, self._scale(self.prototypes_), getattr(self, "omega_", None))
+
+    def _scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logarithms of the class probabilities [N, n] of scaled features, up to a constant of the row."""
+        nearest, _ = nearest_of_classes(self._distances(X), self._labels, len(self.classes_))
+        return relative_scores(nearest) / self.temperature_
+
+    def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
+        scores = self._scores(X)
+        return self._calibrated_logarithms(softmax(scores, axis=1)) if self._maps_probabilities else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Predict the class of every row, shape [N]."""
+        scores = self._calibrated_scores(self._scaled(X))
+        return self.classes_[np.argmax(scores, axis=1)]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict class probabilities [N, n], columns as ``classes_``; zero for a class without training samples."""
+        return np.exp(self.predict_log_proba(X))
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Predict logarithms of class probabilities, [N, n]."""
+        return log_softmax(self._calibrated_scores(self._scaled(X)), axis=1)
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Compute log-odds: for two classes of the second, shape [N], else of every class against the mean, [N, n].
+
+        The largest is that of the class that ``predict`` returns. A class without training samples has -infinity and is
+        left out of the mean.
+        """
+        scores = self._calibrated_scores(self._scaled(X))
+        if len(self.classes_) == 2:
+            return scores[:, 1] - scores[:, 0]
+        return scores - scores[:, np.unique(self._labels)].mean(axis=1, keepdims=True)
+
+    def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
+        """Find the k nearest prototypes of every row, and their weight in the decision.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        k : int
+            Default 3; all prototypes if there are fewer.
+
+        Returns
+        -------
+        Explanation
+            The weight of the nearest prototype of a class is the probability of that class, of others zero.
+        """
+        check_whole(k, "k", 1)
+        features = self._scaled(X)
+        distances = self._distances(features)
+        _, which = nearest_of_classes(distances, self._labels, len(self.classes_))
+        p = softmax(self._calibrated_scores(features), axis=1)
+        weights = np.zeros_like(distances)
+        for label in np.unique(self._labels):
+            weights[np.arange(len(weights)), which[:, label]] = p[:, label]
+        return Explanation.of(distances, weights, self.prototype_labels_, k)
+
+
+def _relevance(omega: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Diagonal of Omega^T Omega."""
+    return np.sum(np.square(omega), axis=0)

@@ -1,0 +1,159 @@
+"""Scores of the assigned classes: accuracy, top-k accuracy, weighted precision, recall and F1."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
+
+
+@score
+def accuracy(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Fraction of samples whose most probable class is the true one.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities. Of equal ones the lowest class is assigned.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> accuracy([0, 1], [[0.9, 0.1], [0.8, 0.2]])
+    0.5
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    return mean_score(probabilities.argmax(axis=1) == labels)
+
+
+@score
+def top_k_accuracy(y: ArrayLike, p: ArrayLike, k: int) -> PreparedScore:
+    """Fraction of samples whose true class is among the k most probable ones.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities. Of equal ones the lower class ranks first, so that k = 1 is ``accuracy``.
+    k : int
+        From 1 to n.
+
+    Returns
+    -------
+    float
+        In [0, 1].
+
+    Examples
+    --------
+    >>> top_k_accuracy([1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], k=2)
+    0.5
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    n = probabilities.shape[1]
+    if check_whole(k, "k", 1) > n:
+        raise ValueError(f"k must be at most the number of classes, {n}; found {k!r}")
+    own = np.take_along_axis(probabilities, labels[:, None], axis=1)
+    ahead = (probabilities > own) | ((probabilities == own) & (np.arange(n) < labels[:, None]))
+    return mean_score(ahead.sum(axis=1) < k)
+
+
+def _class_counts(labels: NDArray[Any], assigned: NDArray[Any], n: int) -> tuple[NDArray[np.intp], ...]:
+    """Samples [n] of every class, samples assigned to it, and those among them that belong to it."""
+    found = (labels, assigned, labels[labels == assigned])
+    return tuple(np.bincount(classes, minlength=n) for classes in found)
+
+
+@score
+def weighted_precision(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Precision of every class, weighted by its number of samples.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1. A class without samples has weight 0.
+    p : array_like, shape [N, n]
+        Class probabilities; the most probable class is assigned. A class that is never assigned has precision 0.
+
+    Returns
+    -------
+    float
+        In [0, 1], as scikit-learn's ``precision_score(average="weighted", zero_division=0)`` ([CASIMAC] sec. 3.2).
+
+    Examples
+    --------
+    >>> round(weighted_precision([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
+    0.8333
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+
+    def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
+        true, chosen, correct = _class_counts(labels, assigned, probabilities.shape[1])
+        return float(true / len(labels) @ (correct / np.maximum(chosen, 1)))
+
+    return PreparedScore(finish, (labels, probabilities.argmax(axis=1)))
+
+
+@score
+def weighted_recall(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Recall of every class, weighted by its number of samples: equal to the accuracy.
+
+    [CASIMAC] sec. 3.2 prints the ratio of the precision; this is TP / (TP + FN).
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1. A class without samples has weight 0.
+    p : array_like, shape [N, n]
+        Class probabilities; the most probable class is assigned.
+
+    Returns
+    -------
+    float
+        In [0, 1], as scikit-learn's ``recall_score(average="weighted")``.
+
+    Examples
+    --------
+    >>> round(weighted_recall([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
+    0.6667
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    return mean_score(probabilities.argmax(axis=1) == labels)
+
+
+@score
+def weighted_f1(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Harmonic mean of precision and recall of every class, weighted by its number of samples.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1. A class without samples has weight 0.
+    p : array_like, shape [N, n]
+        Class probabilities; the most probable class is assigned. A class that is never assigned has F1 = 0.
+
+    Returns
+    -------
+    float
+        In [0, 1], as scikit-learn's ``f1_score(average="weighted", zero_division=0)`` ([CASIMAC] sec. 3.2).
+
+    Examples
+    --------
+    >>> round(weighted_f1([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
+    0.6667
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+
+    def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
+        true, chosen, correct = _class_counts(labels, assigned, probabilities.shape[1])
+        return float(true / len(labels) @ (2 * correct / np.maximum(true + chosen, 1)))
+
+    return PreparedScore(finish, (labels, probabilities.argmax(axis=1)))

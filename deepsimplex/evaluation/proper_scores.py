@@ -1,0 +1,203 @@
+"""Scores of whole probabilities: likelihood, Brier score and its decomposition, proba-loss."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
+from deepsimplex.evaluation.reliability_curve import bin_index, equal_width_edges
+
+
+def _true_class_probabilities(y: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    return np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0].astype(np.float64)
+
+
+@score
+def negative_log_likelihood(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Mean negative logarithm of the true class's probability, in nats.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities, not clipped.
+
+    Returns
+    -------
+    float
+        At least 0 up to the rounding of ``p``; inf if a true class has probability exactly 0.
+
+    Examples
+    --------
+    >>> round(negative_log_likelihood([0, 1], [[0.5, 0.5], [0.75, 0.25]]), 4)
+    1.0397
+    """
+    with np.errstate(divide="ignore"):
+        return mean_score(-np.log(_true_class_probabilities(y, p)))
+
+
+@score
+def proba_loss(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Mean predicted probability error: one minus the mean probability of the true class ([CASIMAC] Eq. 21).
+
+    It is not a proper score: if labels are random, probabilities of 0 and 1 score better than the true ones. The paper
+    uses it where a known rule determines every label.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities.
+
+    Returns
+    -------
+    float
+        In [0, 1], up to the tolerance of 1e-3 within which rows sum to 1; 0 is perfect.
+
+    Examples
+    --------
+    >>> proba_loss([0, 1], [[0.5, 0.5], [0.75, 0.25]])
+    0.625
+    """
+    return mean_score(1 - _true_class_probabilities(y, p))
+
+
+@score
+def brier_score(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+    """Mean squared distance between the probabilities and the one-hot label, halved for two classes.
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities.
+
+    Returns
+    -------
+    float
+        In [0, 2], or in [0, 1] for two classes, where it is the mean squared error of the probability of class 1, as
+        scikit-learn's ``brier_score_loss``.
+
+    Examples
+    --------
+    >>> brier_score([0, 1], [[1.0, 0.0], [0.5, 0.5]])
+    0.125
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    n = probabilities.shape[1]
+    squares = np.sum(np.square(probabilities.astype(np.float64) - np.eye(n)[labels]), axis=1)
+    return mean_score(squares / 2 if n == 2 else squares)
+
+
+@dataclass(frozen=True)
+class BrierDecomposition:
+    """The Brier score as reliability - resolution + uncertainty + remainder.
+
+    Attributes
+    ----------
+    reliability : float
+        Mean squared gap between mean probability and frequency of a bin; 0 is calibrated.
+    resolution : float
+        Mean squared distance between the frequencies of the bins and those of all samples; larger is better.
+    uncertainty : float
+        Variance of the labels, independent of the classifier; 0 if all samples are of one class.
+    remainder : float
+        Variance of the probabilities within bins, less twice their covariance with the labels.
+
+    Examples
+    --------
+    >>> parts = BrierDecomposition(reliability=0.01, resolution=0.2, uncertainty=0.25, remainder=0.0)
+    >>> round(parts.brier_score, 4)
+    0.06
+    """
+
+    reliability: float
+    resolution: float
+    uncertainty: float
+    remainder: float
+
+    @property
+    def brier_score(self) -> float:
+        """The sum of the parts, equal to ``brier_score(y, p)`` up to rounding."""
+        return self.reliability - self.resolution + self.uncertainty + self.remainder
+
+
+def _cells(probabilities: NDArray[Any], bins: int | None) -> NDArray[np.intp]:
+    """The bin of every probability [N, n], numbered over all classes; None gives every value a bin of its own."""
+    n = probabilities.shape[1]
+    if bins is not None:
+        return bin_index(probabilities, equal_width_edges(check_whole(bins, "bins", 1))) + bins * np.arange(n)
+    columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in probabilities.T]
+    starts = np.cumsum([0] + [column.max() + 1 for column in columns[:-1]])
+    return np.stack(columns, axis=1) + starts
+
+
+def prepare_brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> PreparedScore:
+    """Prepare the four parts [4] of ``brier_decomposition``, in its order."""
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    n = probabilities.shape[1]
+    cells = _cells(probabilities, bins)
+    size = int(cells.max()) + 1
+
+    def finish(
+        labels: NDArray[np.int64], probabilities: NDArray[np.float64], cells: NDArray[np.intp]
+    ) -> NDArray[np.float64]:
+        samples = len(labels)
+        rows = np.arange(samples)
+        counts = np.bincount(cells.ravel(), minlength=size)
+        filled = np.maximum(counts, 1)  # the sums of an empty bin are 0
+        means = np.bincount(cells.ravel(), weights=probabilities.ravel(), minlength=size) / filled
+        frequencies = np.bincount(cells[rows, labels], minlength=size) / filled
+        class_share = np.bincount(labels, minlength=n) / samples
+        # Every bin belongs to one class; an empty bin has weight 0.
+        bin_share = np.zeros(size)
+        bin_share[cells.ravel()] = np.tile(class_share, samples)
+        reliability = np.sum(counts * np.square(means - frequencies))
+        resolution = np.sum(counts * np.square(frequencies - bin_share))
+        within = probabilities - means[cells]
+        # Deviations within a bin sum to zero, so that only the labels that occurred contribute to the covariance.
+        remainder = np.sum(np.square(within)) - 2 * np.sum(within[rows, labels])
+        uncertainty = samples * np.sum(class_share * (1 - class_share))
+        parts = np.array([reliability, resolution, uncertainty, remainder]) / samples
+        return parts / 2 if n == 2 else parts
+
+    # Few samples in a bin increase reliability and resolution and decrease uncertainty, on average.
+    halves = 2 if n == 2 else 1
+    limits = ((0, 2 / halves), (0, 2 / halves), (0, (1 - 1 / n) / halves), None)
+    return PreparedScore(finish, (labels, probabilities.astype(np.float64), cells), limits=limits)
+
+
+def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> BrierDecomposition:
+    """Decompose the Brier score of each class against the rest, summed (Murphy, 1973; Stephenson et al., 2008).
+
+    Parameters
+    ----------
+    y : array_like, shape [N], [N, 1] or one-hot [N, n]
+        Class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities.
+    bins : int or None
+        Number of right-closed bins of equal width for the probabilities of every class, 15 by default. None puts only
+        equal probabilities together: the remainder is then 0 and Murphy's three terms are exact, but they are
+        meaningful only if probabilities repeat, as those of a tree do.
+
+    Returns
+    -------
+    BrierDecomposition
+        Halved for two classes, as ``brier_score`` is.
+
+    Examples
+    --------
+    >>> p = [[0.8, 0.2], [0.8, 0.2], [0.4, 0.6], [0.4, 0.6]]
+    >>> parts = brier_decomposition([0, 1, 1, 1], p, bins=None)
+    >>> round(parts.reliability, 4), round(parts.resolution, 4), round(parts.uncertainty, 4), round(parts.remainder, 4)
+    (0.125, 0.0625, 0.1875, 0.0)
+    """
+    return BrierDecomposition(*map(float, prepare_brier_decomposition(y, p, bins).value()))

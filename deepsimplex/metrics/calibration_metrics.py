@@ -1,0 +1,149 @@
+"""Keras metrics of calibration: expected and class-wise calibration error, with the bins of ``evaluation``."""
+
+from typing import Any
+
+import keras
+from keras import ops
+
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.evaluation.reliability_curve import equal_width_edges
+from deepsimplex.metrics.probability_metrics import checked_batch
+
+
+def bin_membership(confidences: Any, bins: int) -> Any:
+    """One-hot rows [..., bins] of the right-closed bin of each confidence, the first including 0."""
+    dtype = keras.backend.standardize_dtype(confidences.dtype)
+    inner_edges = ops.convert_to_tensor(equal_width_edges(bins)[1:-1].astype(dtype))
+    # The number of inner edges strictly below: unlike searchsorted it is one fused comparison under XLA.
+    index = ops.sum(ops.cast(confidences[..., None] > inner_edges, "int32"), axis=-1)
+    return ops.one_hot(index, bins, dtype=dtype)
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class ExpectedCalibrationError(keras.metrics.Metric):
+    """Expected calibration error over right-closed bins of equal width, as ``evaluation.expected_calibration_error``.
+
+    For more than two classes the confidence is the largest probability; for two it is the probability of class 1. The
+    state is three sums per bin, so that batches, epochs and devices add up to the exact result.
+
+    Parameters
+    ----------
+    bins : int
+        Number of bins of [0, 1]. The default is 15.
+    name : str
+    dtype : str, optional
+        Of the sums. The default is Keras' ``floatx``; float32 counts exactly up to 2^24 samples.
+
+    Notes
+    -----
+    Errors cannot be raised inside a compiled step. A sample of nonzero weight whose label is not in 0..n-1, or whose
+    outputs are not probabilities (NaN, negative, or with a sum further than 0.01 from 1, as logits have), makes the
+    result NaN, here and in the other metrics of this module.
+
+    Examples
+    --------
+    >>> metric = ExpectedCalibrationError(bins=2)
+    >>> metric.update_state([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]])
+    >>> round(float(metric.result()), 4)
+    0.2333
+    """
+
+    def __init__(self, bins: int = 15, name: str = "expected_calibration_error", dtype: Any = None) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.bins = check_whole(bins, "bins", 1)
+        self.counts, self.confidences, self.events = (
+            self.add_weight(shape=(self.bins,), initializer="zeros", name=part)
+            for part in ("counts", "confidences", "events")
+        )
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Add a batch: labels [N], [N, 1] or [N, n]; probabilities [N, n] or, of class 1, [N, 1]; weights [N]."""
+        labels, probabilities, weights = checked_batch(y_true, y_pred, sample_weight, self.dtype)
+        if probabilities.shape[-1] == 2:
+            confidences, happened = probabilities[:, 1], ops.equal(labels, 1)
+        else:
+            confidences = ops.max(probabilities, axis=-1, initial=0)  # a device may get no samples of a last batch
+            happened = ops.equal(ops.cast(ops.argmax(probabilities, axis=-1), labels.dtype), labels)
+        membership = bin_membership(confidences, self.bins) * weights[:, None]
+        self.counts.assign_add(ops.sum(membership, axis=0))
+        self.confidences.assign_add(ops.sum(membership * confidences[:, None], axis=0))
+        self.events.assign_add(ops.sum(membership * ops.cast(happened, self.dtype)[:, None], axis=0))
+
+    def result(self) -> Any:
+        """Return the error of all batches; 0 before the first."""
+        return ops.divide_no_nan(ops.sum(ops.abs(self.confidences - self.events)), ops.sum(self.counts))
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "bins": self.bins}
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class ClasswiseCalibrationError(keras.metrics.Metric):
+    """Mean over classes of each class's calibration error, as ``evaluation.classwise_calibration_error``.
+
+    The state is the sum of probability minus event in every bin of every class, [n, bins], and the weight of all
+    samples, so that batches, epochs and devices add up to the exact result.
+
+    Parameters
+    ----------
+    bins : int
+        Number of right-closed bins of equal width. The default is 15.
+    num_classes : int, optional
+        Number of classes n, at least 2; a sigmoid output has 2. The default None takes it from the first batch, which
+        is sufficient within ``compile``. Pass it if the metric is used in your own ``tf.function``, which cannot
+        create variables.
+    name : str
+    dtype : str, optional
+        Of the sums. The default is Keras' ``floatx``.
+
+    Notes
+    -----
+    Invalid labels and outputs make the result NaN: see ``ExpectedCalibrationError``.
+
+    Examples
+    --------
+    >>> metric = ClasswiseCalibrationError(bins=5)
+    >>> metric.update_state([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]])
+    >>> round(float(metric.result()), 4)
+    0.2
+    """
+
+    def __init__(
+        self,
+        bins: int = 15,
+        num_classes: int | None = None,
+        name: str = "classwise_calibration_error",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, dtype=dtype)
+        self.bins = check_whole(bins, "bins", 1)
+        self.num_classes = None if num_classes is None else check_whole(num_classes, "num_classes", 2)
+        self.total = self.add_weight(shape=(), initializer="zeros", name="total")
+        self.gaps: Any = None
+        if self.num_classes is not None:
+            self._make_gaps(self.num_classes)
+
+    def _make_gaps(self, num_classes: int) -> None:
+        self.gaps = self.add_weight(shape=(num_classes, self.bins), initializer="zeros", name="gaps")
+
+    def update_state(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> None:
+        """Add a batch: labels [N], [N, 1] or [N, n]; probabilities [N, n] or, of class 1, [N, 1]; weights [N]."""
+        labels, probabilities, weights = checked_batch(y_true, y_pred, sample_weight, self.dtype)
+        n = probabilities.shape[-1]
+        if self.gaps is None:
+            self._make_gaps(n)
+        if self.gaps.shape[0] != n:
+            raise ValueError(f"y_pred must hold probabilities of {self.gaps.shape[0]} classes; found {n}")
+        residuals = (probabilities - ops.one_hot(labels, n, dtype=self.dtype)) * weights[:, None]
+        membership = bin_membership(probabilities, self.bins)  # [N, n, bins]
+        self.gaps.assign_add(ops.sum(membership * residuals[..., None], axis=0))
+        self.total.assign_add(ops.sum(weights))
+
+    def result(self) -> Any:
+        """Return the error of all batches; 0 before the first."""
+        if self.gaps is None:
+            return ops.zeros((), self.dtype)
+        return ops.divide_no_nan(ops.sum(ops.abs(self.gaps)), self.gaps.shape[0] * self.total)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "bins": self.bins, "num_classes": self.num_classes}

@@ -1,0 +1,143 @@
+"""Class scores from distances to prototypes, and the temperature that turns them into probabilities."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Range of log temperatures; scores lie between -1 and 1.
+_LOG_TEMPERATURES = (np.log(1e-4), np.log(1e4))
+# Largest squared distance: the sum of two is still finite.
+_FARTHEST = 1e307
+
+
+def squared_distances(
+    X: NDArray[np.float64], W: NDArray[np.float64], Omega: NDArray[np.float64] | None = None
+) -> NDArray[np.float64]:
+    """Compute d(x, w) = ||Omega (x - w)||^2, shape [N, P]: exactly zero for equal rows, and always finite.
+
+    Parameters
+    ----------
+    X : ndarray, shape [N, d]
+    W : ndarray, shape [P, d]
+    Omega : ndarray, shape [m, d], optional
+        Default: Euclidean distances.
+
+    Examples
+    --------
+    >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
+    array([[9.]])
+    """
+    from scipy.spatial.distance import cdist
+
+    if Omega is not None:
+        X, W = X @ Omega.T, W @ Omega.T
+    return np.minimum(cdist(X, W, "sqeuclidean"), _FARTHEST)
+
+
+def nearest_of_classes(
+    distances: NDArray[np.float64], labels: NDArray[np.int64], num_classes: int
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Find the nearest prototype of every class.
+
+    Parameters
+    ----------
+    distances : ndarray, shape [N, P]
+    labels : ndarray, shape [P]
+        Class numbers of the prototypes.
+    num_classes : int
+
+    Returns
+    -------
+    nearest : ndarray, shape [N, n]
+        Its distance; infinity for a class without prototypes.
+    which : ndarray, shape [N, n]
+        Its number, the first of equally near ones; -1 for a class without prototypes.
+
+    Examples
+    --------
+    >>> nearest_of_classes(np.array([[3.0, 1.0, 2.0]]), np.array([0, 0, 1]), 3)
+    (array([[ 1.,  2., inf]]), array([[ 1,  2, -1]]))
+    """
+    N = len(distances)
+    nearest, which = np.full((N, num_classes), np.inf), np.full((N, num_classes), -1)
+    for label in np.unique(labels):
+        members = np.flatnonzero(labels == label)
+        which[:, label] = members[np.argmin(distances[:, members], axis=1)]
+        nearest[:, label] = distances[np.arange(N), which[:, label]]
+    return nearest, which
+
+
+def relative_scores(nearest: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Compute the relative distance of every class to the others, with the sign of a score.
+
+    Parameters
+    ----------
+    nearest : ndarray, shape [N, n]
+        Squared distances to the nearest prototype of every class; infinity for a class without prototypes.
+
+    Returns
+    -------
+    ndarray, shape [N, n]
+        -mu_c, mu_c = (d_c - d_others) / (d_c + d_others), from -1 to 1: the cost of GLVQ if c were the class
+        [GPLVQ Eq. 3.2]. The nearest class has the largest score, all are about zero far from all prototypes, and a
+        class without prototypes has -infinity.
+
+    Examples
+    --------
+    >>> relative_scores(np.array([[1.0, 3.0, 7.0]]))
+    array([[ 0.5 , -0.5 , -0.75]])
+    """
+    least, second = np.partition(nearest, 1, axis=1)[:, :2].T
+    first = np.arange(nearest.shape[1]) == np.argmin(nearest, axis=1)[:, None]
+    others = np.where(first, second[:, None], least[:, None])
+    with np.errstate(invalid="ignore"):
+        scores = (others - nearest) / np.maximum(others + nearest, np.finfo(np.float64).tiny)
+    return np.where(np.isinf(nearest), -np.inf, np.where(np.isinf(others), 1.0, scores))
+
+
+def fitted_temperature(scores: NDArray[np.float64], y: NDArray[np.int64]) -> float:
+    """Find the temperature T of softmax(scores / T) that maximizes the likelihood of smoothed labels.
+
+    Parameters
+    ----------
+    scores : ndarray, shape [N, n]
+        -infinity for classes without samples.
+    y : ndarray, shape [N]
+        Class numbers.
+
+    Returns
+    -------
+    float
+        From 1e-4 to 1e4.
+
+    Notes
+    -----
+    If all samples are classified correctly, the likelihood grows without bound as T falls. As in Platt's scaling,
+    labels are therefore smoothed: a sample of a class of N_c samples has the target (1 / n) / (N_c + 1) for each other
+    class and the rest for its own, as if every class had been seen once more under all labels alike.
+
+    Examples
+    --------
+    >>> scores = np.array([[0.5, -0.5], [0.5, -0.5], [-0.5, 0.5], [-0.5, 0.5]])
+    >>> T = fitted_temperature(scores, np.array([0, 0, 1, 1]))
+    >>> bool(np.isclose(1 / (1 + np.exp(-1 / T)), 5 / 6))
+    True
+    """
+    from scipy.optimize import minimize_scalar
+    from scipy.special import logsumexp
+
+    present, y = np.unique(y, return_inverse=True)
+    scores, counts, n = scores[:, present], np.bincount(y), len(present)
+    if n == 1:
+        return 1.0
+    other = 1.0 / n / (counts[y] + 1.0)
+    own = scores[np.arange(len(y)), y]
+    linear = np.sum(own * (1.0 - n * other) + other * scores.sum(axis=1))  # sum of targets times scores
+
+    def negative_log_likelihood(log_temperature: float) -> float:
+        inverse = np.exp(-log_temperature)
+        return float(np.sum(logsumexp(inverse * scores, axis=1)) - inverse * linear)
+
+    found = minimize_scalar(
+        negative_log_likelihood, bounds=_LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-8}
+    )
+    return float(np.exp(found.x))

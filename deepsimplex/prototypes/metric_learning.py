@@ -1,0 +1,272 @@
+"""GLVQ and GMLVQ by L-BFGS: prototypes, and the metric of their distances, of least cost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex.prototypes.online_learning import PrototypeFit, Report
+from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
+
+# Added to Omega Omega^T, relative to the mean squared norm of a row: keeps the penalty finite for dependent rows.
+_JITTER = 1e-12
+# Least variance of a whitened direction, relative to the mean variance within classes.
+_LEAST_VARIANCE = 1e-6
+# Number of parameters above which matrix products gain from several threads.
+_LARGE = 20_000
+
+
+def fit_glvq(
+    X: NDArray[np.float64],
+    y: NDArray[np.int64],
+    W: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    activation: str = "sigmoid",
+    steepness: float = 2.0,
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    report: Report | None = None,
+) -> PrototypeFit:
+    """GLVQ: minimize sum_i Phi(mu_i) by the prototypes [GPLVQ Eq. 3.2].
+
+    Parameters
+    ----------
+    X : ndarray, shape [N, d]
+    y : ndarray, shape [N]
+        Class numbers.
+    W : ndarray, shape [P, d]
+        Initial prototypes. Those of a single class are returned as they are.
+    labels : ndarray, shape [P]
+        Class numbers of the prototypes.
+    activation, steepness
+        Phi; see ``relative_distance.activate``.
+    max_iter : int
+        Maximum number of iterations of L-BFGS. Default 200.
+    tol : float
+        Stop when the relative decrease of the cost is below this. Default 1e-6.
+    report : callable, optional
+        Called with a ``PrototypeFit`` after every iteration.
+
+    Returns
+    -------
+    PrototypeFit
+
+    Examples
+    --------
+    >>> X = np.array([[0.0], [1.0], [2.0], [3.0]])
+    >>> fit = fit_glvq(X, np.array([0, 0, 1, 1]), np.array([[1.0], [2.0]]), np.array([0, 1]), activation="linear")
+    >>> bool(abs(fit.prototypes.mean() - 1.5) < 1e-3)
+    True
+    """
+    if (labels == labels[0]).all():
+        return PrototypeFit(W.copy(), None, 0.0, 0)
+    # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
+    center = X.mean(axis=0)
+    width = float(np.sqrt(np.mean(np.sum(np.square(X - center), axis=1)))) or 1.0
+    cost = RelativeDistanceCost((X - center) / width, y, labels, activation, steepness)
+
+    def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, by_prototype, _ = cost(theta.reshape(W.shape))
+        return value, by_prototype.ravel()
+
+    def fit(theta: NDArray[np.float64], value: float, n_iter: int) -> PrototypeFit:
+        return PrototypeFit(theta.reshape(W.shape) * width + center, None, value, n_iter)
+
+    return _minimize(value_and_gradient, ((W - center) / width).ravel(), len(X), max_iter, tol, fit, report)
+
+
+def fit_gmlvq(
+    X: NDArray[np.float64],
+    y: NDArray[np.int64],
+    W: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    rank: int | None = None,
+    regularization: float = 0.0,
+    activation: str = "sigmoid",
+    steepness: float = 2.0,
+    max_iter: int = 200,
+    tol: float = 1e-6,
+    report: Report | None = None,
+) -> PrototypeFit:
+    """GMLVQ: minimize sum_i Phi(mu_i) by prototypes and Omega, d(x, w) = ||Omega (x - w)||^2 [GPLVQ Eq. 3.3-3.5].
+
+    Parameters
+    ----------
+    X, y, W, labels, activation, steepness, max_iter, tol, report
+        See ``fit_glvq``.
+    rank : int, optional
+        Number of rows m of Omega, at most d. Default: d.
+    regularization : float
+        Weight of the penalties below. Default 0.
+
+    Returns
+    -------
+    PrototypeFit
+        A constant feature has a column of zeros in Omega.
+
+    Notes
+    -----
+    Omega starts as the metric of linear discriminant analysis, for a limited rank its leading directions, and is
+    parametrized as Omega = A S with the whitening S. The penalty (m log(tr(A A^T) / m) - log det(A A^T)) / 2 is 0 there
+    and infinite where a direction is lost. Neither the cost nor the penalty depends on the scale of Omega.
+
+    If every class has one prototype, half its squared distance from the class mean, in whitened features, is a second
+    penalty. Together they shrink the classifier towards linear discriminant analysis.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(40, 2))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> W = np.stack([X[y == 0].mean(axis=0), X[y == 1].mean(axis=0)])
+    >>> omega = fit_gmlvq(X, y, W, np.array([0, 1])).omega
+    >>> np.sum(omega**2, axis=0).round(2).tolist()
+    [1.0, 0.0]
+    """
+    varies = np.ptp(X, axis=0) > 0
+    m, d = min(rank or X.shape[1], X.shape[1]), X.shape[1]
+    if not varies.any() or (labels == labels[0]).all():
+        return PrototypeFit(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)
+    center = X[:, varies].mean(axis=0)
+    S = within_class_whitening(X[:, varies] - center, y)
+    Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S
+    held = regularization if len(np.unique(labels)) == len(labels) else 0.0
+    means = np.stack([Z[y == label].mean(axis=0) for label in labels])
+    A = discriminant_directions(Z, y, min(m, Z.shape[1]))
+    cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation, steepness), np.linalg.inv(S)
+
+    def parts(theta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return theta[: V.size].reshape(V.shape), theta[V.size :].reshape(A.shape)
+
+    def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        prototypes, matrix = parts(theta)
+        value, by_prototype, by_matrix = cost(prototypes, matrix)
+        penalty, slope = rank_penalty(matrix) if regularization else (0.0, 0.0)
+        gap = prototypes - means
+        value += regularization * penalty + 0.5 * held * float(np.sum(gap * gap))
+        gradient = (by_prototype + held * gap).ravel(), (by_matrix + regularization * slope).ravel()
+        return value, np.concatenate(gradient)
+
+    def fit(theta: NDArray[np.float64], value: float, n_iter: int) -> PrototypeFit:
+        prototypes, matrix = parts(theta)
+        moved, omega = W.copy(), np.zeros((m, d))
+        moved[:, varies] = prototypes @ unwhitened + center
+        omega[: len(matrix), varies] = matrix @ S
+        return PrototypeFit(moved, omega / np.linalg.norm(omega), value, n_iter)
+
+    start = np.concatenate([V.ravel(), A.ravel()])
+    return _minimize(value_and_gradient, start, len(X), max_iter, tol, fit, report)
+
+
+def rank_penalty(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+    """Compute (m log(tr(A A^T) / m) - log det(A A^T)) / 2 of A [m, d] and its gradient.
+
+    Examples
+    --------
+    >>> penalty, slope = rank_penalty(np.diag([1.0, 2.0]))
+    >>> round(penalty, 6), slope.round(6).tolist()
+    (0.223144, [[-0.6, 0.0], [0.0, 0.3]])
+    """
+    m, size = len(A), float(np.sum(np.square(A)))
+    gram = A @ A.T + _JITTER * size / m * np.eye(m)
+    penalty = 0.5 * (m * np.log(size / m) - np.linalg.slogdet(gram)[1])
+    return float(penalty), m * A / size - np.linalg.solve(gram, A)
+
+
+def within_class_whitening(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Compute S [d, d], symmetric, such that features S x have unit variance in all directions around class means.
+
+    Distances between whitened features are Mahalanobis distances; the nearest class mean is then linear discriminant
+    analysis with equal priors. The covariance is shrunk by Ledoit and Wolf's rule: d may exceed N.
+
+    Parameters
+    ----------
+    X : ndarray, shape [N, d]
+        No feature constant.
+    y : ndarray, shape [N]
+        Class numbers.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(1000, 2)) * [1.0, 0.5]
+    >>> np.diag(within_class_whitening(X, np.arange(1000) % 2)).round(1).tolist()
+    [1.0, 2.0]
+    """
+    from sklearn.covariance import ledoit_wolf  # slow to import
+
+    residuals = X - _class_means(X, y)[np.unique(y, return_inverse=True)[1]]
+    variances, directions = np.linalg.eigh(ledoit_wolf(residuals, assume_centered=True)[0])
+    least = _LEAST_VARIANCE * float(variances.mean())
+    if least <= 0.0:  # every sample equals its class mean
+        return np.eye(X.shape[1])
+    return (directions / np.sqrt(np.maximum(variances, least))) @ directions.T
+
+
+def discriminant_directions(X: NDArray[np.float64], y: NDArray[np.int64], rank: int) -> NDArray[np.float64]:
+    """Compute the orthonormal directions [rank, d] along which class means differ most; the identity for rank d.
+
+    Parameters
+    ----------
+    X : ndarray, shape [N, d]
+        Whitened features: the directions are then those of linear discriminant analysis.
+    y : ndarray, shape [N]
+        Class numbers.
+    rank : int
+        From 1 to d. Directions beyond the number of classes less one are those of the largest remaining variance.
+
+    Examples
+    --------
+    >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
+    >>> np.abs(discriminant_directions(X, np.array([0, 0, 1, 1]), 1)).round(3).tolist()
+    [[1.0, 0.0]]
+    """
+    d = X.shape[1]
+    if rank == d:
+        return np.eye(d)
+    means = _class_means(X, y)
+    _, sizes, between = np.linalg.svd(means - means.mean(axis=0))
+    kept = between[: min(rank, int(np.sum(sizes > 1e-9 * max(sizes.max(), 1e-300))))]
+    rest = X - X.mean(axis=0)
+    rest = rest - (rest @ kept.T) @ kept
+    _, _, others = np.linalg.svd(rest.T @ rest)
+    return np.linalg.qr(np.concatenate([kept, others]).T)[0].T[:rank]
+
+
+def _class_means(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    return np.stack([X[y == label].mean(axis=0) for label in np.unique(y)])
+
+
+def _minimize(
+    value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
+    start: NDArray[np.float64],
+    N: int,
+    max_iter: int,
+    tol: float,
+    fit: Callable[[NDArray[np.float64], float, int], PrototypeFit],
+    report: Report | None,
+) -> PrototypeFit:
+    """Minimize by L-BFGS the mean over N samples of a sum and its gradient."""
+    from scipy.optimize import minimize
+    from threadpoolctl import threadpool_limits
+
+    if max_iter == 0:
+        return fit(start, value_and_gradient(start)[0], 0)
+    iteration = 0
+
+    def mean(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        value, gradient = value_and_gradient(theta)
+        return value / N, gradient / N
+
+    def callback(intermediate_result: Any) -> None:
+        nonlocal iteration
+        iteration += 1
+        if report is not None:
+            report(fit(intermediate_result.x.copy(), N * float(intermediate_result.fun), iteration))
+
+    options = {"maxiter": max_iter, "maxcor": 20, "ftol": tol, "gtol": 1e-7}
+    # Small products are faster on one thread: several would wait for one another.
+    with threadpool_limits(1 if start.size < _LARGE else None):
+        end = minimize(mean, start, jac=True, method="L-BFGS-B", options=options, callback=callback)
+    return fit(end.x, N * float(end.fun), int(end.nit))

@@ -1,0 +1,71 @@
+"""CASIMAC's generalized mapping from neighbor distances to coefficients of the vertices [CASIMAC Eq. 32-33]."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+Reduction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+
+
+def mean(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean of each row: the repulsion of Eq. 6."""
+    return distances.mean(axis=1)
+
+
+def inverse_mean(distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1 / mean of each row: the attraction of Eq. 5."""
+    return 1 / distances.mean(axis=1)
+
+
+def per_count(function: Reduction, distances: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Apply ``function`` to the finite values of every row of inf-padded distances [M, k]."""
+    counts = np.isfinite(distances).sum(axis=1)
+    values = np.empty(len(distances))
+    for count in np.unique(counts):
+        rows = counts == count
+        values[rows] = checked(function, distances[rows, :count], name)
+    return values
+
+
+def checked(function: Reduction, argument: NDArray[np.float64], name: str) -> NDArray[np.float64]:
+    """Return ``function(argument)``; raise unless it is one finite, non-negative value per row (Eq. 32-33)."""
+    values = np.asarray(function(argument), dtype=np.float64)
+    if values.shape != argument.shape[:1]:
+        raise ValueError(
+            f"{name} must be vectorized and return one value per row: shape {argument.shape[:1]} for an argument of "
+            f"shape {argument.shape}; found {values.shape}"
+        )
+    wrong = ~(np.isfinite(values) & (values >= 0))
+    if np.any(wrong):
+        found = values[np.argmax(wrong)]
+        raise ValueError(f"{name} must return finite values that are not negative; found {found}")
+    return values
+
+
+def as_function(value: Any, name: str) -> Reduction | None:
+    """Return a callable as it is, and the function registered with Keras under a name; None as None."""
+    found = keras.saving.get_registered_object(value) if isinstance(value, str) else value
+    if found is None and isinstance(value, str):
+        raise ValueError(
+            f"{name} must be a callable, None or a name registered with Keras; found {value!r}. Import the module "
+            "that registers it with keras.saving.register_keras_serializable"
+        )
+    if found is not None and not callable(found):
+        raise TypeError(f"{name} must be a callable, None or a name registered with Keras; found {value!r}")
+    return found
+
+
+def name_of_function(function: Reduction | None, name: str) -> str | None:
+    """Return the name under which a function is registered with Keras; None as None."""
+    if function is None:
+        return None
+    registered = keras.saving.get_registered_name(function) if hasattr(function, "__name__") else ""
+    if keras.saving.get_registered_object(registered) is not function:
+        raise ValueError(
+            f"{name} must be registered with Keras for the target to be saved; found {function!r}. Write "
+            "@keras.saving.register_keras_serializable(package='...') above its definition"
+        )
+    return registered

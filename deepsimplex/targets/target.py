@@ -1,0 +1,193 @@
+"""Base classes of targets, which turn labels and samples into Gaussian observations in latent space."""
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, NamedTuple, Self
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.validation import check_labels, check_same_length
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import LatentNLL
+
+
+class Candidates(NamedTuple):
+    """Values of one argument of a target among which a classifier selects by its likelihood.
+
+    Attributes
+    ----------
+    argument : str
+    values : tuple of float
+
+    Examples
+    --------
+    >>> from deepsimplex.targets import ILR
+    >>> ILR.candidates.argument, len(ILR.candidates.values)
+    ('smoothing', 6)
+    """
+
+    argument: str
+    values: tuple[float, ...]
+
+
+class Target(ABC):
+    """Base class of targets: rules that turn labels (and samples) into Gaussian observations in latent space.
+
+    ``scores``, ``noise`` and ``latent_dim`` follow from the number of classes alone: a reloaded model carries no
+    training samples and still reads out its latents.
+
+    A target of your own subclasses this class, or ``LabelTarget`` if it needs labels only, keeps every argument of
+    its constructor under the argument's name, and is registered with
+    ``keras.saving.register_keras_serializable(package=...)``: it then trains, saves and loads like the others, and a
+    configuration reaches it as "module:Class".
+
+    Attributes
+    ----------
+    default_readout : str
+        Readout that the latents are made for, "argmax" or "softmax". The default is "argmax".
+    needs_samples : bool
+        Whether latents depend on the samples, not on the labels alone. The default is True.
+    candidates : Candidates or None
+        Values of an argument for a classifier to select among. None (default): nothing to select.
+    num_classes_ : int
+        Number of classes n, after fit.
+    """
+
+    default_readout: str = "argmax"
+    needs_samples: bool = True
+    candidates: ClassVar[Candidates | None] = None
+    num_classes_: int
+
+    @abstractmethod
+    def scores(self, n: int) -> NDArray[np.float64]:
+        """Matrix S, shape [n, L]: the class of a latent f is argmax S f, its composition softmax S f."""
+
+    @abstractmethod
+    def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
+        """Take the training samples x [N, ...] and labels y; None for ``num_classes`` counts them from y."""
+
+    @abstractmethod
+    def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
+        """Fit, and return the observations of the training samples (NumPy, float64)."""
+
+    @abstractmethod
+    def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
+        """Return the observations of other labeled samples, after fit (NumPy, float64)."""
+
+    def latent_dim(self, n: int) -> int:
+        """Number of latent dimensions L for n classes."""
+        return self.scores(n).shape[1]
+
+    def noise(self, n: int) -> NDArray[np.float64] | None:
+        """Standard deviations, shape [1, 1] or [1, L], that the readout adds to a head's own. None (default): none.
+
+        A head trained with the target's own variance in its loss predicts the latent without that noise, and must be
+        read out with it.
+        """
+        return None
+
+    def table(self, n: int) -> LatentGaussian | None:
+        """Observations of the n classes, row y for the hard label y. None (default) if latents need samples."""
+        return None
+
+    def default_loss(self) -> keras.losses.Loss:
+        """Loss of a classifier that is compiled without one. The default is ``losses.LatentNLL()``."""
+        return LatentNLL()
+
+    @property
+    def latent_dim_(self) -> int:
+        """Number of latent dimensions L, after fit."""
+        return self.latent_dim(self.num_classes_)
+
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """Matrix S of the readout, shape [n, L], after fit."""
+        return self.scores(self.num_classes_)
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether ``transform`` has what it needs: the number of classes, and training samples if they matter."""
+        return hasattr(self, "num_classes_")
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor as plain JSON, read from the attributes of the same names."""
+        return {key: keras.saving.serialize_keras_object(getattr(self, key)) for key in _parameters(self)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Make the target, unfitted, from ``get_config``."""
+        return cls(**config)
+
+    def __repr__(self) -> str:
+        values = {key: getattr(self, key) for key in _parameters(self) if hasattr(self, key)}
+        given = {key: value for key, value in values.items() if repr(value) != repr(_parameters(self)[key].default)}
+        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
+
+
+def _parameters(target: Target) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(type(target)).parameters
+
+
+class LabelTarget(Target):
+    """Base class of targets made from labels alone; they take soft labels too, and x may be None everywhere.
+
+    Classes without samples are allowed: pass ``num_classes``.
+
+    Examples
+    --------
+    >>> @keras.saving.register_keras_serializable(package="example")
+    ... class Corners(LabelTarget):
+    ...     def __init__(self, radius=1.0):
+    ...         self.radius = radius
+    ...
+    ...     def scores(self, n):
+    ...         return np.eye(n)
+    ...
+    ...     def latents(self, memberships):
+    ...         return LatentGaussian(self.radius * memberships, np.zeros((len(memberships), 1)))
+    >>> Corners(2.0).fit_transform(None, [0, 1]).loc
+    array([[2., 0.],
+           [0., 2.]])
+    """
+
+    needs_samples: bool = False
+
+    @abstractmethod
+    def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
+        """Observations of soft labels, rows [N, n] that are non-negative and sum to one."""
+
+    def table(self, n: int) -> LatentGaussian:
+        """Observations of the n classes, in order: row y is the latent of the hard label y."""
+        return self.latents(np.eye(n))
+
+    def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
+        """Take the number of classes from y, or from ``num_classes``; an array x is only counted."""
+        labels, n = check_labels(y, num_classes, soft=True)
+        _check_counts(x, labels)
+        self.scores(n)  # arguments that do not suit n raise now
+        self.noise(n)
+        self.num_classes_ = n
+        return self
+
+    def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
+        """Fit, and return the observations of the labels y, hard [N] or soft [N, n]."""
+        return self.fit(x, y, num_classes).transform(x, y)
+
+    def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
+        """Return the observations of the labels y: hard [N] after fit, soft [N, n] at any time."""
+        labels, n = check_labels(y, getattr(self, "num_classes_", None), soft=True)
+        _check_counts(x, labels)
+        if labels.ndim == 2:
+            return self.latents(labels)
+        if not self.is_fitted:  # the largest label of these samples need not be the largest of all
+            raise ValueError(f"{type(self).__name__} target: call fit(x, y) first, or look labels up in table(n)")
+        return self.table(n)[labels]
+
+
+def _check_counts(x: Any, labels: NDArray[Any]) -> None:
+    # Only one array has a number of samples to compare, not None or the several inputs of a model.
+    if hasattr(x, "shape"):
+        check_same_length(x, labels)
