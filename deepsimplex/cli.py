@@ -3,20 +3,38 @@
 ``deepsimplex report RUN [RUN ...]`` compares runs on one page.
 """
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 application = typer.Typer(
-    help="Classification by regression on the probability simplex, with class probabilities to be trusted.",
+    help="Classification by regression on the probability simplex, with calibrated class probabilities.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"deepsimplex {version('deepsimplex')}")
+        raise typer.Exit
+
+
+@application.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="show the version and exit")
+    ] = False,
+) -> None:
+    sys.path.append(os.getcwd())  # "module:Class" names members of the user's own
+
 
 Config = Annotated[Path, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)]
 Overrides = Annotated[
@@ -28,36 +46,28 @@ Overrides = Annotated[
 def train(
     config: Config,
     overrides: Overrides = None,
-    resume: Annotated[bool, typer.Option("--resume", help="go on with the newest unfinished run")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="continue the newest unfinished run")] = False,
 ) -> None:
     """Train a classifier, evaluate it on the test samples and export it."""
-    from deepsimplex import experiments
-
-    _with_config(config, overrides, lambda checked, console: experiments.train(checked, console, resume))
+    _run("train", config, overrides, resume=resume)
 
 
 @application.command()
 def evaluate(config: Config, overrides: Overrides = None) -> None:
     """Evaluate the newest trained model of a configuration."""
-    from deepsimplex import experiments
-
-    _with_config(config, overrides, experiments.evaluate)
+    _run("evaluate", config, overrides)
 
 
 @application.command()
 def export(config: Config, overrides: Overrides = None) -> None:
     """Export the newest trained model of a configuration as a SavedModel."""
-    from deepsimplex import experiments
-
-    _with_config(config, overrides, experiments.export)
+    _run("export", config, overrides)
 
 
 @application.command()
 def targets(config: Config, overrides: Overrides = None) -> None:
     """Compute and cache the latent targets alone."""
-    from deepsimplex import experiments
-
-    _with_config(config, overrides, experiments.make_targets)
+    _run("make_targets", config, overrides)
 
 
 @application.command()
@@ -72,38 +82,27 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network."""
-    from rich.console import Console
-
     with _errors_on_one_line():
-        from deepsimplex.experiments import write_report
+        from deepsimplex import experiments
 
-        console = Console(soft_wrap=True, highlight=False)
-        with console.status("reading the runs"):
-            page = write_report(
-                output,
-                runs,
-                title=title,
-                level=level,
-                resamples=resamples,
-                seed=seed,
-                announce=lambda text: console.print(text, markup=False),
-            )
-        console.print(f"{page}, {page.stat().st_size / 1e6:.1f} MB", markup=False)
+        page = experiments.write_report(
+            output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
+        )
+        print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
 
 
-def _with_config(path: Path, overrides: list[str] | None, work: Callable[..., Any]) -> None:
-    """Do the work under a checked configuration."""
-    from rich.console import Console
-
-    from deepsimplex.experiments.configuration import load_config
-
+def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
+    """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
     with _errors_on_one_line():
-        work(load_config(path, overrides or ()), Console(soft_wrap=True))
+        from deepsimplex import experiments  # imported here: --help needs no TensorFlow
+
+        work: Callable[..., Any] = getattr(experiments, command)
+        work(experiments.load_config(path, overrides or ()), **options)
 
 
 @contextmanager
 def _errors_on_one_line() -> Iterator[None]:
-    """Errors a user can mend are one line, not a traceback."""
+    """Report errors that a user can fix on one line, without a traceback."""
     try:
         yield
     except (ValueError, OSError) as error:

@@ -1,4 +1,4 @@
-"""The waist of the project: a Gaussian over latent space, on either side of a regressor."""
+"""LatentGaussian: Gaussians over latent space, which targets and regressors give and readouts take."""
 
 import sys
 import warnings
@@ -20,7 +20,7 @@ def is_tensor(value: Any) -> bool:
 def probability_distributions() -> Any:
     """The module ``tensorflow_probability.distributions``, imported when it is first needed: that takes seconds."""
     with warnings.catch_warnings():
-        # It asks for TensorFlow's version through distutils, which is its own affair and not our users'.
+        # TensorFlow Probability reads TensorFlow's version through distutils, which is deprecated.
         warnings.simplefilter("ignore", DeprecationWarning)
         import tensorflow_probability as tfp
 
@@ -68,8 +68,8 @@ def _sum_factor_tensor(scale: Any, noise: Any) -> Any:
 class LatentGaussian:
     """Gaussians N(loc, Sigma) over latent space, one per sample.
 
-    An observation with its noise where a target made it, a prediction with its uncertainty where a regressor did.
-    It knows nothing of classes: those are the readout's.
+    Targets make them from labels: an observation with its noise. Regressors predict them: a mean with its uncertainty.
+    Readouts turn them into class probabilities.
 
     Parameters
     ----------
@@ -85,8 +85,8 @@ class LatentGaussian:
         When either is not made of real numbers.
     ValueError
         When the shapes do not fit together, or when an array holds NaN, infinity, negative standard deviations or a
-        factor that is not lower triangular. The values of tensors are not looked at, so that the type can be used
-        in traced functions.
+        factor that is not lower triangular. The values of tensors are not checked, so that the type can be used in
+        traced functions.
 
     Examples
     --------
@@ -154,9 +154,35 @@ class LatentGaussian:
         """The dict {"loc", "scale"} that Keras layers emit and losses see."""
         return {"loc": self.loc, "scale": self.scale}
 
+    @property
+    def holds_tensors(self) -> bool:
+        """Whether ``loc`` or ``scale`` is a tensor."""
+        return is_tensor(self.loc) or is_tensor(self.scale)
+
+    def tensors(self) -> tuple[Any, Any]:
+        """``loc`` and ``scale`` as tensors of one dtype, float32 or float64; half precision becomes float32."""
+        import tensorflow as tf
+
+        loc = tf.convert_to_tensor(self.loc)
+        dtype = loc.dtype if loc.dtype in (tf.float32, tf.float64) else tf.float32
+        return tf.cast(loc, dtype), tf.cast(tf.convert_to_tensor(self.scale), dtype)
+
     def numpy(self) -> "LatentGaussian":
-        """The same Gaussians held in NumPy arrays."""
-        return LatentGaussian(np.asarray(self.loc), np.asarray(self.scale))
+        """The same Gaussians in NumPy arrays of one dtype, float32 or float64.
+
+        Raises
+        ------
+        TypeError
+            For tensors of a graph, which have no values.
+        """
+        if not self.holds_tensors:
+            return LatentGaussian(self.loc, self.scale.astype(self.loc.dtype, copy=False))
+        import tensorflow as tf
+
+        loc, scale = self.tensors()
+        if tf.is_symbolic_tensor(loc) or tf.is_symbolic_tensor(scale):
+            raise TypeError("latent must hold values, outside tf.function; found a tensor of a graph")
+        return LatentGaussian(loc.numpy(), scale.numpy())
 
     def __getitem__(self, rows: Any) -> "LatentGaussian":
         """The Gaussians of some samples: a slice, a mask or an array of indices (arrays only)."""
@@ -191,7 +217,7 @@ class LatentGaussian:
         same_rows = len(noise.shape) == 2 and (rows is None or noise.shape[0] in (1, rows, None))
         if not same_rows or noise.shape[1] not in (1, dims):
             raise ValueError(f"noise must have shape [N, 1], [N, L], [1, 1] or [1, L]; found {_shape(noise)}")
-        if not (is_tensor(self.scale) or is_tensor(self.loc) or is_tensor(noise)):
+        if not (self.holds_tensors or is_tensor(noise)):
             noise = noise.astype(self.scale.dtype)
             if self.covariance != "full":
                 return LatentGaussian(self.loc, np.hypot(self.scale, noise))

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
-from deepsimplex.monitoring import scores
+from deepsimplex.monitoring import summaries
 
-SCORES = {scores.tag_of(name) for name in scores.SCORES} - {"score/out_of_distribution_auroc"}
+SCORES = {summaries.tag_of(name) for name in summaries.SCORES} - {"score/out_of_distribution_auroc"}
 """Tags of all scores that every set of predictions has."""
 
 

@@ -14,3 +14,11 @@ def labeled_probabilities(draw, max_classes: int = 12):
         p = rng.multinomial(draw(st.sampled_from([2, 5, 15])), p)
         p = p / p.sum(axis=1, keepdims=True)
     return rng.integers(0, n, samples), p
+
+
+def sure_predictions(n: int, samples: int = 500, seed: int = 0):
+    """Labels drawn from other probabilities than those given."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(n, 0.5), samples)
+    y = (p.cumsum(axis=1) < rng.uniform(size=(samples, 1))).sum(axis=1).clip(max=n - 1)
+    return y, p**2 / (p**2).sum(axis=1, keepdims=True)

@@ -79,7 +79,7 @@ def test_no_room_imports_upwards(path: Path) -> None:
         ("readout/softmax.py", "gpflow"),
         ("export/saved_model.py", "deepsimplex.classifier.SimplexClassifier"),
         ("metrics.py", "deepsimplex.gp.posterior"),
-        ("experiments/work.py", "deepsimplex"),
+        ("experiments/commands.py", "deepsimplex"),
     ],
 )
 def test_a_breach_is_noticed(file: str, module: str) -> None:

@@ -1,6 +1,5 @@
 """Calibrated classifiers as their users meet them: predictions, files, SavedModels, further training."""
 
-import io
 import subprocess
 import sys
 
@@ -116,7 +115,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
     right = model.predict_proba(x).argmax(axis=1) == y
     for arguments, message in [
         ((x, y, "warmth"), "method must be one of temperature, latent, platt, isotonic; found 'warmth'"),
-        ((x[right], y[right]), "held-out samples are classified right"),
+        ((x[right], y[right]), "held-out samples are classified correctly"),
         ((x[y > 0], y[y > 0], "platt"), r"PlattScaling needs held-out samples of every class; found none of \[0\]"),
         ((x, y[1:]), "x and y must have the same number of samples; found 400 and 399"),
         ((x, y + 1), "y must lie in"),
@@ -162,49 +161,6 @@ def test_compiled_and_mixed_precision_predictions_are_calibrated(digits):
         np.testing.assert_allclose(p, model.calibration.transform(raw), atol=2e-3)
     finally:
         keras.config.set_dtype_policy(policy)
-
-
-IN_A_FRESH_PROCESS = """
-import sys, pathlib, numpy as np, tensorflow as tf
-x = np.load("x.npy")
-for place in sorted(pathlib.Path(".").glob("served_*")):
-    signature = tf.saved_model.load(str(place)).signatures["serving_default"]
-    (name,) = signature.structured_input_signature[1]
-    served = [signature(**{name: tf.constant(rows)}) for rows in (x[:1], x[1:])]
-    np.savez(place.name + ".npz", **{key: np.concatenate([part[key].numpy() for part in served]) for key in served[0]})
-assert "deepsimplex" not in sys.modules
-import deepsimplex as ds
-for path in sorted(pathlib.Path(".").glob("model_*")):
-    loaded = ds.load_model(path) if path.suffix == ".keras" else ds.load_classifier(path)
-    np.save(path.stem + ".npy", loaded.predict_proba(x))
-"""
-
-
-def in_a_fresh_process(place) -> None:
-    (place / "script.py").write_text(IN_A_FRESH_PROCESS)
-    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-@pytest.mark.slow
-def test_files_and_saved_models_are_calibrated_in_another_process(model, digits, tmp_path):
-    _, held_out, (x_test, _) = digits
-    expected = {}
-    for method in METHODS:
-        model.calibrate(*held_out, method)
-        model.save(tmp_path / f"model_{method}.keras")
-        model.export(tmp_path / f"served_{method}")
-        expected[method] = model.predict_proba(x_test), model.predict_latent(x_test)
-        again = ds.load_model(tmp_path / f"model_{method}.keras")
-        assert again.calibration.get_config() == model.calibration.get_config()
-    np.save(tmp_path / "x.npy", x_test)
-    in_a_fresh_process(tmp_path)
-    for method, (p, latent) in expected.items():
-        served = np.load(tmp_path / f"served_{method}.npz")
-        np.testing.assert_allclose(np.load(tmp_path / f"model_{method}.npy"), p, atol=1e-6, err_msg=method)
-        np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-6, err_msg=method)
-        np.testing.assert_array_equal(served["class_id"], served["class_probabilities"].argmax(axis=1))
-        np.testing.assert_allclose(served["latent_scale"], latent.scale, rtol=1e-5, err_msg=method)
 
 
 # scikit-learn's classifiers
@@ -262,26 +218,77 @@ def test_classifiers_of_tables_are_calibrated(name, fitted, wine):
     np.testing.assert_array_equal(classifier.predict_proba(X_test), raw)
 
 
-@pytest.mark.slow
-def test_their_files_and_saved_models_are_calibrated_in_another_process(fitted, wine, tmp_path):
-    X_test, expected = wine[2][0], {}
-    for name, classifier in fitted.items():
-        for method in methods_of(classifier) if name in ("process", "lvq") else ["temperature"]:
+IN_A_FRESH_PROCESS = """
+import sys, pathlib, numpy as np, tensorflow as tf
+x = {kind: np.load(f"x_{kind}.npy") for kind in ("images", "tables")}
+for place in sorted(pathlib.Path(".").glob("served_*")):
+    rows = x[place.name.split("_")[1]]
+    signature = tf.saved_model.load(str(place)).signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+    served = [signature(**{name: tf.constant(part)}) for part in (rows[:1], rows[1:])]
+    np.savez(place.name + ".npz", **{key: np.concatenate([part[key].numpy() for part in served]) for key in served[0]})
+assert "deepsimplex" not in sys.modules
+import deepsimplex as ds
+for path in sorted(pathlib.Path(".").glob("model_*")):
+    loaded = ds.load_model(path) if path.suffix == ".keras" else ds.load_classifier(path)
+    np.save(path.stem + ".npy", loaded.predict_proba(x[path.stem.split("_")[1]]))
+"""
+
+
+@pytest.fixture(scope="module")
+def served(overconfident, digits, fitted, wine, tmp_path_factory):
+    """A folder of models and SavedModels with what another process makes of them, and what this one expects."""
+    place, expected = tmp_path_factory.mktemp("served"), {}
+    _, held_out, (x_test, _) = digits
+    for method in METHODS:
+        model, name = overconfident.calibrate(*held_out, method), f"images_{method}"
+        model.save(place / f"model_{name}.keras")
+        model.export(place / f"served_{name}")
+        expected[name] = model.predict_proba(x_test), model.predict_latent(x_test)
+        again = ds.load_model(place / f"model_{name}.keras")
+        assert again.calibration.get_config() == model.calibration.get_config()
+    overconfident.calibrate(None)
+    np.save(place / "x_images.npy", x_test)
+    X_test = wine[2][0]
+    for key, classifier in fitted.items():
+        for method in methods_of(classifier) if key in ("process", "lvq") else ["temperature"]:
             classifier.calibrate(*wine[1], method)
-            expected[f"{name}_{method}"] = classifier.predict_proba(X_test)
-            classifier.save(tmp_path / f"model_{name}_{method}.npz")
+            name = f"tables_{key}_{method}"
+            expected[name] = classifier.predict_proba(X_test), None
+            classifier.save(place / f"model_{name}.npz")
             if hasattr(classifier, "export"):
-                classifier.export(tmp_path / f"served_{name}_{method}")
+                classifier.export(place / f"served_{name}")
         classifier.calibrate(None)
-    np.save(tmp_path / "x.npy", X_test.astype("float32"))
-    in_a_fresh_process(tmp_path)
-    served = sorted(path.stem.removeprefix("served_") for path in tmp_path.glob("served_*.npz"))
-    assert len(served) == 6
-    for key, p in expected.items():
-        np.testing.assert_allclose(np.load(tmp_path / f"model_{key}.npy"), p, rtol=1e-9, err_msg=key)
-    for key in served:
-        outputs = np.load(tmp_path / f"served_{key}.npz")
-        np.testing.assert_allclose(outputs["class_probabilities"], expected[key], atol=1e-6, err_msg=key)
+    np.save(place / "x_tables.npy", X_test.astype("float32"))
+    (place / "script.py").write_text(IN_A_FRESH_PROCESS)
+    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return place, expected
+
+
+@pytest.mark.slow
+def test_files_and_saved_models_are_calibrated_in_another_process(served):
+    place, expected = served
+    for method in METHODS:
+        p, latent = expected[f"images_{method}"]
+        outputs = np.load(place / f"served_images_{method}.npz")
+        np.testing.assert_allclose(np.load(place / f"model_images_{method}.npy"), p, atol=1e-6, err_msg=method)
+        np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-6, err_msg=method)
+        np.testing.assert_array_equal(outputs["class_id"], outputs["class_probabilities"].argmax(axis=1))
+        np.testing.assert_allclose(outputs["latent_scale"], latent.scale, rtol=1e-5, err_msg=method)
+
+
+@pytest.mark.slow
+def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
+    place, expected = served
+    exported = sorted(path.stem.removeprefix("served_") for path in place.glob("served_tables_*.npz"))
+    assert len(exported) == 6
+    for key, (p, _) in expected.items():
+        if key.startswith("tables"):
+            np.testing.assert_allclose(np.load(place / f"model_{key}.npy"), p, rtol=1e-9, err_msg=key)
+    for key in exported:
+        outputs = np.load(place / f"served_{key}.npz")
+        np.testing.assert_allclose(outputs["class_probabilities"], expected[key][0], atol=1e-6, err_msg=key)
 
 
 def test_a_calibration_belongs_to_its_fit(wine):
@@ -340,12 +347,11 @@ def written(tmp_path) -> str:
 
 
 @pytest.mark.slow
-def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
-    console = experiments.work.Console(record=True, file=io.StringIO(), width=200)
+def test_a_configuration_calibrates_on_its_validation_samples(tmp_path, capsys):
     config = load_config(written(tmp_path))
-    folder = experiments.train(config, console)
-    split, model = experiments.work.load_split(config), ds.load_model(folder.model)
-    assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in console.export_text()
+    folder = experiments.train(config)
+    split, model = experiments.commands.load_split(config), ds.load_model(folder.model)
+    assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in capsys.readouterr().out
     p = model.predict_proba(split.x_test)
     metrics = folder.read_metrics()
     assert metrics["negative_log_likelihood"] == pytest.approx(
@@ -363,7 +369,7 @@ def test_a_configuration_calibrates_on_its_validation_samples(tmp_path):
 def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
     few = ["data.validation_fraction=0.01", "calibration.method=platt"]
     with pytest.raises(ConfigurationError, match=r"calibration.method platt: .* every class.* The model is in .*keras"):
-        experiments.train(load_config(written(tmp_path), few), experiments.work.Console(quiet=True))
+        experiments.train(load_config(written(tmp_path), few), verbose=0)
     (saved,) = (tmp_path / "runs").rglob("model.keras")
     assert ds.load_model(saved).calibration is None
 

@@ -81,7 +81,7 @@ def test_probabilities_of_zero_stay_zero_and_are_no_more_than_an_underflow():
 
 def test_where_no_temperature_is_the_likeliest_that_is_said():
     for p, y in ([[[0.6, 0.4]], [0]], [[[0.6, 0.4], [0.5, 0.5]], [0, 1]]):
-        with pytest.raises(ValueError, match=r"all . held-out samples are classified right.*PlattScaling"):
+        with pytest.raises(ValueError, match=r"all . held-out samples are classified correctly.*PlattScaling"):
             TemperatureScaling().fit(p, y)
     for p, y in ([[[0.6, 0.4]], [1]], [[[0.7, 0.3], [0.9, 0.1]], [0, 1]]):
         with pytest.raises(ValueError, match="no likelier under their probabilities than by chance"):
@@ -341,9 +341,9 @@ def test_latent_scaling_works_in_graphs_and_travels_as_a_configuration():
 def test_latents_that_tell_nothing_are_named():
     latent, _ = drawn_latents(3, 40, 15, 1.0, "isotropic")
     right = ds.readout.argmax(latent).argmax(axis=1)
-    with pytest.raises(ValueError, match=r"all 40 held-out samples are classified right.*PlattScaling"):
+    with pytest.raises(ValueError, match=r"all 40 held-out samples are classified correctly.*PlattScaling"):
         LatentScaling().fit(latent, right)
-    with pytest.raises(ValueError, match=r"no factor from 0.01 to 100 is the likeliest for the 40 held-out samples"):
+    with pytest.raises(ValueError, match=r"factor must lie between 0.01 and 100; found none there for the 40"):
         LatentScaling().fit(latent, (right + 1) % 3)
     with pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.2"):
         LatentScaling().fit(latent, right + 3)

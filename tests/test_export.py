@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import deepsimplex as ds
+from deepsimplex.export.saved_model import CHECKSUMS
 
 
 @pytest.fixture(scope="module")
@@ -162,17 +163,17 @@ def test_a_missing_saved_model_is_named(tmp_path):
 def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypatch):
     path = tmp_path / "served"
     classifier.export(path)
-    before = json.loads((path / ds.export.CHECKSUMS).read_text())
+    before = json.loads((path / CHECKSUMS).read_text())
 
     def full_disk(*arguments, **options):
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("deepsimplex.export._checksums", full_disk)
+        patch.setattr("deepsimplex.export.saved_model._checksums", full_disk)
         with pytest.raises(OSError, match="No space left"):
             classifier.export(path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["served"]
-    assert json.loads((path / ds.export.CHECKSUMS).read_text()) == before
+    assert json.loads((path / CHECKSUMS).read_text()) == before
     ds.export.load_served(path)
     classifier.export(path)  # and replaces it where it can
     ds.export.load_served(path)

@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits, load_iris
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
-from deepsimplex.datasets.named import DEBIAN_FASHION_MNIST
+from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from training.tables import gplvq, ilr_gp, prototypes
 
 

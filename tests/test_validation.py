@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 
 from deepsimplex._utils.validation import (
     check_array,
+    check_choice,
     check_class_names,
+    check_flag,
     check_labels,
+    check_names,
     check_number,
     check_probabilities,
     check_same_length,
@@ -187,3 +190,15 @@ def test_sample_weight():
     for wrong in ([1.0], [1.0, np.nan], [0.0, 0.0], [1.0, -1.0]):
         with pytest.raises(ValueError, match="sample_weight must"):
             check_sample_weight(wrong, 2)
+
+
+def test_choices_flags_and_names():
+    check_choice("mixed", "colors", ["likeliest", "mixed"])
+    with pytest.raises(ValueError, match="colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
+        check_choice("mixd", "colors", ["likeliest", "mixed"])
+    assert check_flag(np.bool_(True), "ard") is True
+    with pytest.raises(TypeError, match="ard must be True or False; found 'no'"):
+        check_flag("no", "ard")
+    assert check_names((1, "b"), 2, "class_names", "columns of p") == ["1", "b"]
+    with pytest.raises(ValueError, match=r"class_names must hold one name for each of the 2 columns of p; found \['c"):
+        check_names(["cat"], 2, "class_names", "columns of p")

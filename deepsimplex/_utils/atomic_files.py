@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and believed only when whole."""
+"""Write files and folders atomically; store arrays with a checksum."""
 
 import hashlib
 import os
@@ -19,7 +19,7 @@ HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
 
 @contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Give a fresh path to write to; put it in the place of ``path`` only if the block ends without an error.
+    """Yield a temporary path; move it to ``path`` if the block ends without an error.
 
     Works for files and for folders. An earlier good file survives a full disk, a kill and any exception.
 
@@ -63,14 +63,14 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
-    """Create ``folder`` and prove that a file can be written there, before any work is spent on what goes into it.
+    """Create ``folder`` and check that files can be written there, before the work whose result goes into it.
 
     Parameters
     ----------
     folder : path-like
         May begin with ``~``.
     argument : str
-        What to call it in an error.
+        The argument's name, for the message.
 
     Returns
     -------
@@ -103,7 +103,7 @@ def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
 
 
 def fingerprint(*parts: Any) -> str:
-    """Digest (BLAKE2b, 128 bits) of arrays (their bytes, shapes and dtypes) and of anything whose repr tells it all.
+    """Return a digest (BLAKE2b, 128 bits) of arrays (bytes, shapes and dtypes) and of other objects (their repr).
 
     Parameters
     ----------
@@ -147,7 +147,7 @@ def _update(digest: Any, array: NDArray[Any]) -> None:
 
 
 def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays as one .npz archive with a digest, under a key of everything they depend on.
+    """Write arrays to an .npz archive with a checksum of them and of ``key``.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDA
 
 
 def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any]]:
-    """Read what ``save_arrays`` wrote under the same key.
+    """Read the arrays that ``save_arrays`` wrote under the same key.
 
     Parameters
     ----------

@@ -1,21 +1,10 @@
-"""Long ranges of rows in pieces: memory grows with the piece, not with the whole."""
+"""Split ranges of rows into batches."""
 
 __all__ = ["parts", "row_slices"]
 
 
 def parts(whole: slice, length: int) -> list[slice]:
-    """Cut a slice into slices of at most ``length``; an empty one has no parts.
-
-    Parameters
-    ----------
-    whole : slice
-        From its start to its stop, both given.
-    length : int
-
-    Returns
-    -------
-    list of slice
-
+    """Split a slice, with start and stop, into slices of at most ``length``; an empty one has no parts.
     Examples
     --------
     >>> parts(slice(2, 7), 3)
@@ -27,18 +16,7 @@ def parts(whole: slice, length: int) -> list[slice]:
 
 
 def row_slices(rows: int, most: int) -> list[slice]:
-    """Cut rows into slices of at most ``most``; no rows are one empty slice, whose answer still has its shape.
-
-    Parameters
-    ----------
-    rows : int
-        How many there are.
-    most : int
-
-    Returns
-    -------
-    list of slice
-
+    """Split rows into slices of at most ``most``; no rows are one empty slice, so that results keep their shape.
     Examples
     --------
     >>> row_slices(5, 3)

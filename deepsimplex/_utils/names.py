@@ -1,4 +1,4 @@
-"""Hints for names that are not known."""
+"""Suggest the nearest known name for an unknown one."""
 
 import difflib
 from collections.abc import Iterable
@@ -8,12 +8,12 @@ __all__ = ["did_you_mean"]
 
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the nearest known one, or nothing where none is near.
+    """Return the end of a message about an unknown name: the nearest known one, or "" if none is near.
 
     Parameters
     ----------
     name : any
-        What was found; upper and lower case are not told apart.
+        The unknown name; case is ignored.
     known : iterable of str
 
     Returns

@@ -1,4 +1,4 @@
-"""Whose line a warning is about: that of the user, however deep in the package it was noticed."""
+"""Compute the ``stacklevel`` that points a warning at the caller's code."""
 
 import sys
 
@@ -6,12 +6,7 @@ __all__ = ["callers_stacklevel"]
 
 
 def callers_stacklevel() -> int:
-    """The ``stacklevel`` at which ``warnings.warn``, called where this is, names the line that called the package.
-
-    Returns
-    -------
-    int
-        1 outside of the package.
+    """Return the ``stacklevel`` with which ``warnings.warn`` names the line that called the package; 1 outside of it.
 
     Examples
     --------

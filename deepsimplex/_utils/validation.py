@@ -56,14 +56,7 @@ def check_number(
 
 
 def check_flag(value: Any, name: str) -> bool:
-    """Return ``value`` as a bool. Text is refused: "no" would count as True.
-
-    Examples
-    --------
-    >>> check_flag("no", "ard")
-    Traceback (most recent call last):
-    TypeError: ard must be True or False; found 'no'
-    """
+    """Return ``value`` as a bool. Text is refused: "no" would count as True."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False; found {value!r}")
     return bool(value)
@@ -101,24 +94,17 @@ def check_array(
     ----------
     values : array_like
     name : str
-        The argument's name, for messages.
     shape : str
         The shape wanted: "[N, d]" asks for two axes, "[N, ...]" for one or more. The default takes any.
-    rows, columns : int, optional
-        Lengths of the first and the last axis. None takes any.
-    least : int
-        Least number of rows. The default is 0.
+    rows, columns, least : int, optional
+        Lengths of the first and the last axis, and least number of rows. By default all are allowed.
     of : str
-        What ``rows`` counts, for the message. The default is "samples".
+        What ``rows`` counts, for the message.
     finite : bool
         Refuse NaN and infinity. The default is True.
     dtype : {"float64", "floating", "any"}
         "floating" keeps float32, "any" float32, integers and booleans; everything else becomes float64, half
         precision float32.
-
-    Returns
-    -------
-    ndarray
 
     Raises
     ------
@@ -129,9 +115,6 @@ def check_array(
 
     Examples
     --------
-    >>> check_array([[1.0, float("nan")]], "X", "[N, d]")
-    Traceback (most recent call last):
-    ValueError: X must be finite; found nan at [0, 1]
     >>> check_array([1.0, 2.0], "X", "[N, d]")
     Traceback (most recent call last):
     ValueError: X must have shape [N, d]; found shape (2,). A single feature becomes X.reshape(-1, 1)
@@ -181,10 +164,8 @@ def check_probabilities(
     ----------
     p : array_like, shape [N, n]
         Finite; rows sum to 1 within ``SUM_TOLERANCE``; what lies between -``ROUNDING`` and 0 becomes 0.
-    name : str
-        The argument's name, for messages.
-    hint : str
-        What to do when rows do not sum to 1, for the message.
+    name, hint : str
+        The argument's name and what to do when rows do not sum to 1, for messages.
     partial : bool
         Rows may sum to less than 1. The default is False.
     num_classes : int, optional
@@ -249,7 +230,7 @@ def check_labels(
     num_classes : int, optional
         Number of classes n. None takes the largest label plus one, or the columns of y.
     name, of : str
-        Names of the argument and of the array beside it, for messages. The defaults are "y" and "x".
+        Names of the argument and of the array beside it, for messages.
     rows : int, optional
         Number of samples N. None takes any of at least one.
     soft : bool
@@ -266,10 +247,8 @@ def check_labels(
 
     Raises
     ------
-    TypeError
-        When y does not hold numbers (or names of ``classes``).
-    ValueError
-        When y has another shape or length, is masked, or holds what is not a class.
+    TypeError, ValueError
+        When y does not hold numbers; when its shape, a value or a name is wrong.
 
     Examples
     --------
@@ -343,14 +322,7 @@ def _numbers_of(labels: NDArray[Any], classes: Sequence[Any], name: str) -> NDAr
 
 
 def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classes", of: str = "p") -> tuple[Any, ...]:
-    """Return the names of n classes; None names them 0..n-1.
-
-    Examples
-    --------
-    >>> check_class_names(["cat", "dog", "cat"], 3)
-    Traceback (most recent call last):
-    ValueError: classes must hold 3 different names, one for each column of p; found ['cat', 'dog', 'cat']
-    """
+    """Return the names of n classes; None names them 0..n-1."""
     if classes is None:
         return tuple(range(n))
     names = tuple(known.item() if isinstance(known, np.generic) else known for known in classes)
@@ -365,14 +337,7 @@ def check_labels_and_probabilities(
 ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
     """Return labels as class numbers [N], and class probabilities [N, n], float32 (where they were) or float64.
 
-    Parameters
-    ----------
-    y : array_like, shape [N], [N, 1] or one-hot [N, n]
-        Class numbers 0..n-1, or names that ``classes`` holds.
-    p : array_like, shape [N, n]
-        Class probabilities, as in ``check_probabilities``.
-    classes : sequence of length n, optional
-        The name of each column of ``p``.
+    ``classes``, if given, names the columns of ``p``, and ``y`` then holds names.
 
     Examples
     --------
@@ -397,14 +362,7 @@ def check_same_length(x: Any, y: Any, x_name: str = "x", y_name: str = "y") -> N
 
 
 def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float64]:
-    """Return weights [N], float64: finite, not negative, not all zero; ones for None.
-
-    Examples
-    --------
-    >>> check_sample_weight([1.0, -1.0], 2)
-    Traceback (most recent call last):
-    ValueError: sample_weight must be finite, not negative and not all zero; found -1.0 in row 1
-    """
+    """Return weights [N], float64: finite, not negative, not all zero; ones for None."""
     if sample_weight is None:
         return np.ones(rows)
     weights = check_array(sample_weight, "sample_weight", finite=False)
@@ -420,28 +378,14 @@ def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[n
 
 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
-    """Raise ValueError unless ``value`` is one of ``choices``; the message names the nearest of them.
-
-    Examples
-    --------
-    >>> check_choice("mixd", "colors", ["likeliest", "mixed"])
-    Traceback (most recent call last):
-    ValueError: colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'?
-    """
+    """Raise ValueError unless ``value`` is one of ``choices``; the message names the nearest of them."""
     known = list(choices)
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
 
 
 def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> list[str] | None:
-    """Return ``names`` as a list of ``count`` strings, one for each of the ``of`` that the message names; None as None.
-
-    Examples
-    --------
-    >>> check_names(["cat"], 2, "class_names", "columns of p")
-    Traceback (most recent call last):
-    ValueError: class_names must hold one name for each of the 2 columns of p; found ['cat']
-    """
+    """Return ``names`` as a list of ``count`` strings, one for each of the ``of`` in the message; None as None."""
     if names is None:
         return None
     found = [str(one) for one in names]
@@ -451,12 +395,5 @@ def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> 
 
 
 def check_finite(values: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Return ``values`` as an array of finite real numbers, float32 if they were, else float64.
-
-    Examples
-    --------
-    >>> check_finite([[1.0, float("nan")]], "X")
-    Traceback (most recent call last):
-    ValueError: X must be finite; found nan at [0, 1]
-    """
+    """Return ``values`` as an array of finite real numbers, float32 if they were, else float64."""
     return check_array(values, name, dtype="floating")

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
 from deepsimplex.latent import LatentGaussian, is_tensor
 from deepsimplex.readout.normal import tiny_of
 
@@ -161,7 +161,7 @@ class ProbabilityCalibration(Calibration):
             For invalid labels, probabilities or weights, and where the samples do not determine the fit.
         """
         labels, probabilities = check_labels_and_probabilities(y, p)
-        weights = check_weights(sample_weight, len(labels))
+        weights = check_sample_weight(sample_weight, len(labels))
         positive = weights > 0
         floor = float(np.finfo(probabilities.dtype).tiny)
         self._fit(probabilities[positive].astype(np.float64), labels[positive], weights[positive], floor)
@@ -201,20 +201,7 @@ class ProbabilityCalibration(Calibration):
         return self.transform(p)
 
 
-def check_weights(sample_weight: ArrayLike | None, samples: int) -> NDArray[np.float64]:
-    """Weights [N] that are finite, not negative and not all zero; ones where there are none."""
-    if sample_weight is None:
-        return np.ones(samples)
-    weights = np.asarray(sample_weight, dtype=np.float64)
-    if weights.shape not in ((samples,), (samples, 1)):
-        raise ValueError(f"sample_weight must have shape [{samples}], one for each sample; found {weights.shape}")
-    weights = weights.reshape(samples)
-    if not np.isfinite(weights).all() or weights.min() < 0 or not weights.any():
-        raise ValueError("sample_weight must be finite, not negative and not all zero")
-    return weights
-
-
-def check_classes_there(y: NDArray[np.int64], n: int, calibration: str, otherwise: str) -> None:
+def check_all_classes(y: NDArray[np.int64], n: int, calibration: str, otherwise: str) -> None:
     """Raise unless every class of 0..n-1 has held-out samples."""
     absent = np.setdiff1d(np.arange(n), y)
     if len(absent):

@@ -1,4 +1,4 @@
-"""Isotonic calibration: a rising curve for every class."""
+"""Isotonic calibration: a non-decreasing, piecewise linear map of the probability of every class."""
 
 from typing import Any
 
@@ -7,27 +7,26 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_classes_there, check_columns
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class IsotonicCalibration(ProbabilityCalibration):
-    """Map the probability of every class by a rising, piecewise linear curve, and normalize over the classes.
+    """Map the probability of every class by a non-decreasing, piecewise linear curve, and normalize over the classes.
 
-    The curve is that of isotonic regression: it assumes nothing but that more probable means more frequent. It needs
-    hundreds of samples per class, and gives probabilities of exactly 0 and 1, so that the NLL of new samples may be
-    infinite. The likeliest class may change.
+    The curve is fitted by isotonic regression. It needs hundreds of samples per class, and gives probabilities of
+    exactly 0 and 1, so that the NLL of new samples may be infinite. The likeliest class may change.
 
     Attributes
     ----------
     inputs_, outputs_ : list of ndarray
-        Points of the curves, of each class; for two classes of the second alone. Beyond the first and the last input a
-        curve goes on level.
+        Nodes of the curve of each class; for two classes, of the second only. A curve is constant beyond the first
+        and the last input.
 
     Raises
     ------
     ValueError
-        By ``fit``, where held-out samples lack a class; by ``transform``, for another number of classes.
+        By ``fit``, if held-out samples lack a class; by ``transform``, for another number of classes.
 
     Notes
     -----
@@ -52,7 +51,7 @@ class IsotonicCalibration(ProbabilityCalibration):
         from sklearn.isotonic import IsotonicRegression
 
         n = p.shape[1]
-        check_classes_there(y, n, "IsotonicCalibration", "TemperatureScaling (method='temperature')")
+        check_all_classes(y, n, "IsotonicCalibration", "TemperatureScaling (method='temperature')")
         classes = [1] if n == 2 else range(n)
         fitted = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
         self.inputs_ = [np.asarray(curve.X_thresholds_, np.float64) for curve in fitted]
@@ -76,7 +75,7 @@ def _table(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 
 def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:
-    """Values [m, N] of m piecewise linear curves at x [m, N], level beyond their ends."""
+    """Values [m, N] of m piecewise linear curves at x [m, N], constant beyond their ends."""
     right = tf.searchsorted(inputs, x, side="right")
     right = tf.clip_by_value(right, 1, inputs.shape[1] - 1)
     x_0, x_1, y_0, y_1 = (

@@ -1,4 +1,4 @@
-"""Latent scaling: how wide, and how far out, the latent Gaussians should have been."""
+"""Latent scaling: multiply scale and mean of latent Gaussians by the likeliest factors."""
 
 from collections.abc import Callable
 from typing import Any, Self
@@ -8,12 +8,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels
-from deepsimplex.calibration.calibrator import Calibration, check_weights
+from deepsimplex._utils.validation import check_labels, check_sample_weight
+from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import log_probabilities, readout_layer
 
-# Logarithms of factors lie within these bounds; among the others the search for the likeliest begins.
+# Logarithms of factors lie within +-_MOST; the search begins at the best of the others.
 _MOST = float(np.log(100.0))
 _SCALES = np.log([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _PAIRS = [(mean, scale) for mean in np.log([0.5, 1.0, 2.0, 4.0]) for scale in np.log([0.1, 0.5, 1.0, 2.0])]
@@ -24,24 +24,21 @@ _TOLERANCE = 1e-3
 class LatentScaling(Calibration):
     """Multiply the scale of latent Gaussians, and under softmax their mean too, by the likeliest factors.
 
-    What it gives is a latent Gaussian again, from which calibrated probabilities, intervals and pictures are made like
-    any others.
+    The result is a latent Gaussian again, from which calibrated probabilities, intervals and figures follow as usual.
 
     Attributes
     ----------
     scale_factor_ : float
-        Above 1 where latents were too sure.
+        Above 1 if latents were overconfident.
     mean_factor_ : float
-        1 for the argmax readout, to which only the mean in units of the scale matters.
+        1 for the argmax readout, which depends only on the mean in units of the scale.
 
     Notes
     -----
-    The NLL is that of the class probabilities read out, minimized over the logarithms of the factors from 1/100 to 100:
-    it is not convex in them, so that a few values are tried before the best is narrowed down. Under softmax the scale
-    alone could not make probabilities surer than softmax(S mu), which labels that are put near one another (ILR, lambda
-    0.99) bound: with 337 held-out digits and such targets, it brought the NLL of 360 others from 0.246 to 0.124, and
-    both factors to 0.082. Every value costs a readout of all samples, some twenty for argmax and some sixty for
-    softmax.
+    The NLL of the class probabilities is minimized over the logarithms of the factors, from 1/100 to 100. It is not
+    convex, so that the search starts at the best of a few values. Under softmax the scale alone cannot make
+    probabilities larger than those of softmax(S mu), which latents of smoothed labels (ILR) bound. Every evaluation is
+    a readout of all samples: about twenty for argmax and sixty for softmax.
 
     Examples
     --------
@@ -66,7 +63,7 @@ class LatentScaling(Calibration):
         readout: str | keras.layers.Layer = "argmax",
         sample_weight: ArrayLike | None = None,
     ) -> Self:
-        """Learn from the latents of held-out samples and their labels.
+        """Fit to the latents of held-out samples and their labels.
 
         Parameters
         ----------
@@ -77,7 +74,7 @@ class LatentScaling(Calibration):
         scores : array_like, shape [n, L], optional
             Scores S by which latents are read out; None stands for the vertices.
         readout : {"argmax", "softmax"} or keras.layers.Layer
-            How they are read out. Default "argmax".
+            Readout of the latents. Default "argmax".
         sample_weight : array_like, shape [N], optional
             Not negative; samples of weight 0 are left out.
 
@@ -88,32 +85,32 @@ class LatentScaling(Calibration):
         Raises
         ------
         TypeError, ValueError
-            For labels or weights that are none, and where no factor is the likeliest: all held-out samples are
-            classified right, or their classes are no likelier than by chance.
+            For invalid labels or weights, and if the likeliest factor is out of bounds: all held-out samples are
+            classified correctly, or their classes are no likelier than by chance.
         """
         latents = LatentGaussian.of(latent).numpy()
-        # Readouts of half the precision take a quarter of the time, and factors are found to a thousandth.
+        # A quarter of the time of float64, and factors are found to a thousandth.
         latents = LatentGaussian(latents.loc.astype(np.float32), latents.scale.astype(np.float32))
         layer = readout_layer(readout, scores)
-        weights = check_weights(sample_weight, len(latents))
-        there = weights > 0
-        latents, weights = latents[there], weights[there]
+        weights = check_sample_weight(sample_weight, len(latents))
+        positive = weights > 0
+        latents, weights = latents[positive], weights[positive]
         logarithms = log_probabilities(layer, _tensors(latents, 1.0, 1.0)).numpy()
-        labels = check_labels(y, logarithms.shape[1], rows=len(there), of="latent")[0][there]
+        labels, _ = check_labels(y, logarithms.shape[1], rows=len(positive), of="latent")
+        labels = labels[positive]
         own = logarithms[np.arange(len(labels)), labels]
         if np.all(own >= logarithms.max(axis=1)):
             raise ValueError(
-                f"no factor is the likeliest: all {len(labels)} held-out samples are classified right, and the surer "
-                "their latents, the likelier are their classes. Hold out more samples, or take PlattScaling "
-                "(method='platt')"
+                f"the likeliest scale is 0: all {len(labels)} held-out samples are classified correctly. Hold out more "
+                "samples, or use PlattScaling (method='platt')"
             )
         nll = _negative_log_likelihood(latents, labels, weights, layer)
-        of_scale_alone = getattr(layer, "scale_invariant", False)
-        mean, scale = (0.0, _likeliest_scale(nll)) if of_scale_alone else _likeliest_pair(nll)
-        if abs(scale if of_scale_alone else mean) > _MOST - 2 * _TOLERANCE:
+        scale_only = getattr(layer, "scale_invariant", False)
+        mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
+        if abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE:
             raise ValueError(
-                f"no factor from 0.01 to 100 is the likeliest for the {len(labels)} held-out samples. Look whether "
-                "labels and latents belong together, or hold out more samples"
+                f"the likeliest factor must lie between 0.01 and 100; found none there for the {len(labels)} held-out "
+                "samples. Check that labels and latents belong together, or hold out more samples"
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
         return self

@@ -1,4 +1,4 @@
-"""Platt scaling: a sigmoid of every class's log-odds."""
+"""Platt scaling: a sigmoid of the log-odds of every class."""
 
 from typing import Any
 
@@ -7,15 +7,15 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_classes_there, check_columns
+from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class PlattScaling(ProbabilityCalibration):
     """Map the log-odds of every class against the rest by a sigmoid of its own, and normalize over the classes.
 
-    Two numbers per class (two in all for two classes), each learned with labels that are smoothed as Platt says: held
-    out samples that are all classified right do no harm. The likeliest class may change.
+    Two parameters per class (two in all for two classes), fitted with Platt's smoothed labels, so that held-out samples
+    may all be classified correctly. The likeliest class may change.
 
     Attributes
     ----------
@@ -26,15 +26,15 @@ class PlattScaling(ProbabilityCalibration):
     Raises
     ------
     ValueError
-        By ``fit``, where held-out samples lack a class; by ``transform``, for another number of classes.
+        By ``fit``, if held-out samples lack a class; by ``transform``, for another number of classes.
 
     Notes
     -----
     Platt: *Probabilistic Outputs for Support Vector Machines*, 1999. With N_1 held-out samples of a class and N_0 of
-    the others, labels are (N_1 + 1) / (N_1 + 2) and 1 / (N_0 + 2) in place of 1 and 0. The fit is a logistic regression
-    of scikit-learn's, and the result that of its ``CalibratedClassifierCV(FrozenEstimator(...), method="sigmoid")`` for
-    a classifier whose ``decision_function`` are these log-odds. A probability of zero counts as the smallest normal
-    number of its dtype.
+    the others, labels are (N_1 + 1) / (N_1 + 2) and 1 / (N_0 + 2) in place of 1 and 0. The fit is a logistic
+    regression; the result is that of scikit-learn's ``CalibratedClassifierCV(FrozenEstimator(...), method="sigmoid")``
+    for a classifier whose ``decision_function`` returns these log-odds. A probability of zero counts as the smallest
+    normal number of its dtype.
 
     Examples
     --------
@@ -51,7 +51,7 @@ class PlattScaling(ProbabilityCalibration):
     intercepts_: NDArray[np.float64]
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
-        check_classes_there(y, p.shape[1], "PlattScaling", "TemperatureScaling (method='temperature')")
+        check_all_classes(y, p.shape[1], "PlattScaling", "TemperatureScaling (method='temperature')")
         decisions = _log_odds(tf.constant(p), floor).numpy()
         # Of two classes the log-odds are one column, of the second.
         events = (y[:, None] == np.arange(p.shape[1]))[:, -decisions.shape[1] :]
@@ -69,12 +69,12 @@ class PlattScaling(ProbabilityCalibration):
 def _fitted_sigmoid(
     F: NDArray[np.float64], event: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Slope and intercept of the sigmoid of F [N] that is likeliest for an event [N], smoothed as Platt says."""
+    """Likeliest slope and intercept of a sigmoid of F [N] for an event [N], with Platt's smoothed labels."""
     from sklearn.linear_model import LogisticRegression
 
     happened, failed = weights[event].sum(), weights[~event].sum()
     target = np.where(event, (happened + 1.0) / (happened + 2.0), 1.0 / (failed + 2.0))
-    if np.ptp(F) == 0:  # nothing to tell samples apart by
+    if np.ptp(F) == 0:
         share = np.average(target, weights=weights)
         return 0.0, float(np.log(share) - np.log1p(-share))
     center, width = F.mean(), F.std()

@@ -1,4 +1,4 @@
-"""Temperature scaling: one number for all classes."""
+"""Temperature scaling: one parameter for all classes."""
 
 from typing import Any
 
@@ -9,16 +9,16 @@ from numpy.typing import NDArray
 
 from deepsimplex.calibration.calibrator import ProbabilityCalibration
 
-# A temperature below one over this is taken for none at all: probabilities have long been 0 and 1.
+# Largest 1 / T that is tried: probabilities are 0 and 1 long before.
 _COLDEST = 2.0**40
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class TemperatureScaling(ProbabilityCalibration):
-    """Map class probabilities p to softmax(log p / T), the temperature T being the likeliest for held-out samples.
+    """Map class probabilities p to softmax(log p / T), with the temperature T that is likeliest for held-out samples.
 
     T > 1 flattens the probabilities of an overconfident classifier, T < 1 sharpens those of an underconfident one. The
-    order of the classes stays as it is, so does the accuracy. One number needs few samples: take this first.
+    order of the classes, and so the accuracy, does not change. One parameter needs few samples: start with this.
 
     Attributes
     ----------
@@ -27,17 +27,16 @@ class TemperatureScaling(ProbabilityCalibration):
     Raises
     ------
     ValueError
-        By ``fit``, where no temperature is the likeliest: all held-out samples are classified right, so that ever
-        smaller ones are likelier, or their classes are no likelier than by chance, so that ever larger ones are.
+        By ``fit``, if the likeliest temperature is 0 (all held-out samples are classified correctly) or infinite (their
+        classes are no likelier than by chance).
 
     Notes
     -----
-    Guo, Pleiss, Sun, Weinberger: *On Calibration of Modern Neural Networks*, 2017. The NLL is convex in 1 / T: a
-    log-sum-exp of terms linear in it, less a linear one. So the root of its derivative is the minimum, is the only one,
-    and is there unless ``fit`` says so.
+    Guo, Pleiss, Sun, Weinberger: *On Calibration of Modern Neural Networks*, 2017. The NLL is convex in 1 / T, a
+    log-sum-exp of linear terms minus a linear one, so that the root of its derivative is the only minimum.
 
     A probability of zero stays zero. In the NLL a true class of probability zero counts as the smallest normal number
-    of its dtype: it underflowed.
+    of its dtype.
 
     Examples
     --------
@@ -68,14 +67,14 @@ class TemperatureScaling(ProbabilityCalibration):
 
         if np.all(own >= p.max(axis=1)):
             raise ValueError(
-                f"no temperature is the likeliest: all {len(y)} held-out samples are classified right, and the smaller "
-                "it is, the likelier are their classes. Hold out more samples, or take PlattScaling (method='platt')"
+                f"the likeliest temperature is 0: all {len(y)} held-out samples are classified correctly. Hold out "
+                "more samples, or use PlattScaling (method='platt')"
             )
         if slope(0.0) >= 0:
             raise ValueError(
-                f"no temperature is the likeliest: the classes of the {len(y)} held-out samples are no likelier under "
-                "their probabilities than by chance, and the larger it is, the better. Look whether labels and "
-                "probabilities belong together, or hold out more samples"
+                f"the likeliest temperature is infinite: the classes of the {len(y)} held-out samples are no likelier "
+                "under their probabilities than by chance. Check that labels and probabilities belong together, or "
+                "hold out more samples"
             )
         warm = 1.0
         while slope(warm) <= 0 and warm < _COLDEST:

@@ -1,7 +1,6 @@
-"""Labeled data by name, from files and from folders, checked and split."""
+"""Load labeled data by name, from files and from folders, checked and split."""
 
 from deepsimplex.datasets.labeled import LabeledData
-from deepsimplex.datasets.loading import load
-from deepsimplex.datasets.named import NAMES
+from deepsimplex.datasets.loading import NAMES, load
 
 __all__ = ["NAMES", "LabeledData", "load"]

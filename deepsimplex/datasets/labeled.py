@@ -1,10 +1,15 @@
-"""What ``load`` returns, and the checks that everything it returns has passed."""
+"""Labeled samples: numbered classes, a stratified split, scaling and checks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+
+from deepsimplex._utils.validation import check_array, check_labels, check_number
+
+DTYPES = ("float32", "uint8")
+TEST_FRACTION = 0.2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -45,21 +50,8 @@ class LabeledData:
         if n < 2:
             raise ValueError(f"{self.name} must have at least two classes; found {list(self.class_names)}")
         for part, x, y in (("training", self.x, self.y), ("test", self.x_test, self.y_test)):
-            if len(x) == 0 or y.shape != (len(x),):
-                raise ValueError(
-                    f"the {part} part of {self.name} must have one label per sample; "
-                    f"found samples of shape {x.shape} and labels of shape {y.shape}"
-                )
-            if not np.all(np.isfinite(x)):
-                row = int(np.argmin(np.isfinite(x).reshape(len(x), -1).all(axis=1)))
-                raise ValueError(
-                    f"the {part} samples of {self.name} must be finite; found NaN or infinity in sample {row}"
-                )
-            if y.min() < 0 or y.max() >= n:
-                raise ValueError(
-                    f"the {part} labels of {self.name} must be class numbers 0..{n - 1}; "
-                    f"found {y.min()} to {y.max()} for the classes {list(self.class_names)}"
-                )
+            check_labels(y, n, name=f"{part} labels of {self.name}", rows=len(x), of=f"its {part} samples")
+            check_array(x, f"{part} samples of {self.name}", dtype="any")
         if self.x.shape[1:] != self.x_test.shape[1:]:
             raise ValueError(
                 f"training and test samples of {self.name} must have the same shape; "
@@ -75,3 +67,109 @@ class LabeledData:
             f"LabeledData({self.name!r}: {len(self.x)} training and {len(self.x_test)} test samples "
             f"of shape {self.x.shape[1:]}, {self.x.dtype}, {len(self.class_names)} classes)"
         )
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Samples and labels as read from a file; ``test`` is None if the file has no test part."""
+
+    x: NDArray
+    y: NDArray
+    test: tuple[NDArray, NDArray] | None = None
+    class_names: Sequence[str] | None = None
+
+
+def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> tuple[NDArray[np.int64], list[str]]:
+    """Class numbers and class names of labels [N]: strings are numbered in sorted order, numbers stay as they are."""
+    if y.dtype.kind in "US":
+        found, numbers = np.unique(y.astype(str), return_inverse=True)
+        if class_names is not None and sorted(class_names) != list(found):
+            raise ValueError(f"class_names of {name} are {list(class_names)}; found the labels {list(found)}")
+        return numbers.astype(np.int64), [str(label) for label in found]
+    numbers, _ = check_labels(y, name=f"labels of {name}", hint="Store labels that are names as strings")
+    if class_names is not None:
+        return numbers, list(class_names)
+    present = np.unique(numbers)
+    if not np.array_equal(present, np.arange(len(present))):
+        raise ValueError(
+            f"labels of {name} must be 0..n-1 with no class left out; found {present[:20].tolist()}. "
+            "Renumber them with np.unique(y, return_inverse=True), or store them as strings"
+        )
+    return numbers, [str(k) for k in present]
+
+
+def convert(x: NDArray, dtype: str, name: str) -> NDArray:
+    """Images [N, H, W] or [N, H, W, C] as float32 in [0, 1] or uint8; rows of a table [N, d] as float32."""
+    if x.dtype.kind not in "biuf" or x.ndim not in (2, 3, 4):
+        raise ValueError(
+            f"samples of {name} must be numbers of shape [N, H, W] or [N, H, W, C] (images) or [N, d] (a table); "
+            f"found {x.dtype} of shape {x.shape}"
+        )
+    if dtype == "uint8" and (x.ndim == 2 or x.dtype.kind == "f"):
+        raise ValueError(f'dtype="uint8" needs a source of integer images; {name} holds {x.dtype} {x.shape[1:]}')
+    if x.ndim == 2:
+        return x.astype(np.float32)
+    if not np.all(np.isfinite(x)):
+        return x  # LabeledData raises
+    low, high = (x.min(), x.max()) if x.size else (0, 0)
+    limit = 1 if x.dtype.kind in "bf" else 255
+    if low < 0 or high > limit:
+        raise ValueError(
+            f"images of {name} must lie in [0, {limit}], as they are {x.dtype}; found {low} to {high}. "
+            "Scale them before they are stored"
+        )
+    if dtype == "uint8":
+        return x.astype(np.uint8, copy=False)
+    return x.astype(np.float32) if limit == 1 else np.divide(x, 255, dtype=np.float32)
+
+
+def stratified_split(
+    y: NDArray[np.int64], class_names: Sequence[str], test_fraction: float, seed: int, name: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Shuffled indices of the training and the test samples, every class in the same proportion in both."""
+    from sklearn.model_selection import train_test_split
+
+    check_number(test_fraction, "test_fraction", above=0, below=1)
+    present, counts = np.unique(y, return_counts=True)
+    if len(y) and counts.min() < 2:
+        label = present[counts.argmin()]
+        shown = class_names[label] if 0 <= label < len(class_names) else label
+        raise ValueError(
+            f"{name} must have at least two samples of every class to be split; found one of class {shown!r}"
+        )
+    held_out = int(np.ceil(test_fraction * len(y)))
+    if min(held_out, len(y) - held_out) < len(present):
+        raise ValueError(
+            f"test_fraction {test_fraction} of the {len(y)} samples of {name} leaves {len(y) - held_out} for training "
+            f"and {held_out} for testing; both must be at least the number of classes, {len(present)}"
+        )
+    train, test = train_test_split(np.arange(len(y)), test_size=held_out, stratify=y, random_state=seed)
+    return train, test
+
+
+def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabeledData:
+    """Number the classes, split a source without a test part, scale and check."""
+    x, y = source.x, _as_vector(source.y, len(source.x), name)
+    if source.test is None:
+        numbers, class_names = encode_labels(y, source.class_names, name)
+        fraction = TEST_FRACTION if test_fraction is None else test_fraction
+        train, test = stratified_split(numbers, class_names, fraction, seed, name)
+        parts = (x[train], numbers[train], x[test], numbers[test])
+    else:
+        if test_fraction is not None:
+            raise ValueError(f"test_fraction must be left out: {name} has a test set of its own")
+        x_test, y_test = source.test[0], _as_vector(source.test[1], len(source.test[0]), name)
+        numbers, class_names = encode_labels(np.concatenate([y, y_test]), source.class_names, name)
+        unseen = np.setdiff1d(numbers, numbers[: len(y)])
+        if len(unseen):
+            raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
+        parts = (x, numbers[: len(y)], x_test, numbers[len(y) :])
+    x, y, x_test, y_test = parts
+    return LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
+
+
+def _as_vector(y: NDArray, samples: int, name: str) -> NDArray:
+    """Labels [N] or [N, 1] as [N]."""
+    if y.shape not in ((samples,), (samples, 1)):
+        raise ValueError(f"{name} must have one label per sample; found {samples} samples and labels {y.shape}")
+    return y.reshape(samples)

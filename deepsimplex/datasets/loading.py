@@ -1,16 +1,19 @@
-"""``load``: one call for every kind of labeled data."""
+"""Load labeled data by name, or from a file or a folder."""
 
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex.datasets.archive import read_npz
-from deepsimplex.datasets.folder import read_folder
-from deepsimplex.datasets.labeled import LabeledData
-from deepsimplex.datasets.named import NAMES, read_digits, read_mnist_like
-from deepsimplex.datasets.source import DTYPES, Source, finish
-from deepsimplex.datasets.table import read_csv
+from deepsimplex._utils.validation import check_choice
+from deepsimplex.datasets.files import read_csv, read_npz
+from deepsimplex.datasets.image_folder import read_folder
+from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
+from deepsimplex.datasets.mnist import read_mnist_like
+
+NAMES = ("digits", "fashion_mnist", "mnist")
 
 
 def load(
@@ -39,9 +42,9 @@ def load(
         Images as float32 in [0, 1] (default), or as the integers 0..255 that the source holds. Tables are float32, as
         they are.
     test_fraction : float, optional
-        Share held out for testing, the same of every class; 0.2 by default. Only where the source has no test part.
+        Share of every class held out for testing, for a source without a test part. The default is 0.2.
     seed : int
-        Of that split, which is the same in every call; 0 by default.
+        Seed of that split, which is the same in every call. The default is 0.
     image_size : (height, width), optional
         Folders only: the size to scale images to. By default all must have the same.
     color : {"rgb", "grayscale"}, optional
@@ -69,8 +72,7 @@ def load(
     >>> x.shape, x_test.shape, float(x.max())
     ((1437, 8, 8), (360, 8, 8), 1.0)
     """
-    if dtype not in DTYPES:
-        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; found {dtype!r}")
+    check_choice(dtype, "dtype", DTYPES)
     label, kind = os.fspath(name), _kind(name)
     for option, value, home in (
         ("image_size", image_size, "folder"),
@@ -80,12 +82,20 @@ def load(
         if value is not None and kind != home:
             raise ValueError(f"{option} applies to a {home} only; {label} is a {kind}")
     if kind == "name":
-        source: Source = read_digits() if label == "digits" else read_mnist_like(label)
+        source = _read_digits() if label == "digits" else read_mnist_like(label)
     elif kind == "folder":
         source = read_folder(name, image_size, color)
     else:
         source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
     return finish(source, label, dtype, test_fraction, seed)
+
+
+def _read_digits() -> Source:
+    """scikit-learn's 1797 handwritten digits, 8 x 8; their gray levels 0..16 are scaled to [0, 1]."""
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    return Source((digits.images / 16).astype(np.float32), digits.target)
 
 
 def _kind(name: str | os.PathLike[str]) -> str:

@@ -240,7 +240,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is, but not while ``smoothing`` tries values. Its method
+            ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
             ``fit_ended``, if it has one, is called with the fitted classifier.
 
         Returns
@@ -376,7 +376,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
             Labels of any kind, or soft labels: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
-            ``deepsimplex.monitoring.GaussianProcessBoard`` is. Its method ``fit_ended``, if it has one, is called with
+            ``deepsimplex.monitoring.CalibrationBoard`` is. Its method ``fit_ended``, if it has one, is called with
             the fitted classifier.
 
         Returns

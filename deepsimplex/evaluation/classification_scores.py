@@ -1,5 +1,6 @@
 """Scores of the assigned classes: accuracy, top-k accuracy, weighted precision, recall and F1."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,20 @@ def top_k_accuracy(y: ArrayLike, p: ArrayLike, k: int) -> PreparedScore:
     return mean_score(ahead.sum(axis=1) < k)
 
 
-def _class_counts(labels: NDArray[Any], assigned: NDArray[Any], n: int) -> tuple[NDArray[np.intp], ...]:
-    """Samples [n] of every class, samples assigned to it, and those among them that belong to it."""
-    found = (labels, assigned, labels[labels == assigned])
-    return tuple(np.bincount(classes, minlength=n) for classes in found)
+def _weighted(y: ArrayLike, p: ArrayLike, score_of: Callable[..., NDArray[np.float64]]) -> PreparedScore:
+    """Prepare a score of every class, weighted by its number of samples.
+
+    ``score_of`` takes the numbers [n] of samples of every class, of samples assigned to it, and of correct ones.
+    """
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    n = probabilities.shape[1]
+
+    def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
+        groups = (labels, assigned, labels[labels == assigned])
+        true, chosen, correct = (np.bincount(group, minlength=n) for group in groups)
+        return float(true / len(labels) @ score_of(true, chosen, correct))
+
+    return PreparedScore(finish, (labels, probabilities.argmax(axis=1)))
 
 
 @score
@@ -93,13 +104,7 @@ def weighted_precision(y: ArrayLike, p: ArrayLike) -> PreparedScore:
     >>> round(weighted_precision([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
     0.8333
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-
-    def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
-        true, chosen, correct = _class_counts(labels, assigned, probabilities.shape[1])
-        return float(true / len(labels) @ (correct / np.maximum(chosen, 1)))
-
-    return PreparedScore(finish, (labels, probabilities.argmax(axis=1)))
+    return _weighted(y, p, lambda true, chosen, correct: correct / np.maximum(chosen, 1))
 
 
 @score
@@ -150,10 +155,4 @@ def weighted_f1(y: ArrayLike, p: ArrayLike) -> PreparedScore:
     >>> round(weighted_f1([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
     0.6667
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-
-    def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
-        true, chosen, correct = _class_counts(labels, assigned, probabilities.shape[1])
-        return float(true / len(labels) @ (2 * correct / np.maximum(true + chosen, 1)))
-
-    return PreparedScore(finish, (labels, probabilities.argmax(axis=1)))
+    return _weighted(y, p, lambda true, chosen, correct: 2 * correct / np.maximum(true + chosen, 1))

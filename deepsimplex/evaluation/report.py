@@ -9,28 +9,8 @@ from numpy.typing import ArrayLike
 
 from deepsimplex._utils.json_values import to_json
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
+from deepsimplex.evaluation import calibration_errors, classification_scores, proper_scores, selective_risk
 from deepsimplex.evaluation.bootstrap import PREPARED, Interval, ResampledScore, check_resampling, resample
-from deepsimplex.evaluation.calibration_errors import (
-    adaptive_calibration_error,
-    area_deviation,
-    classwise_calibration_error,
-    expected_calibration_error,
-    maximum_calibration_error,
-)
-from deepsimplex.evaluation.classification_scores import (
-    accuracy,
-    top_k_accuracy,
-    weighted_f1,
-    weighted_precision,
-    weighted_recall,
-)
-from deepsimplex.evaluation.proper_scores import (
-    brier_score,
-    negative_log_likelihood,
-    prepare_brier_decomposition,
-    proba_loss,
-)
-from deepsimplex.evaluation.selective_risk import accuracy_at_coverage, area_under_risk_coverage
 from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc
 
 INTERVALS_NOTE = (
@@ -213,7 +193,7 @@ def report(
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, name="intervals")
     settings = (bins, k, coverage, intervals, resamples, seed)
-    return resampled_report(y, p, *settings, outside=outside, stratified=stratified, classes=classes)[0]
+    return resampled_report(y, p, *settings, outside, stratified, classes)[0]
 
 
 def resampled_report(
@@ -225,7 +205,6 @@ def resampled_report(
     level: float | None,
     resamples: int,
     seed: int,
-    *,
     outside: ArrayLike | None = None,
     stratified: bool = False,
     classes: Sequence[Any] | None = None,
@@ -234,32 +213,31 @@ def resampled_report(
     labels, probabilities = check_labels_and_probabilities(y, p, classes)
     samples, n = probabilities.shape
     k = min(5, n - 1) if k is None else k
+    binned = {"bins": bins}
     options: dict[Any, dict[str, Any]] = {
-        accuracy: {},
-        top_k_accuracy: {"k": k},
-        weighted_precision: {},
-        weighted_recall: {},
-        weighted_f1: {},
-        negative_log_likelihood: {},
-        brier_score: {},
-        proba_loss: {},
-        expected_calibration_error: {"bins": bins},
-        adaptive_calibration_error: {"bins": bins},
-        classwise_calibration_error: {"bins": bins},
-        maximum_calibration_error: {"bins": bins},
-        area_deviation: {},
-        area_under_risk_coverage: {},
-        accuracy_at_coverage: {"coverage": coverage},
+        classification_scores.accuracy: {},
+        classification_scores.top_k_accuracy: {"k": k},
+        classification_scores.weighted_precision: {},
+        classification_scores.weighted_recall: {},
+        classification_scores.weighted_f1: {},
+        proper_scores.negative_log_likelihood: {},
+        proper_scores.brier_score: {},
+        proper_scores.proba_loss: {},
+        calibration_errors.expected_calibration_error: binned,
+        calibration_errors.adaptive_calibration_error: binned,
+        calibration_errors.classwise_calibration_error: binned,
+        calibration_errors.maximum_calibration_error: binned,
+        calibration_errors.area_deviation: {},
+        selective_risk.area_under_risk_coverage: {},
+        selective_risk.accuracy_at_coverage: {"coverage": coverage},
     }
     prepared = [PREPARED[metric](labels, probabilities, **given) for metric, given in options.items()]
-    prepared.append(prepare_brier_decomposition(labels, probabilities, bins))
+    prepared.append(proper_scores.prepare_brier_decomposition(labels, probabilities, bins))
     drawing = (0 if level is None else resamples, seed)
     numbers = [number for score in resample(prepared, labels if stratified else None, *drawing) for number in score]
     found = dict(zip([*(metric.__name__ for metric in options), *PARTS], numbers, strict=True))
     if outside is not None:
-        strange = check_probabilities(outside, "outside")
-        if strange.shape[1] != n:
-            raise ValueError(f"outside must have the {n} columns of p; found {strange.shape[1]}")
+        strange = check_probabilities(outside, "outside", num_classes=n)
         auroc = PREPARED[out_of_distribution_auroc](1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
         ((found["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, *drawing)
     names = [field.name for field in dataclasses.fields(Report) if field.name in found]

@@ -9,24 +9,15 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
 from deepsimplex.evaluation.report import Report, resampled_report
 
+_HIGHER = ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1")
+_LOWER = (
+    *("negative_log_likelihood", "brier_score", "brier_reliability", "proba_loss", "expected_calibration_error"),
+    *("adaptive_calibration_error", "classwise_calibration_error", "maximum_calibration_error", "area_deviation"),
+    "area_under_risk_coverage",
+)
 HIGHER_IS_BETTER: dict[str, bool] = {
-    "accuracy": True,
-    "top_k_accuracy": True,
-    "weighted_precision": True,
-    "weighted_recall": True,
-    "weighted_f1": True,
-    "negative_log_likelihood": False,
-    "brier_score": False,
-    "brier_reliability": False,
-    "brier_resolution": True,
-    "proba_loss": False,
-    "expected_calibration_error": False,
-    "adaptive_calibration_error": False,
-    "classwise_calibration_error": False,
-    "maximum_calibration_error": False,
-    "area_deviation": False,
-    "area_under_risk_coverage": False,
-    "accuracy_at_coverage": True,
+    **dict.fromkeys((*_HIGHER, "brier_resolution", "accuracy_at_coverage"), True),
+    **dict.fromkeys(_LOWER, False),
 }
 """Whether a larger value of a score is better; the other fields of a report describe the test set or the settings."""
 

@@ -1,17 +1,20 @@
-"""Experiments: from a configuration to a folder with a trained, evaluated, exported classifier, and reports."""
+"""Experiments: from a configuration to a run folder with a trained, evaluated and exported classifier; reports."""
 
-from deepsimplex.experiments.predictions import Predictions, load_predictions, save_predictions
+from deepsimplex.experiments.commands import evaluate, export, make_targets, train
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 from deepsimplex.experiments.report_page import write_report
-from deepsimplex.experiments.report_source import Run, read_run, read_runs
-from deepsimplex.experiments.run_folder import RunFolder
-from deepsimplex.experiments.work import evaluate, export, make_targets, train
+from deepsimplex.experiments.run_folder import Run, RunFolder, read_run, read_runs
+from deepsimplex.experiments.saved_predictions import Predictions, load_predictions, save_predictions
 
 __all__ = [
+    "ConfigurationError",
     "Predictions",
     "Run",
+    "RunConfig",
     "RunFolder",
     "evaluate",
     "export",
+    "load_config",
     "load_predictions",
     "make_targets",
     "read_run",

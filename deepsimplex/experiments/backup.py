@@ -1,4 +1,4 @@
-"""The backup of an unfinished training: whether it is whole, and the one before it where it is not."""
+"""Verify the backup of an unfinished training; restore the previous one if it was cut short."""
 
 import json
 import shutil
@@ -17,8 +17,8 @@ EARLIER = ".bkp"
 STEPS = ("optimizer/inner_optimizer/vars/0", "optimizer/vars/0")
 
 
-def mend_backup(folder: Path, steps_per_epoch: int) -> int:
-    """Check a backup before training goes on from it; where writing it was cut short, the one before takes its place.
+def repair_backup(folder: Path, steps_per_epoch: int) -> int:
+    """Verify a backup before training resumes from it; if writing it was cut short, restore the previous one.
 
     Parameters
     ----------
@@ -29,12 +29,12 @@ def mend_backup(folder: Path, steps_per_epoch: int) -> int:
     Returns
     -------
     int
-        The number of epochs already trained; 0 where there is no backup.
+        Number of epochs already trained; 0 without a backup.
 
     Raises
     ------
     ConfigurationError
-        When neither is whole, naming the folder to delete.
+        When neither is complete; the message names the folder to delete.
     """
     weights, metadata = folder / WEIGHTS, folder / METADATA
     earlier_weights, earlier_metadata = folder / (WEIGHTS + EARLIER), folder / (METADATA + EARLIER)
@@ -45,10 +45,10 @@ def mend_backup(folder: Path, steps_per_epoch: int) -> int:
         epochs = _epochs_trained(earlier_weights, earlier_metadata, steps_per_epoch)
         if epochs is None:
             raise ConfigurationError(
-                f"the backup in {folder} was cut short, and there is no whole one before it; delete that folder and "
+                f"the backup in {folder} was cut short, and there is no complete one before it; delete that folder and "
                 "--resume trains the run anew"
             )
-        # The small file first: were this cut short too, the pair would still be seen not to match.
+        # The small file first: if this is cut short too, the pair is still recognized as not matching.
         for path, earlier in ((metadata, earlier_metadata), (weights, earlier_weights)):
             with replacing(path) as fresh:
                 shutil.copyfile(earlier, fresh)
@@ -56,7 +56,7 @@ def mend_backup(folder: Path, steps_per_epoch: int) -> int:
 
 
 def _epochs_trained(weights: Path, metadata: Path, steps_per_epoch: int) -> int | None:
-    """The epochs behind a pair of files, or None where one is not whole or they are not of the same epoch."""
+    """Return the epochs behind a pair of files, or None if one is damaged or they are not of the same epoch."""
     try:
         epochs = int(json.loads(metadata.read_text(encoding="utf-8"))["epoch"])
         with h5py.File(weights) as file:

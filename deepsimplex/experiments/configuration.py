@@ -1,14 +1,14 @@
-"""Configuration of a run: a YAML file, checked against a schema that rejects unknown keys."""
+"""Configuration of a run: a YAML file, validated by a schema that rejects unknown keys."""
 
 import inspect
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, Self, get_origin
+from typing import Annotated, Any, Literal, Self, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 from pydantic.fields import FieldInfo
 
 from deepsimplex._utils.names import did_you_mean
@@ -16,7 +16,13 @@ from deepsimplex.targets import Target, get_target
 
 
 class ConfigurationError(ValueError):
-    """A configuration that cannot be used; the message names the key, what was found and what would do."""
+    """Raised for a configuration that cannot be used; names the key, what was found and what would do."""
+
+
+Member = Annotated[dict[str, Any], BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]
+"""A member by name: "ilr", "module:Class", or a dict of "name" and the arguments of its constructor."""
+MEMBERS = ("target", "backbone", "head")
+"""Keys that hold one; overrides reach into them."""
 
 
 class _Section(BaseModel):
@@ -25,7 +31,7 @@ class _Section(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _empty_is_default(cls, content: Any) -> Any:
-        """Drop keys with nothing under them ("training:" alone) where nothing is not a value of its own."""
+        """Drop keys with nothing under them ("training:" alone) unless None is one of their values."""
         if not isinstance(content, dict):
             return content
         fields = cls.model_fields
@@ -38,21 +44,20 @@ def _holds_keys(field: FieldInfo) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel | dict)
 
 
-@contextmanager
-def _type_errors_as_value_errors() -> Iterator[None]:
-    """Where user input is tried out, a value of the wrong type is as much the user's to mend as a wrong value."""
+def _check(make: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Make a member once, to see whether it can be made; pydantic reports ValueErrors only."""
     try:
-        yield
+        make(*arguments, **options)
     except TypeError as error:
         raise ValueError(str(error)) from error
 
 
 class DataConfig(_Section):
-    """What to learn from: the arguments of ``datasets.load``."""
+    """The data: arguments of ``datasets.load``."""
 
     name: str = Field(description="a data set's name, an .npz file, a folder of images by class, or a CSV file")
     options: dict[str, Any] = Field(default_factory=dict, description="further arguments of datasets.load")
-    limit: int | None = Field(default=None, ge=2, description="learn from that many training samples only")
+    limit: int | None = Field(default=None, ge=2, description="use at most that many training samples")
     validation_fraction: float = Field(default=0.0, ge=0.0, lt=1.0, description="share held out of training")
 
     @field_validator("options")
@@ -72,8 +77,8 @@ class DataConfig(_Section):
 class ModelConfig(_Section):
     """The network: arguments of ``SimplexClassifier``."""
 
-    backbone: dict[str, Any] = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
-    head: dict[str, Any] | None = Field(default=None, description="name of a head and its arguments; default Gaussian")
+    backbone: Member = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
+    head: Member | None = Field(default=None, description="name of a head and its arguments; default Gaussian")
     covariance: Literal["isotropic", "diagonal", "full"] | None = Field(
         default=None, description="of the Gaussian head; default isotropic"
     )
@@ -111,14 +116,8 @@ class ModelConfig(_Section):
             raise ValueError(f"backbone needs a name, one of {', '.join(BACKBONES)}")
         if name in BACKBONES:
             _check_arguments("backbone", value, list(inspect.signature(BACKBONES[name]).parameters))
-        with _type_errors_as_value_errors():
-            backbone(**value)
+        _check(backbone, **value)
         return value
-
-    @field_validator("head", mode="before")
-    @classmethod
-    def _head_by_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
 
     @field_validator("head")
     @classmethod
@@ -131,8 +130,7 @@ class ModelConfig(_Section):
         of_data = ("num_classes", "num_samples", "latent_dim", "target")
         known = [key for key in inspect.signature(heads[name]).parameters if key not in (*of_data, "kwargs")]
         _check_arguments("head", value, known)
-        with _type_errors_as_value_errors():
-            make_head(value, num_classes=2, num_samples=1, target=get_target("vertices"))
+        _check(make_head, value, num_classes=2, num_samples=1, target=get_target("vertices"))
         return value
 
 
@@ -189,19 +187,14 @@ class TrainingConfig(_Section):
     def _known_optimizer(cls, value: str) -> str:
         import keras
 
-        try:
-            keras.optimizers.get(value)
-        except (ValueError, TypeError, KeyError) as error:  # not known, or a wrapper that needs more than its name
-            classes = [thing for thing in vars(keras.optimizers).values() if inspect.isclass(thing)]
-            rates = [inspect.signature(maker).parameters.get("learning_rate") for maker in classes]
-            known = [
-                maker.__name__.lower()
-                for maker, rate in zip(classes, rates, strict=True)
-                if rate is not None and rate.default is not rate.empty  # made from a name and a rate
-            ]
-            raise ValueError(
-                f"optimizer must be one of {', '.join(sorted(known))}{did_you_mean(value, known)}"
-            ) from error
+        optimizers = {
+            name.lower()
+            for name, kind in vars(keras.optimizers).items()
+            if inspect.isclass(kind) and issubclass(kind, keras.optimizers.Optimizer)
+        }
+        known = sorted(optimizers - {"optimizer", "lossscaleoptimizer"})
+        if value.lower() not in known:
+            raise ValueError(f"optimizer must be one of {', '.join(known)}{did_you_mean(value, known)}")
         return value
 
 
@@ -220,7 +213,14 @@ class ExportConfig(_Section):
 
 
 class RunConfig(_Section):
-    """One run, from data to served model."""
+    """Configuration of one run, from data to served model; ``load_config`` reads it from a YAML file.
+
+    Examples
+    --------
+    >>> config = RunConfig(name="demo", data={"name": "digits"}, target="ilr")
+    >>> config.target, config.training.epochs
+    ({'name': 'ilr'}, 20)
+    """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
     seed: int = Field(default=0, ge=0)
@@ -229,7 +229,7 @@ class RunConfig(_Section):
         default="~/.cache/deepsimplex", validate_default=True, description="folder of cached targets; null for none"
     )
     data: DataConfig
-    target: dict[str, Any] = Field(description="name of a target and its arguments")
+    target: Member = Field(description="name of a target and its arguments")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     calibration: CalibrationConfig = CalibrationConfig()
@@ -243,16 +243,10 @@ class RunConfig(_Section):
         except RuntimeError as error:  # no such user
             raise ValueError(str(error)) from error
 
-    @field_validator("target", mode="before")
-    @classmethod
-    def _target_by_name(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
-
     @field_validator("target")
     @classmethod
     def _known_target(cls, value: dict[str, Any]) -> dict[str, Any]:
-        with _type_errors_as_value_errors():
-            get_target(value)
+        _check(get_target, value)
         return value
 
     @model_validator(mode="after")
@@ -288,14 +282,17 @@ class RunConfig(_Section):
 
 
 def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> RunConfig:
-    """Read and check a configuration file.
+    """Read and validate a configuration file.
+
+    Modules of "module:Class" names are imported from the folder of the file or from the working folder, which are
+    appended to ``sys.path``.
 
     Parameters
     ----------
     path : path-like
         A YAML file.
     overrides : sequence of str
-        Each "key=value", with dots for nested keys and YAML for values: "training.epochs=3".
+        Each "key=value", with dots between nested keys and a YAML value: "training.epochs=3".
 
     Returns
     -------
@@ -304,9 +301,9 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     Raises
     ------
     FileNotFoundError
-        When there is no such file; the configurations beside it are listed.
+        When the file does not exist; the configurations beside it are listed.
     ConfigurationError
-        For an unknown key (the nearest known one is named), a value out of range, or YAML that cannot be read.
+        For an unknown key (with the nearest known one), a value out of range, or invalid YAML.
 
     Examples
     --------
@@ -326,6 +323,9 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         raise ConfigurationError(f"{file} must hold keys and values; found {type(content).__name__}")
     for override in overrides:
         _apply(content, override)
+    for folder in (str(file.resolve().parent), os.getcwd()):
+        if folder not in sys.path:
+            sys.path.append(folder)
     try:
         return RunConfig.model_validate(content)
     except ValidationError as error:
@@ -339,7 +339,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     *path, last = key.split(".")
     place: Any = content
     for step in path:
-        if isinstance(place.get(step), str) and step == "target":
+        if isinstance(place.get(step), str) and step in MEMBERS:
             place[step] = {"name": place[step]}
         if place.get(step) is None:  # not there, or a section with nothing under it
             place[step] = {}
@@ -353,7 +353,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
 
 
 def _explain(problem: Any) -> str:
-    """One pydantic error in words, with the nearest known key for an unknown one."""
+    """Describe a pydantic error, with the nearest known key for an unknown one."""
     path = [str(step) for step in problem["loc"]]
     where = ".".join(path)
     if problem["type"] != "extra_forbidden":

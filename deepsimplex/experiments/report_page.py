@@ -1,4 +1,4 @@
-"""The page: everything that is said of the runs, put into HTML."""
+"""Comparison of runs on one HTML page."""
 
 import os
 import warnings
@@ -18,16 +18,9 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_resampling
-from deepsimplex.experiments.report_pictures import partition_pictures, sections
-from deepsimplex.experiments.report_source import Run, Source, read_runs
-from deepsimplex.experiments.report_tables import (
-    differing,
-    differing_configuration,
-    facts,
-    number,
-    partition_groups,
-    score_groups,
-)
+from deepsimplex.experiments.report_figures import partition_figures, sections
+from deepsimplex.experiments.report_tables import MISSING, differing, facts, number, partition_groups, score_groups
+from deepsimplex.experiments.run_folder import Run, Source, flat_configuration, read_runs
 
 
 def write_report(
@@ -38,30 +31,30 @@ def write_report(
     level: float = 0.95,
     resamples: int = 1000,
     seed: int = 0,
-    announce: Callable[[str], object] | None = None,
+    announce: Callable[[str], object] = lambda text: None,
 ) -> Path:
-    """Compare runs on one HTML page that holds everything it shows: no network and no script.
+    """Compare runs on one HTML page that contains everything it shows: no network and no script.
 
     Parameters
     ----------
     path : path-like
-        Of the page, written whole or not at all.
+        The page, written atomically.
     runs : sequence, or mapping of str to run
         Run folders, folders of a name (its newest finished run), .npz files of ``save_predictions``; in a mapping,
         whose keys name the runs, ``Predictions`` too. The model and the data are not needed.
     title : str, optional
         Default: "Report on" and the names of the runs.
     level : float
-        Of the bootstrap intervals and of the bands, 0.95 by default.
+        Level of the bootstrap intervals and of the bands, 0.95 by default.
     resamples, seed : int
         Of the bootstrap, as in ``evaluation.bootstrap_interval``. The same call writes the same page.
-    announce : callable, optional
-        Is told, line by line, what has been done.
+    announce : callable
+        Called with a line of text after each step, such as ``print``. Default: nothing is shown.
 
     Returns
     -------
     pathlib.Path
-        Of the page.
+        The page.
 
     Raises
     ------
@@ -84,35 +77,33 @@ def write_report(
     check_writable(target.parent, "the folder of the page")
     if target.is_dir():
         raise IsADirectoryError(f"the page must be a file, such as {target / 'report.html'}; {target} is a folder")
-    tell = announce or (lambda text: None)
     found = read_runs(runs)
-    tell(f"read {_counted(len(found), 'run')}: {', '.join(run.name for run in found)}")
-    html = _environment().get_template("page.html").render(**_content(found, title, level, resamples, seed, tell))
-    with replacing(target) as fresh:
-        fresh.write_text(html, encoding="utf-8")
-    return target
-
-
-def _environment() -> Environment:
-    return Environment(
+    announce(f"read {_count(len(found), 'run')}: {', '.join(run.name for run in found)}")
+    environment = Environment(
         loader=PackageLoader("deepsimplex.experiments"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    html = environment.get_template("page.html").render(**_content(found, title, level, resamples, seed, announce))
+    with replacing(target) as fresh:
+        fresh.write_text(html, encoding="utf-8")
+    return target
 
 
 def _content(
-    runs: Sequence[Run], title: str | None, level: float, resamples: int, seed: int, tell: Callable[[str], object]
+    runs: Sequence[Run], title: str | None, level: float, resamples: int, seed: int, announce: Callable[[str], object]
 ) -> dict[str, Any]:
-    """Everything that the template shows."""
+    """Return the variables of the template."""
     why_not = not_comparable(runs)
-    reports, comparison = _scores(runs, why_not, level, resamples, seed, tell)
+    reports, comparison = _scores(runs, why_not, level, resamples, seed, announce)
     partitions, caution = (None, "") if why_not else _partitions(runs)
     names = [run.name for run in runs]
+    *others, last = names
+    packages = dict.fromkeys(name for run in runs for name in run.versions)
     return {
-        "title": title or f"Report on {_enumerated(names)}",
+        "title": title or f"Report on {' and '.join(filter(None, (', '.join(others), last)))}",
         "runs": runs,
         "names": names,
         "why_not": why_not,
@@ -124,32 +115,32 @@ def _content(
         "partitions": partitions,
         "caution": caution,
         "partition_groups": None if partitions is None else partition_groups(partitions),
-        "partition_pictures": () if partitions is None else partition_pictures(partitions),
+        "partition_figures": () if partitions is None else partition_figures(partitions),
         "number": number,
-        "sections": sections(runs, level, tell),
-        "differing": differing_configuration(runs),
-        "versions": _versions(runs),
+        "sections": sections(runs, level, announce),
+        "differing": differing([flat_configuration(run) for run in runs]),
+        "versions": {name: [run.versions.get(name, MISSING) for run in runs] for name in packages},
         "differing_versions": differing([run.versions for run in runs]),
     }
 
 
 def _scores(
-    runs: Sequence[Run], why_not: str, level: float, resamples: int, seed: int, tell: Callable[[str], object]
+    runs: Sequence[Run], why_not: str, level: float, resamples: int, seed: int, announce: Callable[[str], object]
 ) -> tuple[dict[str, Report], ReportComparison | None]:
-    """The scores of every run, and their comparison where one is possible."""
+    """Compute the scores of every run, and their comparison if the runs can be compared."""
 
-    def announce(name: str) -> None:
-        tell(f"scores of {name}, with intervals from {_counted(resamples, 'resample')}")
+    def started(name: str) -> None:
+        announce(f"scores of {name}, with intervals from {_count(resamples, 'resample')}")
 
     if not why_not:
         probabilities = {run.name: run.predictions.p for run in runs}
         comparison = compare_reports(
-            runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed, announce=announce
+            runs[0].predictions.y, probabilities, level=level, resamples=resamples, seed=seed, announce=started
         )
         return comparison.reports, comparison
     reports = {}
     for run in runs:
-        announce(run.name)
+        started(run.name)
         reports[run.name] = report(
             run.predictions.y, run.predictions.p, intervals=level, resamples=resamples, seed=seed
         )
@@ -157,7 +148,7 @@ def _scores(
 
 
 def _partitions(runs: Sequence[Run]) -> tuple[PartitionComparison, str]:
-    """The standardized partitions of the runs, and what they come with a warning of."""
+    """Compute the standardized partitions of the runs, and the text of warnings about them."""
     names = next((run.predictions.class_names for run in runs if run.predictions.names_classes), None)
     classes = None if names is None else list(names)
     y = runs[0].predictions.y
@@ -170,7 +161,7 @@ def _partitions(runs: Sequence[Run]) -> tuple[PartitionComparison, str]:
 
 
 def not_comparable(runs: Sequence[Run]) -> str:
-    """Why runs cannot be compared sample by sample: a sentence, or "" where they can.
+    """Return a sentence that says why runs cannot be compared sample by sample; empty if they can.
 
     Examples
     --------
@@ -186,10 +177,11 @@ def not_comparable(runs: Sequence[Run]) -> str:
     for run in runs[1:]:
         one, other = first.predictions, run.predictions
         if one.p.shape != other.p.shape:
-            return (
-                f"{first.name} was tested on {_size(first)}, {run.name} on {_size(run)}, so they were not tested on "
-                "the same samples."
+            sizes = (
+                f"{name} on {_count(len(p), 'sample')} of {p.shape[1]} classes"
+                for name, p in ((f"{first.name} was tested", one.p), (run.name, other.p))
             )
+            return f"{', '.join(sizes)}, so they were not tested on the same samples."
         if one.names_classes and other.names_classes and one.class_names != other.class_names:
             return f"{first.name} and {run.name} have classes of different names."
         differ = int((one.y != other.y).sum())
@@ -201,21 +193,5 @@ def not_comparable(runs: Sequence[Run]) -> str:
     return ""
 
 
-def _size(run: Run) -> str:
-    samples, n = run.predictions.p.shape
-    return f"{_counted(samples, 'sample')} of {n} classes"
-
-
-def _counted(count: int, thing: str) -> str:
-    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
-
-
-def _enumerated(names: Sequence[str]) -> str:
-    *others, last = names
-    return f"{', '.join(others)} and {last}" if others else last
-
-
-def _versions(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """Every package with its version in each run."""
-    packages = list(dict.fromkeys(name for run in runs for name in run.versions))
-    return {name: [run.versions.get(name, "–") for run in runs] for name in packages}
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"

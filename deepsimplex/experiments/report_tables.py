@@ -1,4 +1,4 @@
-"""The tables of a report: what stands in each cell, before it is HTML."""
+"""Tables of a report: the text of each cell."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -8,9 +8,10 @@ from typing import Any
 from deepsimplex.evaluation import PartitionComparison, Report, ReportComparison
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import measure_title
-from deepsimplex.experiments.report_source import Run, flat_configuration
+from deepsimplex.experiments.run_folder import Run
 
 MISSING = "–"
+# Every score of a report without out-of-distribution samples, in the order of the page.
 GROUPS: dict[str, tuple[str, ...]] = {
     "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
     "Probabilities": (
@@ -29,27 +30,21 @@ GROUPS: dict[str, tuple[str, ...]] = {
         "maximum_calibration_error",
         "area_deviation",
     ),
-    "Leaving the unsure out": ("area_under_risk_coverage", "accuracy_at_coverage"),
+    "Selective prediction": ("area_under_risk_coverage", "accuracy_at_coverage"),
 }
-"""Every score of a report without samples from outside, in the order of the page."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One number of a table.
+    """A number of a table.
 
     Attributes
     ----------
     text : str
     interval : str
-        "" where there is none.
+        May be empty.
     mark : {"", "best", "same"}
-        The best of its row; not told apart from the best.
-
-    Examples
-    --------
-    >>> Cell("0.9722", mark="best").interval
-    ''
+        The best of its row; not significantly different from the best.
     """
 
     text: str
@@ -59,13 +54,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: what it is, which way is better ("higher", "lower" or ""), and a cell for each run.
-
-    Examples
-    --------
-    >>> Row("epochs", [Cell("20")]).better
-    ''
-    """
+    """A row of a table: its label, a cell for each run, and which way is better ("higher", "lower" or "")."""
 
     label: str
     cells: Sequence[Cell]
@@ -73,7 +62,7 @@ class Row:
 
 
 def number(value: float) -> str:
-    """A score as the page shows it.
+    """Format a score.
 
     Examples
     --------
@@ -84,7 +73,7 @@ def number(value: float) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Seconds as people say them.
+    """Format seconds.
 
     Examples
     --------
@@ -100,11 +89,11 @@ def duration(seconds: float | None) -> str:
 
 
 def facts(runs: Sequence[Run]) -> list[Row]:
-    """What the runs are, beside their scores."""
+    """Return rows with the size, length and time of the runs."""
 
-    def row(label: str, tell: Callable[[Run], Any]) -> Row:
-        told = [tell(run) for run in runs]
-        return Row(label, [Cell(MISSING if value is None else str(value)) for value in told])
+    def row(label: str, value_of: Callable[[Run], Any]) -> Row:
+        values = [value_of(run) for run in runs]
+        return Row(label, [Cell(MISSING if value is None else str(value)) for value in values])
 
     return [
         row("test samples", lambda run: len(run.predictions.y)),
@@ -115,9 +104,9 @@ def facts(runs: Sequence[Run]) -> list[Row]:
 
 
 def score_groups(reports: Mapping[str, Report], comparison: ReportComparison | None) -> dict[str, list[Row]]:
-    """The scores of all runs by group; the best are marked where there is a comparison of several."""
-    marked = comparison if comparison is not None and len(reports) > 1 else None
-    return {title: [_score_row(score, reports, marked) for score in scores] for title, scores in GROUPS.items()}
+    """Return the scores of all runs by group; with a comparison of several runs, the best of each row is marked."""
+    compared = comparison if len(reports) > 1 else None
+    return {title: [_score_row(score, reports, compared) for score in scores] for title, scores in GROUPS.items()}
 
 
 def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComparison | None) -> Row:
@@ -128,20 +117,19 @@ def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComp
         interval = "" if bounds is None else f"{number(bounds.lower)} to {number(bounds.upper)}"
         mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
         cells.append(Cell(number(getattr(scores, score)), interval, mark))
-    return Row(
-        score_label(score, next(iter(reports.values()))), cells, {None: "", True: "higher", False: "lower"}[higher]
-    )
+    better = "" if higher is None else "higher" if higher else "lower"
+    return Row(score_label(score, next(iter(reports.values()))), cells, better)
 
 
 def _mark(name: str, score: str, comparison: ReportComparison) -> str:
-    values = {run: getattr(scores, score) for run, scores in comparison.reports.items()}
-    if values[name] == values[comparison.best[score]]:
+    best = comparison.reports[comparison.best[score]]
+    if getattr(comparison.reports[name], score) == getattr(best, score):
         return "best"
     return "" if comparison.differs(name, score) else "same"
 
 
 def score_label(score: str, scores: Report) -> str:
-    """What stands before a row of scores.
+    """Return the label of a row of scores.
 
     Examples
     --------
@@ -157,7 +145,7 @@ def score_label(score: str, scores: Report) -> str:
 
 
 def partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
-    """The measures of standardized partitions, of scaled memberships and of those that were given."""
+    """Return the measures of standardized partitions: of scaled memberships, and of those that were given."""
     measures = [partition.measures() for partition in comparison.partitions.values()]
     names = [name for name in measures[0] if not name.startswith("unscaled_")]
 
@@ -172,19 +160,14 @@ def partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
 
 
 def differing(columns: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
-    """The keys whose values are not the same in all columns that hold any, with the value in each column.
+    """Return the keys whose values differ between the columns that are not empty, with the value in each column.
 
     Examples
     --------
     >>> differing([{"seed": "0", "target": "ilr"}, {"seed": "1", "target": "ilr"}, {}])
     {'seed': ['0', '1', '–']}
     """
-    told = [column for column in columns if column]
-    keys = list(dict.fromkeys(key for column in told for key in column))
-    differ = [key for key in keys if len({column.get(key) for column in told}) > 1]
+    filled = [column for column in columns if column]
+    keys = dict.fromkeys(key for column in filled for key in column)
+    differ = [key for key in keys if len({column.get(key) for column in filled}) > 1]
     return {key: [column.get(key, MISSING) for column in columns] for key in differ}
-
-
-def differing_configuration(runs: Sequence[Run]) -> dict[str, list[str]]:
-    """The keys of the configurations that differ between runs."""
-    return differing([flat_configuration(run) for run in runs])

@@ -1,6 +1,5 @@
-"""What is learned, watched in TensorBoard while it is learned."""
+"""TensorBoard callbacks for the training of classifiers."""
 
-from deepsimplex.monitoring.calibration import CalibrationBoard
-from deepsimplex.monitoring.gaussian_process import GaussianProcessBoard
+from deepsimplex.monitoring.calibration_board import CalibrationBoard
 
-__all__ = ["CalibrationBoard", "GaussianProcessBoard"]
+__all__ = ["CalibrationBoard"]

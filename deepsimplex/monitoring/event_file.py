@@ -1,34 +1,41 @@
-"""One file of TensorBoard events, for every board that writes."""
+"""TensorBoard event files, and the files of its embedding projector."""
 
+import math
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
+import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from tensorboard.plugins import projector
 
-from deepsimplex._utils.atomic_files import check_writable
+from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
+
+EMBEDDING = "latent"
+LARGEST_SPRITE = 8192  # pixels on either side, TensorBoard's limit
+THUMBNAIL = 64
 
 
 class EventFile:
-    """Numbers, distributions, pictures and texts by step; the file is begun by the first of them.
+    """Scalars, histograms, images and texts by step; the first of them creates the file.
 
     Parameters
     ----------
     folder : path-like
-        Made where there is none. Every file that is begun lies beside the earlier ones, which TensorBoard reads before.
+        Created if it does not exist. Every file is a new one beside the earlier ones.
 
     Raises
     ------
     OSError
-        When the folder cannot be written.
+        If the folder cannot be written.
 
     Examples
     --------
-    >>> with EventFile(folder / "events") as file:
-    ...     file.write(step=0, scalars={"score/accuracy": 0.5})
+    >>> file = EventFile(folder / "events")
+    >>> file.write(step=0, scalars={"score/accuracy": 0.5})
     >>> len(list((folder / "events").glob("events.out.tfevents.*")))
     1
     """
@@ -46,13 +53,13 @@ class EventFile:
         texts: Mapping[str, str] | None = None,
         messages: Sequence[Any] = (),
     ) -> None:
-        """Write by tag, and flush: what was written can be read however the process ends.
+        """Write by tag, and flush, so that the file can be read even if the process is killed.
 
-        ``images`` are [H, W, 3] uint8, ``texts`` Markdown, and ``messages`` TensorBoard's own summaries, whole.
+        ``images`` are [H, W, 3] uint8, ``texts`` Markdown, and ``messages`` TensorBoard's own summaries.
         """
         if self._writer is None:
             self._writer = tf.summary.create_file_writer(str(self.folder))
-        # Whoever else writes may have asked TensorFlow to record some steps only, as keras.callbacks.TensorBoard does.
+        # keras.callbacks.TensorBoard, among others, makes TensorFlow record some steps only.
         with self._writer.as_default(step=step), tf.summary.record_if(True):
             for tag, number in (scalars or {}).items():
                 tf.summary.scalar(tag, number)
@@ -67,15 +74,48 @@ class EventFile:
         self._writer.flush()
 
     def close(self) -> None:
-        """End the file, if one is open; what is written later goes to another."""
+        """Close the file, if one is open; what is written later goes to another."""
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
-    def __enter__(self) -> Self:
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
+def write_embedding(folder: Path, found: ClassifierOutputs) -> None:
+    """Write latent means, a table of labels and predictions, and the images, if there are any, for the projector.
+
+    The projector finds them by ``projector_config.pbtxt``, which is written last: it names complete files only.
+    """
+    assert found.latent is not None
+    config = projector.ProjectorConfig()
+    embedding = config.embeddings.add()
+    embedding.tensor_name = EMBEDDING
+    embedding.tensor_path, embedding.metadata_path = f"{EMBEDDING}.tsv", f"{EMBEDDING}_samples.tsv"
+    with replacing(folder / embedding.tensor_path) as fresh:
+        np.savetxt(fresh, found.latent["loc"], fmt="%.6g", delimiter="\t")
+    names, assigned = found.class_names, found.probabilities.argmax(axis=1)
+    rows = zip(found.labels, assigned, found.probabilities.max(axis=1), strict=True)
+    table = ["confidence\tcorrect\tassigned\tlabel"]  # the projector shows the last column first
+    table += [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
+    with replacing(folder / embedding.metadata_path) as fresh:
+        fresh.write_text("\n".join(table) + "\n", encoding="utf-8")
+    if found.images is not None:
+        pixels, size = sprite(found.images)
+        embedding.sprite.image_path = f"{EMBEDDING}_sprite.png"
+        embedding.sprite.single_image_dim.extend(size)
+        with replacing(folder / embedding.sprite.image_path) as fresh:
+            fresh.write_bytes(tf.io.encode_png(pixels).numpy())
+    projector.visualize_embeddings(str(folder), config)
+
+
+def sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, int]]:
+    """Join images [N, H, W] or [N, H, W, 3], scaled down, to a square; return it and the (width, height) of each."""
+    side = math.ceil(math.sqrt(len(images)))
+    colors = np.repeat(images[..., None], 3, axis=-1) if images.ndim == 3 else images
+    shrink = min(1.0, min(THUMBNAIL, LARGEST_SPRITE // side) / max(colors.shape[1:3]))
+    height, width = (max(1, round(shrink * edge)) for edge in colors.shape[1:3])
+    if shrink < 1.0:
+        colors = tf.image.resize(colors, (height, width), method="area").numpy()
+    cells = np.ones((side * side, height, width, 3))
+    cells[: len(colors)] = colors
+    square = cells.reshape(side, side, height, width, 3).swapaxes(1, 2).reshape(side * height, side * width, 3)
+    return np.round(255 * np.clip(square, 0, 1)).astype(np.uint8), (width, height)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+import keras
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -143,7 +144,7 @@ def uncertain_images(
     *,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
-    readout: str | None = None,
+    readout: str | dict[str, Any] | keras.layers.Layer | None = None,
     level: float = 0.95,
     k: int = 8,
     by: Measure = "entropy",
@@ -165,7 +166,7 @@ def uncertain_images(
         Latent Gaussian that p was read out of: intervals of the probabilities are drawn as whiskers.
     scores : array_like, shape [n, L], optional
         Scores of the classes for the intervals. Default: the vertices, n = L + 1.
-    readout : {"softmax", "argmax"}, optional
+    readout : {"softmax", "argmax"}, dict or Readout, optional
         Readout by which p was computed from ``latent``. Default "softmax", whose probabilities vary with the latent.
         Those of "argmax" do not, and no whiskers are drawn.
     level : float

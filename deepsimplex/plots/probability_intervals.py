@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import ClassIntervals, readout_layer
+from deepsimplex.readout import READOUTS, ClassIntervals, readout_layer
 
 COMPARED, TOLERANCE = 64, 0.02  # rows that are read out again, and how far sampled probabilities may differ
 
@@ -15,7 +16,7 @@ def probability_intervals(
     p: NDArray[np.floating],
     latent: LatentGaussian | dict[str, Any] | None,
     scores: ArrayLike | None,
-    readout: str | None,
+    readout: str | dict[str, Any] | keras.layers.Layer | None,
     level: float,
     rows: NDArray[np.integer] | None = None,
 ) -> ClassIntervals | None:
@@ -55,6 +56,7 @@ def probability_intervals(
             raise ValueError("scores and readout belong to a latent Gaussian; give latent too, or leave them out")
         return None
     layer = readout_layer(readout or "softmax", scores)
+    scores = getattr(layer, "scores", scores)
     gaussian, (samples, n) = LatentGaussian.of(latent), p.shape
     classes = gaussian.latent_dim + 1 if scores is None else len(np.asarray(scores))
     if (len(gaussian), classes) != (samples, n):
@@ -62,14 +64,14 @@ def probability_intervals(
             f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
             f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ''}"
         )
-    if not layer.credible_intervals:
+    if not getattr(layer, "credible_intervals", False):  # no Readout, or one whose probabilities are certain
         return None
     some = np.unique(np.linspace(0, samples - 1, COMPARED).astype(int))
     difference = float(np.abs(layer.predict(gaussian[some]) - p[some]).max())
     if difference > TOLERANCE:
         raise ValueError(
-            f"p must be what the softmax readout makes of latent; found probabilities that differ by {difference:.2f}. "
-            "Those of the argmax readout, or calibrated since, have no intervals: leave latent out, or say "
-            "readout='argmax'; other scores than the vertices are given as scores"
+            f"p must be what the {READOUTS.name_of(layer)} readout makes of latent; found probabilities that differ by "
+            f"{difference:.2f}. Those of the argmax readout, or calibrated since, have no intervals: leave latent out, "
+            "or pass readout='argmax'; other scores than the vertices are passed as scores"
         )
     return layer.intervals(gaussian if rows is None else gaussian[rows], level)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import keras
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -38,7 +39,7 @@ def reliability(
     of_class: int | None = None,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
-    readout: str | None = None,
+    readout: str | dict[str, Any] | keras.layers.Layer | None = None,
     level: float = 0.95,
 ) -> Figure:
     """Draw a reliability diagram over a histogram of the confidences, with the calibration error in the legend.
@@ -62,9 +63,10 @@ def reliability(
         6, ``evaluation.reliability_band``). Default None: bars, no band.
     scores : array_like, shape [n, L], optional
         Scores of the classes for the quantiles, such as ``target.scores(n)``. Default: the vertices, n = L + 1.
-    readout : {"softmax", "argmax"}, optional
+    readout : {"softmax", "argmax"}, dict or Readout, optional
         Readout by which p was computed from ``latent``. Default "softmax", whose probabilities vary with the latent.
-        Those of "argmax" do not: each is the share of the Gaussian in which the class wins, and no band is drawn.
+        Those of "argmax" do not: each is the share of the Gaussian in which the class wins, and no band is drawn. A
+        readout of your own has a band if it defines ``class_probabilities``.
     level : float
         Level of the band, 0.95 by default.
 

@@ -1,15 +1,18 @@
-"""Readouts: a latent Gaussian becomes class probabilities."""
+"""Readouts: class probabilities of latent Gaussians."""
 
-from deepsimplex.readout.argmax_probabilities import argmax
-from deepsimplex.readout.decision import decision_function
+from deepsimplex.readout.argmax_readout import argmax, argmax_error, monte_carlo_standard_error
+from deepsimplex.readout.class_scores import decision_function
 from deepsimplex.readout.gradients import feature_gradients
-from deepsimplex.readout.intervals import class_intervals
-from deepsimplex.readout.layers import READOUTS, ArgmaxReadout, SoftmaxReadout, readout_layer
-from deepsimplex.readout.method import method_for
-from deepsimplex.readout.monte_carlo import monte_carlo_standard_error
-from deepsimplex.readout.numerical_error import argmax_error
+from deepsimplex.readout.layers import (
+    READOUTS,
+    ArgmaxReadout,
+    SoftmaxReadout,
+    class_intervals,
+    method_for,
+    readout_layer,
+)
 from deepsimplex.readout.readout_base import ClassIntervals, Readout, log_probabilities
-from deepsimplex.readout.softmax_probabilities import softmax
+from deepsimplex.readout.softmax_readout import softmax
 
 __all__ = [
     "READOUTS",

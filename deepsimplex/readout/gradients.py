@@ -8,8 +8,8 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.latent import is_tensor
-from deepsimplex.readout.arguments import whole_number
 
 
 def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: int = 32) -> NDArray[Any]:
@@ -22,12 +22,12 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     function : callable
         From a float tensor [rows, ...] to a tensor [rows] or [rows, n], computed with TensorFlow, each row from its
         own sample only: ``lambda x: model(x, training=False)``, ``lambda x: decision_function(model.latent(x), j, k)``,
-        a GPflow predictor. Wrapped in ``tf.function`` it is traced once, for seconds, and then takes half the time
-        where the readout samples.
+        a GPflow predictor. Wrapped in ``tf.function`` it is traced once, which takes seconds, and is then twice as
+        fast where the readout samples.
     x : array_like or tensor, shape [N, ...]
         Samples, in floats.
     batch_size : int
-        Rows that are differentiated together, which bounds the memory; it does not change the answer. Default 32.
+        Rows that are differentiated together, which bounds the memory; it does not change the result. Default 32.
 
     Returns
     -------
@@ -37,7 +37,7 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     Raises
     ------
     TypeError
-        When ``x`` does not hold floats, or ``function`` returns no tensor of floats.
+        When ``x`` does not hold floats, or ``function`` does not return a tensor of floats.
     ValueError
         When ``function`` returns another number of rows or another rank, or does not depend on ``x`` in a way that
         TensorFlow can see.
@@ -60,22 +60,22 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     (1, 3, 2)
     """
     x = _floats(x)
-    batch_size = whole_number(batch_size, "batch_size", least=1)
-    pieces = [_piece(function, tf.convert_to_tensor(x[rows])) for rows in row_slices(len(x), batch_size)]
-    return np.concatenate(pieces)
+    batch_size = check_whole(batch_size, "batch_size", 1)
+    batches = [_batch_gradients(function, tf.convert_to_tensor(x[rows])) for rows in row_slices(len(x), batch_size)]
+    return np.concatenate(batches)
 
 
 def _floats(x: Any) -> NDArray[Any]:
     x = np.asarray(x)
     if x.dtype.kind != "f":
-        raise TypeError(f"x must hold floats, since whole numbers have no gradient; found dtype {x.dtype}")
+        raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
     if x.ndim == 0:
         raise ValueError("x must have shape [N, ...]; found a single number")
     return x
 
 
-def _piece(function: Callable[[Any], Any], x: tf.Tensor) -> NDArray[Any]:
-    """Derivatives on some rows, all at once."""
+def _batch_gradients(function: Callable[[Any], Any], x: tf.Tensor) -> NDArray[Any]:
+    """Derivatives at some rows, all at once."""
     # Persistent: one reverse pass for every class.
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(x)

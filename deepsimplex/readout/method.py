@@ -1,47 +1,229 @@
-"""Which method a readout takes."""
+"""Choice of a readout's method, and its evaluation: in batches of rows that bound the memory, and compiled."""
 
-from typing import Any
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
+import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.argmax_probabilities import Method
-from deepsimplex.readout.layers import READOUTS
+from deepsimplex._utils.validation import check_choice, check_whole
+from deepsimplex.latent import Covariance, LatentGaussian
+from deepsimplex.readout.class_scores import Scores
+from deepsimplex.readout.normal import tiny_of
+
+# Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
+_BUDGET = 2**20
+
+Settled = Literal["exact", "quasi_monte_carlo", "monte_carlo"]
+Compute = Callable[[Any, Any], Any]
 
 
-def method_for(
-    latent: LatentGaussian | dict[str, Any],
-    scores: ArrayLike | None = None,
-    method: Method = "auto",
-    readout: str = "argmax",
-) -> str:
-    """Return the method that ``argmax`` or ``softmax`` uses for these latents.
+class Formula(NamedTuple):
+    """Functions of ``loc`` and ``scale``: probabilities, their logarithms, and the size of a row's largest tensor."""
+
+    probabilities: Compute
+    log_probabilities: Compute
+    row_size: int
+
+    @classmethod
+    def of_logarithms(cls, compute: Compute, row_size: int) -> "Formula":
+        """Return a formula that works in log space throughout."""
+        return cls(lambda loc, scale: tf.exp(compute(loc, scale)), compute, row_size)
+
+
+@dataclass(frozen=True)
+class Method(ABC):
+    """A readout with its method chosen, for one kind of covariance.
 
     Parameters
     ----------
-    latent : LatentGaussian or dict
-    scores : array_like, shape [n, L], optional
-    method : str
-        As for the readout.
-    readout : {"argmax", "softmax"}
+    scores : Scores
+    covariance : Covariance
+    method : {"exact", "quasi_monte_carlo", "monte_carlo"}
+    num_points : int or None
+        Nodes, points or draws; None takes the method's default.
+    seed : int
+    """
+
+    scores: Scores
+    covariance: Covariance
+    method: Settled
+    num_points: int | None
+    seed: int
+    methods: ClassVar[tuple[str, ...]]
+    exact_needs: ClassVar[str]
+
+    @classmethod
+    def choose(
+        cls,
+        latent_dim: int,
+        covariance: Covariance,
+        scores: ArrayLike | None,
+        method: str,
+        num_points: int | None,
+        seed: int,
+    ) -> Self:
+        """Check the arguments of a readout, and choose the method where it is "auto"."""
+        checked = Scores.of(scores, latent_dim)
+        check_choice(method, "method", cls.methods)
+        exact = cls.exact_formula(checked, covariance) is not None
+        if method == "exact" and not exact:
+            raise ValueError(
+                f"method='exact' needs {cls.exact_needs}; found n = {checked.num_classes} and a {covariance} scale. "
+                "method='auto' takes quasi_monte_carlo here"
+            )
+        settled = cast(Settled, method if method != "auto" else "exact" if exact else "quasi_monte_carlo")
+        return cls(checked, covariance, settled, check_num_points(settled, num_points), check_whole(seed, "seed", 0))
+
+    @staticmethod
+    @abstractmethod
+    def exact_formula(scores: Scores, covariance: Covariance) -> str | None:
+        """Name of the closed form or quadrature that is exact for such scores and latents; None if there is none."""
+
+    @abstractmethod
+    def points(self, dtype: tf.DType) -> int:
+        """Return ``num_points``, or the method's default."""
+
+    @property
+    @abstractmethod
+    def is_cheap(self) -> bool:
+        """Whether it takes a negligible share of a training step: a closed form, or one small grid for all classes."""
+
+    @abstractmethod
+    def formula(self, dtype: tf.DType) -> Formula:
+        """Return the functions that compute a batch of rows of a dtype."""
+
+    def probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
+        """Class probabilities [N, n]; ``whole`` computes batches of unknown size, such as a network's, at once."""
+        formula = self.formula(loc.dtype)
+        probabilities = _over_rows(formula.probabilities, loc, scale, formula.row_size, whole)
+        if self.method == "monte_carlo":
+            return probabilities
+        # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
+        return tf.maximum(probabilities, tiny_of(loc.dtype))
+
+    def log_probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
+        """Their logarithms [N, n]."""
+        formula = self.formula(loc.dtype)
+        return _over_rows(formula.log_probabilities, loc, scale, formula.row_size, whole)
+
+    def read(self, latent: LatentGaussian, log: bool) -> Any:
+        """Class probabilities or their logarithms: arrays for arrays, by a compiled function; tensors for tensors."""
+        if latent.holds_tensors:
+            return (self.log_probabilities if log else self.probabilities)(*latent.tensors())
+        return _compiled(self, log, str(latent.loc.dtype))(*latent.tensors()).numpy()
+
+
+@lru_cache(maxsize=32)
+def _compiled(method: Method, log: bool, dtype: str) -> Any:
+    """The method as a graph for any number of rows: traced once per setting, not once per batch size."""
+    dims = method.scores.latent_dim
+    trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[method.covariance]
+    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
+    compute = method.log_probabilities if log else method.probabilities
+    # Concrete: TensorFlow takes the functions of several methods for one that is traced too often, and warns.
+    return tf.function(compute, input_signature=signature, autograph=False).get_concrete_function()
+
+
+def check_num_points(method: str, num_points: int | None) -> int | None:
+    """Return ``num_points``; raise ValueError unless the method works with so many."""
+    if num_points is None:
+        return None
+    found = check_whole(num_points, "num_points", 4)
+    if method == "quasi_monte_carlo" and found & (found - 1):
+        raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {found}")
+    return found
+
+
+def _over_rows(compute: Compute, loc: Any, scale: Any, row_size: int, whole: bool) -> Any:
+    if whole and loc.shape[0] is None:  # XLA cannot differentiate loops of unknown length
+        return compute(loc, scale)
+    return map_rows(compute, loc, scale, row_size, _BUDGET)
+
+
+def map_rows(compute: Compute, loc: Any, scale: Any, row_size: int, budget: int) -> Any:
+    """Apply ``compute(loc, scale) -> [rows, n]`` to batches of the rows and join the results.
+
+    A gradient computes them again, batch by batch.
+
+    Parameters
+    ----------
+    compute : callable
+        A function that works on each row by itself.
+    loc, scale : tensor, shapes [N, L] and [N, ...]
+    row_size : int
+        Numbers in the largest intermediate tensor of one row.
+    budget : int
+        Numbers that this tensor may hold for a batch.
 
     Returns
     -------
-    str
-        "exact", "quasi_monte_carlo" or "monte_carlo".
-
-    Raises
-    ------
-    ValueError
-        For an unknown readout, and what the readout itself refuses.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> loc = np.zeros((1, 3))
-    >>> method_for({"loc": loc, "scale": np.ones((1, 1))}), method_for({"loc": loc, "scale": np.ones((1, 3))})
-    ('exact', 'quasi_monte_carlo')
+    tensor, shape [N, n]
     """
-    latent = LatentGaussian.of(latent)
-    layer = READOUTS.get(readout, scores=scores, method=method)
-    return layer.rule_for(latent.latent_dim, latent.covariance).method
+    most = max(1, budget // row_size)
+    static = loc.shape[0]
+    if static is not None and static <= most:
+        return compute(loc, scale)
+    return _in_batches_if_many(compute, most)(loc, scale)
+
+
+def _in_batches_if_many(compute: Compute, most: int) -> Compute:
+    """The function for many rows, or an unknown number: a loop, even of one turn, costs more than most batches do."""
+
+    def slopes(loc: Any, scale: Any, upstream: Any) -> tuple[Any, Any]:
+        with tf.GradientTape() as tape:
+            tape.watch([loc, scale])
+            result = compute(loc, scale)
+        gradients = tape.gradient(result, [loc, scale], upstream)
+        if any(gradient is None for gradient in gradients):
+            raise ValueError("probabilities counted among draws have no derivatives: take another method")
+        return tuple(gradients)
+
+    @tf.custom_gradient
+    def run(loc: Any, scale: Any) -> tuple[Any, Any]:
+        def apply(function: Callable[..., Any], signature: Any, *arguments: Any) -> Any:
+            if loc.shape[0] is not None:
+                return _in_batches(function, signature, most, *arguments)
+            few = tf.shape(loc)[0] <= most
+            return tf.cond(
+                few, lambda: function(*arguments), lambda: _in_batches(function, signature, most, *arguments)
+            )
+
+        # Hidden from a tape that is open outside: eagerly it would keep every tensor of every batch.
+        result = apply(compute, loc.dtype, tf.stop_gradient(loc), tf.stop_gradient(scale))
+
+        # Computed again, batch by batch: memory stays bounded, and nothing passes from branch to branch.
+        def gradient(upstream: Any) -> Any:
+            return apply(slopes, (loc.dtype, scale.dtype), loc, scale, upstream)
+
+        return result, gradient
+
+    return run
+
+
+def _in_batches(compute: Callable[..., Any], signature: Any, most: int, *arguments: Any) -> Any:
+    # Python numbers where the number of rows is known: XLA wants the shapes of a loop to be constants.
+    static = arguments[0].shape[0]
+    rows = tf.shape(arguments[0])[0] if static is None else static
+    batches = -(-rows // most) if static is not None else tf.maximum(1, -(-rows // most))
+    size = -(-rows // batches)
+    padding = batches * size - rows
+
+    def split(tensor: Any) -> Any:
+        trailing = list(tensor.shape[1:])
+        # Ones: a padded row must be an ordinary Gaussian, since its gradient is computed too.
+        padded = tf.pad(tensor, [[0, padding]] + [[0, 0]] * len(trailing), constant_values=1.0)
+        return tf.reshape(padded, [batches, size, *trailing])
+
+    def join(tensor: Any) -> Any:
+        rest = tensor.shape[2:]
+        return tf.ensure_shape(tf.reshape(tensor, [batches * size, *rest])[:rows], [static, *rest])
+
+    split_arguments = tuple(split(argument) for argument in arguments)
+    result = tf.map_fn(
+        lambda batch: compute(*batch), split_arguments, fn_output_signature=signature, parallel_iterations=1
+    )
+    return tf.nest.map_structure(join, result)

@@ -1,7 +1,12 @@
-"""The standard normal distribution function and its relatives as TensorFlow ops, right in both tails."""
+"""Special functions as TensorFlow ops: the standard normal distribution, and logarithms of small probabilities.
+
+Every special function of the readouts (erfc and what is made of it) is called here, so that portable forms for a served
+format can replace them in one place.
+"""
 
 import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -67,7 +72,7 @@ def log_ndtr(z: Any) -> Any:
 def ndtri(p: Any) -> tuple[Any, Any]:
     """Quantile of the standard normal distribution.
 
-    That of tf.math is as good on its own, but XLA takes it from 1 - 2p, which forgets what a small p was.
+    XLA computes that of tf.math from 1 - 2p, which loses small p.
 
     Parameters
     ----------
@@ -129,11 +134,9 @@ def _lower_quantile(log_p: Any, least: float, degree: int) -> Any:
 
 @functools.cache
 def _quantile_polynomial(least: float, degree: int) -> tuple[list[float], float, float]:
-    """The quantile as a polynomial in t = log(-log p), in which it is smooth and bends slowly.
+    """Fit the quantile by a polynomial in t = log(-log p): it is zero at the median, -sqrt(2) exp(t / 2) in the tail.
 
-    From zero at the median it goes over into -sqrt(2) exp(t / 2) far out in the tail.
-
-    Coefficients, the highest first, and the center and half width of the interval that becomes [-1, 1].
+    Returns its coefficients, the highest first, and the center and half width of the interval that becomes [-1, 1].
     """
     low, high = math.log(math.log(2.0)), math.log(-least)
     center, half = 0.5 * (low + high), 0.5 * (high - low)
@@ -144,3 +147,56 @@ def _quantile_polynomial(least: float, degree: int) -> tuple[list[float], float,
 def smallest_mass(dtype: tf.DType) -> float:
     """Least probability that may still be multiplied by a quantile without leaving the dtype's normal numbers."""
     return tiny_of(dtype) * 2.0**32
+
+
+def smallest_exact(dtype: tf.DType) -> float:
+    """Probabilities above this carry their full relative precision: 1e-30 in float32, 6e-247 in float64."""
+    return float(tiny_of(dtype) ** 0.8)
+
+
+def log_or_else(
+    probabilities: Any, logarithms: Callable[..., Any], moments: tuple[Any, Any], least: float = 0.0
+) -> Any:
+    """Logarithms of probabilities, taken from ``logarithms(*moments)`` for those that underflow.
+
+    Whether that is called depends on all rows; which of the two an entry takes depends on that entry alone.
+
+    Parameters
+    ----------
+    probabilities : tensor, shape [N, n]
+    logarithms : callable
+        Computes the logarithms of all of them in log space, from ``moments``.
+    moments : tuple of tensors
+    least : float
+        Probabilities above this are exact where the dtype can hold them.
+
+    Returns
+    -------
+    tensor, shape [N, n]
+    """
+    least = max(least, smallest_exact(probabilities.dtype))
+
+    @tf.custom_gradient
+    def compute(probabilities: Any, *moments: Any) -> tuple[Any, Any]:
+        held = probabilities > least
+        all_held = tf.reduce_all(held)
+        direct = tf.math.log(tf.maximum(probabilities, least))
+        answer = tf.cond(all_held, lambda: direct, lambda: tf.where(held, direct, logarithms(*moments)))
+
+        # Computed again, so that nothing but the arguments passes from one branch to the other: XLA wants that.
+        def gradient(upstream: Any) -> tuple[Any, ...]:
+            nothing = tf.zeros_like(upstream)
+            by_probabilities = tf.where(held, upstream / tf.maximum(probabilities, least), nothing)
+
+            def of_logarithms() -> list[Any]:
+                with tf.GradientTape() as tape:
+                    tape.watch(moments)
+                    values = logarithms(*moments)
+                return tape.gradient(values, list(moments), tf.where(held, nothing, upstream))
+
+            by_moments = tf.cond(all_held, lambda: [tf.zeros_like(part) for part in moments], of_logarithms)
+            return by_probabilities, *by_moments
+
+        return answer, gradient
+
+    return compute(probabilities, *moments)

@@ -8,13 +8,12 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.arguments import check_seed, tensors, with_values
-from deepsimplex.readout.chunks import map_rows
+from deepsimplex.readout.class_scores import Scores
+from deepsimplex.readout.method import check_num_points, map_rows
 from deepsimplex.readout.normal import tiny_of
-from deepsimplex.readout.points import gaussian
-from deepsimplex.readout.rule import check_num_points
-from deepsimplex.readout.scores import Scores
+from deepsimplex.readout.sobol_points import gaussian
 
 # Sobol points of a readout that defines only ``class_probabilities``, of a training step's metrics, and of intervals.
 _POINTS, TRAINING_POINTS, _INTERVAL_POINTS = 1024, 16, 4096
@@ -92,7 +91,7 @@ class Readout(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
         self.num_points = num_points
-        self.seed = check_seed(seed)
+        self.seed = check_whole(seed, "seed", 0)
 
     @property
     def differentiable(self) -> bool:
@@ -136,7 +135,7 @@ class Readout(keras.layers.Layer):
         tensor, shape [N, n]
             float32, or float64 for a float64 latent.
         """
-        loc, scale = tensors(LatentGaussian.of(latent))
+        loc, scale = LatentGaussian.of(latent).tensors()
         found = check_num_points("quasi_monte_carlo", self.num_points) or _POINTS
         noise = gaussian(min(found, TRAINING_POINTS) if training else found, loc.shape[1], self.seed)
 
@@ -192,18 +191,14 @@ class Readout(keras.layers.Layer):
         ValueError
             For a level outside of (0, 1) or that needs more points.
         """
-        latent, points, seed = self._interval_arguments(latent, level, num_points, seed)
-        return self._quantiles(latent, level, points or _INTERVAL_POINTS, seed)
-
-    def _interval_arguments(
-        self, latent: Any, level: float, num_points: int | None, seed: int | None
-    ) -> tuple[LatentGaussian, int | None, int]:
         check_level(level)
         points = check_num_points("quasi_monte_carlo", num_points)
-        return with_values(latent), points, self.seed if seed is None else check_seed(seed)
+        seed = self.seed if seed is None else check_whole(seed, "seed", 0)
+        return self._quantiles(LatentGaussian.of(latent).numpy(), level, points, seed)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int, seed: int) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None, seed: int) -> ClassIntervals:
         """Order statistics over Sobol points, interpolated as those of a balanced sample."""
+        num_points = num_points or _INTERVAL_POINTS
         # Beyond the (1/2 / points)-quantile there is no order statistic.
         if num_points * (1.0 - level) < 1.0 - 1e-9:
             raise ValueError(
@@ -215,7 +210,7 @@ class Readout(keras.layers.Layer):
         tails = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
         batches = []
         for rows in row_slices(len(latent), max(1, _BUDGET // (num_points * max(n, dims)))):
-            p = self.class_probabilities(_latent_points(*tensors(latent[rows]), noise)).numpy()
+            p = self.class_probabilities(_latent_points(*latent[rows].tensors(), noise)).numpy()
             batches.append(np.quantile(p.swapaxes(1, 2), tails, axis=-1, method="hazen").astype(p.dtype))
         return ClassIntervals(*np.concatenate(batches, axis=1))
 

@@ -64,7 +64,7 @@ def test_probabilities_of_another_readout_have_no_whiskers_and_are_not_mistaken(
     p = argmax(latent)
     figure = uncertain_images(images, p, latent=latent, readout="argmax", k=1)
     assert not [artist for artist in figure.axes[1].collections if artist.get_label() == "interval"]
-    with pytest.raises(ValueError, match=r"p must be what the softmax readout makes of latent.*say readout='argmax'"):
+    with pytest.raises(ValueError, match=r"p must be what the softmax readout makes of latent.*pass readout='argmax'"):
         uncertain_images(images, p, latent=latent)
     with pytest.raises(ValueError, match="p must be what the softmax readout makes of latent"):
         reliability([0, 1, 2, 0, 1], p, latent=latent)

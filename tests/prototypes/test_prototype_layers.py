@@ -352,23 +352,23 @@ def test_the_process_knows_where_its_target_puts_classes(target, few):
 
 
 @pytest.mark.parametrize("target", ["ilr", "casimac"])
-def test_other_targets_learn_digits(target, few):
-    (x, y), (x_test, y_test) = few
+def test_other_targets_learn_digits(target, four):
+    (x, y), (x_test, y_test) = four
     keras.utils.set_random_seed(0)
     backbone = ds.backbones.mlp([32])
-    head = PrototypeGaussianProcess(10, 2, target=target).adapt(x, y, backbone)
-    model = ds.SimplexClassifier(backbone, target, 10, head=head)
+    head = PrototypeGaussianProcess(4, 2, target=target).adapt(x, y, backbone)
+    model = ds.SimplexClassifier(backbone, target, 4, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(x, y, epochs=15, verbose=0)
     assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.8
 
 
 @pytest.mark.slow
-def test_it_trains_compiled(few):
-    (x, y), _ = few
-    model = classifier(x, y, "class")
+def test_it_trains_compiled(four):
+    (x, y), _ = four
+    model = classifier(x, y, "class", 4)
     model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
-    history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]
+    history = model.fit(x[:64], y[:64], batch_size=32, epochs=3, verbose=0).history["loss"]
     assert history[-1] < history[0]
 
 
@@ -415,11 +415,11 @@ def test_a_wrong_argument_is_named(make, message):
 # On real digits
 
 
-def classifier(x, y, objective, **options):
+def classifier(x, y, objective, num_classes=10, **options):
     keras.utils.set_random_seed(0)
     backbone = ds.backbones.mlp([64])
-    head = PrototypeGaussianProcess(10, 4, **options).adapt(x, y, backbone)
-    model = ds.SimplexClassifier(backbone, "vertices", 10, head=head, objective=objective)
+    head = PrototypeGaussianProcess(num_classes, 4, **options).adapt(x, y, backbone)
+    model = ds.SimplexClassifier(backbone, "vertices", num_classes, head=head, objective=objective)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     return model
 
@@ -443,9 +443,9 @@ def test_a_deep_prototype_network_learns_digits(fitted, digits):
 
 
 @pytest.mark.parametrize("objective", ["class", "latent"])
-def test_every_likelihood_trains_all_that_is_learned(objective, few):
-    (x, y), _ = few
-    model = classifier(x, y, objective, learn_latents=True)
+def test_every_likelihood_trains_all_that_is_learned(objective, four):
+    (x, y), _ = four
+    model = classifier(x, y, objective, 4, learn_latents=True)
     before = [weight.numpy() for weight in model.head.weights]
     history = model.fit(x, y, epochs=6, batch_size=32, verbose=0).history["loss"]
     assert history[-1] < 0.8 * history[0]

@@ -33,6 +33,7 @@ def tf_latent(loc, scale):
 
 def at_once(latent, scores=None, **arguments):
     """The readout of tensors, computed step by step: arrays would have a graph traced for every setting."""
+    latent = LatentGaussian.of(latent)
     return argmax(tf_latent(latent.loc, latent.scale), scores, **arguments).numpy()
 
 
@@ -54,11 +55,11 @@ def test_two_classes_of_many_dimensions_project_on_the_difference_of_scores():
 def test_isotropic_scale_agrees_with_adaptive_quadrature(n, s):
     loc = np.random.default_rng(n).normal(size=(1, n - 1)).astype("float32")
     expected = argmax_isotropic(loc[0].astype(float), float(np.float32(s)), vertices(n))
-    p = argmax({"loc": loc.astype(float), "scale": np.full((1, 1), np.float32(s), float)})
+    p = at_once({"loc": loc.astype(float), "scale": np.full((1, 1), np.float32(s), float)})
     np.testing.assert_allclose(p[0], expected, atol=1e-12)
     seen = expected > 1e-100
     np.testing.assert_allclose(p[0][seen], expected[seen], rtol=1e-8)
-    p32 = argmax({"loc": loc, "scale": np.full((1, 1), s, "float32")})
+    p32 = at_once({"loc": loc, "scale": np.full((1, 1), s, "float32")})
     # The scores themselves carry round-off of 1e-7, which a small scale magnifies.
     np.testing.assert_allclose(p32[0], expected, atol=1e-6 * max(1.0, 0.1 / s))
 
@@ -94,15 +95,15 @@ def test_three_classes_agree_with_adaptive_quadrature(kind, far):
 def test_three_classes_agree_with_the_isotropic_formula_as_far_as_logarithms_go():
     loc = np.random.default_rng(2).normal(size=(30, 2)) * np.geomspace(0.01, 80.0, 30)[:, None]
     isotropic, spread = {"loc": loc, "scale": np.ones((30, 1))}, {"loc": loc, "scale": np.ones((30, 2))}
-    expected = argmax(isotropic, log=True)
+    expected = at_once(isotropic, log=True)
     near = expected > -1500  # margins beyond 80 standard deviations are too far for the isotropic formula
-    np.testing.assert_allclose(argmax(spread, log=True)[near], expected[near], rtol=1e-9, atol=1e-13)
+    np.testing.assert_allclose(at_once(spread, log=True)[near], expected[near], rtol=1e-9, atol=1e-13)
 
 
 def test_equal_and_unequal_variances_agree_where_they_meet():
     latent = latents(10, 6, "isotropic")
     spread = LatentGaussian(latent.loc, np.repeat(latent.scale, 6, axis=1))
-    np.testing.assert_allclose(argmax(latent, np.eye(6)), argmax(spread, np.eye(6)), atol=1e-12)
+    np.testing.assert_allclose(at_once(latent, np.eye(6)), at_once(spread, np.eye(6)), atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "single", "double"), [(10, 1e-6, 1e-10), (100, 1e-6, 1e-10), (1000, 1e-6, 1e-8)])
@@ -111,9 +112,9 @@ def test_a_class_far_behind_leaves_the_others_exact(n, single, double):
     scores = rng.normal(size=(12, n)) * rng.uniform(0.1, 2.0, (12, 1))
     scores[:, 0] = -60.0
     latent = {"loc": scores, "scale": np.ones((12, 1))}
-    exact = argmax(latent, np.eye(n), num_points=2048)
+    exact = at_once(latent, np.eye(n), num_points=2048)
     np.testing.assert_allclose(argmax(latent, np.eye(n)), exact, rtol=0, atol=double)
-    found = argmax({key: value.astype("float32") for key, value in latent.items()}, np.eye(n))
+    found = at_once({key: value.astype("float32") for key, value in latent.items()}, np.eye(n))
     np.testing.assert_allclose(found, exact, rtol=0, atol=single)
 
 
@@ -133,7 +134,7 @@ def test_three_classes_know_narrow_directions(ratio):
                                                       (4, "diagonal", np.eye(4))])  # fmt: skip
 def test_tensors_may_hold_any_sign_and_nan_stays_in_its_row(dims, kind, scores):
     latent = latents(3, dims, kind)
-    expected = argmax(latent, scores)
+    expected = at_once(latent, scores)
     np.testing.assert_allclose(argmax(tf_latent(latent.loc, -latent.scale), scores), expected, atol=1e-12)
     latent.loc[1, 0] = np.nan
     found = argmax(tf_latent(latent.loc, latent.scale), scores).numpy()
@@ -162,10 +163,10 @@ def test_logarithms_are_right_at_any_margin(n, dtype, tolerance):
 @pytest.mark.parametrize(("dims", "kind"), [(1, "isotropic"), (2, "diagonal"), (3, "isotropic"), (3, "diagonal")])
 def test_logarithms_are_those_of_the_probabilities_and_know_no_other_row(dims, kind):
     latent = latents(6, dims, kind)
-    np.testing.assert_allclose(np.exp(argmax(latent, log=True)), argmax(latent), rtol=1e-12)
+    np.testing.assert_allclose(np.exp(at_once(latent, log=True)), at_once(latent), rtol=1e-12)
     far = LatentGaussian(np.concatenate([latent.loc, 300 * latent.loc]), np.concatenate([latent.scale] * 2))
-    both = argmax(far, log=True)
-    np.testing.assert_allclose(both[:6], argmax(latent, log=True), rtol=1e-12)
+    both = at_once(far, log=True)
+    np.testing.assert_allclose(both[:6], at_once(latent, log=True), rtol=1e-12)
     assert np.isfinite(both).all()
     assert both.min() < -800  # no probability of float64 is as small
 
@@ -192,9 +193,9 @@ def test_monte_carlo_has_no_logarithm_of_what_it_never_drew():
 @pytest.mark.parametrize("n", [3, 10, 100])
 def test_symmetric_input_gives_one_over_n(n):
     scale = np.array([[0.1], [1.0], [50.0]])
-    np.testing.assert_allclose(argmax({"loc": np.zeros((3, n - 1)), "scale": scale}), 1 / n, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(at_once({"loc": np.zeros((3, n - 1)), "scale": scale}), 1 / n, rtol=0, atol=1e-12)
     spread = np.broadcast_to(scale, (3, n))
-    np.testing.assert_allclose(argmax({"loc": np.zeros((3, n)), "scale": spread}, np.eye(n)), 1 / n, atol=1e-12)
+    np.testing.assert_allclose(at_once({"loc": np.zeros((3, n)), "scale": spread}, np.eye(n)), 1 / n, atol=1e-12)
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(3, 12), log_s=st.floats(-3, 2))
@@ -202,7 +203,7 @@ def test_symmetric_input_gives_one_over_n(n):
 def test_permuting_classes_permutes_probabilities(seed, n, log_s):
     rng = np.random.default_rng(seed)
     loc, scale, order = rng.normal(size=(4, n - 1)), np.full((4, 1), 10.0**log_s), rng.permutation(n)
-    p = argmax({"loc": loc, "scale": scale})
+    p = at_once({"loc": loc, "scale": scale})
     permuted = argmax(tf_latent(loc, scale), vertices(n)[order]).numpy()
     np.testing.assert_allclose(permuted, p[:, order], atol=1e-13)
     np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-12)
@@ -229,8 +230,8 @@ def test_constructions_and_factors_of_the_scores_do_not_matter():
         # The latent of given scores: S has orthogonal columns, so that S^T S = alpha I.
         alpha = (S**2).sum() / 4
         loc = scores @ S / alpha
-        p = argmax({"loc": loc, "scale": np.full((6, 1), 0.4 / np.sqrt(alpha))}, S)
-        expected = argmax({"loc": scores - scores.mean(1, keepdims=True), "scale": np.full((6, 1), 0.4)}, np.eye(5))
+        p = at_once({"loc": loc, "scale": np.full((6, 1), 0.4 / np.sqrt(alpha))}, S)
+        expected = at_once({"loc": scores - scores.mean(1, keepdims=True), "scale": np.full((6, 1), 0.4)}, np.eye(5))
         np.testing.assert_allclose(p, expected, atol=1e-12)
 
 
@@ -272,7 +273,7 @@ def test_full_scale_agrees_with_diagonal_where_the_factor_is_diagonal():
 
 def test_quasi_monte_carlo_of_two_classes_is_the_closed_form():
     latent = latents(7, 1, "isotropic")
-    np.testing.assert_allclose(at_once(latent, method="quasi_monte_carlo"), argmax(latent), atol=1e-12)
+    np.testing.assert_allclose(at_once(latent, method="quasi_monte_carlo"), at_once(latent), atol=1e-12)
 
 
 def test_monte_carlo_errs_as_its_standard_error_says():
@@ -379,7 +380,7 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3))
+    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3))
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
     compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows)
@@ -388,7 +389,7 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, k
 
 
 def test_counted_draws_say_that_they_have_no_derivatives(monkeypatch):
-    monkeypatch.setattr("deepsimplex.readout.rule._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 1)
     loc, scale = tf.constant(np.zeros((5, 3))), tf.constant(np.ones((5, 1)))
     with tf.GradientTape() as tape:
         tape.watch(loc)

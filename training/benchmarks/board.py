@@ -20,8 +20,8 @@ import numpy as np
 import typer
 
 import deepsimplex as ds
-from deepsimplex.experiments.configuration import load_config
-from deepsimplex.monitoring.calibration import SAMPLES, CalibrationBoard
+from deepsimplex.experiments import load_config
+from deepsimplex.monitoring import CalibrationBoard
 from training.benchmarks.neighbors import line, seconds
 
 CONFIG = Path(__file__).parents[2] / "configs" / "fashion_mnist_cnn.yaml"
@@ -44,11 +44,12 @@ class Watch(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         self.epochs.append(time.perf_counter() - self._begun)
         for _ in range(self.calls):
-            self.predicted.append(seconds(self.board._predictions))
+            self.predicted.append(seconds(self.board._model_outputs))
             self.written.append(seconds(lambda: self.board.on_epoch_end(epoch)))
-            found = self.board._predictions()
+            found = self.board._model_outputs()
             begun = time.thread_time()
-            self.board._write(epoch, found)
+            self.board._write(found, {}, {})
+            self.board._write_details(found)
             self.busy.append(time.thread_time() - begun)
 
 
@@ -81,7 +82,8 @@ def main(
     written, predicted, busy = (statistics.median(times[calls:]) for times in measured)
     line("cores, and processes that wanted one in the last minutes", f"{os.cpu_count()}, {os.getloadavg()[1]:.1f}")
     line(f"epoch of {min(images, len(x))} images", f"{epoch:.1f} s (median of {epochs})")
-    line(f"call of the board, {SAMPLES} of {len(test[0])} images", f"{written:.2f} s (median of {epochs * calls})")
+    used = f"{board.samples} of {len(test[0])} images"
+    line(f"call of the board, {used}", f"{written:.2f} s (median of {epochs * calls})")
     line("  of which prediction", f"{predicted:.2f} s")
     line("  beyond prediction", f"{written - predicted:.2f} s")
     line("  beyond prediction, processor time of the thread", f"{busy:.2f} s")

@@ -24,7 +24,7 @@ from scipy.special import log_ndtr, logsumexp, softmax
 from scipy.stats import norm
 
 import deepsimplex as ds
-from deepsimplex.readout.points import gaussian
+from deepsimplex.readout.sobol_points import gaussian
 from training.benchmarks.memory import PeakMemory
 from training.benchmarks.neighbors import line, seconds
 

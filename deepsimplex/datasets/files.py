@@ -1,0 +1,95 @@
+"""Read labeled samples from .npz archives and CSV tables."""
+
+import csv
+import os
+import zipfile
+import zlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from deepsimplex.datasets.labeled import Source
+
+KEYS = ("x_train", "y_train", "x_test", "y_test", "x", "y", "class_names")
+
+
+def read_npz(path: str | os.PathLike[str]) -> Source:
+    """Read x_train, y_train, x_test, y_test, or x and y alone, in upper or lower case, and class_names if given.
+
+    Raises
+    ------
+    ValueError
+        When the file is damaged, holds pickled objects or other keys.
+    """
+    with open(path, "rb") as file:
+        try:
+            archive = np.load(file, allow_pickle=False)
+            if isinstance(archive, np.ndarray):
+                raise ValueError("it is a single array, not an archive of several")
+            found = archive.files
+            arrays = {key.lower(): archive[key] for key in found if key.lower() in KEYS}
+        # A changed byte can also ask for a negative position (OSError) or a password (RuntimeError).
+        except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError) as error:
+            raise ValueError(
+                f"{path} cannot be read as a .npz archive without pickled objects ({error}); write it again with "
+                "numpy.savez_compressed"
+            ) from error
+    class_names = [str(name) for name in arrays["class_names"]] if "class_names" in arrays else None
+    if {"x_train", "y_train", "x_test", "y_test"} <= arrays.keys():
+        return Source(arrays["x_train"], arrays["y_train"], (arrays["x_test"], arrays["y_test"]), class_names)
+    if {"x", "y"} <= arrays.keys():
+        return Source(arrays["x"], arrays["y"], None, class_names)
+    raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test, or x and y; found {found}")
+
+
+def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
+    """Read a comma-separated table with a header; every column but ``target_column`` holds finite numbers.
+
+    Labels that are all whole numbers are class numbers; otherwise they are strings, numbered in sorted order.
+
+    Raises
+    ------
+    ValueError
+        Naming the column or line that breaks this.
+    """
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            reader = csv.reader(file)
+            header = [column.strip() for column in next(reader, [])]
+            numbered = [(reader.line_num, row) for row in reader if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"{path} must be a comma-separated table in UTF-8; {error}") from error
+    if len(header) < 2 or len(set(header)) != len(header):
+        raise ValueError(f"{path} must start with a header of at least two different columns; found {header}")
+    if target_column not in header:
+        raise ValueError(
+            f"target_column must name the column of labels in {path}, one of {header}; found {target_column!r}"
+        )
+    for line, row in numbered:
+        if len(row) != len(header):
+            raise ValueError(f"line {line} of {path} must have {len(header)} values, as the header; found {len(row)}")
+    if not numbered:
+        raise ValueError(f"{path} must hold rows under its header; found none")
+    lines, rows = zip(*numbered, strict=True)
+    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
+    labels = np.array([label.strip() for label in columns.pop(target_column)])
+    x = np.stack([_numbers(values, column, lines, path) for column, values in columns.items()], axis=1)
+    try:
+        return Source(x, labels.astype(np.int64))
+    except ValueError:
+        return Source(x, labels)
+
+
+def _numbers(values: tuple[str, ...], column: str, lines: Iterable[int], path: str | os.PathLike[str]) -> np.ndarray:
+    """One column as float64."""
+    for value, line in zip(values, lines, strict=True):
+        try:
+            finite = bool(np.isfinite(float(value)))
+        except ValueError:
+            finite = False
+        if not finite:
+            raise ValueError(
+                f"column {column!r} of {path} must hold finite numbers; found {value!r} in line {line}. "
+                "Encode or drop it"
+            )
+    return np.array(values, dtype=np.float64)

@@ -1,0 +1,119 @@
+"""Read folders of images, one subfolder per class."""
+
+import io
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex._utils.validation import check_choice
+from deepsimplex.datasets.labeled import Source
+
+MODES = {"rgb": "RGB", "grayscale": "L"}
+SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+
+
+def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None, color: str | None) -> Source:
+    """Read FOLDER/CLASS/image files, or FOLDER/train/CLASS/ and FOLDER/test/CLASS/, with Pillow.
+
+    Parameters
+    ----------
+    folder : path-like
+    image_size : (height, width), optional
+        Size to scale all images to, by antialiased bilinear interpolation. None: the size that all of them have.
+    color : {"rgb", "grayscale"}, optional
+        None is "rgb".
+
+    Returns
+    -------
+    Source
+        Images uint8, [N, H, W, 3] or, in gray, [N, H, W].
+
+    Raises
+    ------
+    ValueError
+        When classes differ between train and test, a class has no image, sizes differ, or an image is damaged or has
+        16 bits a pixel.
+    """
+    root = Path(folder)
+    color = "rgb" if color is None else color
+    check_choice(color, "color", MODES)
+    parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
+    found = [_image_files(part) for part in parts]
+    names = [[*classes] for classes in found]
+    if names[0] != names[-1]:
+        raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
+    size = None if image_size is None else _checked_size(image_size)
+    (x, y), *test = _read(found, size, MODES[color])
+    return Source(x, y, test[0] if test else None, names[0])
+
+
+def _checked_size(image_size: Any) -> tuple[int, int]:
+    """(height, width) of a tuple, or of a list as YAML files hold it."""
+    given = tuple(image_size) if isinstance(image_size, list | tuple) else ()
+    if len(given) != 2 or not all(isinstance(side, int | np.integer) and side >= 1 for side in given):
+        raise ValueError(f"image_size must be (height, width) in pixels; found {image_size!r}")
+    return given[0], given[1]
+
+
+def _image_files(part: Path) -> dict[str, list[Path]]:
+    """Image files of every class folder of ``part``, sorted; each class must have one."""
+    classes = sorted(place for place in part.iterdir() if place.is_dir() and not place.name.startswith("."))
+    if len(classes) < 2:
+        raise ValueError(
+            f"{part} must hold one folder of images for each of at least two classes; "
+            f"found {[place.name for place in classes]}"
+        )
+    found = {
+        place.name: sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES) for place in classes
+    }
+    for name, files in found.items():
+        if not files:
+            raise ValueError(f"class folder {part / name} must hold images ({', '.join(SUFFIXES)}); found none")
+    return found
+
+
+def _read(
+    parts: list[dict[str, list[Path]]], size: tuple[int, int] | None, mode: str
+) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
+    """Images and class numbers of every part, scaled to ``size`` or, for None, all of the first image's size."""
+    first = next(iter(parts[0].values()))[0]
+    common = _read_image(first, None, mode).shape[:2] if size is None else size
+
+    def read(path: Path) -> NDArray[np.uint8]:
+        image = _read_image(path, size, mode)
+        if image.shape[:2] != common:
+            raise ValueError(
+                f"image_size=(height, width) must be given, as sizes differ: {first} is {common}, "
+                f"{path} is {image.shape[:2]}"
+            )
+        return image
+
+    found = []
+    with ThreadPoolExecutor() as pool:  # decoding does not hold the interpreter's lock
+        for classes in parts:
+            x = np.stack([*pool.map(read, [path for files in classes.values() for path in files])])
+            found.append((x, np.repeat(np.arange(len(classes)), [len(files) for files in classes.values()])))
+    return found
+
+
+def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> NDArray[np.uint8]:
+    from PIL import Image
+
+    content = path.read_bytes()
+    if content.startswith(b"\x89PNG") and content[24:25] == b"\x10":
+        raise ValueError(
+            f"{path} has 16 bits a pixel, of which 8 would be lost; scale such images to float32 in [0, 1] and "
+            "store them as an .npz file with x and y"
+        )
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            image = image.convert(mode)
+            scaled = image if size is None else image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+            return np.asarray(scaled)
+    except Exception as error:  # a damaged file may raise anything, from OSError to SyntaxError
+        raise ValueError(f"{path} cannot be read as an image ({error}); delete it or write it again") from error

@@ -1,0 +1,436 @@
+"""The commands of an experiment: make targets, train, evaluate, export."""
+
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import keras
+import numpy as np
+
+from deepsimplex import datasets, evaluation
+from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.progress import rate_text
+from deepsimplex.backbones import backbone
+from deepsimplex.classifier import SimplexClassifier, load_model
+from deepsimplex.experiments.backup import repair_backup
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, make_head
+from deepsimplex.experiments.run_folder import RunFolder
+from deepsimplex.experiments.saved_predictions import save_predictions
+from deepsimplex.heads import PrototypeGaussianProcess, VariationalGaussianProcess
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import LatentNLL
+from deepsimplex.metrics import ExpectedCalibrationError
+from deepsimplex.monitoring import CalibrationBoard
+from deepsimplex.targets import Target, get_target
+
+Verbosity = str | int
+"""As ``verbose`` of Keras' fit: 0 prints nothing, 1 a bar for each epoch, 2 a line; "auto" a bar on a terminal."""
+BATCH = 1024
+
+
+@dataclass(frozen=True)
+class Split:
+    """Training, validation and test samples of a run."""
+
+    x: np.ndarray
+    y: np.ndarray
+    x_validation: np.ndarray
+    y_validation: np.ndarray
+    x_test: np.ndarray
+    y_test: np.ndarray
+    class_names: list[str]
+
+
+def load_split(config: RunConfig) -> Split:
+    """Load the data of a configuration, shuffle them by its seed and hold the validation samples out."""
+    data = datasets.load(config.data.name, **config.data.options)
+    (x, y), (x_test, y_test) = data
+    order = np.random.default_rng(config.seed).permutation(len(x))[: config.data.limit]
+    fraction = config.data.validation_fraction
+    held_out = round(fraction * len(order))
+    if held_out == len(order) or (fraction > 0 and held_out == 0):
+        raise ConfigurationError(
+            f"data.validation_fraction {fraction} of {len(order)} samples leaves {len(order) - held_out} for training "
+            f"and {held_out} for validation; both need at least one (0 holds none out)"
+        )
+    validation, training = order[:held_out], order[held_out:]
+    return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
+
+
+def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
+    """Make the target of a configuration, with its cache; ``show_progress`` as in ``targets.CASIMAC``."""
+    return get_target(_completed(config.target, cache_dir=config.cache_dir, show_progress=show_progress))
+
+
+def _completed(target: dict[str, Any], **options: Any) -> dict[str, Any]:
+    if target["name"] == "mean":
+        parts = [{"name": part} if isinstance(part, str) else part for part in target["targets"]]
+        return {**target, "targets": [_completed(part, **options) for part in parts]}
+    return {**options, **target} if target["name"] == "casimac" else target
+
+
+def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGaussian:
+    """Compute and cache the latents of the training samples of a configuration.
+
+    Parameters
+    ----------
+    config : RunConfig
+    verbose : {"auto", 0, 1, 2}
+        0 prints nothing; otherwise progress, in log files too, and a summary. Default "auto".
+
+    Returns
+    -------
+    LatentGaussian
+        loc [N, L].
+
+    Raises
+    ------
+    ValueError, OSError
+        When the data cannot be loaded, the target cannot use them or the cache cannot be written.
+
+    Examples
+    --------
+    >>> from deepsimplex.experiments import load_config
+    >>> config = load_config("configs/digits.yaml", ["data.limit=50", "cache_dir=null"])
+    >>> make_targets(config, verbose=0).loc.shape
+    (50, 9)
+    """
+    tell = _printer(verbose)
+    split = load_split(config)
+    target = make_target(config, show_progress=bool(verbose))
+    begun = time.monotonic()
+    latent = target.fit_transform(split.x, split.y, len(split.class_names))
+    seconds = time.monotonic() - begun
+    norms = np.linalg.norm(latent.loc, axis=1)
+    tell(
+        f"{len(latent)} latents of dimension {latent.latent_dim} in {seconds:.1f} s; "
+        f"norms {norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}"
+    )
+    # Targets made of distances know whether these were cached.
+    searches = [part for part in _parts(target) if hasattr(part, "from_cache")]
+    if searches:
+        tell(_search_summary(searches, len(latent), seconds))
+    tell(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
+    return latent
+
+
+def _parts(target: Any) -> list[Any]:
+    return [part for inner in getattr(target, "targets", ()) for part in _parts(inner)] or [target]
+
+
+def _search_summary(searches: list[Any], num_samples: int, seconds: float) -> str:
+    """Number of pairs of samples compared and their rate, or how many distances were cached."""
+    distances = "1 distance" if len(searches) == 1 else f"{len(searches)} distances"
+    if cached := sum(search.from_cache for search in searches):
+        return f"{cached} of {distances} taken from the cache, or continued from it"
+    pairs = num_samples * (num_samples - 1) // 2
+    rate = rate_text(len(searches) * pairs / seconds, "pairs")
+    return f"{pairs:.3g} pairs of samples per distance, {distances}: {rate}"
+
+
+def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
+    """Build and compile the classifier of a configuration for the given samples."""
+    features, target = backbone(**config.model.backbone), make_target(config)
+    model = SimplexClassifier(
+        backbone=features,
+        target=target,
+        num_classes=len(split.class_names),
+        head=_head(config, split, features, target),
+        covariance=config.model.covariance,
+        readout=config.model.readout,
+        class_names=split.class_names,
+        objective=config.model.objective,
+        hybrid_weight=config.model.hybrid_weight,
+        composition_mass=config.model.composition_mass,
+        seed=config.seed,
+    )
+    model.build((None, *split.x.shape[1:]))
+    model.compile(
+        optimizer=_optimizer(config, _steps_per_epoch(config, split)),
+        loss=LatentNLL(beta=config.training.beta) if model.objective.latent_weight > 0 else None,
+        metrics=["accuracy", ExpectedCalibrationError()],
+    )
+    return model
+
+
+def _head(
+    config: RunConfig, split: Split, features: keras.Model, target: Target
+) -> VariationalGaussianProcess | PrototypeGaussianProcess | None:
+    if config.model.head is None:
+        return None
+    head = make_head(config.model.head, len(split.class_names), len(split.x), target)
+    if isinstance(head, PrototypeGaussianProcess):
+        return head.adapt(split.x, split.y, features, seed=config.seed)
+    return head.initialize_from(split.x, features, seed=config.seed)
+
+
+def _steps_per_epoch(config: RunConfig, split: Split) -> int:
+    return -(-len(split.x) // config.training.batch_size)
+
+
+def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
+    rate: Any = config.training.learning_rate
+    if config.training.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps_per_epoch * config.training.epochs)
+    return keras.optimizers.get({"class_name": config.training.optimizer, "config": {"learning_rate": rate}})
+
+
+def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto") -> RunFolder:
+    """Train, evaluate and export the classifier of a configuration; all files go to a new run folder.
+
+    Parameters
+    ----------
+    config : RunConfig
+    resume : bool
+        Continue the newest run of this name if it is unfinished. It ends with the same weights as an uninterrupted run.
+        Default False.
+    verbose : {"auto", 0, 1, 2}
+        As in Keras' fit; 0 prints nothing at all. Default "auto": a bar on a terminal, a line per epoch elsewhere.
+
+    Returns
+    -------
+    RunFolder
+
+    Raises
+    ------
+    ConfigurationError
+        When the run to resume was begun with another configuration, or its backup is damaged.
+    ValueError, OSError
+        When the data cannot be loaded, the target cannot use them or the folder cannot be written. A run that fails
+        before training begins leaves no folder.
+
+    Examples
+    --------
+    >>> from deepsimplex.experiments import load_config
+    >>> config = load_config("configs/digits.yaml", ["training.epochs=3"])
+    >>> train(config)  # doctest: +SKIP
+    RunFolder(path=PosixPath('runs/digits/001'))
+    """
+    tell = _printer(verbose)
+    folder = _run_to_resume(config, tell) if resume else None
+    if folder is not None and folder.metrics.exists():
+        return folder
+    with _precision(config.training.mixed_precision):
+        return _train(config, folder, tell, verbose)
+
+
+def _train(config: RunConfig, folder: RunFolder | None, tell: Callable[[str], None], verbose: Verbosity) -> RunFolder:
+    """Train from the start (no folder), or continue in the folder of an unfinished run."""
+    keras.utils.set_random_seed(config.seed)
+    split = load_split(config)
+    tell(
+        f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
+        f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
+    )
+    model = build_classifier(config, split)
+    if folder is None:
+        folder = RunFolder.create(config)
+    folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
+    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
+    # Test samples are for the final evaluation only: without validation samples there is no calibration board.
+    validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
+    boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
+    begun = time.monotonic()
+    try:
+        model.fit(
+            split.x,
+            split.y,
+            batch_size=config.training.batch_size,
+            epochs=config.training.epochs,
+            validation_data=validation,
+            verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+            callbacks=[
+                # The logs before the backup: an epoch that counts as trained is in them.
+                history,
+                keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                *boards,
+                keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
+            ],
+        )
+    finally:
+        for board in boards:
+            board.close()
+        if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
+            history.csv_file.close()
+    seconds = time.monotonic() - begun
+    model.save(folder.model)
+    if config.calibration.method is not None:
+        _calibrate(model, config.calibration.method, split, folder, tell)
+    model.export(folder.served, input_dtype=config.export.input_dtype)
+    _evaluate(model, split, folder, tell, training_seconds=round(seconds, 1))
+    shutil.rmtree(folder.backup, ignore_errors=True)
+    return folder
+
+
+def _printer(verbose: Verbosity) -> Callable[[str], None]:
+    return (lambda text: print(text, flush=True)) if verbose else (lambda text: None)
+
+
+def _calibrate(
+    model: SimplexClassifier, method: Any, split: Split, folder: RunFolder, tell: Callable[[str], None]
+) -> None:
+    """Calibrate a model that is saved already, and save it again: a model that cannot be calibrated is not lost."""
+    try:
+        model.calibrate(split.x_validation, split.y_validation, method, batch_size=BATCH)
+    except ValueError as error:
+        raise ConfigurationError(
+            f"calibration.method {method}: {error}. The model is in {folder.model}, without a calibration"
+        ) from error
+    model.save(folder.model)
+    tell(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}")
+
+
+@contextmanager
+def _precision(mixed: bool) -> Iterator[None]:
+    """Set Keras' mixed precision if asked to, and restore the global policy afterwards."""
+    found = keras.config.dtype_policy()
+    try:
+        if mixed:
+            keras.config.set_dtype_policy("mixed_float16")
+        yield
+    finally:
+        keras.config.set_dtype_policy(found)
+
+
+def _run_to_resume(config: RunConfig, tell: Callable[[str], None]) -> RunFolder | None:
+    """Return the newest run of this name, or None if there is none."""
+    runs = RunFolder.all(config)
+    if not runs:
+        tell(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
+        return None
+    folder = runs[-1]
+    trained_with = [section for section in RunConfig.model_fields if section != "export"]
+    folder.check_same(config, trained_with, "leave --resume out to begin anew")
+    finished = folder.metrics.exists()
+    tell(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
+    return folder
+
+
+def finished_run(config: RunConfig) -> RunFolder:
+    """Return the newest run of the configuration's name that has a model."""
+    for folder in reversed(RunFolder.all(config)):
+        if folder.model.exists():
+            return folder
+    raise ConfigurationError(
+        f"there is no trained model of {config.name!r} in {config.output!r}; run 'deepsimplex train' first"
+    )
+
+
+def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
+    """Evaluate the newest trained model of a configuration on its test samples.
+
+    Parameters
+    ----------
+    config : RunConfig
+    verbose : {"auto", 0, 1, 2}
+        0 prints nothing. Default "auto".
+
+    Returns
+    -------
+    RunFolder
+        With the metrics, predictions and figures written again.
+
+    Raises
+    ------
+    ConfigurationError
+        When there is no model, or it was trained with other data or another target: test samples of the one may be
+        training samples of the other.
+
+    Examples
+    --------
+    >>> from deepsimplex.experiments import load_config
+    >>> evaluate(load_config("configs/digits.yaml"))  # doctest: +SKIP
+    RunFolder(path=PosixPath('runs/digits/001'))
+    """
+    folder = finished_run(config)
+    folder.check_same(config, ["data", "target"], "train a model with this one first")
+    _evaluate(load_model(folder.model), load_split(config), folder, _printer(verbose))
+    return folder
+
+
+def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
+    """Export the newest trained model of a configuration as a SavedModel.
+
+    Parameters
+    ----------
+    config : RunConfig
+        ``export.input_dtype`` sets the input of the SavedModel, and is written to the run's own configuration.
+    verbose : {"auto", 0, 1, 2}
+        0 prints nothing. Default "auto".
+
+    Returns
+    -------
+    RunFolder
+
+    Raises
+    ------
+    ConfigurationError
+        When there is no model.
+
+    Examples
+    --------
+    >>> from deepsimplex.experiments import load_config
+    >>> export(load_config("configs/digits.yaml", ["export.input_dtype=uint8"]))  # doctest: +SKIP
+    RunFolder(path=PosixPath('runs/digits/001'))
+    """
+    folder = finished_run(config)
+    load_model(folder.model).export(folder.served, input_dtype=config.export.input_dtype)
+    folder.change_config(export=config.export)
+    _printer(verbose)(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
+    return folder
+
+
+def _evaluate(
+    model: SimplexClassifier, split: Split, folder: RunFolder, tell: Callable[[str], None], **figures: Any
+) -> None:
+    probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
+    report = evaluation.report(split.y_test, probabilities)
+    _draw(split, probabilities, folder)
+    _save_predictions(model, split, probabilities, folder)
+    # Figures that this evaluation cannot know, such as the training time, are kept.
+    metrics = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **figures}
+    folder.write_json(folder.metrics, metrics)
+    tell(str(report))
+    for what, path in {
+        "model": folder.model,
+        "SavedModel": folder.served,
+        "reliability diagram": folder.reliability,
+        "predictions": folder.test_predictions,
+        "metrics": folder.metrics,
+        "TensorBoard events": folder.events,
+    }.items():
+        if path.exists():
+            tell(f"{what:>20}  {path}")
+
+
+def _save_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    """Save what a report needs of the test set, so that it needs neither the model nor the data."""
+    # Probabilities that were calibrated after the readout are not those of the latents.
+    read_out = model.calibration is None or not model.calibration.maps_probabilities
+    save_predictions(
+        folder.test_predictions,
+        split.y_test,
+        probabilities,
+        latent=model.predict_latent(split.x_test, batch_size=BATCH),
+        scores=getattr(model.readout, "scores", model.target.scores(len(split.class_names))),
+        readout=model.readout if read_out else None,
+        images=split.x_test if split.x_test.ndim >= 3 else None,
+        class_names=split.class_names,
+    )
+
+
+def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    from deepsimplex import plots  # imported here: it imports matplotlib
+
+    figures = {folder.reliability: plots.reliability(split.y_test, probabilities)}
+    if split.x_test.ndim >= 3:
+        figures[folder.uncertain_images] = plots.uncertain_images(
+            split.x_test, probabilities, split.y_test, by="confidence", class_names=split.class_names
+        )
+    for path, figure in figures.items():
+        with replacing(path) as fresh:
+            figure.savefig(fresh, dpi=150)

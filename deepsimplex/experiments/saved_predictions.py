@@ -1,0 +1,304 @@
+"""Predictions of a test set in a file, for reports without the model and the data."""
+
+import json
+import os
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex.evaluation import uncertainty
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import READOUTS
+
+KEY = "deepsimplex predictions 1"
+KEEP = 16
+"""Images kept of the least certain samples, and as many of the surest mistakes: more than a page shows."""
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """Predictions of a classifier for a test set.
+
+    Attributes
+    ----------
+    y : ndarray, shape [N], int64
+        True class numbers.
+    p : ndarray, shape [N, n]
+        Class probabilities.
+    class_names : tuple of str, length n
+        The class numbers if none were given.
+    latent : LatentGaussian, optional
+        The Gaussians [N, L] that the probabilities were read out of.
+    scores : ndarray, shape [n, L], optional
+        Scores S of the readout; None with latents stands for the vertices.
+    readout : keras.layers.Layer, optional
+        The readout.
+    images : ndarray, shape [M, H, W] or [M, H, W, 3], uint8, optional
+        The few test images that were kept.
+    image_rows : ndarray, shape [M], int64, optional
+        The rows of ``p`` that they belong to, ascending.
+
+    Examples
+    --------
+    >>> save_predictions(folder / "forest.npz", [0, 1], [[0.9, 0.1], [0.4, 0.6]], class_names=["cat", "dog"])
+    >>> load_predictions(folder / "forest.npz").class_names
+    ('cat', 'dog')
+    """
+
+    y: NDArray[np.int64]
+    p: NDArray[np.floating]
+    class_names: tuple[str, ...]
+    latent: LatentGaussian | None = None
+    scores: NDArray[np.float64] | None = None
+    readout: keras.layers.Layer | None = None
+    images: NDArray[np.uint8] | None = None
+    image_rows: NDArray[np.int64] | None = None
+
+    @classmethod
+    def of(
+        cls,
+        y: ArrayLike,
+        p: ArrayLike,
+        *,
+        latent: LatentGaussian | dict[str, Any] | None = None,
+        scores: ArrayLike | None = None,
+        readout: str | keras.layers.Layer | None = None,
+        images: ArrayLike | None = None,
+        class_names: Sequence[str] | None = None,
+        keep: int = KEEP,
+    ) -> "Predictions":
+        """Check predictions and choose the images to keep; arguments as in ``save_predictions``."""
+        labels, probabilities = check_labels_and_probabilities(y, p)
+        check_whole(keep, "keep", 1)
+        pixels, rows = None, None
+        if images is not None:
+            # The least certain samples and the surest mistakes.
+            least_certain = np.argsort(-uncertainty(probabilities), kind="stable")[:keep]
+            most_wrong = np.argsort(-uncertainty(probabilities, "likelihood", labels), kind="stable")[:keep]
+            rows = np.union1d(least_certain, most_wrong).astype(np.int64)
+            pixels = _as_bytes(images, len(labels), rows)
+        return cls(
+            labels,
+            probabilities,
+            _check_class_names(class_names, probabilities.shape[1]),
+            *_check_latent(latent, scores, readout, probabilities.shape),
+            pixels,
+            rows,
+        )
+
+    @property
+    def names_classes(self) -> bool:
+        """Whether the classes have names other than their numbers."""
+        return self.class_names != _numbers(self.p.shape[1])
+
+
+def save_predictions(
+    path: str | os.PathLike[str],
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    latent: LatentGaussian | dict[str, Any] | None = None,
+    scores: ArrayLike | None = None,
+    readout: str | keras.layers.Layer | None = None,
+    images: ArrayLike | None = None,
+    class_names: Sequence[str] | None = None,
+    keep: int = KEEP,
+) -> None:
+    """Write any classifier's predictions for a test set to an .npz file for ``deepsimplex report``.
+
+    Parameters
+    ----------
+    path : path-like
+        Written atomically.
+    y : array_like, shape [N] or [N, 1]
+        True class numbers 0..n-1.
+    p : array_like, shape [N, n]
+        Class probabilities; their precision is kept.
+    latent : LatentGaussian or dict, optional
+        The Gaussians over latents [N, L] that the probabilities were read out of.
+    scores : array_like, shape [n, L], optional
+        Scores S of the readout. Default: the vertices of the simplex, L = n - 1.
+    readout : str or keras.layers.Layer, optional
+        The readout: "argmax", "softmax", "module:Class", or a layer. Default None: not known, no intervals.
+    images : array_like, shape [N, H, W], [N, H, W, 1] or [N, H, W, 3], optional
+        The test images, uint8 or in [0, 1]. Only a few are kept, as uint8.
+    class_names : sequence of str, length n, optional
+        Default: the class numbers.
+    keep : int
+        Number of images kept of the samples with the largest entropy, and as many of those with the smallest
+        probability of the true class. Default 16.
+
+    Raises
+    ------
+    TypeError, ValueError
+        When an argument has another type, shape or range.
+    OSError
+        When the file cannot be written.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.ensemble import RandomForestClassifier
+    >>> X, y = load_iris(return_X_y=True)
+    >>> forest = RandomForestClassifier(20, random_state=0).fit(X[::2], y[::2])
+    >>> save_predictions(folder / "forest.npz", y[1::2], forest.predict_proba(X[1::2]))
+    >>> load_predictions(folder / "forest.npz").p.shape
+    (75, 3)
+    """
+    found = Predictions.of(
+        y, p, latent=latent, scores=scores, readout=readout, images=images, class_names=class_names, keep=keep
+    )
+    arrays: dict[str, Any] = {
+        "y": found.y,
+        "p": found.p,
+        "class_names": np.array(found.class_names),
+        "latent_loc": None if found.latent is None else found.latent.loc,
+        "latent_scale": None if found.latent is None else found.latent.scale,
+        "scores": found.scores,
+        "readout": None if found.readout is None else np.array(READOUTS.name_of(found.readout)),
+        "readout_config": None if found.readout is None else np.array(json.dumps(found.readout.get_config())),
+        "images": found.images,
+        "image_rows": found.image_rows,
+    }
+    with replacing(path) as fresh:
+        save_arrays(fresh, KEY, {name: array for name, array in arrays.items() if array is not None})
+
+
+def load_predictions(path: str | os.PathLike[str]) -> Predictions:
+    """Read predictions that ``save_predictions`` wrote, or arrays of the same names from ``numpy.savez``.
+
+    Parameters
+    ----------
+    path : path-like
+        An .npz file with ``y`` and ``p`` and optionally ``class_names``, ``latent_loc``, ``latent_scale``, ``scores``,
+        ``readout`` (a name) and ``readout_config`` (JSON), ``images`` and ``image_rows``. Nothing in it is unpickled.
+
+    Returns
+    -------
+    Predictions
+
+    Raises
+    ------
+    OSError
+        When the file does not exist or cannot be read.
+    ValueError
+        When it is damaged, or does not hold predictions; the message names the file.
+
+    Examples
+    --------
+    >>> np.savez(folder / "other.npz", y=[0, 1], p=[[0.9, 0.1], [0.4, 0.6]])
+    >>> load_predictions(folder / "other.npz").class_names
+    ('0', '1')
+    """
+    file = Path(path).expanduser()
+    try:
+        arrays = _read(file)
+    except OSError:
+        raise
+    except Exception as error:  # a damaged archive raises anything, from BadZipFile to MemoryError
+        raise ValueError(f"{file} is damaged, or no .npz file of plain arrays ({error}); write it again") from error
+    if missing := [name for name in ("y", "p") if name not in arrays]:
+        raise ValueError(
+            f"{file} must hold the arrays y [N] and p [N, n]; {' and '.join(missing)} not among "
+            f"{', '.join(sorted(arrays)) or 'no arrays'}"
+        )
+    try:
+        return _from_arrays(arrays)
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{file}: {error}") from error
+
+
+def _read(file: Path) -> dict[str, NDArray[Any]]:
+    """Read the arrays of an archive, and verify its digest if it has one."""
+    with zipfile.ZipFile(file) as archive:
+        signed = "digest.npy" in archive.namelist()
+    if signed:
+        return load_arrays(file, KEY)
+    with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
+        return {name: archive[name] for name in archive.files}
+
+
+def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
+    latent = {key: arrays[name] for key in ("loc", "scale") if (name := f"latent_{key}") in arrays}
+    if len(latent) == 1:
+        raise ValueError("latent_loc and latent_scale belong together; found one of them")
+    found = Predictions.of(
+        arrays["y"],
+        arrays["p"],
+        latent=latent or None,
+        scores=arrays.get("scores"),
+        readout=_readout(arrays),
+        class_names=[str(name) for name in np.atleast_1d(arrays["class_names"])] if "class_names" in arrays else None,
+    )
+    images = arrays.get("images")
+    if images is None:
+        return found
+    rows = arrays.get("image_rows", np.arange(len(images)))
+    inside = rows.dtype.kind in "iu" and rows.ndim == 1 and np.all((rows >= 0) & (rows < len(found.y)))
+    if not inside or len(rows) != len(images) or np.any(np.diff(rows) <= 0):
+        raise ValueError(
+            f"image_rows must hold a row of p for each of the {len(images)} images, in rising order; found {rows}"
+        )
+    pixels = _as_bytes(images, len(images), np.arange(len(images)))
+    return replace(found, images=pixels, image_rows=rows.astype(np.int64))
+
+
+def _readout(arrays: dict[str, NDArray[Any]]) -> str | keras.layers.Layer | None:
+    if "readout" not in arrays or "readout_config" not in arrays:
+        return str(arrays["readout"]) if "readout" in arrays else None
+    return READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
+
+
+def _numbers(n: int) -> tuple[str, ...]:
+    return tuple(str(k) for k in range(n))
+
+
+def _check_class_names(class_names: Sequence[str] | None, n: int) -> tuple[str, ...]:
+    if class_names is None:
+        return _numbers(n)
+    names = tuple(str(name) for name in class_names)
+    if isinstance(class_names, str) or len(names) != n or len(set(names)) != n:
+        raise ValueError(f"class_names must hold {n} different names, one for each column of p; found {class_names!r}")
+    return names
+
+
+def _check_latent(
+    latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: Any, shape: Any
+) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, keras.layers.Layer | None]:
+    """Check that latents, scores and readout fit one another and p of such a shape."""
+    if latent is None:
+        if scores is not None or readout is not None:
+            raise ValueError("scores and readout say how p was read out of latents; found them without latent")
+        return None, None, None
+    gaussians = LatentGaussian.of(latent).numpy()
+    samples, n = shape
+    if len(gaussians) != samples:
+        raise ValueError(f"latent must hold a Gaussian for each of the {samples} rows of p; found {len(gaussians)}")
+    table = None if scores is None else np.asarray(scores, np.float64)
+    expected = (n, gaussians.latent_dim)
+    if table is None and gaussians.latent_dim != n - 1:
+        raise ValueError(
+            f"scores [n, L] must be given with latents of dimension {gaussians.latent_dim} and {n} classes: without, L "
+            f"must be {n - 1}"
+        )
+    if table is not None and (table.shape != expected or not np.all(np.isfinite(table))):
+        raise ValueError(f"scores must be finite and of shape {expected}; found shape {table.shape}")
+    return gaussians, table, None if readout is None else READOUTS.get(readout)
+
+
+def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDArray[np.uint8]:
+    """Return some of the images as uint8 [M, H, W] or [M, H, W, 3]."""
+    from deepsimplex.plots.image_predictions import check_images  # imported here: it imports matplotlib
+
+    given = np.asarray(images)
+    if given.ndim == 0 or len(given) != samples:
+        raise ValueError(f"images must hold one for each of the {samples} rows of p; found shape {given.shape}")
+    return np.round(255 * check_images(given[rows], len(rows))).astype(np.uint8)

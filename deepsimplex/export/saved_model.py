@@ -1,0 +1,213 @@
+"""Export to SavedModel with checksums, and the loader that verifies them."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from deepsimplex._utils.atomic_files import check_writable, replacing
+
+INPUT_DTYPES = ("float32", "uint8")
+CLASS_NAMES = Path("assets.extra") / "class_names.json"
+CHECKSUMS = Path("assets.extra") / "checksums.json"
+
+
+def export_saved_model(
+    resource: Any,
+    filepath: str | os.PathLike[str],
+    *,
+    latent: Callable[[Any], dict[str, Any]],
+    readout: Callable[[dict[str, Any]], Any],
+    sample_shape: Sequence[int | None],
+    class_names: Sequence[str],
+    input_name: str = "image",
+    input_dtype: str = "float32",
+    pixel_scale: float = 255.0,
+    verbose: bool = False,
+) -> None:
+    """Write a SavedModel with one endpoint, from samples to class probabilities and the latent Gaussian.
+
+    Parameters
+    ----------
+    resource : keras.Model or tf.Module
+        Holds the variables that the two functions use.
+    filepath : path-like
+        Folder to write, which may begin with ``~``. An earlier SavedModel is replaced once the new one is complete.
+    latent : callable
+        From a float tensor of samples [N, ...] to the dict {"loc", "scale"}.
+    readout : callable
+        From that dict to class probabilities [N, n].
+    sample_shape : sequence of int or None
+        Shape of one sample. The batch size is left open.
+    class_names : list of str
+        Written beside the model, in label order.
+    input_name : str
+        Name of the input in the serving signature.
+    input_dtype : {"float32", "uint8"}
+        "uint8" takes pixels 0..255, which the model sees divided by ``pixel_scale``.
+    pixel_scale : float
+        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255.
+    verbose : bool
+        Print Keras' summary of the endpoint.
+
+    Notes
+    -----
+    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, "latent_mean" [N, L], "latent_scale" as in
+    ``LatentGaussian``. ``assets.extra/class_names.json`` holds the names, ``assets.extra/checksums.json`` the SHA-256
+    of every file, which ``load_served`` checks.
+
+    Raises
+    ------
+    ValueError
+        For another input_dtype.
+    FileExistsError
+        When the folder exists and holds something other than a SavedModel.
+    OSError
+        When the folder cannot be written; an earlier SavedModel is kept.
+
+    Examples
+    --------
+    ``SimplexClassifier.export`` calls it; for other models:
+
+    >>> head = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
+    >>> export_saved_model(
+    ...     head,
+    ...     folder / "served",
+    ...     latent=lambda x: {"loc": head(x), "scale": tf.ones_like(x[:, :1])},
+    ...     readout=lambda latent: tf.nn.softmax(latent["loc"]),
+    ...     sample_shape=(4,),
+    ...     class_names=["cat", "dog"],
+    ... )
+    >>> sorted(load_served(folder / "served").predict(np.zeros((3, 4))))
+    ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
+    """
+    if input_dtype not in INPUT_DTYPES:
+        raise ValueError(f"input_dtype must be one of {', '.join(INPUT_DTYPES)}; found {input_dtype!r}")
+
+    def serve(samples: Any) -> dict[str, Any]:
+        if input_dtype == "uint8":
+            samples = tf.cast(samples, tf.float32) / pixel_scale
+        gaussian = latent(samples)
+        probabilities = readout(gaussian)
+        return {
+            "class_probabilities": probabilities,
+            "class_id": tf.argmax(probabilities, axis=-1),
+            "latent_mean": gaussian["loc"],
+            "latent_scale": gaussian["scale"],
+        }
+
+    folder = Path(filepath).expanduser()
+    _check_replaceable(folder)
+    check_writable(folder.absolute().parent, "filepath")
+    archive = keras.export.ExportArchive()
+    archive.track(resource)
+    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
+    archive.add_endpoint("serve", serve, input_signature=[signature])
+    with replacing(folder) as fresh:
+        archive.write_out(fresh, verbose=verbose)
+        (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
+        (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
+        (fresh / CHECKSUMS).write_text(json.dumps(_checksums(fresh), indent=1), encoding="utf-8")
+
+
+def _check_replaceable(folder: Path) -> None:
+    """Raise unless the path is free, an empty folder or a SavedModel."""
+    replaceable = folder.is_dir() and (not any(folder.iterdir()) or (folder / "saved_model.pb").exists())
+    if folder.exists() and not replaceable:
+        raise FileExistsError(
+            f"filepath: {str(folder)!r} exists and is no SavedModel; use a new folder, since its content would be lost"
+        )
+
+
+def _checksums(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and path != folder / CHECKSUMS)
+    return {path.relative_to(folder).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+class ServedModel:
+    """A SavedModel written by ``export_saved_model``, called with arrays.
+
+    Any TensorFlow runtime can serve the folder; this class needs the package, and checks the files first.
+
+    Parameters
+    ----------
+    filepath : path-like
+        Folder of the SavedModel, which may begin with ``~``.
+
+    Raises
+    ------
+    FileNotFoundError
+        When there is no such folder.
+    ValueError
+        When a file is missing, truncated or altered.
+
+    Attributes
+    ----------
+    class_names : list of str
+    input_name : str
+    input_dtype : str
+
+    Examples
+    --------
+    >>> served = ServedModel("served")  # doctest: +SKIP
+    >>> served.predict(images)["class_probabilities"]  # doctest: +SKIP
+    """
+
+    def __init__(self, filepath: str | os.PathLike[str]) -> None:
+        folder = Path(filepath).expanduser()
+        _check_whole(folder)
+        self.class_names: list[str] = json.loads((folder / CLASS_NAMES).read_text(encoding="utf-8"))
+        self._model = tf.saved_model.load(os.fspath(folder))
+        self._signature = self._model.signatures["serving_default"]
+        ((self.input_name, spec),) = self._signature.structured_input_signature[1].items()
+        self.input_dtype: str = spec.dtype.name
+
+    def predict(self, samples: Any) -> dict[str, np.ndarray]:
+        """Return the served outputs as a dict of arrays.
+
+        Parameters
+        ----------
+        samples : array, shape [N, ...]
+            Of ``input_dtype``; floats are cast to float32.
+        """
+        array = np.asarray(samples)
+        if self.input_dtype == "uint8" and array.size and not 0 <= array.min() <= array.max() <= 255:
+            raise ValueError(f"samples must be pixels 0 to 255; found {array.min()} to {array.max()}")
+        if (array.dtype.kind == "f") != (self.input_dtype == "float32"):
+            raise ValueError(f"samples must be of dtype {self.input_dtype}, as exported; found {array.dtype}")
+        outputs = self._signature(**{self.input_name: tf.constant(array, self.input_dtype)})
+        return {name: value.numpy() for name, value in outputs.items()}
+
+
+def load_served(filepath: str | os.PathLike[str]) -> ServedModel:
+    """Load an exported SavedModel after verifying its checksums: see ``ServedModel``.
+
+    Examples
+    --------
+    >>> load_served("served").class_names  # doctest: +SKIP
+    ['cat', 'dog']
+    """
+    return ServedModel(filepath)
+
+
+def _check_whole(folder: Path) -> None:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"filepath: there is no SavedModel folder at {str(folder)!r}")
+    try:
+        expected = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"filepath: {str(folder)!r} has no readable {CHECKSUMS.as_posix()} ({error}); export the model again"
+        ) from error
+    found = _checksums(folder)
+    wrong = sorted(name for name, digest in expected.items() if found.get(name) != digest)
+    if wrong:
+        raise ValueError(
+            f"filepath: {str(folder)!r} is damaged: {', '.join(wrong)} missing, truncated or altered; export it again"
+        )

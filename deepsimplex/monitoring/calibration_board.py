@@ -1,0 +1,321 @@
+"""TensorBoard callback for scores, calibration and latents of a classifier during training."""
+
+import os
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+from tensorboard.plugins.hparams import api, api_pb2, summary
+
+from deepsimplex._utils.validation import check_flag, check_labels, check_probabilities, check_whole
+from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
+from deepsimplex.monitoring.event_file import EventFile, write_embedding
+from deepsimplex.monitoring.hyperparameters import (
+    check_hyperparameters,
+    estimator_hyperparameters,
+    model_hyperparameters,
+)
+from deepsimplex.monitoring.summaries import band_picture, confidences, latents, pictures, scalars
+from deepsimplex.monitoring.validation_samples import as_images, draw_samples, rows_of
+from deepsimplex.readout import readout_layer
+
+FOLDER = "calibration"
+CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram
+
+
+class CalibrationBoard(keras.callbacks.Callback):
+    """Write scores, pictures and latents of validation samples to TensorBoard during training.
+
+    A callback of any Keras classifier, ``model.fit(..., callbacks=[board])``, and of the classifiers that optimize
+    step by step, ``SimplexGaussianProcess().fit(X, y, callback=board)``.
+
+    Parameters
+    ----------
+    log_dir : path-like
+        As in ``keras.callbacks.TensorBoard``. Files are written to its subfolder "calibration".
+    validation_data : (x, y) or tf.data.Dataset, optional
+        Samples and labels (class numbers 0..n-1, or the labels of an estimator), as arrays or a finite data set of
+        batches (x, y), which is read once, now. Required by Keras models; without it only the objective and the
+        hyperparameters of an estimator are written.
+    every : int
+        Write every so many epochs (or iterations), beginning with the first, and the last one in any case. Default 1.
+    samples : int, optional
+        Use at most so many of the validation samples, drawn once at random. Default 2000, whose prediction takes about
+        a hundredth of the time of an epoch of 60 000; None uses all.
+    seed : int
+        Seed of that draw. Default 0.
+    class_names : sequence of str, optional
+        Default: the model's or estimator's own, or numbers.
+    outside : array or structure of arrays, optional
+        Samples from outside the training distribution, at most ``samples`` of which are used, for
+        "score/out_of_distribution_auroc".
+    bins : int
+        Bins of the calibration errors, 15 by default.
+    pictures : bool
+        Draw pictures, which take most of the time besides the prediction. Default True.
+    hparams : mapping of str to str, bool, int or float, optional
+        Your own hyperparameters, beside those of the model; they replace those of the same name.
+    batch_size : int
+        Samples per batch of a Keras model's prediction, 256 by default.
+
+    Raises
+    ------
+    OSError
+        If the folder cannot be written, at once.
+    TypeError, ValueError
+        For samples and options that do not fit, at once; as training begins for a model whose outputs are no class
+        probabilities, and for labels and class names that do not fit its classes.
+
+    Notes
+    -----
+    For every epoch, numbered as Keras numbers them, or iteration, from 1: every score of ``evaluation.report``
+    ("score/accuracy", "calibration/expected_calibration_error", ...), the calibration error of each of up to twenty
+    classes ("calibration_of_class/...") and the histogram "confidence". For a Keras model every epoch, for an estimator
+    only the fitted one: the histograms "latent/scale" and "latent/norm"; "pictures/reliability"; "pictures/simplex" for
+    three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose own
+    class has the least probability. At the end: the latent means with labels and small images for the Projector page,
+    and for a readout with credible intervals, such as softmax, the reliability diagram with its 95% band
+    ("pictures/reliability_band", which takes seconds). Also "validation_samples", the number of samples used, and
+    hyperparameters for the HParams page. Latents are written for classifiers of this package that have them.
+
+    For every iteration of an estimator also "objective" (the minimized function per training sample, such as the
+    negative log marginal likelihood), "kernel/variance", "kernel/lengthscales", "noise" if it is learned, or
+    "kernel/relevance": vectors as a curve for each component ("kernel/lengthscales/0") up to 16, else as histograms.
+    They are in units of scaled features and latents.
+
+    A Keras model returns class probabilities [N, n], or [N, 1] for the probability of class 1 of two; logits are
+    rejected. Probabilities in half precision are divided by their sum, in double precision. If training diverges and
+    outputs are NaN, the scores are NaN, with one warning, and training continues.
+
+    The board does not change training: the weights are the same without it, bit by bit. Resumed runs
+    (``initial_epoch``, ``BackupAndRestore``) continue in another file of the same folder. Everything is flushed at
+    once. Keras does not inform callbacks of an exception: ``close`` ends the file then, as does leaving a ``with``
+    block, and the next fit.
+
+    Examples
+    --------
+    >>> import deepsimplex as ds
+    >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+    >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", num_classes=10)
+    >>> model.compile("adam")
+    >>> board = CalibrationBoard(folder / "events", (x_test, y_test), samples=50, pictures=False)
+    >>> history = model.fit(x[:200], y[:200], epochs=1, verbose=0, callbacks=[board])
+    >>> sorted(path.name for path in (folder / "events" / "calibration").glob("[lp]*"))
+    ['latent.tsv', 'latent_samples.tsv', 'latent_sprite.png', 'projector_config.pbtxt']
+    """
+
+    def __init__(
+        self,
+        log_dir: str | os.PathLike[str],
+        validation_data: Any = None,
+        *,
+        every: int = 1,
+        samples: int | None = 2000,
+        seed: int = 0,
+        class_names: Sequence[str] | None = None,
+        outside: Any = None,
+        bins: int = 15,
+        pictures: bool = True,
+        hparams: Mapping[str, Any] | None = None,
+        batch_size: int = 256,
+    ) -> None:
+        super().__init__()
+        self.every = check_whole(every, "every", 1)
+        self.samples = None if samples is None else check_whole(samples, "samples", 1)
+        self.seed = check_whole(seed, "seed", 0)
+        self.bins = check_whole(bins, "bins", 1)
+        self.pictures = check_flag(pictures, "pictures")
+        self.batch_size = check_whole(batch_size, "batch_size", 1)
+        self.hparams = check_hyperparameters(hparams)
+        self.class_names = None if class_names is None else [str(name) for name in class_names]
+        self.validation = None
+        if validation_data is not None:
+            self.validation = draw_samples(validation_data, self.samples, self.seed)
+        self.outside = None
+        if outside is not None:
+            leaves = keras.tree.flatten(outside)
+            rows = len(leaves[0]) if leaves and np.ndim(leaves[0]) else 0
+            self.outside = draw_samples((outside, np.zeros(rows, int)), self.samples, self.seed, "outside").x
+        self._file = EventFile(Path(log_dir).expanduser() / FOLDER)
+        self._begin()
+
+    def _begin(self) -> None:
+        """Begin a fit, in a file of its own."""
+        self.close()
+        self._step = 0  # the last epoch or iteration
+        self._warned = False
+
+    def close(self) -> None:
+        """Close the event file, if one is open."""
+        # What belongs to the last step beside scores, unless it was written.
+        self._left_out: tuple[dict[str, float], dict[str, NDArray[Any]]] | None = None
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # Keras models
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Check the model and write its hyperparameters."""
+        self._begin()
+        if self.validation is None:
+            raise ValueError("validation_data must be given for a Keras model; found None")
+        x = keras.tree.map_structure(np.asarray, self.validation.x)
+        self._outputs = KerasOutputs(self.model, x, self.batch_size)
+        p = self._outputs(rows_of(x, slice(8)))["probabilities"]
+        if np.isfinite(p).all():
+            check_probabilities(p, "what the model gives", "End it in a softmax: logits are no class probabilities")
+        self._check_labels(p.shape[1])
+        self._write_hyperparameters(model_hyperparameters(self.model, self.params))
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Write an epoch, if it is its turn."""
+        self._record(epoch, epoch % self.every == 0, self._model_outputs, details=True)
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Write the last epoch, if it was left out, and what is written once."""
+        found = self._model_outputs()
+        if self._left_out is not None:
+            self._write(found, *self._left_out)
+            self._write_details(found)
+        self._end(found)
+
+    def _model_outputs(self) -> ClassifierOutputs:
+        assert self.validation is not None
+        x, model = keras.tree.map_structure(np.asarray, self.validation.x), self.model
+        latent = self._outputs(x)
+        p = latent.pop("probabilities")
+        n = p.shape[1]
+        common: dict[str, Any] = {
+            "labels": self._check_labels(n),
+            "probabilities": p,
+            "class_names": self._names(getattr(model, "class_names", None) or range(n)),
+            "outside": None if self.outside is None else self._outputs(self.outside)["probabilities"],
+            "images": as_images(x),
+        }
+        if not latent:
+            return ClassifierOutputs(**common)
+        scores = getattr(model.readout, "scores", None)
+        scores = model.target.scores(model.num_classes) if scores is None else scores
+        return ClassifierOutputs(**common, latent=latent, scores=scores, readout=model.readout)
+
+    # Estimators
+
+    def __call__(self, step: Any) -> None:
+        """Write a step of an estimator's fit (``deepsimplex.estimators.ClassifierStep``), if it is its turn."""
+        if step.iteration == 1:
+            self._begin()
+        numbers: dict[str, float] = {"objective": step.objective / step.num_samples}
+        vectors: dict[str, NDArray[Any]] = {}
+        for name, values in step.hyperparameters.items():
+            tag = name if name == "noise" else f"kernel/{name}"
+            if values.size > CURVES:
+                vectors[tag] = values
+            else:
+                tags = [tag] if values.ndim == 0 else [f"{tag}/{index}" for index in range(values.size)]
+                numbers |= dict(zip(tags, map(float, values.ravel()), strict=True))
+        due = (step.iteration - 1) % self.every == 0
+        self._record(step.iteration, due, lambda: self._estimator_outputs(step.classifier()), numbers, vectors)
+
+    def fit_ended(self, classifier: Any) -> None:
+        """Write the fitted estimator, as its ``fit`` ends."""
+        if self._step == 0:
+            return
+        found = self._estimator_outputs(classifier, with_latents=True)
+        if self._left_out is not None:
+            self._write(found, *self._left_out)
+        self._write_details(found)
+        self._write_hyperparameters(estimator_hyperparameters(classifier))
+        self._end(found)
+
+    def _estimator_outputs(self, classifier: Any, with_latents: bool = False) -> ClassifierOutputs | None:
+        if self.validation is None:
+            return None
+        x, classes = self.validation.x, classifier.classes_.tolist()
+        behind: dict[str, Any] = {}
+        if with_latents and hasattr(classifier, "scores_"):  # GPLVQ has latents without a readout
+            scores = classifier.scores_
+            behind = {"scores": scores, "readout": readout_layer(classifier.readout_, scores)}
+            behind["latent"] = classifier.predict_latent(x).numpy().as_dict()
+        outside = None if self.outside is None else classifier.predict_proba(self.outside)
+        labels, p, names = self._check_labels(len(classes), classes), classifier.predict_proba(x), self._names(classes)
+        return ClassifierOutputs(labels, p, names, outside, as_images(x), **behind)
+
+    # Both
+
+    def _check_labels(self, n: int, classes: Sequence[Any] | None = None) -> NDArray[np.int64]:
+        """Return the numbers of the validation samples' classes, once labels and class names fit the classifier."""
+        assert self.validation is not None
+        if self.class_names is not None and len(self.class_names) != n:
+            raise ValueError(f"class_names must have {n} entries, one per class; found {len(self.class_names)}")
+        return check_labels(self.validation.y, n, name="the labels of validation_data", classes=classes)[0]
+
+    def _names(self, own: Sequence[Any]) -> list[str]:
+        """Names of classes without tabs and line breaks, which would end a cell of the Projector's table."""
+        return [" ".join(str(name).split()) or str(k) for k, name in enumerate(self.class_names or own)]
+
+    def _record(
+        self,
+        step: int,
+        due: bool,
+        outputs: Callable[[], ClassifierOutputs | None],
+        numbers: dict[str, float] | None = None,
+        vectors: dict[str, NDArray[Any]] | None = None,
+        details: bool = False,
+    ) -> None:
+        """Write a step if it is due, or remember what to write if it is the last one."""
+        self._step, self._left_out = step, None
+        if not due:
+            self._left_out = (numbers or {}, vectors or {})
+            return
+        found = outputs()
+        self._write(found, numbers or {}, vectors or {})
+        if details:
+            self._write_details(found)
+
+    def _write(
+        self, found: ClassifierOutputs | None, numbers: dict[str, float], vectors: dict[str, NDArray[Any]]
+    ) -> None:
+        if found is not None:
+            if found.not_finite and not self._warned:
+                self._warned = True
+                warnings.warn(
+                    f"after epoch {self._step} predictions of {found.not_finite} validation samples are NaN or "
+                    "infinite: training has diverged. While this lasts scores are written as NaN, and no pictures. A "
+                    "smaller learning rate may help",
+                    stacklevel=2,
+                )
+            numbers, vectors = numbers | scalars(found, self.bins), vectors | confidences(found)
+        self._file.write(self._step, numbers, vectors)
+
+    def _write_details(self, found: ClassifierOutputs | None) -> None:
+        if found is not None:
+            self._file.write(self._step, None, latents(found), pictures(found, self.seed) if self.pictures else None)
+
+    def _write_hyperparameters(self, own: Mapping[str, Any]) -> None:
+        texts = {}
+        if self.validation is not None:
+            used, given = len(self.validation.rows), self.validation.given
+            few = f"{used} of {given} samples, drawn with seed {self.seed}"
+            texts = {"validation_samples": f"all {given} samples" if used == given else few}
+        self._file.write(0, texts=texts, messages=[api.hparams_pb({**own, **self.hparams})])
+
+    def _end(self, found: ClassifierOutputs | None) -> None:
+        if found is not None:
+            if found.latent is not None and not found.not_finite:
+                write_embedding(self._file.folder, found)
+            if self.pictures:
+                self._file.write(self._step, images=band_picture(found))
+        self._file.write(0, messages=[summary.session_end_pb(api_pb2.STATUS_SUCCESS)])
+        self.close()

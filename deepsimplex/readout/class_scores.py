@@ -1,0 +1,186 @@
+"""Scores S f of a latent point f: their moments under a latent Gaussian, and the decision function of two classes."""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.geometry import vertices
+from deepsimplex.latent import Covariance, LatentGaussian
+from deepsimplex.readout.normal import tiny_of
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The score matrix S: class y scores ``S[y] . f`` at a latent point f.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape [n, L]
+        P, tau P, V^T or I, or any other real matrix.
+    """
+
+    matrix: NDArray[np.float64]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Scores) and np.array_equal(self.matrix, other.matrix)
+
+    def __hash__(self) -> int:
+        return hash((self.matrix.shape, self.matrix.tobytes()))
+
+    @classmethod
+    def of(cls, scores: ArrayLike | None, latent_dim: int) -> "Scores":
+        """Check ``scores`` against the latent dimension; None stands for the vertices of the simplex."""
+        if scores is None:
+            return cls(vertices(latent_dim + 1))
+        matrix = np.asarray(scores, dtype=np.float64)
+        if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] != latent_dim:
+            raise ValueError(
+                f"scores must have shape [n, L] with n >= 2 classes and the L = {latent_dim} of the latent; "
+                f"found {matrix.shape}"
+            )
+        if not np.all(np.isfinite(matrix)):
+            raise ValueError("scores must be finite; found NaN or infinity")
+        return cls(matrix)
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes n."""
+        return int(self.matrix.shape[0])
+
+    @property
+    def latent_dim(self) -> int:
+        """Number of latent dimensions L."""
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def centered(self) -> NDArray[np.float64]:
+        """S minus its mean row, shape [n, L]: a shift common to all classes changes neither argmax nor softmax."""
+        return self.matrix - self.matrix.mean(axis=0)
+
+    @cached_property
+    def independent_variance(self) -> float | None:
+        """The alpha of S S^T = alpha I + beta 11^T, or None when the Gram matrix is no such matrix.
+
+        Under isotropic noise of variance s^2 the scores then equal, up to a shift common to all of them, independent
+        Gaussians of variance alpha s^2: the vertices have alpha = n/(n-1), V^T and I have alpha = 1.
+        """
+        gram = self.centered @ self.centered.T
+        n = self.num_classes
+        alpha = float(np.trace(gram)) / (n - 1)
+        simplex = alpha * (np.eye(n) - 1.0 / n)
+        return alpha if alpha > 0 and np.allclose(gram, simplex, rtol=0.0, atol=1e-6 * alpha) else None
+
+    @cached_property
+    def identity_factor(self) -> float | None:
+        """The c of S = c I, c > 0, or None: then independent latent components are independent scores."""
+        n, dims = self.matrix.shape
+        if n != dims or self.matrix[0, 0] <= 0:
+            return None
+        factor = float(self.matrix[0, 0])
+        return factor if np.allclose(self.matrix, factor * np.eye(n), rtol=0.0, atol=1e-6 * factor) else None
+
+    def independence(self, covariance: Covariance) -> Literal["equal variances", "unequal variances"] | None:
+        """How variances compare where scores are independent, up to a shift common to all; None where they are not."""
+        if covariance == "isotropic" and self.independent_variance is not None:
+            return "equal variances"
+        if covariance == "diagonal" and self.identity_factor is not None:
+            return "unequal variances"
+        return None
+
+    def independent_moments(self, loc: Any, scale: Any) -> tuple[Any, Any]:
+        """Means [N, n] and standard deviations [N, 1] or [N, n] of independent scores."""
+        if scale.shape[-1] == 1:
+            assert self.independent_variance is not None
+            return self.mean(loc), self.independent_variance**0.5 * tf.abs(scale)
+        assert self.identity_factor is not None
+        return self.identity_factor * loc, self.identity_factor * tf.abs(scale)
+
+    def mean(self, loc: Any) -> Any:
+        """Mean scores minus their mean over classes, shape [N, n]."""
+        return tf.matmul(loc, tf.constant(self.centered.T, loc.dtype))
+
+    def factor(self, scale: Any) -> Any:
+        """Factor G of the covariance G G^T of the centered scores, shape [N, n, L], of any kind of scale."""
+        S = tf.constant(self.centered, scale.dtype)
+        if len(scale.shape) == 2:
+            return S * scale[:, tf.newaxis, :]
+        return tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))
+
+    def difference(self, loc: Any, scale: Any) -> tuple[Any, Any]:
+        """Mean and variance, both [N, 1], of the first score minus the second."""
+        mean, factor = self.mean(loc), self.factor(scale)
+        variance = tf.reduce_sum(tf.square(factor[:, 0] - factor[:, 1]), axis=-1, keepdims=True)
+        return mean[:, :1] - mean[:, 1:2], variance
+
+
+def noise_floor(mean: Any) -> Any:
+    """Smallest standard deviation of a score above round-off, shape [N, 1].
+
+    Scores closer to one another than this (6e-6 of the largest in float32, 2e-12 in float64) count as tied. With this
+    floor, values and gradients stay finite at scale zero.
+    """
+    resolution = float(np.finfo(mean.dtype.as_numpy_dtype).eps) ** 0.75
+    largest = tf.reduce_max(tf.abs(mean), axis=-1, keepdims=True)
+    return tf.stop_gradient(resolution * largest + tiny_of(mean.dtype) ** 0.25)
+
+
+def score_covariance(mean: Any, factor: Any) -> Any:
+    """Covariance of the scores [N, n, n] from its factor [N, n, L], with noise added that makes it positive definite.
+
+    Independent noise on every score, as small as possible, makes the Cholesky factor of a singular covariance exist: it
+    exceeds the round-off of the products, which is relative to the largest variance.
+    """
+    covariance = tf.matmul(factor, factor, transpose_b=True)
+    variances = tf.linalg.diag_part(covariance)
+    eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
+    largest = tf.stop_gradient(tf.reduce_max(variances, axis=-1, keepdims=True))
+    jitter = tf.square(noise_floor(mean)) + 4.0 * mean.shape[-1] * eps * largest
+    # Not set_diag, whose gradient XLA cannot compile for batches of any size.
+    return covariance + jitter[:, :, tf.newaxis] * tf.eye(mean.shape[-1], dtype=mean.dtype)
+
+
+def decision_function(latent: LatentGaussian | dict[str, Any], j: int, k: int, scores: ArrayLike | None = None) -> Any:
+    """Signed distance of the latent means from the boundary between classes j and k, positive on j's side.
+
+    Parameters
+    ----------
+    latent : LatentGaussian or dict
+        Latents, in NumPy arrays or tensors; only ``loc`` matters.
+    j, k : int
+        Two different classes in 0..n-1.
+    scores : array_like, shape [n, L], optional
+        Scores S; None stands for the vertices.
+
+    Returns
+    -------
+    ndarray or tensor, shape [N]
+        loc . (s_j - s_k) / ||s_j - s_k|| [CASIMAC Eq. 40], in latent units.
+
+    Raises
+    ------
+    ValueError
+        When j or k is not a class, or both have the same scores.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> decision_function({"loc": np.array([[0.3, 0.7]]), "scale": np.ones((1, 1))}, 1, 2)
+    array([0.7])
+    """
+    latent = LatentGaussian.of(latent)
+    S = Scores.of(scores, latent.latent_dim).matrix
+    for name, value in (("j", j), ("k", k)):
+        if not 0 <= value < len(S) or int(value) != value:
+            raise ValueError(f"{name} must be a class in 0..{len(S) - 1}; found {value!r}")
+    difference = S[int(j)] - S[int(k)]
+    length = np.linalg.norm(difference)
+    if length == 0:
+        raise ValueError(f"j and k must be classes of different scores; found j = {j}, k = {k}")
+    if not latent.holds_tensors:
+        return latent.loc @ (difference / length).astype(latent.loc.dtype)
+    loc, _ = latent.tensors()
+    return tf.linalg.matvec(loc, tf.constant(difference / length, loc.dtype))

@@ -1,0 +1,233 @@
+"""Argmax readout of independent scores, exact by one-dimensional quadrature.
+
+With independent scores g_k ~ N(m_k, t_k^2) the class probabilities are
+
+    p(y) = int phi((u - m_y) / t_y) / t_y prod_{k != y} Phi((u - m_k) / t_k) du,
+
+where u is the winning score. One grid in u serves all classes: with F(u) the product of all n
+distribution functions, the integrand of class y is F times its own phi / Phi, so that a row costs n Q, not n^2 Q.
+
+Probabilities that the dtype can hold come from that product itself. Where they underflow its logarithm is computed,
+at several times the cost, for batches of rows that need it.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from scipy.special import ndtri
+
+from deepsimplex.readout.class_scores import noise_floor
+from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr, tiny_of
+
+# How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
+# that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
+_DEPTH = {"float32": 9.0, "float64": 28.0}
+_LOG_DEPTH, _LOG_NODES = 40.0, 256
+# Where panels of the composite rule meet, in standard deviations around every score. The best of n equal scores lies
+# within 4 above them and varies less than each: panels are narrowest there.
+_PANELS = {
+    "float32": (-13.0, -5.0, -2.0, 0.0, 2.0, 4.0, 6.0),
+    "float64": (-38.0, -20.0, -10.0, -5.0, -2.0, 0.0, 2.0, 4.0, 8.0),
+}
+_LOG_PANELS = (-80.0, -60.0, -40.0, -28.0, *_PANELS["float64"][1:])
+NODES_PER_PANEL = {"float32": 10, "float64": 16}
+
+
+def default_num_points(n: int, dtype: tf.DType) -> int:
+    """Nodes of the uniform rule for n scores.
+
+    Its error falls as exp(-2 pi^2 w^2 / h^2), h the step and w the width of the integrand, which narrows slowly as
+    more scores compete. A class far behind widens the step for all: these numbers hold with one at any distance.
+    """
+    few, more, many = (128, 176, 208) if dtype == tf.float64 else (36, 48, 64)
+    return few if n <= 16 else more if n <= 100 else many
+
+
+def num_panels(n: int, dtype: tf.DType) -> int:
+    """Number of panels of ``unequal_variances`` for n scores."""
+    return n * len(_PANELS[dtype.name]) - 1
+
+
+def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
+    """Class probabilities of independent scores of one common variance, by the trapezoidal rule.
+
+    Parameters
+    ----------
+    mean : tensor, shape [N, n]
+        Mean scores.
+    deviation : tensor, shape [N, 1]
+        Their standard deviation; zero is the limit.
+    num_points : int
+        Number of nodes, spread evenly over the part of the line where any class's integrand counts.
+
+    Returns
+    -------
+    tensor, shape [N, n]
+        Probabilities; those that the dtype cannot hold are zero.
+    """
+    return _equal_probabilities(*_even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name]))
+
+
+def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
+    """Logarithms, accurate to margins of 80 standard deviations between two scores, and finite beyond."""
+
+    def logarithms(mean: Any, deviation: Any) -> Any:
+        nodes = max(num_points, _LOG_NODES)
+        a, u, step = _even_nodes(mean, deviation, nodes, _LOG_DEPTH)
+        z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
+        return tf.nn.log_softmax(_log_masses(z, step[:, :, tf.newaxis]), axis=-1)
+
+    return log_or_else(equal_variances(mean, deviation, num_points), logarithms, (mean, deviation))
+
+
+def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
+    """Class probabilities of independent scores, each with its own variance, by composite Gauss-Legendre quadrature.
+
+    The scores may differ in width by orders of magnitude, so the panels begin and end at fixed multiples of each
+    score's own standard deviation around its mean.
+
+    Parameters
+    ----------
+    mean, deviations : tensor, shape [N, n]
+        Means and standard deviations of the scores.
+    num_points : int
+        Nodes per panel.
+
+    Returns
+    -------
+    tensor, shape [N, n]
+        Probabilities; those that the dtype cannot hold are zero.
+    """
+    z, weights, width = _panel_nodes(mean, deviations, num_points, _PANELS[mean.dtype.name])
+    return _normalized(winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width)
+
+
+def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
+    """Logarithms, accurate to margins of 80 of the narrower standard deviations between two scores."""
+
+    def logarithms(mean: Any, deviations: Any) -> Any:
+        z, weights, width = _panel_nodes(mean, deviations, num_points, _LOG_PANELS)
+        return tf.nn.log_softmax(_log_masses(z, weights) - tf.math.log(width), axis=-1)
+
+    return log_or_else(unequal_variances(mean, deviations, num_points), logarithms, (mean, deviations))
+
+
+def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
+    """Mean scores a [N, n] in units of their deviation, below the best; evenly spaced nodes u [N, Q]; step [N, 1]."""
+    t = tf.maximum(deviation, noise_floor(mean))
+    # Relative to the best score: the answer knows differences only.
+    a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
+    # Against one rival the integrand of the worst class peaks halfway between the two, with a deviation of sqrt(1/2);
+    # more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond either end.
+    eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
+    worst = tf.reduce_min(tf.stop_gradient(a), axis=-1, keepdims=True)
+    low = tf.maximum(0.5 * worst, -depth) + math.sqrt(0.5) * float(ndtri(eps))
+    high = -float(ndtri(2.0 * eps / mean.shape[-1]))
+    step = (high - low) / (num_points - 1)
+    return a, low + step * tf.range(num_points, dtype=mean.dtype), step
+
+
+def _panel_nodes(mean: Any, deviations: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:
+    """Standardized scores z [N, n, Q] at the nodes of all panels, the nodes' weights [N, 1, Q], and widths [N, n]."""
+    m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
+    t = tf.maximum(deviations, noise_floor(mean))
+    center, width = tf.stop_gradient(m)[:, :, tf.newaxis], tf.stop_gradient(t)[:, :, tf.newaxis]
+    breaks = center + width * tf.constant(edges, mean.dtype)
+    low = tf.reduce_max(breaks[:, :, 0], axis=-1, keepdims=True)
+    high = tf.reduce_max(breaks[:, :, -1], axis=-1, keepdims=True)
+    breaks = tf.reshape(breaks, [-1, mean.shape[-1] * len(edges)])
+    breaks = tf.sort(tf.clip_by_value(breaks, low, high), axis=-1)
+    x, w = np.polynomial.legendre.leggauss(num_points)
+    left, half = breaks[:, :-1, tf.newaxis], 0.5 * (breaks[:, 1:] - breaks[:, :-1])[:, :, tf.newaxis]
+    u = tf.reshape(left + half * tf.constant(1.0 + x, mean.dtype), [-1, 1, (breaks.shape[-1] - 1) * len(x)])
+    weights = tf.reshape(half * tf.constant(w, mean.dtype), tf.shape(u))
+    return (u - m[:, :, tf.newaxis]) / t[:, :, tf.newaxis], weights, t
+
+
+def _normalized(masses: Any) -> Any:
+    """Masses [N, n] over their sum, which is one but for quadrature error and round-off."""
+    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+
+
+@tf.custom_gradient
+def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
+    """sum_q step phi(u_q - a_y) prod_{k != y} Phi(u_q - a_k), shape [N, n], over its sum over the classes.
+
+    Written out, with its gradient in a, because a training step through the readout spends its time here: every tensor
+    of shape [N, n, Q] counts. Nodes and step are no variables.
+    """
+    n, root = a.shape[-1], math.sqrt(0.5)
+    a, u = (root * a)[:, :, tf.newaxis], (root * u)[:, tf.newaxis, :]
+    below = a - u
+    twice_cdf = tf.math.erfc(below)
+    # The hazard rate phi / Phi but for its constant; where Phi vanishes, so does the product it is multiplied with.
+    hazard = tf.math.divide_no_nan(tf.exp(below * (u - a)), twice_cdf)
+    if n > 64:  # the powers of two would leave single precision
+        product, halves = tf.reduce_prod(0.5 * twice_cdf, axis=1), 1.0
+    else:
+        product, halves = tf.reduce_prod(twice_cdf, axis=1), 0.5**n
+    weighted = (halves * math.sqrt(2.0 / math.pi) * step) * product
+    masses = tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1)
+    # One but for quadrature error and round-off, which this shares out.
+    total = tf.reduce_sum(masses, axis=-1, keepdims=True)
+
+    def gradient(upstream: Any) -> tuple[Any, None, None]:
+        # d p_y / d a_k = -sum_q w h_y h_k for k != y, and p does not change when all a move together.
+        all_rivals = tf.reduce_sum(hazard, axis=1)
+        rivals = tf.reduce_sum(upstream[:, :, tf.newaxis] * hazard, axis=1)
+        own = tf.reduce_sum(hazard * (weighted * all_rivals)[:, tf.newaxis, :], axis=-1)
+        others = tf.reduce_sum(hazard * (weighted * rivals)[:, tf.newaxis, :], axis=-1)
+        return math.sqrt(2.0 / math.pi) * (upstream * own - others), None, None
+
+    return masses / total, gradient
+
+
+@tf.custom_gradient
+def winning_masses(cdf: Any, density: Any, weights: Any) -> tuple[Any, Any]:
+    """sum_q w_q C'_y(u_q) prod_{k != y} C_k(u_q): the probability that score y is the largest of independent ones.
+
+    With its gradient written out: TensorFlow would store and read again a dozen tensors of this size, and square
+    reciprocals that only just are numbers.
+
+    Parameters
+    ----------
+    cdf, density : tensor, shape [N, n, Q]
+        Distribution functions C_k of the scores at the nodes, and their derivatives by u, or by what z is in C(z).
+    weights : tensor, shape [N, 1, Q]
+        The nodes' weights. No variables.
+
+    Returns
+    -------
+    tensor, shape [N, n]
+    """
+    reciprocal = 1.0 / tf.maximum(cdf, tiny_of(cdf.dtype))
+    # Where C vanishes, so does the product that the hazard rate C' / C is multiplied with.
+    hazard = density * reciprocal
+    weighted = weights * tf.reduce_prod(cdf, axis=1, keepdims=True)
+
+    def gradient(upstream: Any) -> tuple[Any, Any, None]:
+        g = upstream[:, :, tf.newaxis]
+        without = weighted * reciprocal
+        wins = g * hazard
+        return without * (tf.reduce_sum(wins, axis=1, keepdims=True) - wins), without * g, None
+
+    return tf.reduce_sum(weighted * hazard, axis=-1), gradient
+
+
+@tf.custom_gradient
+def _log_masses(z: Any, weights: Any) -> tuple[Any, Any]:
+    """Logarithms of the ``winning_masses`` of normal scores z [N, n, Q], in log space throughout."""
+    log_cdf = log_ndtr(z)
+    log_hazard = log_density(z) - log_cdf
+    # Panels shut by clipping have no width: a floor stands in for the logarithm of zero.
+    log_weights = tf.math.log(tf.maximum(weights, tiny_of(z.dtype)))
+    terms = log_weights + tf.reduce_sum(log_cdf, axis=1, keepdims=True) + log_hazard
+    answer = tf.reduce_logsumexp(terms, axis=-1, keepdims=True)
+
+    def gradient(upstream: Any) -> tuple[Any, None]:
+        shares = upstream[:, :, tf.newaxis] * tf.exp(terms - answer)
+        return tf.exp(log_hazard) * (tf.reduce_sum(shares, axis=1, keepdims=True) - shares) - z * shares, None
+
+    return answer[:, :, 0], gradient

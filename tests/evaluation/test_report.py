@@ -1,0 +1,163 @@
+"""The report: every score by its name, as a table, as plain numbers and as JSON."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+
+from deepsimplex import evaluation
+
+rng = np.random.default_rng(1)
+LABELS, PROBABILITIES = rng.integers(0, 3, 50), rng.dirichlet(np.ones(3), 50)
+
+
+def score_of(name: str):
+    """What the report calls ``name``, as a function of labels and probabilities."""
+    if name == "top_k_accuracy":
+        return lambda y, p: evaluation.top_k_accuracy(y, p, k=2)
+    if name.startswith("brier_") and name != "brier_score":
+        return lambda y, p: getattr(evaluation.brier_decomposition(y, p), name.removeprefix("brier_"))
+    return getattr(evaluation, name)
+
+
+def test_the_report_holds_every_score():
+    y, p = LABELS, PROBABILITIES
+    report = evaluation.report(y, p, bins=7)
+    parts = evaluation.brier_decomposition(y, p, bins=7)
+    assert report.as_dict() == {
+        "samples": 50,
+        "classes": 3,
+        "accuracy": evaluation.accuracy(y, p),
+        "top_k_accuracy": evaluation.top_k_accuracy(y, p, k=2),
+        "weighted_precision": evaluation.weighted_precision(y, p),
+        "weighted_recall": evaluation.weighted_recall(y, p),
+        "weighted_f1": evaluation.weighted_f1(y, p),
+        "negative_log_likelihood": evaluation.negative_log_likelihood(y, p),
+        "brier_score": evaluation.brier_score(y, p),
+        "brier_reliability": parts.reliability,
+        "brier_resolution": parts.resolution,
+        "brier_uncertainty": parts.uncertainty,
+        "brier_remainder": parts.remainder,
+        "proba_loss": evaluation.proba_loss(y, p),
+        "expected_calibration_error": evaluation.expected_calibration_error(y, p, 7),
+        "adaptive_calibration_error": evaluation.adaptive_calibration_error(y, p, 7),
+        "classwise_calibration_error": evaluation.classwise_calibration_error(y, p, 7),
+        "maximum_calibration_error": evaluation.maximum_calibration_error(y, p, 7),
+        "area_deviation": evaluation.area_deviation(y, p),
+        "area_under_risk_coverage": evaluation.area_under_risk_coverage(y, p),
+        "accuracy_at_coverage": evaluation.accuracy_at_coverage(y, p, 0.8),
+        "bins": 7,
+        "k": 2,
+        "coverage": 0.8,
+    }
+    assert report.intervals is None
+    assert report.out_of_distribution_auroc is None
+
+
+def test_the_report_prints_an_aligned_table():
+    report = evaluation.report(LABELS, PROBABILITIES, k=1, coverage=0.5)
+    lines = str(report).splitlines()
+    assert len({len(line) for line in lines}) == 1
+    assert lines[2].split() == ["accuracy", f"{report.accuracy:.4f}"]
+    assert lines[3].startswith("top 1 accuracy ")
+    assert any(line.startswith("accuracy at coverage 0.5 ") for line in lines)
+
+
+def test_the_report_goes_to_json_and_back():
+    report = evaluation.report(LABELS, PROBABILITIES, intervals=0.9, resamples=20)
+    assert json.loads(report.to_json()) == report.as_dict()
+    # A true class of probability 0 has an infinite likelihood, which JSON cannot hold.
+    infinite = evaluation.report([1, 0], [[1.0, 0.0], [1.0, 0.0]], intervals=0.9, resamples=20)
+
+    def refuse(text):
+        raise AssertionError(text)
+
+    read = json.loads(infinite.to_json(indent=None), parse_constant=refuse)
+    assert float(read["negative_log_likelihood"]) == infinite.negative_log_likelihood == np.inf
+    assert read["intervals"]["negative_log_likelihood"][1] == "Infinity"
+
+
+def test_intervals_are_those_of_each_score_on_the_same_resamples():
+    y, p = LABELS, PROBABILITIES
+    outside = rng.dirichlet(np.full(3, 5.0), 20)
+    given = {"resamples": 50, "seed": 2}
+    report = evaluation.report(y, p, outside=outside, intervals=0.8, stratified=True, **given)
+    strange = [1 - q.max(axis=1) for q in (p, outside)]
+    assert report.out_of_distribution_auroc == evaluation.out_of_distribution_auroc(*strange)
+    apart = evaluation.bootstrap_interval(evaluation.out_of_distribution_auroc, *strange, 0.8, **given)
+    assert report.intervals["out_of_distribution_auroc"] == apart
+    limits = {"brier_reliability": (0, 2), "brier_resolution": (0, 2), "brier_uncertainty": (0, 2 / 3)}
+    for name in report.intervals.keys() - {"out_of_distribution_auroc"}:
+        of_part = {"limits": limits[name]} if name in limits else {}
+        alone = evaluation.bootstrap_interval(score_of(name), y, p, 0.8, stratified=True, **of_part, **given)
+        assert tuple(report.intervals[name]) == pytest.approx(tuple(alone), abs=1e-12), name
+    floats = [name for name, value in report.as_dict().items() if isinstance(value, float)]
+    assert list(report.intervals) == [name for name in floats if name not in ("coverage", "level")]
+
+
+def test_the_table_shows_intervals_when_asked():
+    report = evaluation.report(LABELS, PROBABILITIES, intervals=0.95, resamples=20)
+    head, *lines, note, end = str(report).splitlines()
+    assert head.strip() == "95% interval"
+    assert f"{note} {end}".startswith(
+        "Intervals of calibration errors, area deviation and parts of the Brier score are corrected"
+    )
+    assert "bias" not in str(evaluation.report(LABELS, PROBABILITIES))
+    assert len({len(line) for line in [head, *lines]}) == 1
+    lower, upper = report.intervals["accuracy"]
+    assert lines[2].split() == ["accuracy", f"{report.accuracy:.4f}", f"{lower:.4f}", "to", f"{upper:.4f}"]
+    assert lines[0].split() == ["samples", "50"]
+
+
+def test_a_test_set_of_one_and_of_one_class_have_reports():
+    one = evaluation.report([1], [[0.2, 0.5, 0.3]], intervals=0.95, resamples=5)
+    assert (one.accuracy, one.brier_uncertainty, one.area_under_risk_coverage) == (1, 0, 0)
+    assert one.expected_calibration_error == one.maximum_calibration_error == pytest.approx(0.5)
+    for name, (lower, upper) in one.intervals.items():
+        assert lower == upper == getattr(one, name)
+    same = evaluation.report([2] * 9, PROBABILITIES[:9])
+    assert same.brier_uncertainty == same.brier_resolution == 0
+    assert np.isfinite(list(same.as_dict().values())).all()
+
+
+def test_labels_may_be_names_where_a_class_is_absent():
+    p = np.eye(3)[[1, 2, 2]]
+    named = evaluation.report(["b", "c", "c"], p, classes=["a", "b", "c"], intervals=0.9, resamples=5, stratified=True)
+    assert named == evaluation.report([1, 2, 2], p, intervals=0.9, resamples=5, stratified=True)
+    assert (named.accuracy, named.classes) == (1, 3)
+    with pytest.raises(ValueError, match="classes must hold 3 different names, one for each column of p"):
+        evaluation.report(["b", "c", "c"], p, classes=["b", "c"])
+    with pytest.raises(TypeError, match=r"y must hold class numbers 0\.\.2.*columns of p.*pass classes="):
+        evaluation.report(["b", "c", "c"], p)
+
+
+def test_no_zero_has_a_sign():
+    sure = evaluation.report([0, 1], np.eye(2), intervals=0.9, resamples=5)
+    flipped = dataclasses.replace(sure, intervals={"accuracy": evaluation.Interval(-1e-9, -0.0)}, brier_remainder=-1e-9)
+    assert "-0.0000" not in str(flipped)
+
+
+def test_stratified_must_be_a_flag_with_intervals_or_without():
+    with pytest.raises(TypeError, match="stratified must be True or False; found 'no'"):
+        evaluation.report(LABELS, PROBABILITIES, stratified="no")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"intervals": True}, "intervals must be a number above 0 and below 1; found True"),
+        ({"intervals": 0.9, "resamples": 0}, "resamples must be a whole number"),
+        ({"resamples": 0}, "resamples must be a whole number"),
+        ({"seed": -3}, "seed must be a whole number, at least 0; found -3"),
+        ({"k": 4}, "k must be at most the number of classes, 3; found 4"),
+        ({"k": 2.0}, r"k must be a whole number, at least 1; found 2\.0"),
+        ({"coverage": 0}, "coverage must be a number above 0 and at most 1; found 0"),
+        ({"bins": 0}, "bins must be a whole number"),
+        ({"outside": [[0.5, 0.3, 0.3]]}, "every row of outside must sum to 1"),
+        ({"outside": [[0.5, 0.5]]}, r"outside must have shape \[N, 3\]; found shape \(1, 2\)"),
+    ],
+)
+def test_bad_arguments_are_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        evaluation.report(LABELS, PROBABILITIES, **arguments)

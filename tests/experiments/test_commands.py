@@ -1,0 +1,351 @@
+"""Runs on real images, and the command line that starts them."""
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+import yaml
+from PIL import Image
+
+import deepsimplex as ds
+from deepsimplex import experiments
+from deepsimplex._utils import progress
+from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+COMMAND = [sys.executable, "-m", "deepsimplex.cli"]
+SMALL = [
+    "data.limit=600",
+    "training.epochs=12",
+    "training.learning_rate=0.01",
+    "model.backbone={name: mlp, hidden: [32], dropout: 0.2}",
+]
+
+
+def options(tmp_path: Path, *overrides: str) -> list[str]:
+    folders = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+    return ["--config", str(CONFIGS / "digits.yaml"), *SMALL, *folders, *overrides]
+
+
+def checked(tmp_path: Path, *overrides: str) -> RunConfig:
+    """The same configuration, for calls without the command line."""
+    _, file, *given = options(tmp_path, *overrides)
+    return load_config(file, given)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
+    """A small run on digits, with validation samples: its folder, its options and what it printed."""
+    place = tmp_path_factory.mktemp("runs")
+    arguments = options(place, "data.validation_fraction=0.2", "export.input_dtype=uint8")
+    printed = command("train", *arguments).stdout
+    return RunFolder(place / "runs" / "digits" / "001"), arguments, printed
+
+
+def test_a_run_leaves_everything_in_its_folder(finished):
+    folder, _, printed = finished
+    config = yaml.safe_load(folder.config.read_text())
+    assert (config["seed"], config["training"]["epochs"], config["training"]["batch_size"]) == (0, 12, 32)
+    assert json.loads(folder.versions.read_text()).keys() >= {"python", "deepsimplex", "tensorflow", "keras"}
+    metrics = json.loads(folder.metrics.read_text())
+    assert metrics["accuracy"] > 0.5
+    for name in ("accuracy", "negative_log_likelihood", "expected_calibration_error"):
+        assert f"{metrics[name]:.3f}"[:4] in printed
+    with folder.history.open() as lines:
+        rows = list(csv.DictReader(lines))
+    assert [row["epoch"] for row in rows] == [str(epoch) for epoch in range(12)]
+    assert {"loss", "val_loss", "accuracy", "val_expected_calibration_error"} <= rows[0].keys()
+    boards = ["calibration", "train", "validation"]
+    assert sorted(path.parent.name for path in folder.events.rglob("events.out.tfevents.*")) == boards
+    assert (folder.events / "calibration" / "projector_config.pbtxt").exists()
+    for picture in (folder.reliability, folder.uncertain_images):
+        assert picture.read_bytes().startswith(b"\x89PNG")
+    assert str(folder.model) in printed
+    assert not folder.backup.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["model.objective=class", "training.beta=0"],
+        ["model.objective=hybrid", "model.hybrid_weight=0.2"],
+        ["model.objective=composition", "model.composition_mass=0.9", "training.beta=0"],
+    ],
+    ids=["class", "hybrid", "composition"],
+)
+def test_a_run_trains_any_objective(overrides, tmp_path):
+    folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+    assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
+    found = ds.load_model(folder.model).get_config()
+    expected = yaml.safe_load(folder.config.read_text())["model"]
+    for key in ("objective", "hybrid_weight", "composition_mass"):
+        assert found[key] == expected[key]
+
+
+def test_model_and_saved_model_of_a_run_agree(finished):
+    folder, _, _ = finished
+    (_, _), (x_test, _) = ds.datasets.load("digits")
+    pixels = np.round(255 * x_test).astype("uint8")
+    p = ds.load_model(folder.model).predict_proba(pixels.astype("float32") / 255)
+    served = ds.export.load_served(folder.served)
+    assert served.class_names == [str(k) for k in range(10)]
+    np.testing.assert_allclose(served.predict(pixels)["class_probabilities"], p, atol=1e-5)
+
+
+def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
+    folder, arguments, _ = finished
+    (_, _), (x_test, y_test) = ds.datasets.load("digits")
+    model, kept = ds.load_model(folder.model), load_predictions(folder.test_predictions)
+    np.testing.assert_array_equal(kept.y, y_test)
+    np.testing.assert_allclose(kept.p, model.predict_proba(x_test), atol=1e-5)
+    assert kept.p.dtype == np.float32
+    assert kept.class_names == tuple(str(k) for k in range(10))
+    assert ds.readout.READOUTS.name_of(kept.readout) == "argmax"
+    np.testing.assert_allclose(ds.readout.argmax(kept.latent, kept.scores), kept.p, atol=1e-4)
+    np.testing.assert_allclose(kept.images, 255 * x_test[kept.image_rows].reshape(-1, 8, 8), atol=0.5)
+    assert np.argmin(kept.p[np.arange(len(y_test)), y_test]) in kept.image_rows
+    scores = ds.evaluation.report(kept.y, kept.p).as_dict()
+    metrics = json.loads(folder.metrics.read_text())
+    assert {name: metrics[name] for name in scores} == scores
+    # An evaluation writes them again.
+    folder.test_predictions.unlink()
+    experiments.evaluate(load_config(arguments[1], arguments[2:]), verbose=0)
+    np.testing.assert_array_equal(load_predictions(folder.test_predictions).y, y_test)
+
+
+@pytest.mark.parametrize(("method", "readout"), [("temperature", None), ("latent", "argmax")])
+def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
+    folder, arguments, _ = finished
+    split = commands.load_split(load_config(arguments[1], arguments[2:]))
+    model = ds.load_model(folder.model).calibrate(split.x_validation, split.y_validation, method)
+    commands._save_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
+    kept = load_predictions(RunFolder(tmp_path).test_predictions)
+    assert (kept.readout is None) == (readout is None)
+    read_out = ds.readout.argmax(kept.latent, kept.scores)
+    assert np.allclose(read_out, kept.p, atol=1e-4) == (readout is not None)
+
+
+def test_evaluate_and_export_take_the_newest_run(finished, command):
+    folder, arguments, _ = finished
+    metrics = json.loads(folder.metrics.read_text())
+    folder.metrics.unlink()
+    printed = command("evaluate", *arguments).stdout
+    again = json.loads(folder.metrics.read_text())
+    assert again["accuracy"] == metrics["accuracy"]
+    assert again["negative_log_likelihood"] == pytest.approx(metrics["negative_log_likelihood"], rel=1e-5)
+    assert "accuracy" in printed
+    folder.write_json(folder.metrics, {**metrics, "accuracy": 0.0})
+    experiments.evaluate(load_config(arguments[1], arguments[2:]), verbose=0)
+    again = json.loads(folder.metrics.read_text())
+    assert again["accuracy"] == metrics["accuracy"]
+    assert again["training_seconds"] == metrics["training_seconds"]
+    command("export", *arguments, "export.input_dtype=float32")
+    assert ds.export.load_served(folder.served).input_dtype == "float32"
+    # An export of its own does not make a run another one.
+    assert "finished already" in command("train", "--resume", *arguments).stdout
+    assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}
+
+
+def test_evaluate_refuses_what_may_hold_training_samples(finished):
+    folder, arguments, _ = finished
+    before = folder.metrics.read_bytes()
+    for override, section in (("data.options.seed=1", "data"), ("target=ilr", "target")):
+        config = load_config(arguments[1], [*arguments[2:], override])
+        with pytest.raises(ConfigurationError, match=f"begun with another configuration: {section} changed"):
+            experiments.evaluate(config, verbose=0)
+    assert folder.metrics.read_bytes() == before
+    # What does not touch the test samples may differ.
+    assert experiments.evaluate(load_config(arguments[1], [*arguments[2:], "training.epochs=3"]), verbose=0) == folder
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("data.name=nothing", "'nothing' is unknown"),
+        ("data.options.dtype=float16", "dtype must be one of"),
+        ("data.validation_fraction=0.9999", "leaves 0 for training"),
+        ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),
+    ],
+)
+def test_a_failed_start_leaves_the_earlier_run_the_newest(finished, override, message, monkeypatch):
+    folder, arguments, _ = finished
+
+    def fail(*_, **__):
+        raise ValueError("this network does not fit")
+
+    if override.startswith("model"):
+        monkeypatch.setattr(commands.SimplexClassifier, "build", fail)
+    with pytest.raises(ValueError, match=message):
+        experiments.train(load_config(arguments[1], [*arguments[2:], override]), verbose=0)
+    assert [path.name for path in folder.path.parent.iterdir()] == ["001"]
+
+
+def test_the_newest_run_with_a_model_is_found_behind_unfinished_ones(finished):
+    folder, arguments, _ = finished
+    config = load_config(arguments[1], arguments[2:])
+    cut_short = RunFolder.create(config)
+    try:
+        assert cut_short.path.name == "002"
+        assert commands.finished_run(config) == folder
+    finally:
+        shutil.rmtree(cut_short.path)
+
+
+def test_runs_below_the_home_folder_are_found_again(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = load_config(CONFIGS / "digits.yaml", ["output=~/runs"])
+    folder = RunFolder.create(config)
+    assert folder.path == tmp_path / "runs" / "digits" / "001"
+    assert RunFolder.all(config) == [folder]
+
+
+@pytest.mark.parametrize(
+    ("fraction", "limit", "message"),
+    [
+        (0.9, 2, "0.9 of 2 samples leaves 0 for training and 2 for validation"),
+        (0.1, 3, "0.1 of 3 samples leaves 3 for training and 0 for validation"),
+    ],
+)
+def test_both_sides_of_the_validation_split_hold_samples(fraction, limit, message, tmp_path):
+    with pytest.raises(ConfigurationError, match=f"data.validation_fraction {message}"):
+        commands.load_split(checked(tmp_path, f"data.validation_fraction={fraction}", f"data.limit={limit}"))
+
+
+def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
+    for index, name in enumerate(("cat", "dog")):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for i in range(5):
+            Image.new("RGB", (6 + i, 5), (40 * i, 100 * index, 0)).save(tmp_path / "photos" / name / f"{i}.png")
+    config = checked(tmp_path, f"data={{name: {tmp_path}/photos, options: {{image_size: [4, 7]}}}}")
+    split = commands.load_split(config)
+    assert split.x.shape == (8, 4, 7, 3)
+    assert split.class_names == ["cat", "dog"]
+
+
+def test_mixed_precision_ends_with_the_run(tmp_path):
+    overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
+    policy = keras.config.dtype_policy()
+    folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+    assert keras.config.dtype_policy() == policy
+    assert ds.load_model(folder.model).dtype_policy.name == "mixed_float16"
+    with pytest.raises(ConfigurationError):
+        experiments.train(checked(tmp_path, *overrides, "data.validation_fraction=0.001"), verbose=0)
+    assert keras.config.dtype_policy() == policy
+
+
+def test_targets_are_computed_alone_and_cached(tmp_path, command):
+    printed = command("targets", *options(tmp_path)).stdout
+    assert "600 latents of dimension 9" in printed
+    assert re.search(r"1.8e\+05 pairs of samples per distance, 1 distance: [\d.]+ [kM] pairs/s", printed)
+    cached = list((tmp_path / "cache").rglob("*.npz"))
+    assert len(cached) == 1
+    assert not (tmp_path / "runs").exists()
+    before = cached[0].stat().st_mtime_ns
+    printed = command("targets", *options(tmp_path)).stdout
+    assert "1 of 1 distance taken from the cache" in printed
+    assert "pairs/s" not in printed
+    assert [path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*.npz")] == [before]
+
+
+@pytest.fixture
+def targets_printed(tmp_path, capsys):
+    """Call make_targets with 60 samples, and return what it prints."""
+
+    def call(target: str, *overrides: str) -> str:
+        experiments.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", *overrides))
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(targets_printed):
+    euclidean, cityblock = (f"{{name: casimac, distance: {name}}}" for name in ("euclidean", "cityblock"))
+    both = f"{{name: mean, targets: [{euclidean}, {cityblock}]}}"
+    assert "1.77e+03 pairs of samples per distance, 2 distances: " in targets_printed(both, "cache_dir=null")
+    assert "1.77e+03 pairs of samples per distance, 1 distance: " in targets_printed(euclidean)
+    assert "1 of 2 distances taken from the cache" in targets_printed(both)
+    assert "2 of 2 distances taken from the cache" in targets_printed(both)
+    printed = targets_printed("ilr")
+    assert "pairs" not in printed
+    assert "taken from" not in printed
+
+
+def test_only_the_targets_command_shows_progress_in_a_log(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
+    commands.make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
+    assert capsys.readouterr().err == ""
+    for target, shown in (("{name: mean, targets: [casimac]}", True), ("{name: casimac, show_progress: false}", False)):
+        experiments.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", "cache_dir=null"))
+        found = re.search(r"euclidean neighbors: 100%, .*/s, after 0 s", capsys.readouterr().err)
+        assert (found is not None) == shown
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
+    epochs = "training.epochs=30"
+    whole, cut = tmp_path / "whole", tmp_path / "cut"
+    command("train", *options(whole, epochs))
+
+    process = subprocess.Popen([*COMMAND, "train", *options(cut, epochs)], stdout=subprocess.DEVNULL)
+    folder = RunFolder(cut / "runs" / "digits" / "001")
+    progress = folder.backup / "training_metadata.json"
+    for _ in range(1200):
+        if progress.exists() and progress.read_text() and json.loads(progress.read_text())["epoch"] >= 3:
+            break
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not folder.model.exists()
+    printed = command("train", "--resume", *options(cut, epochs)).stdout
+    assert f"resuming {folder.path}" in printed
+    assert not (cut / "runs" / "digits" / "002").exists()
+
+    expected = ds.load_model(whole / "runs" / "digits" / "001" / "model.keras").get_weights()
+    for one, other in zip(ds.load_model(folder.model).get_weights(), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert "finished already" in command("train", "--resume", *options(cut, epochs)).stdout
+    assert "seed changed" in command("train", "--resume", *options(cut, epochs, "seed=1"), code=2).stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "configs/digit.yaml"], "there is no file"),
+        (["--config", str(CONFIGS / "digits.yaml"), "training.epoch=3"], "did you mean 'epochs'"),
+        (["--config", str(CONFIGS / "digits.yaml"), "data.name=digts", "cache_dir=null"], "digits"),
+        (["--config", str(CONFIGS / "digits.yaml"), "target.distance=3"], "target: distance must be a name"),
+        (["--config", str(CONFIGS / "digits.yaml"), "output=/proc/runs"], "output is not a folder that can be written"),
+    ],
+)
+def test_errors_are_one_line_without_traceback(arguments, message, tmp_path, command):
+    if not any(argument.startswith("output=") for argument in arguments):
+        arguments = [*arguments, f"output={tmp_path}"]
+    (line,) = command("train", *arguments, code=2).stderr.splitlines()
+    assert line.startswith("deepsimplex: ")
+    assert message in line
+    assert not list(tmp_path.rglob("model.keras"))
+
+
+def test_the_entry_point_reports_errors_on_one_line(tmp_path):
+    command = [*COMMAND, "evaluate", *options(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"})
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("deepsimplex: "))
+    assert line == done.stderr.splitlines()[-1]
+    assert "run 'deepsimplex train' first" in line
+
+
+def test_the_version_is_shown(command):
+    assert command("--version").stdout == f"deepsimplex {ds.__version__}\n"

@@ -1,0 +1,161 @@
+"""Configuration files: what is wrong is named, with what would do."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from deepsimplex.experiments import ConfigurationError, RunConfig, load_config
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+@pytest.fixture
+def digits(tmp_path) -> Path:
+    path = tmp_path / "digits.yaml"
+    path.write_text((CONFIGS / "digits.yaml").read_text())
+    return path
+
+
+@pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_configuration_is_valid_and_resolves_to_itself(path, tmp_path):
+    config = load_config(path)
+    assert config.name == path.stem
+    resolved = tmp_path / "resolved.yaml"
+    resolved.write_text(config.as_yaml())
+    assert load_config(resolved) == config
+
+
+def test_the_promised_configurations_exist():
+    names = {path.stem for path in CONFIGS.glob("*.yaml")}
+    promised = {"digits", "fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"}
+    assert promised | {"fashion_mnist_cnn"} <= names
+
+
+def test_overrides_reach_nested_keys(digits):
+    config = load_config(digits, ["training.epochs=3", "target=ilr", "target.smoothing=0.9", "data.limit=null"])
+    assert config.training.epochs == 3
+    assert config.target == {"name": "ilr", "smoothing": 0.9}
+    assert config.data.limit is None
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("training.epoch=3", "unknown key 'training.epoch'; did you mean 'epochs'"),
+        ("trainig.epochs=3", "unknown key 'trainig'; did you mean 'training'"),
+        ("model.zzz=3", "unknown key 'model.zzz'; known keys are backbone, head, covariance, readout"),
+        ("training.epochs=0", "training.epochs: .*greater than or equal to 1; found 0"),
+        ("training.epochs=many", "training.epochs: .*found 'many'"),
+        ("model.covariance=round", "model.covariance: .*'isotropic', 'diagonal' or 'full'"),
+        ("target=casimak", "casimac"),
+        ("target.distnace=euclidean", "distance"),
+        ("model.backbone.name=mpl", "did you mean 'mlp'"),
+        ("model.backbone.depth=3", "depth"),
+        ("name=../elsewhere", "name: "),
+        ("training.epochs", "an override must read key=value"),
+        ("name.first=3", "'name' holds a value"),
+        ("training.epochs={", "not readable as YAML"),
+        ("training.optimizer=adm", r"training.optimizer: .*adadelta, .*sgd; did you mean 'adam'\?; found 'adm'"),
+        ("training.optimizer=lossscaleoptimizer", "training.optimizer: optimizer must be one of adadelta"),
+        ("model.objective=clas", "model.objective: .*'latent', 'class', 'hybrid' or 'composition'; found 'clas'"),
+        ("model.hybrid_weight=0.3", "model: hybrid_weight is for objective hybrid alone; found 0.3 .*latent$"),
+        ("model.composition_mass=0.9", "model: composition_mass is for objective composition alone"),
+        ("model={objective: hybrid, hybrid_weight: 1}", "model.hybrid_weight: .*less than 1; found 1"),
+        ("model={objective: composition, composition_mass: 0}", "model.composition_mass: .*greater than 0; found 0"),
+        (
+            "model.objective=class",
+            "training.beta must be 0 with model.objective class, .*; found 0.5$",
+        ),
+        ("model.covariance=full", "training.beta must be 0 with model.covariance full, .*; found 0.5$"),
+        ("data.options.test_fractoin=0.3", "data.options: .*'test_fractoin'; did you mean 'test_fraction'"),
+        ("data.options.name=mnist", "data.options: datasets.load has no option 'name'"),
+        ("target.distance=3", "target: distance must be a name, .*; found int$"),
+        (
+            "target.attraction_function=foo",
+            "attraction_function must be a callable, None or .*; found 'foo'",
+        ),
+        ("target={name: mean, targets: 3}", "target: targets must be a sequence .*; found 3$"),
+        ("target={name: mean, targets: [3]}", "target: target must be one of casimac, .*; found 3"),
+        ("target={name: [1]}", r"target: target must be one of .*; found {'name': \[1\]}"),
+        (
+            "model.backbone={name: mlp, depth: 3}",
+            "model.backbone: backbone 'mlp' has no argument 'depth'.*it takes hidden",
+        ),
+        ("model.backbone={name: mlp, dropout: much}", "model.backbone: .*'dropout': 'much'"),
+        ("model.backbone={hidden: [3]}", "model.backbone: backbone needs a name, one of mlp, cnn"),
+        (
+            "model.head=prototype",
+            "model.head: head must be one of prototypes, variational; found 'prototype'; did you mean",
+        ),
+        ("model.head={inducing: 3}", "model.head: head must be one of prototypes, variational; found None"),
+        ("model.head={name: prototypes, inducing: 3}", "head 'prototypes' has no argument 'inducing'; it takes proto"),
+        ("model.head={name: prototypes, num_classes: 3}", "head 'prototypes' has no argument 'num_classes'"),
+        (
+            "model.head={name: prototypes, variance: 0}",
+            "model.head: variance, unless .* must be a number above 0.0; found 0",
+        ),
+        ("model.head={name: prototypes, ard: please}", "model.head: ard must be True or False; found 'please'"),
+        ("model.head=variational", "model.head: .*inducing"),
+        ("model={head: prototypes, covariance: diagonal}", "covariance is for the Gaussian head alone; found diagonal"),
+        ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
+    ],
+)
+def test_wrong_overrides_are_named(override, message, digits):
+    with pytest.raises(ConfigurationError, match=message) as raised:
+        load_config(digits, [override])
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("key", ["training", "model", "export", "data.options", "model.backbone"])
+def test_an_empty_section_means_its_defaults(key, digits):
+    config = load_config(digits, [f"{key}=null"])
+    section, _, inner = key.partition(".")
+    found = getattr(config, section)
+    default = RunConfig.model_validate({"name": "a", "data": {"name": "digits"}, "target": "ilr"})
+    expected = getattr(default, section)
+    if inner:
+        found, expected = getattr(found, inner), getattr(expected, inner)
+    assert found == expected
+
+
+def test_an_empty_section_can_be_filled_by_overrides(digits):
+    content = yaml.safe_load(digits.read_text())
+    digits.write_text(yaml.safe_dump({**content, "training": None}))
+    assert load_config(digits, ["training.epochs=3"]).training.epochs == 3
+    assert load_config(digits, ["data.limit=null"]).data.limit is None
+    with pytest.raises(ConfigurationError, match="data: Field required"):
+        load_config(digits, ["data=null"])
+
+
+def test_the_home_folder_is_expanded_once(digits, monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    config = load_config(digits, ["output=~/runs"])
+    assert (config.output, config.cache_dir) == (f"{tmp_path}/runs", f"{tmp_path}/.cache/deepsimplex")
+    assert load_config(digits, ["cache_dir=~/targets"]).cache_dir == f"{tmp_path}/targets"
+    assert load_config(digits, ["cache_dir=null"]).cache_dir is None
+
+
+def test_missing_and_unreadable_files_are_named(tmp_path, digits):
+    with pytest.raises(FileNotFoundError, match=r"there is no file .*digit\.yaml'; there are .*digits\.yaml"):
+        load_config(digits.with_name("digit.yaml"))
+    digits.write_text("name: [")
+    with pytest.raises(ConfigurationError, match="not readable as YAML"):
+        load_config(digits)
+    digits.write_text("- name")
+    with pytest.raises(ConfigurationError, match="must hold keys and values; found list"):
+        load_config(digits)
+    digits.write_text(yaml.safe_dump({"name": "digits"}))
+    with pytest.raises(ConfigurationError, match="data: Field required"):
+        load_config(digits)
+
+
+def test_every_key_of_the_schema_is_used():
+    """An option that nothing reads would do nothing."""
+    sources = "\n".join(path.read_text() for path in (CONFIGS.parent / "deepsimplex" / "experiments").glob("*.py"))
+    for name, field in RunConfig.model_fields.items():
+        annotation = field.annotation
+        assert f"config.{name}" in sources
+        if hasattr(annotation, "model_fields"):
+            for key in annotation.model_fields:
+                assert f"config.{name}.{key}" in sources, f"{name}.{key}"

@@ -1,0 +1,125 @@
+"""A browser opens the page on two real runs: it shows everything, at any width, and fetches nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from selenium.webdriver.common.by import By
+from selenium.webdriver.remote.webdriver import WebDriver
+
+from deepsimplex import evaluation, experiments
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
+from deepsimplex.experiments import RunFolder, load_config, load_predictions
+from deepsimplex.experiments import report_tables as tables
+from tests.browser import browser, errors, keep_screenshot, needs_browser
+
+pytestmark = [pytest.mark.slow, needs_browser]
+ROOT = Path(__file__).parents[2]
+WIDTHS = {"desktop": 1280, "phone": 400}
+# What the page shows of each row: its label, the score of each run and the interval below it.
+ROWS = """
+return [...document.querySelectorAll("#scores tbody tr:not(.group)")].map(row => [
+  row.querySelector("th").textContent.replace(/[^a-zA-Z0-9. ]/g, "").trim(),
+  [...row.querySelectorAll("td")].map(cell => [".value", ".interval", ".mark"].map(
+    part => cell.querySelector(part)?.textContent.trim() ?? ""))])
+"""
+IMAGES = """
+return [...document.images].map(image => [image.complete, image.naturalWidth, image.naturalHeight, image.alt])
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory) -> list[RunFolder]:
+    """Two small runs on the digits."""
+    place = tmp_path_factory.mktemp("trained")
+    small = ["data.limit=500", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
+    small += ["training.learning_rate=0.01", f"output={place / 'runs'}", "cache_dir=null"]
+    return [
+        experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), verbose=0)
+        for own in (
+            ["training.epochs=2"],
+            ["name=compositions", "target={name: ilr, smoothing: 0.99}", "training.epochs=1"],
+        )
+    ]
+
+
+@pytest.fixture(scope="module")
+def page(trained, command) -> Path:
+    """The page that the command writes of them."""
+    path = trained[0].path.parents[1] / "report.html"
+    command("report", *(run.path for run in trained), "--output", path, "--resamples", "50")
+    return path
+
+
+@pytest.fixture(params=WIDTHS)
+def shown(request, page) -> WebDriver:
+    """The page in a window of some width."""
+    with browser(WIDTHS[request.param], 900) as driver:
+        # Windows have a least width of their own; phones do not.
+        driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": WIDTHS[request.param], "height": 900, "deviceScaleFactor": 1, "mobile": request.param == "phone"},
+        )
+        driver.get(page.as_uri())
+        keep_screenshot(driver, f"report_{request.param}")
+        yield driver
+
+
+def test_all_images_are_there_and_nothing_is_fetched(shown, page):
+    images = shown.execute_script(IMAGES)
+    assert len(images) == 2 * 6 + 2
+    for complete, width, height, words in images:
+        assert complete
+        assert min(width, height) > 100
+        assert len(words) > 20
+    resources = shown.execute_script("return performance.getEntriesByType('resource').map(entry => entry.name)")
+    assert [name for name in resources if not name.startswith("data:")] == []
+    assert errors(shown) == []
+    assert not shown.find_elements(By.TAG_NAME, "script")
+    assert page.stat().st_size < 2_000_000
+
+
+def test_the_page_is_no_wider_than_the_window(shown):
+    width = shown.execute_script("return document.documentElement.clientWidth")
+    assert shown.execute_script("return document.documentElement.scrollWidth") <= width
+    for image in shown.find_elements(By.TAG_NAME, "img"):
+        assert 0 < image.rect["width"] <= width - image.rect["x"]
+
+
+def test_the_numbers_are_those_of_the_runs(shown, trained):
+    rows = dict(shown.execute_script(ROWS))
+    kept = [load_predictions(run.test_predictions) for run in trained]
+    metrics = [json.loads(run.metrics.read_text()) for run in trained]
+    scores = evaluation.compare_reports(
+        kept[0].y, {str(run.path): found.p for run, found in zip(trained, kept, strict=True)}, resamples=50
+    )
+    shown_scores = list(scores.reports[str(trained[0].path)].intervals)
+    assert len(rows) == len(shown_scores) + 4
+    for score in shown_scores:
+        cells = rows[tables.score_label(score, scores.reports[str(trained[0].path)])]
+        for (value, interval, mark), run, found in zip(cells, trained, metrics, strict=True):
+            assert value == tables.number(found[score])
+            lower, upper = scores.reports[str(run.path)].intervals[score]
+            assert interval == f"{tables.number(lower)} to {tables.number(upper)}"
+            assert (mark == "★") == (found[score] == metrics_best(metrics, score))
+    assert [cell[0] for cell in rows["epochs"]] == ["2", "1"]
+    assert [cell[0] for cell in rows["training time"]] == [tables.duration(m["training_seconds"]) for m in metrics]
+
+
+def metrics_best(metrics: list[dict], score: str) -> float | None:
+    """The better of the runs' scores; none where neither is better."""
+    if score not in HIGHER_IS_BETTER:
+        return None
+    return (max if HIGHER_IS_BETTER[score] else min)(found[score] for found in metrics)
+
+
+def test_details_open_without_a_script(shown):
+    details = shown.find_elements(By.CSS_SELECTOR, "#configuration details")
+    assert len(details) == 3
+    hidden = details[0].find_element(By.TAG_NAME, "pre")
+    assert not hidden.is_displayed()
+    shown.execute_script("arguments[0].scrollIntoView()", details[0])
+    details[0].find_element(By.TAG_NAME, "summary").click()
+    assert hidden.is_displayed()
+    assert "smoothing" not in hidden.text
+    assert "casimac" in hidden.text

@@ -1,0 +1,414 @@
+"""The page that compares runs: what is read, what it says, and what a browser shows of it."""
+
+import math
+import shutil
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from matplotlib.figure import Figure
+from sklearn.datasets import load_iris
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+
+import deepsimplex as ds
+from deepsimplex import evaluation
+from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
+from deepsimplex.experiments import (
+    Predictions,
+    RunFolder,
+    read_run,
+    read_runs,
+    report_page,
+    run_folder,
+    save_predictions,
+)
+from deepsimplex.experiments import report_figures as figures
+from deepsimplex.experiments import report_tables as tables
+
+ROOT = Path(__file__).parents[2]
+QUICK = {"resamples": 20}
+
+
+class Page(HTMLParser):
+    """Elements of a page with their attributes, in order, and its text."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(path.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+@pytest.fixture(scope="module")
+def iris() -> dict[str, Predictions]:
+    """Two classifiers of iris, trained on one half and tested on the other."""
+    X, y = load_iris(return_X_y=True)
+    models = {"bayes": GaussianNB(), "logistic": LogisticRegression(C=0.05, max_iter=1000)}
+    return {
+        name: Predictions.of(
+            y[1::2], model.fit(X[::2, :2], y[::2]).predict_proba(X[1::2, :2]), class_names=load_iris().target_names
+        )
+        for name, model in models.items()
+    }
+
+
+@pytest.fixture(scope="module")
+def page(iris, tmp_path_factory) -> Path:
+    """The page that compares them, which several tests read."""
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    return ds.experiments.write_report(path, iris, level=0.9, seed=4, **QUICK)
+
+
+@pytest.fixture
+def without_figures(monkeypatch):
+    """A page with one empty figure of each run: figures take most of the time."""
+
+    def empty(runs, level, announce):
+        drawn = (figures.embed(Figure(figsize=(1, 1)), f"Nothing of {run.name}", run.name) for run in runs)
+        return [figures.Section("Nothing", "", tuple(drawn))]
+
+    monkeypatch.setattr(report_page, "sections", empty)
+    monkeypatch.setattr(report_page, "partition_figures", lambda comparison: ())
+
+
+text_alone = pytest.mark.usefixtures("without_figures")
+
+
+def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
+    """A finished run's folder, with what a report reads and nothing else."""
+    folder = RunFolder(parent)
+    parent.mkdir(parents=True)
+    config = {"name": "digits", "seed": 0, "training": {"epochs": 2, "learning_rate": 0.1}, **changes}
+    folder.write_text(folder.config, yaml.safe_dump(config))
+    folder.write_json(folder.versions, {"python": "3.12.1", "keras": "3.15"})
+    folder.write_text(folder.history, "epoch,accuracy,loss,val_loss\n0,0.5,2.0,2.1\n1,0.75,1.0,NA\n")
+    save_predictions(folder.test_predictions, found.y, found.p, class_names=found.class_names)
+    folder.write_json(folder.metrics, {"accuracy": 0.5, "training_seconds": 75.2})
+    return folder
+
+
+def test_a_run_folder_is_read(iris, tmp_path):
+    folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
+    run = read_run(folder.path)
+    assert (run.name, run.epochs, run.training_seconds) == ("digits/001", 2, 75.2)
+    assert run.history["accuracy"] == [0.5, 0.75]
+    assert run.history["val_loss"][0] == 2.1
+    assert math.isnan(run.history["val_loss"][1])
+    assert run.versions == {"python": "3.12.1", "keras": "3.15"}
+    assert run_folder.flat_configuration(run)["training.learning_rate"] == "0.1"
+    np.testing.assert_array_equal(run.predictions.p, iris["bayes"].p)
+
+
+def test_the_folder_of_a_name_stands_for_its_newest_finished_run(iris, tmp_path):
+    for number in ("001", "002", "003"):
+        make_run(tmp_path / "digits" / number, iris["bayes"])
+    (tmp_path / "digits" / "003" / "metrics.json").unlink()
+    assert read_run(tmp_path / "digits").name == "digits/002"
+
+
+def test_names_tell_runs_apart(iris, tmp_path):
+    for place in ("one", "two"):
+        make_run(tmp_path / place / "digits" / "001", iris["bayes"])
+        save_predictions(tmp_path / place / "forest.npz", [0], [[0.5, 0.5]])
+    paths = [tmp_path / place / name for place in ("one", "two") for name in ("digits", "forest.npz")]
+    found = [run.name for run in read_runs(paths)]
+    assert len(set(found)) == 4
+    assert all(place in name for place, name in zip(["one", "one", "two", "two"], found, strict=True))
+    assert [run.name for run in read_runs({"a": paths[0], "b": iris["bayes"]})] == ["a", "b"]
+    with pytest.raises(ValueError, match=r"found .*001 twice"):
+        read_runs([paths[0], paths[0] / "001"])
+
+
+def test_a_run_that_is_not_there_names_the_near_ones(iris, tmp_path):
+    make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
+    with pytest.raises(FileNotFoundError, match=r"no run .*runs/digts': .*; did you mean 'digits'"):
+        read_run(tmp_path / "runs" / "digts")
+    with pytest.raises(FileNotFoundError, match=r"no '002' in .*/digits'; did you mean '001'"):
+        read_run(tmp_path / "runs" / "digits" / "002")
+    with pytest.raises(FileNotFoundError, match=r"no run .*runs/x/001': no 'x' in .*/runs'; there are digits"):
+        read_run(tmp_path / "runs" / "x" / "001")
+    (tmp_path / "runs" / "empty").mkdir()
+    with pytest.raises(ValueError, match=r"neither a run folder.*found no run in it"):
+        read_run(tmp_path / "runs" / "empty")
+    with pytest.raises(ValueError, match=r"found no run in it; there are .*digits"):
+        read_run(tmp_path / "runs")
+
+
+def test_runs_that_cannot_be_reported_on_say_what_to_do(iris, tmp_path):
+    older, newer = (make_run(tmp_path / "digits" / number, iris["bayes"]) for number in ("001", "002"))
+    for folder in (older, newer):
+        folder.model.touch()
+        folder.test_predictions.unlink()
+    with pytest.raises(ValueError, match=r"'deepsimplex evaluate --config .*002/config.yaml' writes those"):
+        read_run(newer.path)
+    with pytest.raises(ValueError, match=r"writes those of the newest run of a name, .*002"):
+        read_run(older.path)
+    newer.metrics.unlink()
+    with pytest.raises(ValueError, match="unfinished; 'deepsimplex train --resume --config"):
+        read_run(newer.path)
+    older.metrics.unlink()
+    with pytest.raises(ValueError, match="found 2 unfinished runs in it"):
+        read_run(tmp_path / "digits")
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("predictions.npz", "PK\x03", "predictions.npz is damaged"),
+        ("history.csv", "epoch,loss\n0,1.0\n1,", "history.csv must hold a row of numbers"),
+        ("history.csv", "epoch,loss,accuracy\n0,1.0\n", "history.csv must hold a row of numbers"),
+        ("versions.json", "{", "versions.json must hold names and versions"),
+        ("config.yaml", "a: [", "config.yaml is not readable as YAML"),
+    ],
+)
+def test_damaged_files_of_a_run_are_named(iris, tmp_path, file, content, message):
+    folder = make_run(tmp_path / "digits" / "001", iris["bayes"])
+    (folder.path / file).write_text(content)
+    with pytest.raises(ValueError, match=message):
+        ds.experiments.write_report(tmp_path / "report.html", [folder.path], **QUICK)
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_the_page_says_what_the_scores_are(iris, page):
+    page = Page(page)
+    for found in iris.values():
+        scores = evaluation.report(found.y, found.p, intervals=0.9, seed=4, **QUICK)
+        for score, interval in scores.intervals.items():
+            assert tables.number(getattr(scores, score)) in page.text
+            assert f"{tables.number(interval.lower)} to {tables.number(interval.upper)}" in page.text
+    partitions = evaluation.compare_partitions(iris["bayes"].y, {name: found.p for name, found in iris.items()})
+    for partition in partitions.partitions.values():
+        assert all(tables.number(value) in page.text for value in partition.measures().values())
+    assert "2 runs on the same 75 test samples of 3 classes." in page.text
+    assert "90% interval from 20 bootstrap resamples" in page.text
+
+
+def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
+    probabilities = {name: found.p for name, found in iris.items()}
+    comparison = evaluation.compare_reports(iris["bayes"].y, probabilities, resamples=100)
+    groups = tables.score_groups(comparison.reports, comparison)
+    marks = {row.label: [cell.mark for cell in row.cells] for rows in groups.values() for row in rows}
+    for score in HIGHER_IS_BETTER:
+        label = tables.score_label(score, comparison.reports["bayes"])
+        for name, mark in zip(iris, marks[label], strict=True):
+            value = getattr(comparison.reports[name], score)
+            best = value == getattr(comparison.reports[comparison.best[score]], score)
+            assert mark == ("best" if best else "" if comparison.differs(name, score) else "same")
+    assert {"best", "same", ""} == {mark for row in marks.values() for mark in row}
+    assert marks["Brier uncertainty"] == ["", ""]
+    scored = {label for row in groups.values() for label in (cell.label for cell in row)}
+    assert len(scored) == len(comparison.reports["bayes"].intervals)
+    alone = tables.score_groups({"bayes": comparison.reports["bayes"]}, comparison)
+    assert not any(cell.mark for rows in alone.values() for row in rows for cell in row.cells)
+
+
+@text_alone
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ({"turned": 4}, "The labels of bayes and other differ for 4 of 75 test samples"),
+        ({"rows": 40}, "bayes was tested on 75 samples of 3 classes, other on 40 samples of 3 classes"),
+        ({"class_names": ["a", "b", "c"]}, "bayes and other have classes of different names."),
+    ],
+)
+def test_runs_on_different_test_sets_stand_side_by_side_uncompared(iris, tmp_path, change, sentence):
+    found, rows = iris["bayes"], change.get("rows", 75)
+    y = found.y.copy()
+    y[: change.get("turned", 0)] += 1
+    names = change.get("class_names", found.class_names)
+    other = Predictions.of(y[:rows], iris["logistic"].p[:rows], class_names=names)
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": found, "other": other}, **QUICK))
+    assert sentence in page.text
+    assert "Not compared" in page.text
+    assert "Standardized partitions" not in page.text
+    assert "★" not in page.text
+    for run in (found, other):
+        assert tables.number(evaluation.accuracy(run.y, run.p)) in page.text
+
+
+@text_alone
+def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
+    two = Predictions.of([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": iris["bayes"], "two": two}, **QUICK))
+    assert "two on 3 samples of 2 classes" in page.text
+    unnamed = Predictions.of(iris["bayes"].y, iris["logistic"].p)
+    page = Page(
+        ds.experiments.write_report(tmp_path / "report.html", {"bayes": unnamed, "named": iris["bayes"]}, **QUICK)
+    )
+    assert "Standardized partitions" in page.text
+    assert "versicolor" in page.text
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_test_set_of_one_has_a_page(tmp_path, n):
+    one = Predictions.of([1], [[0.25, 0.75] + [0.0] * (n - 2)])
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"one": one}, **QUICK))
+    assert "1 test sample of" in page.text
+    assert "Caution: 100% of the 1 samples of 'one' are alone in their region" in page.text
+
+
+@text_alone
+def test_names_are_text_and_not_markup(iris, tmp_path):
+    evil = '<script>alert("x")</script>&$a$_'
+    names = [evil, "<b>b</b>", "$c$"]
+    found = Predictions.of(iris["bayes"].y, iris["bayes"].p, class_names=names)
+    folder = make_run(tmp_path / "runs" / "digits" / "001", found, title=evil)
+    path = ds.experiments.write_report(tmp_path / "report.html", {evil: found, "run": folder.path}, title=evil, **QUICK)
+    page = Page(path)
+    assert not page.all("script")
+    assert not page.all("b")
+    assert evil in page.text
+    assert "<script" not in path.read_text()
+
+
+def test_nothing_is_fetched_and_every_picture_has_words(page):
+    page = Page(page)
+    links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
+    assert all(link.startswith(("data:", "#")) for link in links)
+    images = page.all("img")
+    assert len(images) == 2 * 5 + 1  # partition, reliability twice, simplex, confusion; risk
+    assert all(len(image["alt"]) > 20 and int(image["width"]) > 100 for image in images)
+    assert {link[1:] for link in links if link.startswith("#")} <= {
+        attributes.get("id") for _, attributes in page.elements
+    }
+    assert "url(" not in page.text.replace("data:", "")
+    assert not page.all("script")
+
+
+def test_the_same_call_writes_the_same_page(iris, page, tmp_path):
+    again = ds.experiments.write_report(tmp_path / "again.html", iris, level=0.9, seed=4, **QUICK)
+    assert again.read_bytes() == page.read_bytes()
+
+
+def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeypatch):
+    page = tmp_path / "report.html"
+    page.write_text("earlier")
+
+    def fail(*_, **__):
+        raise ValueError("this picture fails")
+
+    monkeypatch.setattr(figures.plots, "confusion_matrix", fail)
+    with pytest.raises(ValueError, match="bayes, confusion matrix: this picture fails"):
+        ds.experiments.write_report(page, iris, **QUICK)
+    assert page.read_text() == "earlier"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+@pytest.mark.parametrize(
+    ("path", "given", "options", "error", "message"),
+    [
+        ("a.html", {}, {}, ValueError, "at least one run"),
+        ("a.html", "runs/digits", {}, TypeError, "a sequence or a mapping of runs; found one str"),
+        ("a.html", [Predictions.of([0], [[0.5, 0.5]])], {}, ValueError, "mapping {name: predictions}"),
+        ("a.html", {}, {"level": 95}, ValueError, "level must be a number above 0 and below 1"),
+        ("a.html", {}, {"resamples": 0}, ValueError, "resamples must be"),
+        ("a.html", {}, {"seed": -1}, ValueError, "seed must be"),
+        (".", {}, {}, IsADirectoryError, "the page must be a file"),
+        ("/proc/nowhere/a.html", {}, {}, OSError, "folder of the page is not a folder that can be written"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path, path, given, options, error, message):
+    with pytest.raises(error, match=message):
+        ds.experiments.write_report(tmp_path / path, given, **options)
+
+
+@text_alone
+def test_keys_that_differ_come_first(iris, tmp_path):
+    first = make_run(tmp_path / "a" / "001", iris["bayes"])
+    second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
+    second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
+    found = read_runs([first.path, second.path])
+    assert tables.differing([run_folder.flat_configuration(run) for run in found]) == {
+        "training.learning_rate": ["0.1", "–"],
+        "training.beta": ["–", "0.5"],
+    }
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", [first.path, second.path], **QUICK))
+    assert page.text.index("Keys that differ") < page.text.index("a/001: configuration")
+    assert "Versions that differ" in page.text
+    assert "1 min 15 s" in page.text
+
+
+def test_small_drawings_are_lines_and_large_ones_pixels():
+    figure = Figure(figsize=(3, 2))
+    ax = figure.add_subplot()
+    ax.plot([0, 1], [0, 1])
+    small = figures.embed(figure, "a line")
+    assert small.uri.startswith("data:image/svg+xml;base64,")
+    ax.scatter(*np.random.default_rng(0).normal(size=(2, 5000)))
+    large = figures.embed(figure, "points")
+    assert large.uri.startswith("data:image/png;base64,")
+    assert (large.width, large.height) == (288, 192)
+
+
+def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, command):
+    folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
+    other = tmp_path / "logistic.npz"
+    save_predictions(other, iris["logistic"].y, iris["logistic"].p)
+    page = tmp_path / "pages" / "report.html"
+    printed = command(
+        "report",
+        *(str(folder.path.parent), str(other)),
+        *("--output", str(page), "--title", "Two of iris", "--resamples", "20", "--level", "0.9", "--seed", "2"),
+    ).stdout
+    assert "read 2 runs: digits/001, logistic" in printed
+    assert "scores of logistic, with intervals from 20 resamples" in printed
+    assert "picture: confusion matrix" in printed
+    assert str(page) in printed
+    expected = ds.experiments.write_report(
+        tmp_path / "expected.html", [folder.path, other], title="Two of iris", level=0.9, seed=2, **QUICK
+    )
+    assert page.read_bytes() == expected.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["nowhere"], "there is no run 'nowhere'"),
+        (["pyproject.toml"], "pyproject.toml is damaged, or no .npz file"),
+        (["tests", "--level", "2"], "level must be a number above 0 and below 1"),
+    ],
+)
+def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(ROOT)
+    (line,) = command("report", *arguments, "--output", tmp_path / "report.html", code=2).stderr.splitlines()
+    assert line.startswith("deepsimplex: ")
+    assert message in line
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow
+def test_a_built_package_carries_the_template(tmp_path):
+    for part in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / part, tmp_path)
+    shutil.copytree(ROOT / "deepsimplex", tmp_path / "deepsimplex", ignore=shutil.ignore_patterns("__pycache__"))
+    build = "from setuptools import build_meta; build_meta.build_wheel('.')"
+    subprocess.run([sys.executable, "-c", build], check=True, capture_output=True, cwd=tmp_path)
+    (wheel,) = tmp_path.glob("*.whl")
+    carried = {name for name in zipfile.ZipFile(wheel).namelist() if "experiments/templates" in name}
+    assert carried == {f"deepsimplex/experiments/templates/page.{kind}" for kind in ("css", "html")}
+
+
+def test_of_sixty_classes_the_worst_have_a_diagram(tmp_path):
+    rng = np.random.default_rng(0)
+    p = rng.dirichlet(np.full(60, 0.1), 200)
+    page = Page(
+        ds.experiments.write_report(
+            tmp_path / "report.html", {"sixty": Predictions.of(rng.integers(0, 60, 200), p)}, **QUICK
+        )
+    )
+    assert any("the 20 of 60 classes with the largest error" in image["alt"] for image in page.all("img"))

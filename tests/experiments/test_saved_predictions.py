@@ -1,0 +1,162 @@
+"""Predictions in files: as they were, few images, and nothing believed that is damaged."""
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+
+from deepsimplex import LatentGaussian
+from deepsimplex.experiments import Predictions, load_predictions, save_predictions
+from deepsimplex.readout import READOUTS
+
+
+@pytest.fixture(scope="module")
+def bayes(digits):
+    """Labels, class probabilities and images of the digits' test set."""
+    (x, y), (x_test, y_test) = digits
+    model = GaussianNB(var_smoothing=0.05).fit(x.reshape(len(x), -1), y)
+    return y_test, model.predict_proba(x_test.reshape(len(x_test), -1)), x_test
+
+
+def latents(samples: int, dimension: int = 9) -> LatentGaussian:
+    rng = np.random.default_rng(0)
+    return LatentGaussian(
+        rng.normal(size=(samples, dimension)).astype("float32"), np.full((samples, 1), 0.5, "float32")
+    )
+
+
+def test_everything_comes_back_as_it_was(bayes, tmp_path):
+    y, p, images = bayes
+    latent, scores, names = latents(len(y), 3), np.eye(10)[:, :3], [f"digit {k} <é>" for k in range(10)]
+    p = p.astype("float32")
+    save_predictions(
+        tmp_path / "bayes.npz",
+        y,
+        p,
+        latent=latent,
+        scores=scores,
+        readout="softmax",
+        images=images,
+        class_names=names,
+        keep=5,
+    )
+    found = load_predictions(tmp_path / "bayes.npz")
+    np.testing.assert_array_equal(found.y, y)
+    np.testing.assert_array_equal(found.p, p)
+    assert found.p.dtype == np.float32
+    assert found.class_names == tuple(names)
+    assert READOUTS.name_of(found.readout) == "softmax"
+    np.testing.assert_array_equal(found.scores, scores)
+    np.testing.assert_array_equal(found.latent.loc, latent.loc)
+    np.testing.assert_array_equal(found.latent.scale, latent.scale)
+    assert found.images.dtype == np.uint8
+    np.testing.assert_allclose(found.images, 255 * images[found.image_rows].reshape(-1, 8, 8), atol=0.5)
+
+
+def test_the_least_certain_and_the_most_wrong_images_are_kept(bayes):
+    y, p, images = bayes
+    found = Predictions.of(y, p, images=images, keep=4)
+    entropy = [-sum(q * np.log(q) for q in row if q > 0) for row in p]
+    least_certain = sorted(range(len(y)), key=lambda i: -entropy[i])[:4]
+    most_wrong = sorted(range(len(y)), key=lambda i: p[i, y[i]])[:4]
+    assert found.image_rows.tolist() == sorted({*least_certain, *most_wrong})
+
+
+def test_bytes_and_colors_stay_what_they_are(tmp_path):
+    images = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), np.uint8)
+    save_predictions(tmp_path / "a.npz", [0, 1, 0], [[0.5, 0.5]] * 3, images=images)
+    np.testing.assert_array_equal(load_predictions(tmp_path / "a.npz").images, images)
+
+
+def test_plain_arrays_will_do(tmp_path):
+    latent = latents(2, 1)
+    np.savez(
+        tmp_path / "a.npz", y=[[0], [1]], p=[[0.9, 0.1], [0.4, 0.6]], latent_loc=latent.loc, latent_scale=latent.scale
+    )
+    found = load_predictions(tmp_path / "a.npz")
+    assert (found.class_names, found.names_classes, found.readout) == (("0", "1"), False, None)
+    assert found.y.tolist() == [0, 1]
+    np.testing.assert_array_equal(found.latent.loc, latent.loc)
+    np.savez(tmp_path / "b.npz", y=[0, 1], p=[[0.9, 0.1], [0.4, 0.6]], class_names=["cat", "dog"])
+    assert load_predictions(tmp_path / "b.npz").class_names == ("cat", "dog")
+
+
+@pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
+def test_a_changed_byte_is_noticed(bayes, tmp_path, place):
+    y, p, images = bayes
+    file = tmp_path / "a.npz"
+    save_predictions(file, y, p, images=images)
+    content = bytearray(file.read_bytes())
+    content[int(place * len(content))] ^= 0x40
+    file.write_bytes(content)
+    with pytest.raises(ValueError, match=r"a\.npz is damaged"):
+        load_predictions(file)
+
+
+@pytest.mark.parametrize("kept", [0, 10, 1000])
+def test_a_file_cut_short_is_noticed(bayes, tmp_path, kept):
+    y, p, _ = bayes
+    file = tmp_path / "a.npz"
+    save_predictions(file, y, p)
+    file.write_bytes(file.read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"a\.npz is damaged, or no \.npz file"):
+        load_predictions(file)
+
+
+def test_a_failed_write_leaves_the_file_that_was_there(tmp_path):
+    file = tmp_path / "a.npz"
+    save_predictions(file, [0], [[0.5, 0.5]])
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="sum to 1"):
+        save_predictions(file, [0], [[0.5, 0.6]])
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
+
+
+class Harm:
+    """What an unpickled object could do."""
+
+    def __reduce__(self):
+        return (pytest.fail, ("unpickled",))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"y": [0]}, "must hold the arrays y .* and p .*; p not among y"),
+        ({"y": [2], "p": [[0.5, 0.5]]}, r"a\.npz: y must hold class numbers 0\.\.1"),
+        ({"y": [0], "p": [[0.5, np.nan]]}, r"a\.npz: p must be finite"),
+        ({"y": [0], "p": [[0.5, 0.5]], "class_names": ["a"]}, "class_names must hold 2 different names"),
+        ({"y": [0], "p": [[0.5, 0.5]], "latent_loc": [[0.0]]}, "latent_loc and latent_scale belong together"),
+        ({"y": [0], "p": [[0.5, 0.5]], "class_names": np.array([Harm(), Harm()], object)}, "is damaged, or no .npz"),
+        (
+            {"y": [0], "p": [[0.5, 0.5]], "images": np.zeros((1, 2, 2)), "image_rows": [1]},
+            r"image_rows must hold a row of p for each of the 1 images, in rising order; found \[1\]",
+        ),
+    ],
+)
+def test_files_that_hold_no_predictions_say_so(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **arrays)
+    with pytest.raises(ValueError, match=message):
+        load_predictions(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"class_names": ["a", "a"]}, ValueError, "2 different names"),
+        ({"class_names": "ab"}, ValueError, "2 different names"),
+        ({"readout": "softmax"}, ValueError, "without latent"),
+        ({"latent": latents(3, 1)}, ValueError, "a Gaussian for each of the 1 rows"),
+        ({"latent": latents(1, 1), "readout": "sofmax"}, ValueError, "did you mean 'softmax'"),
+        ({"latent": latents(1, 3), "readout": "softmax"}, ValueError, "without, L must be 1"),
+        ({"latent": latents(1, 2), "scores": np.eye(3)}, ValueError, r"scores must be finite and of shape \(2, 2\)"),
+        ({"latent": [[0.0]]}, TypeError, "latent must be a LatentGaussian or a dict"),
+        ({"images": np.zeros((2, 3, 3))}, ValueError, "images must hold one for each of the 1 rows"),
+        ({"images": np.full((1, 3, 3), 200.0)}, ValueError, r"uint8 or lie in \[0, 1\]"),
+        ({"keep": 0}, ValueError, "keep must be a whole number"),
+    ],
+)
+def test_wrong_arguments_are_named(tmp_path, options, error, message):
+    with pytest.raises(error, match=message):
+        save_predictions(tmp_path / "a.npz", [0], [[0.4, 0.6]], **options)
+    assert not list(tmp_path.iterdir())

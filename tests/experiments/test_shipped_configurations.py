@@ -1,0 +1,69 @@
+"""The configurations that come with the package do what they are there for, on real images."""
+
+import json
+from pathlib import Path
+
+import keras
+import numpy as np
+import pytest
+
+from deepsimplex import datasets, experiments
+from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
+from deepsimplex.experiments import load_config
+from deepsimplex.experiments.commands import Split, build_classifier, load_split
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+needs_fashion_mnist = pytest.mark.skipif(
+    not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist"
+)
+
+
+@needs_fashion_mnist
+@pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"])
+def test_the_network_of_the_paper_has_80318_parameters(name):
+    """[CASIMAC] sec. 3.4."""
+    data = datasets.load("fashion_mnist")
+    (x, y), _ = data
+    few = Split(x[:20], y[:20], x[:0], y[:0], x[20:30], y[20:30], list(data.class_names))
+    model = build_classifier(load_config(CONFIGS / f"{name}.yaml", ["cache_dir=null"]), few)
+    model.build((None, 28, 28))
+    assert sum(int(np.prod(weight.shape)) for weight in model.trainable_weights) == 80_318
+    assert model.predict_proba(few.x_test).shape == (10, 10)
+
+
+@needs_fashion_mnist
+@pytest.mark.slow
+def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
+    """On few samples, in smaller and larger steps: its own 48 would not do."""
+    few = ["data.limit=2000", "training.epochs=3", "training.batch_size=16", "training.learning_rate=0.005"]
+    places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+    folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
+    metrics = json.loads(folder.metrics.read_text())
+    assert metrics["accuracy"] > 0.6
+    assert metrics["test_samples"] == 10_000
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "{head: {name: prototypes, prototypes_per_class: 2}, objective: class}",
+        "{head: {name: variational, inducing: 30, variance: 2.0}}",
+    ],
+)
+def test_a_head_by_name_starts_among_the_samples_and_learns(head):
+    changes = [f"model={head}", "target=vertices", "data.limit=400", "training={epochs: 8, learning_rate: 0.01}"]
+    config = load_config(CONFIGS / "digits.yaml", changes)
+    split = load_split(config)
+    keras.utils.set_random_seed(0)
+    model = build_classifier(config, split)
+    assert type(model.head).__name__ != "GaussianHead"
+    model.fit(split.x, split.y, epochs=config.training.epochs, verbose=0)
+    p = model.predict_proba(split.x_test)
+    assert np.mean(p.argmax(axis=1) == split.y_test) > 0.75  # chance is 0.1
+
+
+@pytest.mark.slow
+def test_the_demo_tells_digits_apart(tmp_path):
+    places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+    folder = experiments.train(load_config(CONFIGS / "digits.yaml", places), verbose=0)
+    assert json.loads(folder.metrics.read_text())["accuracy"] >= 0.97

@@ -1,0 +1,126 @@
+"""A readout of one's own: the base class, readouts by name, and any Keras layer as a readout."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from deepsimplex.geometry import helmert
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import (
+    READOUTS,
+    ArgmaxReadout,
+    Readout,
+    SoftmaxReadout,
+    class_intervals,
+    log_probabilities,
+    readout_layer,
+    softmax,
+)
+from tests.readout.test_argmax import latents
+
+V = helmert(4).T
+
+
+@keras.saving.register_keras_serializable(package="tests.readout_base")
+class PowerReadout(Readout):
+    """Softmax at a temperature of its own."""
+
+    def __init__(self, power=1.0, **kwargs):
+        super().__init__(**kwargs)
+        self.power = power
+
+    def class_probabilities(self, points):
+        return tf.nn.softmax(self.power * self.score(points), axis=-1)
+
+    def get_config(self):
+        return {**super().get_config(), "power": self.power}
+
+
+@keras.saving.register_keras_serializable(package="tests.readout_base")
+class MeanReadout(Readout):
+    """Softmax of the mean, which has no probabilities at latent points."""
+
+    def call(self, latent, training=None):
+        return tf.nn.softmax(self.score(latent["loc"]), axis=-1)
+
+
+class PlainLayer(keras.layers.Layer):
+    def call(self, latent):
+        return tf.one_hot(tf.argmax(latent["loc"], axis=1), latent["loc"].shape[1])
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_probabilities_at_points_are_all_that_a_readout_needs(kind, dtype):
+    latent = latents(5, 3, kind, dtype=dtype)
+    ours, expected = PowerReadout(scores=V), SoftmaxReadout(V)
+    tensors = {name: tf.constant(part) for name, part in latent.as_dict().items()}
+    p = ours(tensors)
+    assert p.dtype.name == dtype
+    np.testing.assert_allclose(p, expected(tensors), atol=5e-3)
+    np.testing.assert_allclose(p, softmax(latent, V, method="quasi_monte_carlo"), atol=1e-5)
+    np.testing.assert_allclose(ours.log_probabilities(tensors), np.log(p), atol=1e-5)
+    np.testing.assert_array_equal(ours.predict(latent), p)
+    np.testing.assert_allclose(ours.predict(latent, log=True), np.log(p), atol=1e-5)
+    np.testing.assert_allclose(ours.intervals(latent, 0.9), expected.intervals(latent, 0.9), atol=1e-6)
+    np.testing.assert_array_equal(class_intervals(latent, 0.9, V, PowerReadout()), ours.intervals(latent, 0.9))
+    coarse = ours(tensors, training=True)
+    assert 1e-5 < np.abs(coarse - p).max() < 0.05
+
+
+def test_a_readout_of_ones_own_is_a_layer_of_a_model(tmp_path):
+    inputs = {"loc": keras.Input((3,), name="loc"), "scale": keras.Input((1,), name="scale")}
+    layer = PowerReadout(power=2.0, num_points=64, seed=3).with_scores(V)
+    model = keras.Model(inputs, layer(inputs))
+    assert model.output.shape == (None, 4)
+    latent = latents(5, 3, "isotropic", dtype="float32").as_dict()
+    expected = model.predict(latent, verbose=0)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    np.testing.assert_array_equal(again.predict(latent, verbose=0), expected)
+    with tf.GradientTape() as tape:
+        loc = tf.constant(latent["loc"])
+        tape.watch(loc)
+        log_p = layer.log_probabilities({"loc": loc, "scale": latent["scale"]})[:, 0]
+    assert np.abs(tape.gradient(log_p, loc)).min() > 0
+
+
+def test_what_a_readout_answers_without_its_type():
+    ours, mean, argmax, softmax = PowerReadout(), MeanReadout(), ArgmaxReadout(), SoftmaxReadout()
+    assert [layer.credible_intervals for layer in (ours, mean, argmax, softmax)] == [True, False, False, True]
+    assert [layer.scale_invariant for layer in (ours, mean, argmax, softmax)] == [False, False, True, False]
+    assert all(layer.differentiable for layer in (ours, mean, argmax, softmax))
+    assert not ArgmaxReadout(method="monte_carlo").differentiable
+    points = tf.constant(np.random.default_rng(0).normal(size=(2, 5, 3)))
+    p = argmax.class_probabilities(points)
+    np.testing.assert_array_equal(p.numpy().argmax(axis=-1), softmax.class_probabilities(points).numpy().argmax(-1))
+    latent = LatentGaussian(np.zeros((2, 3)), np.ones((2, 1)))
+    np.testing.assert_allclose(mean.predict(latent), 0.25)
+    with pytest.raises(NotImplementedError, match=r"MeanReadout must define class_probabilities\(points\)"):
+        mean.intervals(latent)
+    with pytest.raises(TypeError, match=r"must be a deepsimplex.readout.Readout to have intervals; found PlainLayer"):
+        class_intervals(latent, readout=PlainLayer())
+
+
+def test_readouts_are_found_by_name_and_take_scores_once():
+    name = f"{__name__}:PowerReadout"
+    assert READOUTS.name_of(PowerReadout()) == name
+    assert READOUTS.get({"name": name, "power": 3.0}).power == 3.0
+    assert readout_layer(name, V).scores.shape == V.shape
+    given = SoftmaxReadout(V)
+    assert readout_layer(given, np.eye(4)) is given
+    other = readout_layer(PowerReadout(power=0.5, seed=2), V)
+    assert (other.power, other.seed, other.scores.shape) == (0.5, 2, V.shape)
+    plain = PlainLayer()
+    assert readout_layer(plain, V) is plain
+    with pytest.raises(ValueError, match=r"readout must be one of argmax, softmax.*; did you mean 'softmax'"):
+        readout_layer("softmx")
+
+
+def test_logarithms_of_any_layer_are_finite():
+    latent = {"loc": tf.eye(3), "scale": tf.ones((3, 1))}
+    found = log_probabilities(PlainLayer(), latent)
+    assert np.isfinite(found).all()
+    np.testing.assert_array_equal(np.diag(found), 0)
+    np.testing.assert_array_equal(log_probabilities(PowerReadout(), latent), PowerReadout().log_probabilities(latent))
