@@ -1,5 +1,6 @@
 """The board of estimators: its event files are read back."""
 
+import functools
 import io
 
 import numpy as np
@@ -88,7 +89,7 @@ def test_every_fit_adds_a_file(tmp_path):
 @pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
 def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     steps = []
-    classifier = {"exact": make(), **few_epochs(3)}[name]
+    classifier = {"exact": make(max_iterations=3), **few_epochs(3)}[name]
 
     def watch(step):
         step.classifier().save(tmp_path / f"{step.iteration}.npz")
@@ -103,18 +104,30 @@ def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     np.testing.assert_allclose(steps[-1][1], classifier.predict_proba(X_TEST), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("name", "epochs", "every", "iterations"),
-    [("stochastic", 4, 2, {1, 3, 4}), ("categorical", 3, 2, {1, 3}), ("categorical", 2, 5, {1, 2})],
-)
-def test_the_last_iteration_is_written_whatever_is_left_out(name, epochs, every, iterations, tmp_path):
+@pytest.fixture(scope="module")
+def whole_fits(tmp_path_factory):
+    """What is written of every iteration, by the name of a classifier."""
+    return functools.cache(lambda name: written_of(name, 1, tmp_path_factory.mktemp(name)))
+
+
+def written_of(name, every, folder):
     data = (X_TEST, NAMES_TEST)
-    with ds.monitoring.CalibrationBoard(tmp_path / "all", data) as board:
-        few_epochs(epochs)[name].fit(X, NAMES, callback=board)
-    with ds.monitoring.CalibrationBoard(tmp_path / "some", data, every=every) as board:
-        few_epochs(epochs)[name].fit(X, NAMES, callback=board)
-    (whole,), (some,) = events(tmp_path / "all" / "calibration"), events(tmp_path / "some" / "calibration")
-    assert {step for tag, step in whole if tag not in ONCE} == set(range(1, epochs + 1))
+    with ds.monitoring.CalibrationBoard(folder, data, every=every, pictures=name == "stochastic") as board:
+        few_epochs(EPOCHS[name])[name].fit(X, NAMES, callback=board)
+    (written,) = events(folder / "calibration")
+    return written
+
+
+EPOCHS = {"stochastic": 4, "categorical": 3}
+
+
+@pytest.mark.parametrize(
+    ("name", "every", "iterations"),
+    [("stochastic", 2, {1, 3, 4}), ("categorical", 2, {1, 3}), ("categorical", 5, {1, 3})],
+)
+def test_the_last_iteration_is_written_whatever_is_left_out(name, every, iterations, whole_fits, tmp_path):
+    whole, some = whole_fits(name), written_of(name, every, tmp_path)
+    assert {step for tag, step in whole if tag not in ONCE} == set(range(1, EPOCHS[name] + 1))
     assert {tag for tag, _ in whole} >= {
         "objective",
         "kernel/variance",
