@@ -381,7 +381,7 @@ def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
 def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
     (x, y), (x_test, y_test) = digits
     keras.utils.set_random_seed(0)
-    target = ds.targets.ILR(noise=1.0)
+    target = ds.targets.ILR(noise_scale=1.0)
     latents = target.fit_transform(x, y)
     far = ds.LatentGaussian(100 * latents.loc, 100 * latents.scale)
     inputs, backbone = keras.Input(x.shape[1:]), ds.backbones.mlp([64])

@@ -217,6 +217,5 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
 def _positions(target: Target, n: int) -> NDArray[np.float64]:
     """Where a target puts the n classes, [n, L]; for a target that needs samples, in the directions of the scores."""
-    table = getattr(target, "table", None)
-    at = target.scores(n) if target.needs_samples or table is None else table(n).loc
-    return np.asarray(at, dtype=np.float64)
+    table = target.table(n)
+    return np.asarray(target.scores(n) if table is None else table.loc, dtype=np.float64)

@@ -23,6 +23,13 @@ class PrototypeFit:
         Cost, a sum over samples.
     n_iter : int
         Iterations or epochs so far.
+
+    Examples
+    --------
+    >>> X, y, steps = np.array([[0.0], [1.0]]), np.array([0, 1]), []
+    >>> fit = fit_lvq(X, y, X + 0.1, y, max_iter=2, report=steps.append)
+    >>> [step.n_iter for step in steps], steps[-1].objective == fit.objective
+    ([1, 2], True)
     """
 
     prototypes: NDArray[np.float64]

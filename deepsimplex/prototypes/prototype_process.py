@@ -52,7 +52,7 @@ def winner_log_likelihood(k: Any, agree: Any, noise: float) -> Any:
     Examples
     --------
     >>> winner_log_likelihood(np.array([1.0, 0.5]), np.array([1, -1]), 0.5).round(3).tolist()
-    [-0.536, -1.895]
+    [-0.536, -1.894]
     """
     mean, variance = k / (1.0 + noise), 1.0 - k * k / (1.0 + noise)
     return -0.5 * (np.log(2.0 * np.pi * variance) + (agree - mean) ** 2 / variance)
