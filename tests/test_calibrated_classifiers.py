@@ -24,10 +24,10 @@ def digits():
     return (x[:500], y[:500]), (x[500:900], y[500:900]), (x_test, y_test)
 
 
-def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
+def make(data, target="casimac", epochs=8, loss=None, **options) -> ds.SimplexClassifier:
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([32]), target, 10, **options)
-    model.compile(keras.optimizers.Adam(0.01), metrics=[ds.metrics.NegativeLogLikelihood()])
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=[ds.metrics.NegativeLogLikelihood()])
     model.fit(*data, epochs=epochs, batch_size=50, verbose=0)
     return model
 
@@ -35,7 +35,7 @@ def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
 @pytest.fixture(scope="module")
 def overconfident(digits):
     """Trained on its class likelihood for long, as with cross-entropy."""
-    return make(digits[0], "vertices", epochs=15, objective="class")
+    return make(digits[0], "vertices", epochs=15, loss="sparse_categorical_crossentropy")
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
 @pytest.mark.slow
 def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration(digits):
     train, held_out, (x_test, _) = digits
-    models = [make(train, "vertices", epochs=3, objective="class") for _ in range(2)]
+    models = [make(train, "vertices", epochs=3, loss="sparse_categorical_crossentropy") for _ in range(2)]
     models[1].calibrate(*held_out)
     message = "training changes the outputs that the model was calibrated for, and removes the calibration"
     models[0].fit(*train, epochs=2, verbose=0)
@@ -175,8 +175,8 @@ def wine():
 
 
 CLASSIFIERS = {
-    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iterations=5),
-    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iterations=5, readout="argmax"),
+    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iter=5),
+    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iter=5, readout="argmax"),
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
     "lvq": lambda: ds.LVQ1(),
     "gmlvq": lambda: ds.GMLVQ(),
@@ -292,7 +292,7 @@ def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
 
 
 def test_a_calibration_belongs_to_its_fit(wine):
-    classifier = ds.SimplexGaussianProcess("ilr", max_iterations=3).fit(*wine[0]).calibrate(*wine[1])
+    classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(*wine[0]).calibrate(*wine[1])
     before = classifier.predict_proba(wine[2][0])
     with pytest.raises(ValueError, match="NaN"):
         classifier.fit(np.full_like(wine[0][0], np.nan), wine[0][1])

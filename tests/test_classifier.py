@@ -238,7 +238,7 @@ def test_distance_targets_refuse_endless_data_sets(few):
 
 def test_labels_out_of_range_in_a_stream_stop_training(few):
     (x, y), _ = few
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"y must lie in 0\.\.9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"y must hold class numbers 0\.\.9"):
         make("ilr").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
 
 
@@ -248,8 +248,8 @@ def test_labels_out_of_range_in_a_stream_stop_training(few):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x, y + 1), r"y must lie in 0\.\.9"),
-        (lambda x, y: (x, y - 1), "y must not be negative"),
+        (lambda x, y: (x, y + 1), r"y must hold class numbers 0\.\.9; found 10 in row 1"),
+        (lambda x, y: (x, y - 1), r"y must hold class numbers 0\.\.9; found -1 in row 0"),
         (lambda x, y: (x, y + 0.5), "whole numbers"),
         (lambda x, y: (x, y[:-1]), "x and y must have the same number of samples; found 300 and 299"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 7, np.nan, x), y), "the first at index 7"),

@@ -70,7 +70,8 @@ def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validat
             keys, kept = keys[chosen], rows_of(kept, chosen)
     if not given:
         raise ValueError(f"{name} must hold at least one sample; found none")
-    return ValidationSamples(*kept, given)
+    x, y, rows = kept
+    return ValidationSamples(x, y, rows, given)
 
 
 def rows_of(x: Any, chosen: Any) -> Any:
@@ -85,7 +86,8 @@ def _batches(data: Any, name: str) -> Any:
         if not isinstance(data, tuple | list) or len(data) != 2:
             length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
             raise TypeError(f"{wanted}; found {type(data).__name__}{length}")
-        yield _checked(*data, name)
+        x, y = data
+        yield _checked(x, y, name)
         return
     if not isinstance(data.element_spec, tuple) or len(data.element_spec) != 2:
         raise TypeError(f"{wanted}; found one of {data.element_spec}")

@@ -186,7 +186,7 @@ def _draw_borders(ax: Axes, at: Array, reach: float) -> None:
     ax.add_collection(LineCollection(rays, colors=BLACK, linewidths=1.0, linestyles="dashed", zorder=1))
 
 
-def _draw_directions(ax: Axes, at: Array, origin: Array, classes: Sequence[int], reach: float) -> Array:
+def _draw_directions(ax: Any, at: Array, origin: Array, classes: Sequence[int], reach: float) -> Array:
     """Draw a line along each class's score, from the latent origin as far as the samples reach; return the ends."""
     toward = at[list(classes)]
     ends = origin + toward / (float(np.linalg.norm(toward, axis=1).max()) or 1.0) * reach

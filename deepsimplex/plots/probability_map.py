@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.lines import Line2D
 from matplotlib.patheffects import AbstractPathEffect, withStroke
@@ -73,7 +72,7 @@ class ProbabilityMap:
     variance_levels: NDArray[np.floating] | None
     mixed: bool
 
-    def draw(self, ax: Axes, legend: bool) -> None:
+    def draw(self, ax: Any, legend: bool) -> None:
         """Draw everything on the axes, and a legend to the right of them."""
         (self._draw_line if len(self.grid) == 1 else self._draw_plane)(ax)
         if legend:
@@ -87,7 +86,7 @@ class ProbabilityMap:
     def _background(self) -> Array:
         return (mixtures if self.mixed else shades)(self.p, self._colors)
 
-    def _draw_plane(self, ax: Axes) -> None:
+    def _draw_plane(self, ax: Any) -> None:
         x, y = self.grid
         (left, right), (bottom, top) = ((axis[0], axis[-1]) for axis in self.grid)
         half = (x[1] - x[0]) / 2, (y[1] - y[0]) / 2
@@ -112,7 +111,7 @@ class ProbabilityMap:
                 ax.text(*place, self.names[k], zorder=7, **text)
         ax.set(xlim=(left, right), ylim=(bottom, top))
 
-    def _contour(self, ax: Axes, values: Array, levels: Any, label: str, written: str = "", **style: Any) -> None:
+    def _contour(self, ax: Any, values: Array, levels: Any, label: str, written: str = "", **style: Any) -> None:
         """Draw the contours at those levels that the values reach, and write levels by the format ``written``."""
         finite = values[np.isfinite(values)]
         reached = [float(level) for level in levels if len(finite) and finite.min() < level < finite.max()]
@@ -132,7 +131,7 @@ class ProbabilityMap:
             found.append(np.where(tied, np.nan, margin))
         return found
 
-    def _draw_line(self, ax: Axes) -> None:
+    def _draw_line(self, ax: Any) -> None:
         (x,) = self.grid
         half = (x[1] - x[0]) / 2
         extent = (x[0] - half, x[-1] + half, FLOOR, 1.03)
@@ -168,7 +167,7 @@ class ProbabilityMap:
                 found.append(x[i] + (x[i + 1] - x[i]) * left / (left - right))
         return found
 
-    def _draw_samples(self, ax: Axes, samples: Array, prototypes: Array, size: float) -> None:
+    def _draw_samples(self, ax: Any, samples: Array, prototypes: Array, size: float) -> None:
         """Draw samples by class, rings around the misclassified ones, and prototypes as stars."""
         markers = np.array([marker for _, marker in class_style(len(self.names))])[self.labels]
         for marker in dict.fromkeys(markers):
@@ -185,7 +184,7 @@ class ProbabilityMap:
             drawn = ax.scatter(*prototypes.T, s=area, c=colors, label="prototypes", **star)
             drawn.set_path_effects(HALO)
 
-    def _draw_legend(self, ax: Axes) -> None:
+    def _draw_legend(self, ax: Any) -> None:
         n, line = len(self.names), len(self.grid) == 1
         handles = [mark(marker, color, name) for name, (color, marker) in zip(self.names, class_style(n), strict=True)]
         if self.wrong.any():
