@@ -343,7 +343,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
         (["--config", "configs/digit.yaml"], "there is no file"),
         (["--config", str(CONFIGS / "digits.yaml"), "training.epoch=3"], "did you mean 'epochs'"),
         (["--config", str(CONFIGS / "digits.yaml"), "data.name=digts", "cache_dir=null"], "digits"),
-        (["--config", str(CONFIGS / "digits.yaml"), "target.distance=3"], "target: distance must be a name"),
+        (["--config", str(CONFIGS / "digits.yaml"), "target.distance=3"], "target: distance must be one of"),
         (["--config", str(CONFIGS / "digits.yaml"), "output=/proc/runs"], "output is not a folder that can be written"),
     ],
 )
