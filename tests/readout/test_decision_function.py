@@ -1,9 +1,10 @@
-"""Decision function: what it does with unusual input. Its values are tested beside the softmax readout."""
+"""Decision function of two classes: values, and unusual input."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from deepsimplex.geometry import vertices
 from deepsimplex.readout import decision_function
 
 
@@ -47,3 +48,21 @@ def test_shapes_that_do_not_fit_are_named(loc, scores, message):
 def test_classes_are_whole_numbers_below_n(j, k, name):
     with pytest.raises(ValueError, match=rf"{name} must be a class in 0\.\.3"):
         decision_function({"loc": np.zeros((2, 3)), "scale": np.ones((2, 1))}, j, k)
+
+
+@pytest.mark.parametrize("construction", ["iterative", "helmert"])
+def test_decision_function_is_the_signed_distance_from_the_boundary(construction):
+    P = vertices(4, construction)
+    # On the edge between two vertices, the boundary is its midpoint and the distance that to the midpoint.
+    edge = P[2] - P[1]
+    loc = (P[1] + P[2]) / 2 + np.array([[-0.3], [0.0], [0.25]]) * edge / np.linalg.norm(edge)
+    latent = {"loc": loc, "scale": np.ones((3, 1))}
+    np.testing.assert_allclose(decision_function(latent, 2, 1, P), [-0.3, 0.0, 0.25], atol=1e-15)
+    tensors = {key: tf.constant(value) for key, value in latent.items()}
+    np.testing.assert_allclose(decision_function(tensors, 1, 2, P), [0.3, 0.0, -0.25], atol=1e-15)
+
+
+@pytest.mark.parametrize(("j", "k", "message"), [(0, 3, "k must be a class"), (1, 1, "classes of different scores")])
+def test_decision_function_names_wrong_classes(j, k, message):
+    with pytest.raises(ValueError, match=message):
+        decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)
