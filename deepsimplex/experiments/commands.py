@@ -266,9 +266,8 @@ def _calibrate(
 def _precision(mixed: bool) -> Iterator[None]:
     """Set Keras' mixed precision if asked to, and restore the global policy afterwards."""
     found = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16" if mixed else found)
     try:
-        if mixed:
-            keras.config.set_dtype_policy("mixed_float16")
         yield
     finally:
         keras.config.set_dtype_policy(found)
@@ -299,18 +298,13 @@ def finished_run(config: RunConfig) -> RunFolder:
 
 
 def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
-    """Evaluate the newest trained model of a configuration on its test samples.
+    """Evaluate the newest trained model of a configuration on its test samples, and write its results again.
 
     Parameters
     ----------
     config : RunConfig
     verbose : {"auto", 0, 1, 2}
         0 prints nothing. Default "auto".
-
-    Returns
-    -------
-    RunFolder
-        With the metrics, predictions and figures written again.
 
     Raises
     ------
@@ -339,10 +333,6 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
         ``export.input_dtype`` sets the input of the SavedModel, and is written to the run's own configuration.
     verbose : {"auto", 0, 1, 2}
         0 prints nothing. Default "auto".
-
-    Returns
-    -------
-    RunFolder
 
     Raises
     ------
@@ -386,7 +376,6 @@ def _evaluate(
 
 
 def _save_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
-    """Save what a report needs of the test set, so that it needs neither the model nor the data."""
     # Probabilities that were calibrated after the readout are not those of the latents.
     read_out = model.calibration is None or not model.calibration.maps_probabilities
     save_predictions(

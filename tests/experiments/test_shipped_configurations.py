@@ -53,7 +53,7 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
 def test_a_head_by_name_starts_among_the_samples_and_learns(head):
     loss = "sparse_categorical_crossentropy" if "prototypes" in head else "latent_nll"
     training = f"training={{epochs: 8, learning_rate: 0.01, loss: {loss}}}"
-    changes = [f"model.head={head}", training, "target=vertices", "data.limit=400"]
+    changes = [f"model={{head: {head}}}", training, "target=vertices", "data.limit=400"]
     config = load_config(CONFIGS / "digits.yaml", changes)
     split = load_split(config)
     keras.utils.set_random_seed(0)
