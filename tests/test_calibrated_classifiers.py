@@ -175,8 +175,8 @@ def wine():
 
 
 CLASSIFIERS = {
-    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iterations=5),
-    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iterations=5, readout="argmax"),
+    "process": lambda: ds.SimplexGaussianProcess("ilr", max_iter=5),
+    "dirichlet": lambda: ds.SimplexGaussianProcess("dirichlet", max_iter=5, readout="argmax"),
     "categorical": lambda: ds.CategoricalGaussianProcess(inducing=10, epochs=2, batch_size=30),
     "lvq": lambda: ds.LVQ1(),
     "gmlvq": lambda: ds.GMLVQ(),
@@ -292,7 +292,7 @@ def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
 
 
 def test_a_calibration_belongs_to_its_fit(wine):
-    classifier = ds.SimplexGaussianProcess("ilr", max_iterations=3).fit(*wine[0]).calibrate(*wine[1])
+    classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(*wine[0]).calibrate(*wine[1])
     before = classifier.predict_proba(wine[2][0])
     with pytest.raises(ValueError, match="NaN"):
         classifier.fit(np.full_like(wine[0][0], np.nan), wine[0][1])

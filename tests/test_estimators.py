@@ -21,9 +21,9 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import deepsimplex as ds
 
 CLASSIFIERS = {
-    "exact": ds.SimplexGaussianProcess(max_iterations=20),
-    "exact, Dirichlet": ds.SimplexGaussianProcess("dirichlet", max_iterations=20),
-    "collapsed": ds.SimplexGaussianProcess(inference="collapsed", inducing=20, max_iterations=20),
+    "exact": ds.SimplexGaussianProcess(max_iter=20),
+    "exact, Dirichlet": ds.SimplexGaussianProcess("dirichlet", max_iter=20),
+    "collapsed": ds.SimplexGaussianProcess(inference="collapsed", inducing=20, max_iter=20),
     "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=20, epochs=20, batch_size=16),
     "categorical": ds.CategoricalGaussianProcess(inducing=20, epochs=10, batch_size=16),
     "CASIMAC": ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC()),
@@ -255,10 +255,10 @@ def test_decisions_and_intervals(wine):
 
 def test_it_joins_pipelines_and_searches(wine):
     X, y, *_ = wine
-    pipeline = make_pipeline(StandardScaler(), ds.SimplexGaussianProcess(scale_features=False, max_iterations=30))
+    pipeline = make_pipeline(StandardScaler(), ds.SimplexGaussianProcess(scale_features=False, max_iter=30))
     assert cross_val_score(pipeline, X, y, cv=3).mean() > 0.9
     grid = {"target": [ds.targets.ILR(0.9), ds.targets.ILR(0.999), "dirichlet"]}
-    search = GridSearchCV(ds.SimplexGaussianProcess(max_iterations=10), grid, scoring="neg_log_loss", cv=3).fit(X, y)
+    search = GridSearchCV(ds.SimplexGaussianProcess(max_iter=10), grid, scoring="neg_log_loss", cv=3).fit(X, y)
     assert search.best_score_ > -0.5
 
 

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import deepsimplex as ds
 from deepsimplex._utils import atomic_files
-from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.kernels import gpflow
 
 X, y = load_wine(return_X_y=True)
 # What a SavedModel takes is float32: the same numbers for both.
@@ -24,7 +24,7 @@ few = y < 2
 
 
 def make(*arguments, **options):
-    return ds.SimplexGaussianProcess(*arguments, **{"max_iterations": 5, "random_state": 3, **options})
+    return ds.SimplexGaussianProcess(*arguments, **{"max_iter": 5, "random_state": 3, **options})
 
 
 CLASSIFIERS = {
@@ -210,7 +210,7 @@ def cannot_be_saved():
     yield "kernel cannot be saved: .* by name", make(kernel=gpflow.kernels.SquaredExponential()).fit(X, y), "model.npz"
     yield "random_state cannot be saved: .* number", make(random_state=np.random.RandomState(0)).fit(X, y), "model.npz"
     yield "classes_ cannot be saved: .* datetime64", make().fit(X, texts.astype("datetime64[D]")[y]), "model.npz"
-    yield "found a Own, which pickle", Own(max_iterations=1).fit(X, y), "model.npz"
+    yield "found a Own, which pickle", Own(max_iter=1).fit(X, y), "model.npz"
 
 
 class Own(ds.SimplexGaussianProcess):
@@ -243,7 +243,7 @@ def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, mo
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.chdir(tmp_path / "elsewhere")
-    classifier = make(max_iterations=0).fit(X, y)
+    classifier = make(max_iter=0).fit(X, y)
     classifier.save("~/models/wine.npz")
     classifier.export("~/models/wine")
     p = classifier.predict_proba(X_TEST)
@@ -272,7 +272,7 @@ def altered(path):
 
 
 def of_another_version(path):
-    arrays = atomic_files.load_arrays(path, "deepsimplex classifier 1")
+    arrays = atomic_files.load_arrays(path, "deepsimplex classifier 2")
     atomic_files.save_arrays(path, "deepsimplex classifier 0", arrays)
 
 

@@ -37,7 +37,7 @@ def test_verdicts_allow_for_the_errors_of_both(metric, ours, expected):
 
 
 def test_a_row_is_measured_and_judged():
-    figures = ilr_gp.measure(ilr_gp.load("wine", None), 50, MinMaxScaler, seed=0, max_iterations=2)
+    figures = ilr_gp.measure(ilr_gp.load("wine", None), 50, MinMaxScaler, seed=0, max_iter=2)
     assert figures["ACC"] > 0.9
     assert figures["lambda"] in (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999)
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import deepsimplex as ds
-from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.kernels import gpflow
 
 RNG = np.random.default_rng(0)
 y = np.arange(60) % 3
@@ -21,9 +21,9 @@ def make(inference, *arguments, **options):
     options = {"inducing": 30, **options}
     if inference in MINIBATCHES:
         options = {"epochs": 20, "batch_size": 20, **options}
-        options.pop("max_iterations", None)
+        options.pop("max_iter", None)
     else:
-        options = {"max_iterations": 20, **options}
+        options = {"max_iter": 20, **options}
     if inference == "categorical":
         return ds.CategoricalGaussianProcess(**options)
     return ds.SimplexGaussianProcess(*arguments, inference=inference, **options)
@@ -54,8 +54,8 @@ def test_features_that_are_all_constant_leave_the_shares_of_the_classes(inferenc
 def test_duplicated_rows_are_more_of_the_same(inference):
     """Twice every row with a variance twice as large is the same problem."""
     noise = ds.targets.ILR(0.99, noise_scale=0.5), ds.targets.ILR(0.99, noise_scale=0.5 * np.sqrt(2))
-    once = make(inference, noise[0], inducing=60, max_iterations=0).fit(X, y)
-    twice = make(inference, noise[1], inducing=60, max_iterations=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
+    once = make(inference, noise[0], inducing=60, max_iter=0).fit(X, y)
+    twice = make(inference, noise[1], inducing=60, max_iter=0).fit(np.tile(X, (2, 1)), np.tile(y, 2))
     np.testing.assert_allclose(twice.predict_latent(X).loc, once.predict_latent(X).loc, rtol=1e-3, atol=1e-3)
 
 
@@ -69,7 +69,7 @@ def test_duplicated_rows_that_disagree_share_their_probability(inference):
 def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
     kernel = gpflow.kernels.SquaredExponential(variance=1e12, lengthscales=50.0)
     target = ds.targets.ILR(0.99, noise_scale=1e-6)
-    classifier = make("exact", target, kernel=kernel, max_iterations=0)
+    classifier = make("exact", target, kernel=kernel, max_iter=0)
     rows = np.repeat(np.linspace(0, 1, 15)[:, None], 4, axis=0)
     with pytest.warns(RuntimeWarning, match=r"singular to within round-off: added .* Duplicated rows") as told:
         classifier.fit(rows, np.repeat([0, 1, 2], 20))
@@ -119,8 +119,8 @@ def test_real_numbers_of_every_dtype_are_features(inference, dtypes):
         features = (4 * X).round().clip(0, 100).astype(dtype)
         key = features.astype("float64").tobytes()
         if key not in expected:
-            expected[key] = make(inference, max_iterations=0).fit(features.astype("float64"), y).predict_proba(features)
-        p = make(inference, max_iterations=0).fit(features, y).predict_proba(features)
+            expected[key] = make(inference, max_iter=0).fit(features.astype("float64"), y).predict_proba(features)
+        p = make(inference, max_iter=0).fit(features, y).predict_proba(features)
         np.testing.assert_allclose(p, expected[key], rtol=1e-9, err_msg=dtype)
 
 
@@ -151,7 +151,7 @@ def test_what_is_no_data_is_told_why(inference, features, labels, message):
 
 @each_inference
 def test_what_cannot_be_predicted_is_told_why(inference):
-    classifier = make(inference, max_iterations=0, epochs=0).fit(X, y)
+    classifier = make(inference, max_iter=0, epochs=0).fit(X, y)
     for features, message in [
         (np.where(X > 4, np.nan, X), "Input X contains NaN"),
         (X[:, 0], "Expected 2D array, got 1D array"),
@@ -179,8 +179,8 @@ def test_what_is_no_inducing_point_is_told_why(inference, options, message):
 @pytest.mark.parametrize(
     ("inference", "options", "message"),
     [
-        ("exact", {"max_iterations": -1}, "max_iterations must be a whole number, at least 0; found -1"),
-        ("exact", {"restarts": 0.5}, "restarts must be a whole number, at least 0; found 0.5"),
+        ("exact", {"max_iter": -1}, "max_iter must be a whole number, at least 0; found -1"),
+        ("exact", {"n_restarts": 0.5}, "n_restarts must be a whole number, at least 0; found 0.5"),
         *(
             (inference, options, message)
             for inference in MINIBATCHES

@@ -14,7 +14,6 @@ from deepsimplex._utils.validation import (
     check_names,
     check_number,
     check_probabilities,
-    check_same_length,
     check_sample_weight,
 )
 
@@ -111,11 +110,6 @@ def test_soft_labels_in_float32_are_closed_in_float64(rows):
     shares, n = check_labels(parts / parts.sum(axis=1, keepdims=True), soft=True)
     assert n == 3
     np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-15)
-
-
-def test_same_length():
-    with pytest.raises(ValueError, match="found 3 and 2"):
-        check_same_length(np.zeros((3, 1)), [0, 1])
 
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, True, "1", None, 2.5])

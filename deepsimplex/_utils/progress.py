@@ -1,9 +1,9 @@
-"""What long work shows of itself: a bar on a terminal, a line now and then in a log; short work shows nothing."""
+"""Show the progress of long work: a bar on terminals and in notebooks, lines in log files."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -13,17 +13,11 @@ LINE_SECONDS = 10.0  # from one line in a log to the next, at least
 BAR_SECONDS = 0.1  # from one change of the bar to the next: it is drawn as often
 
 
-class Advance(Protocol):
-    """What ``progress`` yields: call it with the number of units just done, as often as you like, from one thread."""
-
-    def __call__(self, amount: float, /) -> None: ...
-
-
 @contextmanager
 def progress(
     description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: float = 0
-) -> Iterator[Advance]:
-    """Show how far the work is, its rate and the time left, once it has lasted ``PATIENCE_SECONDS``.
+) -> Iterator[Callable[[float], None]]:
+    """Show percentage, rate and time left of work that takes longer than ``PATIENCE_SECONDS``.
 
     On a terminal and in a notebook that is a bar. Elsewhere, as in a log file, it is a line every ``LINE_SECONDS`` at
     most and one at the end: "ssim neighbors: 34%, 5.1 M pairs/s, 1 min 20 s left". All goes to stderr.
@@ -46,7 +40,7 @@ def progress(
     Yields
     ------
     callable
-        Called with the units just done.
+        Call it with the number of units just done, as often as you like, from one thread.
 
     Examples
     --------
@@ -64,22 +58,11 @@ def progress(
     if show is None and not drawn:
         yield lambda amount: None
         return
-    work = _Work(description, total, unit, done)
-    display = _Bar(work, console) if drawn else _Lines(work, console)
-    due = work.begun + PATIENCE_SECONDS
-
-    def advance(amount: float, /) -> None:
-        nonlocal due
-        work.completed += amount
-        work.latest = time.monotonic()
-        if work.latest >= due:
-            due = work.latest + display.interval
-            display.update()
-
+    display = (_Bar if drawn else _Lines)(description, total, unit, done, console)
     try:
-        yield advance
+        yield display.advance
     finally:
-        if time.monotonic() >= work.begun + PATIENCE_SECONDS:
+        if time.monotonic() >= display.begun + PATIENCE_SECONDS:
             display.close()
 
 
@@ -110,15 +93,30 @@ def rate_text(rate: float, unit: str) -> str:
     return f"{rate:.3g} {prefix}{unit}/s"
 
 
-class _Work:
-    """How much is done, and what that and the clock tell."""
+class _Lines:
+    """A line at every update, and a last one that says how long the work took."""
 
-    def __init__(self, description: str, total: float, unit: str, done: float) -> None:
-        self.description = description
-        self.total = total
-        self.unit = unit
+    interval = LINE_SECONDS
+
+    def __init__(self, description: str, total: float, unit: str, done: float, console: "Console") -> None:
+        self.description, self.total, self.unit, self.console = description, total, unit, console
         self.earlier = self.completed = done
         self.begun = self.latest = time.monotonic()  # latest: when units were last done
+        self.due = self.begun + PATIENCE_SECONDS
+
+    def advance(self, amount: float, /) -> None:
+        self.completed += amount
+        self.latest = time.monotonic()
+        if self.latest >= self.due:
+            self.due = self.latest + self.interval
+            self.update()
+
+    def update(self) -> None:
+        if self.completed < self.total:  # else the last line is about to say it
+            self._print(self.left)
+
+    def close(self) -> None:
+        self._print(f"after {_duration(time.monotonic() - self.begun)}")
 
     @property
     def percentage(self) -> int:
@@ -126,72 +124,56 @@ class _Work:
         return int(100 * self.completed / self.total) if self.total else 100
 
     @property
-    def rate(self) -> str:
-        """Units per second since the work began."""
-        return rate_text(self._rate(), self.unit)
+    def rate(self) -> float:
+        """Units per second since the work began: large units may be further apart than any shorter window."""
+        return (self.completed - self.earlier) / max(self.latest - self.begun, 1e-9)
+
+    @property
+    def speed(self) -> str:
+        return rate_text(self.rate, self.unit)
 
     @property
     def left(self) -> str:
-        """How long the rest takes at this rate; empty where that is unknown or nothing is left."""
-        rate = self._rate()
-        if rate == 0 or self.completed >= self.total:
+        """Time that the rest takes at this rate; empty if unknown or if nothing is left."""
+        if self.rate == 0 or self.completed >= self.total:
             return ""
         # Counted from the latest units on, the time left runs down while the next are being done.
-        seconds = (self.total - self.completed) / rate - (time.monotonic() - self.latest)
+        seconds = (self.total - self.completed) / self.rate - (time.monotonic() - self.latest)
         return f"{_duration(max(seconds, 0))} left"
 
-    def _rate(self) -> float:
-        # Of all the time, not of the latest seconds: large units may be further apart than any window.
-        return (self.completed - self.earlier) / max(self.latest - self.begun, 1e-9)
+    def _print(self, end: str) -> None:
+        figures = ", ".join(filter(None, (f"{self.percentage}%", self.speed, end)))
+        self.console.out(f"{self.description}: {figures}", highlight=False)
 
 
-class _Bar:
+class _Bar(_Lines):
     """A bar that appears at the first update and stays when it is closed."""
 
-    def __init__(self, work: _Work, console: "Console") -> None:
+    interval = BAR_SECONDS
+
+    def __init__(self, description: str, total: float, unit: str, done: float, console: "Console") -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-        self.interval = BAR_SECONDS
-        self.work = work
+        super().__init__(description, total, unit, done, console)
         self.bar = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[work].percentage:>3}%", style="progress.percentage"),
-            TextColumn("{task.fields[work].rate}", style="progress.data.speed"),
+            TextColumn("{task.fields[work].speed}", style="progress.data.speed"),
             TimeElapsedColumn(),
             TextColumn("{task.fields[work].left}", style="progress.remaining"),
             console=console,
         )
-        self.task = self.bar.add_task(work.description, total=work.total, work=work)
+        self.task = self.bar.add_task(description, total=total, work=self)
 
     def update(self) -> None:
-        self.bar.update(self.task, completed=self.work.completed)
+        self.bar.update(self.task, completed=self.completed)
         self.bar.start()  # again and again: a bar that runs goes on
 
     def close(self) -> None:
         if self.bar.live.is_started:  # stopping one that was never shown prints an empty line
-            self.bar.update(self.task, completed=self.work.completed)
+            self.bar.update(self.task, completed=self.completed)
             self.bar.stop()
-
-
-class _Lines:
-    """A line at every update, and a last one that says how long the work took."""
-
-    def __init__(self, work: _Work, console: "Console") -> None:
-        self.interval = LINE_SECONDS
-        self.work = work
-        self.console = console
-
-    def update(self) -> None:
-        if self.work.completed < self.work.total:  # else the last line is about to say it
-            self._print(self.work.left)
-
-    def close(self) -> None:
-        self._print(f"after {_duration(time.monotonic() - self.work.begun)}")
-
-    def _print(self, end: str) -> None:
-        figures = ", ".join(filter(None, (f"{self.work.percentage}%", self.work.rate, end)))
-        self.console.out(f"{self.work.description}: {figures}", highlight=False)
 
 
 def _duration(seconds: float) -> str:

@@ -355,12 +355,6 @@ def check_labels_and_probabilities(
     return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
 
 
-def check_same_length(x: Any, y: Any, x_name: str = "x", y_name: str = "y") -> None:
-    """Raise for samples and labels of different number."""
-    if len(x) != len(y):
-        raise ValueError(f"{x_name} and {y_name} must have the same number of samples; found {len(x)} and {len(y)}")
-
-
 def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float64]:
     """Return weights [N], float64: finite, not negative, not all zero; ones for None."""
     if sample_weight is None:

@@ -112,8 +112,7 @@ def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> NDArray[
         )
     try:
         with Image.open(io.BytesIO(content)) as image:
-            image = image.convert(mode)
-            scaled = image if size is None else image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-            return np.asarray(scaled)
+            pixels = image.convert(mode)
+            return np.asarray(pixels if size is None else pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR))
     except Exception as error:  # a damaged file may raise anything, from OSError to SyntaxError
         raise ValueError(f"{path} cannot be read as an image ({error}); delete it or write it again") from error

@@ -1,14 +1,13 @@
-"""scikit-learn classifiers: of a target, a regressor and a readout; of prototypes; and those to compare them with."""
+"""scikit-learn classifiers: regression onto latents, prototypes, and baselines."""
 
 from deepsimplex.estimators.baselines import least_squares_gaussian_process, nystroem_kernel_ridge
-from deepsimplex.estimators.categorical import CategoricalGaussianProcess
-from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
+from deepsimplex.estimators.calibrated_classifier import ClassifierStep
+from deepsimplex.estimators.gaussian_process import CategoricalGaussianProcess, SimplexGaussianProcess
 from deepsimplex.estimators.glvq import GLVQ, GMLVQ
 from deepsimplex.estimators.gplvq import GPLVQ
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
 from deepsimplex.estimators.lvq import LVQ1, LVQ2
 from deepsimplex.estimators.saving import load_classifier
-from deepsimplex.estimators.step import ClassifierStep
 from deepsimplex.prototypes import Explanation
 
 __all__ = [

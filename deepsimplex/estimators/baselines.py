@@ -1,4 +1,4 @@
-"""Least squares on one-hot labels, with Platt scaling or without: what [GPD] compares Gaussian processes with."""
+"""Least squares on one-hot labels, with or without Platt scaling: the baselines of [GPD]."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -12,15 +12,15 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShu
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
-from deepsimplex.estimators.seeds import RandomState
 
 # Share of the samples that Platt scaling is fitted to [GPD sec. 5].
 _CALIBRATION = 0.2
 
 
 class _DecidesByMeans(SimplexGaussianProcess):
-    """Platt scaling is of the regression's means, as of any other least squares."""
+    """Regression whose decision function is its means, which Platt scaling calibrates."""
 
     def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
         if pair is not None:
@@ -30,10 +30,8 @@ class _DecidesByMeans(SimplexGaussianProcess):
 
 
 def _platt(classifier: Any, random_state: RandomState) -> CalibratedClassifierCV:
-    """Learn from 80 % of every class, and fit a sigmoid per class to the decisions about the other 20 %.
-
-    These regressions have decisions and no probabilities, hence no log-odds that ``calibration.PlattScaling`` takes.
-    """
+    """Fit to 80 % of every class, and a sigmoid per class to the decision function of the other 20 %."""
+    # Not calibration.PlattScaling, which takes log-odds: these regressions have no probabilities.
     split = StratifiedShuffleSplit(1, test_size=_CALIBRATION, random_state=random_state)
     return CalibratedClassifierCV(classifier, method="sigmoid", cv=split)
 
@@ -41,17 +39,16 @@ def _platt(classifier: Any, random_state: RandomState) -> CalibratedClassifierCV
 def least_squares_gaussian_process(platt: bool = False, random_state: RandomState = 0, **settings: Any) -> Any:
     """Gaussian-process regression onto one-hot labels, with learned noise [GPD sec. 3.1].
 
-    A regression on labels has no probabilities of its own. [GPD]'s code truncates its means to [0, 1] and normalizes
-    them, so that some are zero and their NLL infinite. Without Platt scaling the latents are read out here like any
-    others: the probability of a class is that of its latent being the largest. Latents know nothing of the noise
-    around them, so these probabilities are too sure where classes overlap, which Platt scaling mends; where they do
-    not, and classes have few samples to calibrate with, it can do harm.
+    Without Platt scaling the latents are read out as usual: the probability of a class is that of its latent being the
+    largest. Latents exclude the observation noise, so these probabilities are overconfident where classes overlap,
+    which Platt scaling corrects; where classes do not overlap and have few samples, it can do harm. ([GPD]'s code
+    truncates the means to [0, 1] and normalizes them, so that some probabilities are zero.)
 
     Parameters
     ----------
     platt : bool
-        Whether means become probabilities by Platt scaling: a sigmoid per class, fitted to a stratified 20 % of the
-        samples from which the process does not learn [GPD sec. 5], and normalized over the classes. Default False.
+        Whether means become probabilities by Platt scaling: a sigmoid per class, fitted to a stratified, held-out 20 %
+        of the samples [GPD sec. 5], and normalized over the classes. Default False.
     random_state : int, numpy.random.RandomState or None
         Of the process and of that split. Default 0.
     **settings
@@ -60,7 +57,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     Returns
     -------
     SimplexGaussianProcess or sklearn.calibration.CalibratedClassifierCV
-        Not fitted. Platt scaling is scikit-learn's: what it calibrates can be pickled, not saved or exported.
+        Not fitted. With Platt scaling, which is scikit-learn's, it can be pickled, but not saved or exported.
 
     Examples
     --------
@@ -86,22 +83,22 @@ def nystroem_kernel_ridge(
 ) -> Any:
     """Kernel ridge regression onto labels through Nystroem features, with Platt scaling [GPD sec. 3.1, NKRR].
 
-    All parts are scikit-learn's: features of deviation one, ``Nystroem`` of an RBF kernel, ``RidgeClassifier``. Of the
-    samples 80 % choose the kernel's width and the penalty by the accuracy of cross-validation and are learned from;
-    the other 20 % calibrate [GPD sec. 5].
+    All parts are scikit-learn's: ``StandardScaler``, ``Nystroem`` of an RBF kernel, ``RidgeClassifier``. The kernel's
+    width and the penalty are chosen by the cross-validated accuracy on 80 % of the samples, which the ridge regression
+    is fitted to; the other 20 % calibrate [GPD sec. 5].
 
     Parameters
     ----------
     components : int
-        Samples that span the features. [GPD] takes 200 to 500. Default 200: no more than a fold's training samples.
+        Number of Nystroem components. [GPD] uses 200 to 500. Default 200, and at most a fold's training samples.
     gammas : sequence of float
-        Of the kernel exp(-gamma ||x - x'||^2), to choose from.
+        Candidates for the kernel exp(-gamma ||x - x'||^2).
     penalties : sequence of float
-        Of the ridge regression, to choose from.
+        Candidates for the ridge penalty.
     folds : int
-        Of the cross-validation, stratified. Default 5.
+        Folds of the stratified cross-validation. Default 5.
     platt : bool
-        Whether it is calibrated; without, it decides and has no ``predict_proba``. Default True.
+        Whether it is calibrated; without, it has no ``predict_proba``. Default True.
     random_state : int, numpy.random.RandomState or None
         Of all parts. Default 0.
 

@@ -1,22 +1,108 @@
-"""Gaussian processes onto the latents of any target, as a scikit-learn classifier."""
+"""Scikit-learn classifiers by Gaussian processes: on the latents of a target, and with a categorical likelihood."""
 
-from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+import copy
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex.estimators.base import TargetClassifier
-from deepsimplex.estimators.posterior import PosteriorClassifier
-from deepsimplex.estimators.seeds import RandomState, seed_of
+from deepsimplex._utils.validation import check_choice
+from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
+from deepsimplex.estimators.latent_classifier import LatentClassifier
+from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
+from deepsimplex.export import export_saved_model
+from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
-    from deepsimplex.estimators.step import Callback
+    from deepsimplex import gp
 
 Inference = Literal["exact", "collapsed", "stochastic"]
-INFERENCES: tuple[str, ...] = get_args(Inference)
 
 
-class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
+class PosteriorMixin(Saved):
+    """Prediction, files, exports and callbacks of classifiers by a Gaussian process.
+
+    Attributes
+    ----------
+    regressor_ : GaussianProcess or CategoricalProcess
+    n_iter_ : int
+        Iterations of its optimization, or epochs.
+    """
+
+    regressor_: Any
+
+    @abstractmethod
+    def _regressor(self, seed: int) -> Any:
+        """Return an unfitted process with this classifier's parameters."""
+
+    def _fit_regressor(self, regressor: Any, callback: Callback | None, X: NDArray[np.float64], *data: Any) -> None:
+        self.regressor_ = regressor.fit(X, *data, callback=self._step_callback(callback, len(X)))
+        self.n_iter_ = regressor.n_iter_
+
+    def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
+        return self.regressor_.posterior_.predict(X)
+
+    def _set_posterior(self, posterior: "gp.posterior.Posterior") -> Self:
+        """Predict by a posterior that another fit made."""
+        self.regressor_ = self._regressor(seed=0)
+        self.regressor_.posterior_ = posterior
+        return self
+
+    def _step_callback(self, callback: Callback | None, num_samples: int) -> "Callable[[gp.Step], None] | None":
+        """Return a callback of the process that calls one of the classifier."""
+        if callback is None:
+            return None
+
+        def call(step: "gp.Step") -> None:
+            numbers = step.iteration, step.objective, step.hyperparameters
+            callback(ClassifierStep(*numbers, num_samples, lambda: copy.copy(self)._set_posterior(step.posterior())))
+
+        return call
+
+    def export(
+        self, filepath: str | os.PathLike[str], class_names: Sequence[str] | None = None, verbose: bool = False
+    ) -> None:
+        """Write a SavedModel that TensorFlow alone can serve.
+
+        Parameters
+        ----------
+        filepath : path-like
+            Folder to write, which may begin with ``~``; replaced whole or not at all.
+        class_names : list of str, optional
+            In the order of ``classes_``. Default None: those as text.
+        verbose : bool
+            Print Keras' summary of the endpoint. Default False.
+
+        Notes
+        -----
+        Input: "features" [N, d], float32. Outputs, float64 as all computations inside: "class_probabilities" [N, n],
+        "class_id" [N] (a position in ``classes_``), "latent_mean" [N, L] and "latent_scale"; the class names lie beside
+        them in ``assets.extra/class_names.json``. ``deepsimplex.export.load_served`` calls it from Python.
+        """
+        check_is_fitted(self)
+        classifier: Any = self
+        names = [str(name) for name in (classifier.classes_ if class_names is None else class_names)]
+        if len(names) != len(classifier.classes_):
+            raise ValueError(f"class_names must hold {len(classifier.classes_)} names, as classes_; found {len(names)}")
+        layer, calibration, posterior = classifier._readout, classifier._calibration, self.regressor_.posterior_
+        export_saved_model(
+            posterior,
+            filepath,
+            latent=lambda x: calibration.apply_latent(posterior(x)) if calibration else posterior(x),
+            readout=lambda latent: classifier._calibrated(layer(latent)),
+            sample_shape=(classifier.n_features_in_,),
+            class_names=names,
+            input_name="features",
+            verbose=verbose,
+        )
+
+
+class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     """Gaussian-process regression onto the latents of a target, read out as class probabilities.
 
     Parameters
@@ -24,33 +110,33 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "ilr".
     inference : {"exact", "collapsed", "stochastic"}
-        "exact" factorizes the kernel matrix of all samples: up to some thousands. "collapsed" takes Titsias' bound over
-        inducing points, by L-BFGS over all samples; "stochastic" the same bound by minibatches, natural gradients and
-        Adam.
+        "exact" factorizes the kernel matrix of all samples: up to some thousands. "collapsed" maximizes Titsias' bound
+        over inducing points, by L-BFGS over all samples; "stochastic" the same bound by minibatches, natural gradients
+        and Adam.
     smoothing : {None, "validate", "train"}
-        How far apart the classes are put, where their target leaves a choice: the smoothing of ILR targets, the
-        concentration of Dirichlet ones. None (default) takes the target as it is. "validate" tries the values of the
-        target's paper on a tenth of every class that is held out, and takes the one of the least NLL there; all
-        samples then learn with it [ILR-GP sec. 5]. "train" takes the one of the least NLL on the training samples
-        themselves [GPD sec. 4.2]. Other values: scikit-learn's ``GridSearchCV`` over targets.
+        How to choose the smoothing of ILR targets or the concentration of Dirichlet ones. None (default) takes the
+        target as it is. "validate" tries the values of the target's paper on a held-out tenth of every class, takes
+        the one of the least negative log-likelihood there, and fits all samples with it [ILR-GP sec. 5]. "train" takes
+        the one of the least negative log-likelihood on the training samples themselves [GPD sec. 4.2]. Other values:
+        scikit-learn's ``GridSearchCV`` over targets.
     kernel, ard, noise, scale_features
         See ``deepsimplex.gp.GaussianProcess``.
-    max_iterations, restarts
+    max_iter, n_restarts
         For "exact" and "collapsed"; see the same.
     inducing : int or array_like, shape [M, d]
         For "collapsed" and "stochastic"; see ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
     learn_inducing : bool, optional
-        Whether the inducing points are moved. None (default) moves those of "stochastic" and leaves those of
-        "collapsed" where they are.
+        Whether the inducing points are moved. Default None: those of "stochastic" are, those of "collapsed" stay among
+        the samples.
     separate_inducing : bool
-        Whether every latent dimension has inducing points of its own, which tells more from as many points, at as many
+        Whether every latent dimension has inducing points of its own, which fits better with as many points, at as many
         times the cost as there are dimensions; probabilities are quasi-Monte Carlo then. Default False.
     epochs, batch_size, learning_rate
         For "stochastic"; see ``deepsimplex.gp.StochasticGaussianProcess``.
     readout : {"argmax", "softmax"}, optional
-        None (default) takes the target's own.
+        Default None: the target's own.
     classes : array_like, shape [n], optional
-        All classes there are, where y may lack some; None (default) takes those of y.
+        All classes, if y may lack some. Default None: those of y.
     random_state : int, numpy.random.RandomState or None
         Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
         data give the same classifier.
@@ -61,17 +147,19 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
     target_ : Target
     regressor_ : GaussianProcess
     smoothing_ : float or None
-        The value chosen; None where there was no choice.
+        The value chosen; None if there was no choice.
     smoothing_scores_ : dict of float to float
-        NLL of every value tried.
+        Negative log-likelihood of every value tried.
+    n_iter_ : int
+        Iterations of L-BFGS over all starts, or epochs.
     n_features_in_ : int
 
     Notes
     -----
-    [ILR-GP sec. 3.2], [GPD sec. 4], and CASIMAC's targets with a Gaussian process as its authors' package has it.
+    [ILR-GP sec. 3.2], [GPD sec. 4], and CASIMAC's targets with a Gaussian process as in its authors' package.
 
-    ``predict_latent`` gives the latent functions themselves: without observation noise, whether the target states it or
-    it is learned. That is what is read out.
+    ``predict_latent`` returns the latent functions without observation noise, whether the target states it or it is
+    learned. That is what is read out.
 
     Examples
     --------
@@ -100,8 +188,8 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         scale_features: bool = True,
         readout: str | None = None,
         classes: ArrayLike | None = None,
-        max_iterations: int = 200,
-        restarts: int = 0,
+        max_iter: int = 200,
+        n_restarts: int = 0,
         random_state: RandomState = 0,
     ) -> None:
         self.target = target
@@ -119,35 +207,31 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         self.scale_features = scale_features
         self.readout = readout
         self.classes = classes
-        self.max_iterations = max_iterations
-        self.restarts = restarts
+        self.max_iter = max_iter
+        self.n_restarts = n_restarts
         self.random_state = random_state
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
 
-        settings: dict[str, Any] = {
-            "ard": self.ard,
-            "noise": self.noise,
-            "scale_features": self.scale_features,
-            "max_iterations": self.max_iterations,
-            "restarts": self.restarts,
-            "seed": seed,
+        processes: dict[str, tuple[type, tuple[str, ...]]] = {
+            "exact": (gp.ExactGaussianProcess, ()),
+            "collapsed": (gp.CollapsedGaussianProcess, ("inducing", "separate_inducing")),
+            "stochastic": (
+                gp.StochasticGaussianProcess,
+                ("inducing", "separate_inducing", "epochs", "batch_size", "learning_rate"),
+            ),
         }
-        if self.inference == "exact":
-            return gp.ExactGaussianProcess(self.kernel, **settings)
-        settings |= {"inducing": self.inducing, "separate_inducing": self.separate_inducing}
-        if self.learn_inducing is not None:
+        check_choice(self.inference, "inference", processes)
+        process, own = processes[self.inference]
+        names = ("ard", "noise", "scale_features", "max_iter", "n_restarts", *own)
+        settings = {name: getattr(self, name) for name in names}
+        if own and self.learn_inducing is not None:
             settings["learn_inducing"] = self.learn_inducing
-        if self.inference == "collapsed":
-            return gp.CollapsedGaussianProcess(self.kernel, **settings)
-        if self.inference == "stochastic":
-            settings |= {"epochs": self.epochs, "batch_size": self.batch_size, "learning_rate": self.learning_rate}
-            return gp.StochasticGaussianProcess(self.kernel, **settings)
-        raise ValueError(f"inference must be one of {', '.join(INFERENCES)}; found {self.inference!r}")
+        return process(self.kernel, **settings, random_state=seed)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, callback: "Callback | None" = None) -> Self:
-        """Learn from features X [N, d] and labels y.
+    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+        """Fit to features X [N, d] and labels y.
 
         Parameters
         ----------
@@ -156,8 +240,8 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
-            ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. If it has a
-            method ``fit_ended``, that is called with the fitted classifier.
+            ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
+            ``fit_ended``, if it has one, is called with the fitted classifier.
 
         Returns
         -------
@@ -166,7 +250,12 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
+            For NaN, labels that are not in ``classes``, a single class, and whatever the target refuses.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If ``max_iter`` ended the search.
         """
         with self._fitting():
             features, labels = self._checked(X, y)
@@ -174,7 +263,133 @@ class SimplexGaussianProcess(PosteriorClassifier, TargetClassifier):
             regressor = self._regressor(seed)
             target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
             observation = self._observations(features, labels, target)
-            told = self._step_callback(callback, len(features))
-            self.regressor_ = regressor.fit(features, observation, labels.hard, told)
+            self._fit_regressor(regressor, callback, features, observation, labels.hard)
+        self._tell_end(callback)
+        return self
+
+
+class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
+    """Sparse variational Gaussian processes with a categorical likelihood, by minibatches.
+
+    No target lies between labels and latents: the variational bound holds the likelihood of the labels themselves,
+    softmax(S f)_y. That costs a distribution of the inducing variables for every latent dimension.
+
+    Parameters
+    ----------
+    link : {"ilr", "softmax"}
+        "ilr" (default): n - 1 latent processes in ILR coordinates; "softmax": n, the usual sparse variational
+        classifier.
+    kernel, ard, scale_features
+        See ``deepsimplex.gp.GaussianProcess``.
+    mixing : bool
+        Whether a square matrix that mixes the latent processes is learned. Default False.
+    inducing : int or array_like, shape [M, d]
+        See ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
+    learn_inducing, separate_inducing : bool
+        Whether the inducing points are moved (default True), and whether every latent process has its own (False).
+    epochs, batch_size, learning_rate
+        See ``deepsimplex.gp.StochasticGaussianProcess``.
+    classes : array_like, shape [n], optional
+        All classes, if y may lack some. Default None: those of y.
+    random_state : int, numpy.random.RandomState or None
+        Seed of every random choice; a generator (None: NumPy's global one) draws it at every fit. Default 0: the same
+        data give the same classifier.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape [n]
+    regressor_ : CategoricalProcess
+    n_iter_ : int
+        Epochs.
+    n_features_in_ : int
+
+    Notes
+    -----
+    [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. The latents of ``predict_latent`` are not
+    observed and have no observation noise. Every process has its own variance: with link="ilr" and more than two
+    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = CategoricalGaussianProcess(inducing=20, batch_size=25).fit(X[::2], y[::2])
+    >>> bool(classifier.score(X[1::2], y[1::2]) > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        link: Literal["ilr", "softmax"] = "ilr",
+        kernel: Any = "rbf",
+        *,
+        ard: bool = False,
+        mixing: bool = False,
+        inducing: int | ArrayLike = 200,
+        learn_inducing: bool = True,
+        separate_inducing: bool = False,
+        epochs: int = 30,
+        batch_size: int | None = None,
+        learning_rate: float = 0.03,
+        scale_features: bool = True,
+        classes: ArrayLike | None = None,
+        random_state: RandomState = 0,
+    ) -> None:
+        self.link = link
+        self.kernel = kernel
+        self.ard = ard
+        self.mixing = mixing
+        self.inducing = inducing
+        self.learn_inducing = learn_inducing
+        self.separate_inducing = separate_inducing
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.scale_features = scale_features
+        self.classes = classes
+        self.random_state = random_state
+
+    def _regressor(self, seed: int) -> Any:
+        from deepsimplex import gp  # GPflow takes seconds to import
+
+        settings = {**self.get_params(deep=False), "random_state": seed}
+        del settings["classes"]
+        return gp.CategoricalProcess(**settings)
+
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """Scores S [n, L] by which latents are read out."""
+        return np.asarray(self.regressor_.posterior_.scores)
+
+    @property
+    def readout_(self) -> str:
+        """Name of the readout."""
+        return "softmax"
+
+    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+        """Fit to features X [N, d] and labels y.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        y : array_like, shape [N] or [N, n]
+            Labels of any kind, or soft labels: rows that sum to one.
+        callback : callable, optional
+            Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
+            ``deepsimplex.monitoring.CalibrationBoard`` is. Its method ``fit_ended``, if it has one, is called with
+            the fitted classifier.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that are not in ``classes``, and a single class.
+        """
+        with self._fitting():
+            features, labels = self._checked(X, y)
+            self._fit_regressor(self._regressor(seed_of(self.random_state)), callback, features, labels.shares)
         self._tell_end(callback)
         return self

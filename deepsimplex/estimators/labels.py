@@ -1,4 +1,4 @@
-"""Labels as scikit-learn's users have them: any names, a list of classes of their own, or shares of every class."""
+"""Labels of the scikit-learn classifiers: names of any kind, or soft labels."""
 
 import warnings
 from dataclasses import dataclass
@@ -37,11 +37,15 @@ class Labels:
         ----------
         y : array_like
         classes : array_like, shape [n], optional
-            All classes there are; None takes those that y names, sorted (0 to n - 1 for soft labels).
+            All classes; None takes those of y, sorted (0 to n - 1 for soft labels).
         """
         y = np.asarray(y)
         if y.ndim == 2 and y.shape[1] > 1:
-            return cls._of_shares(y, classes)
+            shares, n = check_labels(y, soft=True)
+            names = np.arange(n) if classes is None else np.asarray(classes)
+            if len(names) != n:
+                raise ValueError(f"classes must name the {n} columns of soft labels y; found {len(names)} names")
+            return cls(names, shares)
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected: pass y.ravel()",
@@ -65,14 +69,6 @@ class Labels:
             )
         order = np.argsort(names)
         return cls(names, order[np.searchsorted(names, y, sorter=order)].astype(np.int64))
-
-    @classmethod
-    def _of_shares(cls, y: ArrayLike, classes: ArrayLike | None) -> "Labels":
-        shares, n = check_labels(y, soft=True)
-        names = np.arange(n) if classes is None else np.asarray(classes)
-        if len(names) != n:
-            raise ValueError(f"classes must name the {n} columns of soft labels y; found {len(names)} names")
-        return cls(names, shares)
 
     @property
     def hard(self) -> NDArray[np.int64]:

@@ -1,5 +1,6 @@
-"""Any scikit-learn regressor as a classifier: it learns latents in place of numbers."""
+"""Classification by any scikit-learn regressor, fitted to the latents of a target."""
 
+import inspect
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -7,36 +8,38 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import Matern, WhiteKernel
-from sklearn.model_selection import KFold, cross_val_predict
+from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, cross_val_predict
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.pipeline import Pipeline
+from sklearn.utils import get_tags
 
-from deepsimplex.estimators.base import TargetClassifier
-from deepsimplex.estimators.regressors import learns_single, of_many_outputs, predict_with_deviations, states_deviations
-from deepsimplex.estimators.seeds import RandomState, seed_of
+from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
+from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.latent import LatentGaussian
 
-# Rows at which the deviations of the latent dimensions are compared.
+# Rows at which the standard deviations of the latent dimensions are compared.
 _COMPARED = 100
 
 
-class LatentRegressionClassifier(TargetClassifier):
-    """A regressor of scikit-learn learns the latents of a target, which are read out as class probabilities.
+class LatentRegressionClassifier(LatentClassifier):
+    """A scikit-learn regressor fitted to the latents of a target, which are read out as class probabilities.
 
     Parameters
     ----------
     regressor : regressor, optional
-        With ``fit(X, Z)`` for latents Z [N, L] ([N] for L = 1) and ``predict``. One whose tags say nothing of
-        ``multi_output`` is fitted to every latent dimension by itself. Where its predict takes ``return_std``, or that
-        of a pipeline's last step or of a search's best estimator, that is the latents' deviation. None (default) is
-        the setting of [CASIMAC] sec. 3: a Gaussian process with a Matern and a white kernel.
+        With ``fit(X, Z)`` for latents Z [N, L] ([N] for L = 1) and ``predict``. One without the tag ``multi_output`` is
+        fitted to every latent dimension by itself. If its ``predict`` takes ``return_std``, or that of a pipeline's
+        last step or of a search's best estimator, that is the latents' standard deviation. Default None: the setting
+        of [CASIMAC] sec. 3, a Gaussian process with a Matern and a white kernel.
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "casimac", as the paper has it.
     folds : int
-        For regressors without deviations: the residuals of so many folds, each predicted by a regressor fitted to the
-        others, give one deviation for all samples. Default 5.
+        For regressors without standard deviations: the number of cross-validation folds whose residuals give one
+        standard deviation for all samples. Default 5.
     readout : {"argmax", "softmax"}, optional
-        None (default) takes the target's own.
+        Default None: the target's own.
     classes : array_like, shape [n], optional
-        All classes there are, where y may lack some; None (default) takes those of y.
+        All classes, if y may lack some. Default None: those of y.
     random_state : int, numpy.random.RandomState or None
         Shuffles the folds; a generator (None: NumPy's global one) does so at every fit. Default 0. The regressor has a
         setting of its own.
@@ -46,26 +49,26 @@ class LatentRegressionClassifier(TargetClassifier):
     classes_ : ndarray, shape [n]
     target_ : Target
     regressor_ : regressor
-        As fitted: a ``MultiOutputRegressor`` where there is one for every latent dimension.
+        As fitted: a ``MultiOutputRegressor`` if there is one for every latent dimension.
     deviation_ : float or None
-        Root mean square of the residuals, for regressors without deviations.
+        Root mean square of the residuals, for regressors without standard deviations.
     covariance_ : {"isotropic", "diagonal"}
-        Of the latents: isotropic where all of their dimensions have the same deviation.
+        Of the latents: isotropic if all of their dimensions have the same standard deviation.
     n_features_in_ : int
 
     Notes
     -----
-    [CASIMAC Eq. 12-15]. Whether deviations are the same for all latent dimensions, so that the readout is exact, is
-    settled by ``fit``, halfway between training samples.
+    [CASIMAC Eq. 12-15]. ``fit`` tests halfway between training samples whether standard deviations are the same for all
+    latent dimensions, so that the readout is exact.
 
-    The default regressor has a prior of variance one, as in [CASIMAC]'s benchmark: to latents of another order, as of
-    CASIMAC targets of unscaled features, give one whose kernel has an amplitude, ``ConstantKernel() * Matern()``.
+    The default regressor has a prior of variance one, as in [CASIMAC]'s benchmark: for latents of another scale, as of
+    CASIMAC targets of unscaled features, use a kernel with an amplitude, ``ConstantKernel() * Matern()``.
 
-    Deviations are of the latents as they would be observed: residuals hold their noise, and so do the deviations of
-    ``BayesianRidge`` and of a Gaussian process with a white kernel. One with ``alpha`` in its place leaves it out.
+    Standard deviations include observation noise if they are those of residuals, of ``BayesianRidge`` or of a Gaussian
+    process with a white kernel. A Gaussian process with ``alpha`` instead leaves it out.
 
-    There is no ``save`` and no ``export``: how any regressor is written is its own affair. Pickle or skops write all of
-    the classifier.
+    There is no ``save`` and no ``export``, since regressors have no common format. Pickle or skops write the whole
+    classifier.
 
     Examples
     --------
@@ -95,7 +98,7 @@ class LatentRegressionClassifier(TargetClassifier):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        """Learn from features X [N, d] and labels y.
+        """Fit to features X [N, d] and labels y.
 
         Parameters
         ----------
@@ -110,20 +113,21 @@ class LatentRegressionClassifier(TargetClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that ``classes`` does not name, a single class, and what the target refuses.
+            For NaN, labels that are not in ``classes``, a single class, and whatever the target refuses.
         """
         with self._fitting():
             features, labels = self._checked(X, y)
             seed = seed_of(self.random_state)
             if self.folds < 2:
                 raise ValueError(f"folds must be at least 2; found {self.folds!r}")
-            latents = self._observations(features, labels).loc
+            latents = self._observations(features, labels, self.target).loc
             paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
             regressor = clone(paper if self.regressor is None else self.regressor)
-            if latents.shape[1] == 1 and learns_single(regressor):
+            Z = latents
+            if latents.shape[1] == 1 and _has_tag(regressor, "single_output"):
                 Z = latents[:, 0]
-            else:
-                Z, regressor = latents, of_many_outputs(regressor)
+            elif not _has_tag(regressor, "multi_output"):
+                regressor = MultiOutputRegressor(regressor)
             fitted = clone(regressor).fit(features, Z)
             stated = states_deviations(fitted)
             self.deviation_ = None if stated else self._residual(regressor, features, Z, seed)
@@ -149,11 +153,51 @@ class LatentRegressionClassifier(TargetClassifier):
 
 
 def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
-    """Whether a regressor gives all of its outputs the same deviation, once for all predictions to come.
-
-    At training samples themselves deviations may be zero, whatever they are elsewhere.
-    """
-    between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]
+    """Test whether a regressor gives all of its outputs the same standard deviation, once for all predictions."""
+    between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]  # at training samples they may all be zero
     _, deviation = predict_with_deviations(fitted, between)
     deviation = deviation.reshape(len(between), -1)
     return "isotropic" if np.allclose(deviation, deviation[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
+
+
+def _has_tag(regressor: Any, tag: str) -> bool:
+    """Test for a tag of scikit-learn's about targets; the tags of a search leave out those of its estimator."""
+    while isinstance(regressor, GridSearchCV | RandomizedSearchCV):
+        regressor = regressor.estimator
+    return bool(getattr(get_tags(regressor).target_tags, tag))
+
+
+def states_deviations(fitted: Any) -> bool:
+    """Test whether a fitted regressor, the last step of a pipeline or the best of a search has ``return_std``.
+
+    A ``TransformedTargetRegressor`` has not: it would have to transform the standard deviations too.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import BayesianRidge
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> states_deviations(make_pipeline(StandardScaler(), BayesianRidge()))
+    True
+    """
+    if isinstance(fitted, Pipeline):
+        return states_deviations(fitted.steps[-1][1])
+    if hasattr(fitted, "best_estimator_"):
+        return states_deviations(fitted.best_estimator_)
+    if isinstance(fitted, MultiOutputRegressor):
+        return all(states_deviations(single) for single in fitted.estimators_)
+    return "return_std" in inspect.signature(fitted.predict).parameters
+
+
+def predict_with_deviations(fitted: Any, X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Predict means and standard deviations of X [N, d], both [N] or [N, L]."""
+    if isinstance(fitted, Pipeline):
+        # Pipeline.predict takes no return_std if scikit-learn routes metadata.
+        return predict_with_deviations(fitted.steps[-1][1], fitted[:-1].transform(X) if len(fitted) > 1 else X)
+    if hasattr(fitted, "best_estimator_"):
+        return predict_with_deviations(fitted.best_estimator_, X)
+    if isinstance(fitted, MultiOutputRegressor):
+        mean, deviation = zip(*(predict_with_deviations(single, X) for single in fitted.estimators_), strict=True)
+        return np.stack(mean, axis=1), np.stack(deviation, axis=1)
+    mean, deviation = fitted.predict(X, return_std=True)
+    return np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)

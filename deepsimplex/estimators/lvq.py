@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.validation import check_number, check_whole
+from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
-from deepsimplex.estimators.seeds import RandomState
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.prototypes import fit_lvq
 

@@ -1,7 +1,6 @@
 """Base class of the scikit-learn classifiers by prototypes: LVQ and GPLVQ."""
 
 import copy
-import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable
@@ -16,10 +15,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_whole
-from deepsimplex.estimators.learning import LearningClassifier
-from deepsimplex.estimators.saving import save_classifier
-from deepsimplex.estimators.seeds import RandomState, seed_of
-from deepsimplex.estimators.step import Callback, ClassifierStep
+from deepsimplex.estimators.calibrated_classifier import (
+    CalibratedClassifier,
+    Callback,
+    ClassifierStep,
+    RandomState,
+    seed_of,
+)
+from deepsimplex.estimators.saving import Saved
 from deepsimplex.prototypes import (
     Explanation,
     PrototypeFit,
@@ -34,7 +37,7 @@ from deepsimplex.prototypes import (
 Algorithm = Callable[..., PrototypeFit]
 
 
-class PrototypeClassifier(LearningClassifier):
+class PrototypeClassifier(Saved, CalibratedClassifier):
     """A scikit-learn classifier that predicts, unless a subclass decides otherwise, the class of the nearest prototype.
 
     Attributes
@@ -233,24 +236,6 @@ class PrototypeClassifier(LearningClassifier):
         for label in np.unique(self._labels):
             weights[np.arange(len(weights)), which[:, label]] = p[:, label]
         return Explanation.of(distances, weights, self.prototype_labels_, k)
-
-    def save(self, filepath: str | os.PathLike[str]) -> None:
-        """Write the fitted classifier to a ``.npz`` file, without a pickle.
-
-        Parameters
-        ----------
-        filepath : path-like
-            Ends in .npz and may begin with ``~``. An existing file is replaced as a whole or not at all.
-
-        Raises
-        ------
-        ValueError
-            For another ending, and parameters that a file cannot hold, such as a random generator.
-        OSError
-            If the file cannot be written; an existing one is kept.
-        """
-        check_is_fitted(self)
-        save_classifier(self, filepath)
 
 
 def _relevance(omega: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""How far apart a target puts the classes, chosen by the likelihood of labels."""
+"""Choice of a target's smoothing (ILR) or concentration (Dirichlet) by the likelihood of labels."""
 
 from typing import Any, Literal, get_args
 
@@ -10,7 +10,6 @@ from deepsimplex.estimators.labels import Labels
 from deepsimplex.targets import Target, get_target
 
 Smoothing = Literal["validate", "train"]
-SMOOTHINGS: tuple[str, ...] = get_args(Smoothing)
 # One row in so many is held out.
 _HELD_OUT = 10
 
@@ -18,13 +17,13 @@ _HELD_OUT = 10
 def select_target(
     classifier: Any, X: NDArray[np.float64], labels: Labels, seed: int
 ) -> tuple[Target, float | None, dict[float, float]]:
-    """The target of a classifier, with the value that its ``smoothing`` finds best for these samples.
+    """Choose the value that the ``smoothing`` of a classifier finds best for its target.
 
     Parameters
     ----------
-    classifier : TargetClassifier
-        With the settings ``target``, ``smoothing``, ``classes`` and ``random_state``. It is left as it is: copies of
-        it are fitted, all with the same seed.
+    classifier : LatentClassifier
+        With the settings ``target``, ``smoothing``, ``classes`` and ``random_state``. Copies of it are fitted, all with
+        the same seed.
     X : ndarray, shape [N, d]
     labels : Labels
     seed : int
@@ -33,36 +32,37 @@ def select_target(
     -------
     target : Target
     value : float or None
-        None where nothing is to be chosen.
+        None if nothing is to be chosen.
     scores : dict of float to float
-        NLL by value.
+        Negative log-likelihood by value.
 
     Raises
     ------
     ValueError
-        Where ``smoothing`` is unknown, or the target has nothing to choose.
+        If ``smoothing`` is unknown, or the target has nothing to choose.
     """
     target = get_target(classifier.target)
     if classifier.smoothing is None:
         return target, None, {}
     choices = _choices(classifier.smoothing, target)
-    learn = score = np.arange(len(X))
+    train = test = np.arange(len(X))
     if classifier.smoothing == "validate":
-        learn, score = hold_out(labels.hard, seed)
+        train, test = hold_out(labels.hard, seed)
     scores = {}
     for value, candidate in choices.items():
         settings = {"target": candidate, "smoothing": None, "random_state": seed}
         copy = clone(classifier).set_params(**settings, classes=np.arange(len(labels.classes)))
-        copy.fit(X[learn], labels.memberships[learn])
-        scores[value] = _negative_log_likelihood(copy.predict_log_proba(X[score]), labels.memberships[score])
+        copy.fit(X[train], labels.memberships[train])
+        log_p = copy.predict_log_proba(X[test])
+        scores[value] = -float(np.sum(labels.shares[test] * log_p, axis=1).mean())
     best = min(scores, key=scores.__getitem__)
     return choices[best], best, scores
 
 
 def _choices(smoothing: Any, target: Target) -> dict[float, Target]:
-    """The target with each of its candidates."""
-    if smoothing not in SMOOTHINGS:
-        raise ValueError(f"smoothing must be None or one of {', '.join(SMOOTHINGS)}; found {smoothing!r}")
+    """Return the target with each of its candidates."""
+    if smoothing not in get_args(Smoothing):
+        raise ValueError(f"smoothing must be None or one of {', '.join(get_args(Smoothing))}; found {smoothing!r}")
     candidates = target.candidates
     if candidates is None:
         raise ValueError(
@@ -75,28 +75,28 @@ def _choices(smoothing: Any, target: Target) -> dict[float, Target]:
 
 
 def hold_out(y: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows to learn from and rows to hold out: a tenth of every class, as nearly as whole rows allow.
+    """Split rows: a tenth of every class is held out, as nearly as whole rows allow.
 
     Parameters
     ----------
     y : ndarray, shape [N]
-        Numbers of classes. A class of a single row is learned from.
+        Numbers of classes. A class of a single row is not held out.
     seed : int
 
     Returns
     -------
-    learn, held_out : ndarray of int
+    train, held_out : ndarray of int
         Both sorted.
 
     Raises
     ------
     ValueError
-        When no class has two rows.
+        If no class has two rows.
 
     Examples
     --------
-    >>> learn, held_out = hold_out(np.repeat([0, 1, 2], [20, 10, 1]), seed=0)
-    >>> len(learn), len(held_out), 30 in learn
+    >>> train, held_out = hold_out(np.repeat([0, 1, 2], [20, 10, 1]), seed=0)
+    >>> len(train), len(held_out), 30 in train
     (28, 3, True)
     """
     rng = np.random.default_rng(seed)
@@ -107,10 +107,3 @@ def hold_out(y: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArra
     by_class = shuffled[np.argsort(y[shuffled], kind="stable")]
     held_out = np.sort(by_class[rng.integers(min(_HELD_OUT, len(by_class))) :: _HELD_OUT])
     return np.setdiff1d(np.arange(len(y)), held_out), held_out
-
-
-def _negative_log_likelihood(log_p: NDArray[np.float64], memberships: NDArray[Any]) -> float:
-    """Mean over rows; of soft labels [N, n] the cross-entropy."""
-    if memberships.ndim == 1:
-        return -float(np.take_along_axis(log_p, memberships[:, None], axis=1).mean())
-    return -float(np.sum(memberships * log_p, axis=1).mean())

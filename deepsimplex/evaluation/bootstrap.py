@@ -64,13 +64,24 @@ class ResampledScore(NamedTuple):
     limits: Limits | None
 
     def interval(self, level: float) -> Interval:
-        """The percentile interval or, given ``limits``, that of the basic bootstrap."""
-        bounds = _percentiles(self.values, level)
-        if self.limits is None:
-            return bounds
-        # The bias of a resample against all samples estimates the bias of all samples against the truth.
-        lower, upper = np.clip([2 * self.value - bounds.upper, 2 * self.value - bounds.lower], *self.limits)
-        return Interval(float(lower), float(upper))
+        """The percentile interval or, given ``limits``, that of the basic bootstrap.
+
+        Percentiles leave (1 - level) / 2 of the resamples on either side, rounded outwards to values that occurred.
+        """
+        missing = int(np.isnan(self.values).sum())
+        if missing:
+            raise ValueError(
+                f"metric must be a number on every resample; found NaN on {missing} of {len(self.values)}. If it needs "
+                "samples of every class, use stratified=True"
+            )
+        # No interpolation: there is nothing between finite and infinite values.
+        ordered, tail = np.sort(self.values), (1 - level) / 2 * (len(self.values) - 1)
+        outside = math.floor(tail + 1e-9)
+        bounds = ordered[[outside, len(ordered) - 1 - outside]]
+        if self.limits is not None:
+            # The bias of a resample against all samples estimates the bias of all samples against the truth.
+            bounds = np.clip(2 * self.value - bounds[::-1], *self.limits)
+        return Interval(*map(float, bounds))
 
 
 PREPARED: dict[Callable[..., float], Callable[..., PreparedScore]] = {}
@@ -130,20 +141,6 @@ def resample(
         limits = one.limits or (None,) * len(numbers)
         found.append([ResampledScore(float(n), *rest) for n, *rest in zip(numbers, values, limits, strict=True)])
     return found
-
-
-def _percentiles(values: NDArray[np.float64], level: float) -> Interval:
-    """The values [resamples] that leave (1 - level) / 2 on either side, rounded outwards to values that occurred."""
-    missing = int(np.isnan(values).sum())
-    if missing:
-        raise ValueError(
-            f"metric must be a number on every resample; found NaN on {missing} of {len(values)}. If it needs samples "
-            "of every class, use stratified=True"
-        )
-    # No interpolation: there is nothing between finite and infinite values.
-    ordered, tail = np.sort(values), (1 - level) / 2 * (len(values) - 1)
-    outside = math.floor(tail + 1e-9)
-    return Interval(float(ordered[outside]), float(ordered[len(values) - 1 - outside]))
 
 
 def bootstrap_interval(

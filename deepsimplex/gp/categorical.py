@@ -1,6 +1,7 @@
-"""The uncollapsed sparse Gaussian process of classes themselves: latents learned by the likelihood of labels."""
+"""Uncollapsed sparse Gaussian processes with a categorical likelihood."""
 
-import copy
+import functools
+from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
@@ -8,30 +9,24 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.scaling import Scaling
-from deepsimplex._utils.validation import check_labels
+from deepsimplex._utils.validation import check_array, check_choice, check_labels
 from deepsimplex.geometry import helmert
-from deepsimplex.gp.ascent import Ascent, Batches, Schedule
-from deepsimplex.gp.base import Predictor
-from deepsimplex.gp.inducing import inducing_points
-from deepsimplex.gp.inputs import check_features
-from deepsimplex.gp.kernels import kernel_hyperparameters, make_kernel
-from deepsimplex.gp.points import MovablePoints
-from deepsimplex.gp.posterior import Posterior
-from deepsimplex.gp.sparse import check_factor, inducing_factor, optimal
-from deepsimplex.gp.step import Callback, tell
+from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
+from deepsimplex.gp.inducing_points import inducing_points
+from deepsimplex.gp.kernels import NamedKernel, OwnKernel, Values, make_kernel
+from deepsimplex.gp.optimize import Callback, Step
+from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
+from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
 
 Link = Literal["ilr", "softmax"]
-LINKS: tuple[str, ...] = get_args(Link)
-# Variance at which the kernel starts: logits of a few units tell classes apart.
+# Variance that the kernel starts at: logits of a few units separate classes.
 _VARIANCE = 4.0
-# Draws of the latents of a sample, in a step and in a pass over all samples; as many more are their mirror images.
+# Draws of the latents of a sample in a step and in a pass over all samples; their mirror images double them.
 _DRAWS, _PASS_DRAWS = 4, 8
-# Passes over all samples in the end, at most, after epochs and without any; and by how much a sample one must lower the
-# bound for another.
+# Most passes over all samples at the end, after epochs and without any; and the decrease of the bound per sample below
+# which they end.
 _PASSES, _PASSES_ALONE, _GAIN = 4, 30, 1e-5
-# Natural step between them. All processes are moved at once though labels couple them: where several pull together, a
-# whole step goes too far.
+# Natural step of these passes. All processes move at once though labels couple them, so that a whole step overshoots.
 _PASS_STEP = 0.4
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
@@ -42,20 +37,20 @@ class CategoricalProcess(Predictor):
 
     The link "ilr" has n - 1 latent processes and S = V^T, with V the ILR basis; "softmax" has n and S = I, which is
     the usual sparse variational classifier. With ``mixing`` a learned square matrix W follows, S W. Every process has
-    its own q(u) = N(m, S) at inducing points that are shared unless told otherwise.
+    its own q(u) = N(m, S), by default at inducing points that all share.
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
     of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
     by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
-    the points in deviations of the features, and W: the units of the features do not matter. In the end a few
-    natural steps by all samples lead q to where the hyperparameters have it, so that little of the last minibatches'
-    noise is left. With ``epochs=0`` these steps are all there is, at the hyperparameters and points as they begin.
+    W, and the points in standard deviations of the features: the units of the features do not matter. At the end a few
+    natural steps by all samples remove most of the last minibatches' noise from q. With ``epochs=0`` these steps are
+    all there is, at the initial hyperparameters and points.
 
     Parameters
     ----------
     link : {"ilr", "softmax"}
         Default "ilr".
-    kernel, ard, scale_features, seed
+    kernel, ard, scale_features, random_state
         See ``GaussianProcess``. The kernel's variance starts at 4.
     mixing : bool
         Whether W is learned, from the identity. Default False.
@@ -65,14 +60,16 @@ class CategoricalProcess(Predictor):
     Attributes
     ----------
     posterior_ : Posterior
-        After fit, with ``scores``.
+        With ``scores``.
     objective_ : float
         Negative bound over all samples, at the end.
+    n_iter_ : int
+        Epochs.
 
     Notes
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR], [Hensman 2015]. The expectations are averages over draws in mirrored pairs.
-    The passes in the end take blocks of rows, so that memory does not grow with them, and the time of an epoch or two.
+    The passes at the end take blocks of rows, so that memory does not grow with them, and the time of an epoch or two.
 
     Examples
     --------
@@ -99,83 +96,134 @@ class CategoricalProcess(Predictor):
         learning_rate: float = 0.03,
         natural_step: float = 0.1,
         scale_features: bool = True,
-        seed: int = 0,
+        random_state: int = 0,
     ) -> None:
-        if link not in LINKS:
-            raise ValueError(f"link must be one of {', '.join(LINKS)}; found {link!r}")
+        check_choice(link, "link", get_args(Link))
         self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
         self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
         self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
-        self.scale_features, self.seed = scale_features, seed
+        self.scale_features, self.random_state = scale_features, random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
-        """Learn from features X [N, d] and labels y [N], or soft labels [N, n] whose rows sum to one."""
-        features = check_features(X, least=2)
+        """Fit to features X [N, d] and labels y [N], or soft labels [N, n] whose rows sum to one.
+
+        ``callback`` is called with a ``Step`` after every epoch.
+        """
+        features = check_array(X, "X", "[N, d]", least=2)
         labels, n = check_labels(y, soft=True)
         if len(labels) != len(features):
             raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
         memberships = np.eye(n)[labels] if labels.ndim == 1 else labels
-        rng = np.random.default_rng(self.seed)
-        scaling = Scaling.of_features(features) if self.scale_features else Scaling.none(features.shape[1])
-        scaled = scaling(features)
-        kernel = make_kernel(self.kernel, scaled, self.ard, rng, variance=_VARIANCE)
-        basis = helmert(n).T if self.link == "ilr" else np.eye(n)
-        sets = basis.shape[1] if self.separate_inducing else 1
-        points = inducing_points(self.inducing, scaled, scaling, self.seed, memberships.argmax(axis=1), sets)
-        model = CategoricalModel(kernel, MovablePoints(points, scaled, self.learn_inducing), basis, self.mixing)
-        schedule, samples = self.schedule, (scaled, memberships)
-        batches = Batches(samples, schedule.batch_size, rng)
-        passes = _PASSES if schedule.epochs else _PASSES_ALONE
-        optimizer = schedule.adam(batches)
-        ascent = _NaturalAscent(model, optimizer, schedule.natural_step, *samples, passes, self.seed)
+        problem = self._problem(features, memberships)
+        model, schedule = problem.model, self.schedule
 
-        def report(epoch: int, value: float) -> None:
+        def report(epoch: int, value: float, state: State) -> None:
             if callback is not None:
-                tell(callback, epoch, value, kernel_hyperparameters(kernel), lambda: ascent.posterior(scaling))
+                named = model.kernel.hyperparameters(state.values[: model.count(state.values)])
+                callback(Step(epoch, value, named, functools.partial(problem.posterior, state)))
 
-        self.objective_ = ascent.run(batches, schedule.epochs, report)
-        self.posterior_ = ascent.posterior(scaling)
+        state, self.objective_ = schedule.run(
+            problem.step,
+            problem.initial_state(),
+            schedule.batches((problem.X, memberships), np.random.default_rng(self.random_state)),
+            functools.partial(problem.converge, passes=_PASSES if schedule.epochs else _PASSES_ALONE),
+            report,
+        )
+        self.n_iter_ = schedule.epochs
+        self.posterior_ = problem.posterior(state)
         return self
 
+    def _problem(self, X: NDArray[np.float64], memberships: NDArray[np.float64]) -> "CategoricalProblem":
+        features = Scaling.of_features(X) if self.scale_features else Scaling.identity(X.shape[1])
+        scaled, n, seed = features(X), memberships.shape[1], self.random_state
+        kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(seed), variance=_VARIANCE)
+        basis = helmert(n).T if self.link == "ilr" else np.eye(n)
+        sets = basis.shape[1] if self.separate_inducing else 1
+        points = inducing_points(self.inducing, scaled, features, seed, memberships.argmax(axis=1), sets)
+        start = start + ([np.eye(basis.shape[1])] if self.mixing else [])
+        start = start + ([np.zeros(points.shape)] if self.learn_inducing else [])
+        model = CategoricalModel(kernel, self.mixing, self.learn_inducing)
+        frame = CategoricalFrame(*map(tf.constant, (points, Scaling.of_features(scaled).width, basis)))
+        return CategoricalProblem(scaled, memberships, model, start, frame, features, seed)
 
-class CategoricalModel(tf.Module):
-    """What Adam moves, and the likelihood at a distribution of the inducing variables.
+
+class CategoricalFrame(NamedTuple):
+    """Constants of the likelihood: inducing points [G, M, d], their unit of motion [d], and the scores S [n, L]."""
+
+    points: Any
+    width: Any
+    basis: Any
+
+
+@dataclass(frozen=True)
+class CategoricalModel:
+    """The likelihood at a distribution of the inducing variables; compiled functions are cached by it.
 
     Parameters
     ----------
-    kernel : gpflow.kernels.Kernel
-    points : MovablePoints
-        Inducing points, of scaled features.
-    basis : ndarray, shape [n, L]
-        Scores without mixing.
-    mixing : bool
-        Whether W is learned.
+    kernel : NamedKernel or OwnKernel
+    mixing, moves : bool
+        Whether W and the inducing points are learned. They follow the kernel's hyperparameters in the values.
     """
 
-    def __init__(self, kernel: Any, points: MovablePoints, basis: NDArray[np.float64], mixing: bool) -> None:
-        super().__init__()
-        self.kernel, self.points, self._basis = kernel, points, basis
-        self.mixing = tf.Variable(np.eye(basis.shape[1]), trainable=mixing, dtype=tf.float64)
+    kernel: NamedKernel | OwnKernel
+    mixing: bool
+    moves: bool
 
-    @property
-    def inducing(self) -> Any:
-        """Inducing points U [G, M, d] where they are now: one set for all latent processes, or G = L sets."""
-        return self.points()
+    def count(self, values: Values) -> int:
+        """Return how many of the values are the kernel's."""
+        return len(values) - self.mixing - self.moves
 
-    @property
-    def scores(self) -> Any:
-        """Scores S W [n, L] of the latents."""
-        return tf.matmul(self._basis, self.mixing)
+    def scores(self, values: Values, basis: Any) -> Any:
+        """Compute the scores S W [n, L] of the latents."""
+        return tf.matmul(basis, values[self.count(values)]) if self.mixing else basis
 
-    def projected(self, x: Any) -> tuple[Any, Any]:
-        """A = L^-1 K(U, x) [G, M, N] of features, and what of their prior variances [G, N] the points leave."""
-        inducing = self.inducing
-        A = tf.linalg.triangular_solve(inducing_factor(self.kernel, inducing), self.kernel(inducing, x))
-        left = self.kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1)
+    def points(self, values: Values, frame: CategoricalFrame) -> Any:
+        """Compute the inducing points U [G, M, d]: one set for all latent processes, or G = L sets."""
+        return move(frame.points, frame.width, values[-1] if self.moves else None)
+
+    def projected(self, kernel: Any, U: Any, x: Any) -> tuple[Any, Any]:
+        """Compute A = L^-1 K(U, x) [G, M, N], and the prior variance [G, N] that the points do not explain."""
+        A = tf.linalg.triangular_solve(inducing_factor(kernel, U), kernel(U, x))
+        left = kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1)
         return A, tf.maximum(left, 0.0)
 
+    def likelihood(
+        self, values: Values, frame: CategoricalFrame, q: "Whitened", x: Any, memberships: Any, half: Any
+    ) -> tuple[Any, Any, list[Any]]:
+        """Estimate the expected log likelihood of rows by draws [S, N, L] and their mirror images.
 
-class _Whitened(NamedTuple):
+        Returns
+        -------
+        likelihood : tensor, shape []
+        sums : list of tensor
+            Gram and projections of the rows, as ``CategoricalProblem`` keeps them.
+        sources : list
+            What to differentiate by.
+        """
+        kernel, sources = self.kernel.bind(values[: self.count(values)])
+        A, left = self.projected(kernel, self.points(values, frame), x)
+        mean, deviation = q.marginals(A, left)
+        scores = self.scores(values, frame.basis)
+        logits = tf.einsum("snl,kl->snk", mean + deviation * tf.concat([half, -half], axis=0), scores)
+        of_draws = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
+        first, curvature = derivatives_by_means(logits, memberships, scores)
+        gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
+        projections = tf.matmul(A, tf.transpose(first + curvature * mean)[..., tf.newaxis])[..., 0]
+        likelihood = tf.reduce_sum(tf.reduce_mean(of_draws, axis=0))
+        return likelihood, [gram, projections], [*sources, *values[self.count(values) :]]
+
+
+def derivatives_by_means(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
+    """Compute the first and the negative second derivative of the expected log likelihood by the means [N, L]."""
+    p = tf.nn.softmax(logits)  # [draws, N, n]
+    first = tf.einsum("snk,kl->snl", memberships - p, scores)
+    centered = tf.einsum("snk,kl->snl", p, scores)
+    curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centered)
+    return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
+
+
+class Whitened(NamedTuple):
     """Distributions N(means_l, (R_l R_l^T)^-1) of the whitened inducing variables of every latent process.
 
     Attributes
@@ -190,153 +238,126 @@ class _Whitened(NamedTuple):
     means: Any
 
     @classmethod
-    def of_sums(cls, gram: Any, projections: Any) -> "_Whitened":
-        """With the precisions I + gram [L, M, M] and these times the means, projections [L, M]."""
-        factors = tf.linalg.cholesky(gram + tf.eye(gram.shape[-1], dtype=gram.dtype))
-        identity = tf.eye(factors.shape[-1], batch_shape=[factors.shape[0]], dtype=factors.dtype)
-        inverses = tf.linalg.triangular_solve(factors, identity)
+    def of_sums(cls, gram: Any, projections: Any) -> "Whitened":
+        """With the precisions I + gram [L, M, M], and these times the means, projections [L, M]."""
+        identity = tf.eye(tf.shape(gram)[-1], dtype=gram.dtype)
+        factors = tf.linalg.cholesky(gram + identity)
+        inverses = tf.linalg.triangular_solve(factors, tf.broadcast_to(identity, tf.shape(gram)))
         solved = tf.einsum("lkm,lm->lk", inverses, projections)
         return cls(factors, inverses, tf.einsum("lkm,lk->lm", inverses, solved))
 
     def marginals(self, A: Any, left: Any) -> tuple[Any, Any]:
-        """Means and deviations [N, L] of the latents, of what ``projected`` tells of their features."""
+        """Compute means and standard deviations [N, L] of the latents of rows, see ``CategoricalModel.projected``."""
         mean = tf.matmul(self.means[:, tf.newaxis], A)[:, 0]  # [L, N]
-        # a^T (I + gram)^-1 a of every process.
-        kept = tf.reduce_sum(tf.square(tf.matmul(self.inverses, A)), axis=1)  # [L, N]
+        kept = tf.reduce_sum(tf.square(tf.matmul(self.inverses, A)), axis=1)  # a^T (I + gram)^-1 a, [L, N]
         return tf.transpose(mean), tf.sqrt(tf.transpose(kept + left) + 1e-12)
 
     def divergence(self) -> Any:
-        """Kullback-Leibler divergence from N(0, I), over all processes."""
+        """Compute the Kullback-Leibler divergence from N(0, I), over all processes."""
         size = tf.cast(tf.size(self.means), self.means.dtype)
         traces = tf.reduce_sum(tf.square(self.inverses)) + tf.reduce_sum(tf.square(self.means)) - size
         return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.factors)))
 
 
-class _NaturalAscent(Ascent):
-    """Steps that share the distribution of the inducing variables and the state of Adam.
+@functools.lru_cache(maxsize=32)
+def _compiled(model: CategoricalModel) -> tuple[Any, Any]:
+    """Return a step of minibatches, and the likelihood and sums of a block of rows, as compiled functions."""
 
-    It is kept as the sums over samples of Gaussian observations that have the same derivatives as the likelihood:
-    ``gram`` [L, M, M] of A diag(w_l) A^T and ``projections`` [L, M] of A diag(w_l) z_l, so that whitened variables have
-    the precision I + gram.
+    def draws(count: int, x: Any, q: Whitened, seed: Any) -> Any:
+        return tf.random.stateless_normal((count, tf.shape(x)[0], tf.shape(q.means)[0]), seed, dtype=tf.float64)
+
+    def step(
+        frame: CategoricalFrame, seed: Any, state: State, rates: Rates, x: Any, memberships: Any
+    ) -> tuple[Any, State]:
+        share, q = rates.share(x), Whitened.of_sums(*state.sums)
+        half = draws(_DRAWS, x, q, tf.stack([seed, tf.cast(rates.number, tf.int64)]))
+        with tf.GradientTape() as tape:
+            tape.watch(state.values)
+            likelihood, sums, sources = model.likelihood(state.values, frame, q, x, memberships, half)
+            misfit = -share * likelihood
+        gradients = tape.gradient(misfit, sources, unconnected_gradients="zero")
+        sums = rates.towards(state.sums, [share * part for part in sums])
+        return q.divergence() + misfit, adam(state, gradients, rates)._replace(sums=sums)
+
+    def block(frame: CategoricalFrame, seed: Any, values: Any, q: Whitened, x: Any, memberships: Any) -> Any:
+        return model.likelihood(values, frame, q, x, memberships, draws(_PASS_DRAWS, x, q, seed))[:2]
+
+    return tuple(tf.function(one, autograph=False, reduce_retracing=True) for one in (step, block))
+
+
+@dataclass(frozen=True)
+class CategoricalProblem:
+    """Scaled features and memberships, and the model whose hyperparameters and inducing variables are learned.
+
+    The distribution of the inducing variables is kept as sums over samples of the Gaussian observations that have the
+    same derivatives as the likelihood: gram [L, M, M], of A diag(w_l) A^T, and projections [L, M], of A diag(w_l) z_l,
+    so that whitened variables have the precision I + gram.
     """
 
-    def __init__(
-        self,
-        model: CategoricalModel,
-        optimizer: Any,
-        natural_step: float,
-        X: NDArray[np.float64],
-        memberships: NDArray[np.float64],
-        passes: int,
-        seed: int,
-    ) -> None:
-        L, (_, M, columns) = model.mixing.shape[0], model.inducing.shape
-        sums = [tf.zeros((L, M, M), tf.float64), tf.zeros((L, M), tf.float64)]
-        super().__init__(model, optimizer, natural_step, len(X), sums)
-        self._model, self._X, self._memberships, self._passes = model, X, memberships, passes
-        self._gram, self._projections = self._sums
-        self._draws, self._seed = tf.random.Generator.from_seed(seed), seed
-        rows = [tf.TensorSpec([None, size], tf.float64) for size in (columns, model.scores.shape[0])]
-        self.step = tf.function(self._step, input_signature=rows, autograph=False)
-        self._block = tf.function(self._of_block, autograph=False, reduce_retracing=True)
+    X: NDArray[np.float64]
+    memberships: NDArray[np.float64]
+    model: CategoricalModel
+    start: list[Any]
+    frame: CategoricalFrame
+    features: Scaling
+    seed: int
 
-    def _step(self, x: Any, memberships: Any) -> Any:
-        """Move the sums, then Adam's variables, by a batch's rows; the negative bound before."""
-        share = self._share(x)
-        q = _Whitened.of_sums(self._gram, self._projections)
-        half = self._draws.normal((_DRAWS, tf.shape(x)[0], q.means.shape[0]), dtype=tf.float64)
-        with tf.GradientTape() as tape:
-            likelihood, A, mean, logits = self._likelihood(q, x, memberships, half)
-            misfit = -share * likelihood
-        gradients = tape.gradient(misfit, self._variables, unconnected_gradients="zero")
-        self._move_sums([share * part for part in self._sums_of(A, mean, logits, memberships)])
-        self._move_variables(gradients)
-        return q.divergence() + misfit
+    def initial_state(self) -> State:
+        """Begin at the prior."""
+        L, M = self.frame.basis.shape[1], self.frame.points.shape[1]
+        return State.initial(self.start, [np.zeros((L, M, M)), np.zeros((L, M))])
 
-    def _likelihood(self, q: _Whitened, x: Any, memberships: Any, half: Any) -> tuple[Any, Any, Any, Any]:
-        """Expected log likelihood of rows by draws [S, N, L] and their mirror images; A, means and logits there."""
-        A, left = self._model.projected(x)
-        mean, deviation = q.marginals(A, left)
-        latents = mean + deviation * tf.concat([half, -half], axis=0)
-        logits = tf.einsum("snl,kl->snk", latents, self._model.scores)
-        of_draws = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
-        return tf.reduce_sum(tf.reduce_mean(of_draws, axis=0)), A, mean, logits
+    def step(self, state: State, rates: Rates, *batch: Any) -> tuple[Any, State]:
+        """Move the sums, then the values, by a batch; return the negative bound before, and the state."""
+        compiled, _ = _compiled(self.model)
+        return compiled(self.frame, tf.constant(self.seed, tf.int64), state, rates, *batch)
 
-    def _sums_of(self, A: Any, mean: Any, logits: Any, memberships: Any) -> tuple[Any, Any]:
-        """What gram and projections would be if these rows were all."""
-        first, curvature = _derivatives(logits, memberships, self._model.scores)
-        gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
-        return gram, tf.matmul(A, tf.transpose(first + curvature * mean)[..., tf.newaxis])[..., 0]
-
-    def end(self) -> float:
-        """Natural steps by all rows, at the hyperparameters as they are; the negative bound where they lead.
+    def converge(self, state: State, passes: int) -> tuple[State, float]:
+        """Take natural steps by all rows at fixed hyperparameters; return the state and the negative bound there.
 
         The draws are the same in every pass, so that bounds can be compared. A step that does not lower the negative
         bound is taken back and halved.
         """
-        check_factor(inducing_factor(self._model.kernel, self._model.inducing).numpy())
+        kernel, _ = self.model.kernel.bind(state.values[: self.model.count(state.values)])
+        check_factor(inducing_factor(kernel, self.model.points(state.values, self.frame)).numpy())
         best, step = np.inf, _PASS_STEP
-        reached = target = self._natural()
-        for _ in range(self._passes):
-            value, by_rows = self._over_all()
+        current = reached = target = state.sums
+        for _ in range(passes):
+            value, by_rows = self._over_all(state.values, current)
             gain = best - value
             if gain > 0.0:
-                best, reached, target = value, self._natural(), by_rows
+                best, reached, target = value, current, by_rows
             else:
                 step *= 0.5
-            if abs(gain) <= _GAIN * self._N:
+            if abs(gain) <= _GAIN * len(self.X):
                 break
-            self._assign([a + step * (b - a) for a, b in zip(reached, target, strict=True)])
-        self._assign(reached)
-        return best
+            current = [a + step * (b - a) for a, b in zip(reached, target, strict=True)]
+        return state._replace(sums=reached), best
 
-    def _over_all(self) -> tuple[float, list[Any]]:
-        """The negative bound, and the sums over all rows by its derivatives."""
-        q = _Whitened.of_sums(*self._natural())
+    def _over_all(self, values: Values, sums: list[Any]) -> tuple[float, list[Any]]:
+        """Compute the negative bound, and the sums over all rows by its derivatives."""
+        _, compiled = _compiled(self.model)
+        q = Whitened.of_sums(*sums)
         L, M = q.means.shape
-        row_size = max(L * M, 2 * _PASS_DRAWS * self._memberships.shape[1])
-        value, total = q.divergence(), None
-        for number, rows in enumerate(row_slices(len(self._X), max(1, _BUDGET // row_size))):
-            seed = tf.constant([self._seed, number], tf.int64)
-            samples = tf.constant(self._X[rows]), tf.constant(self._memberships[rows])
-            likelihood, *sums = self._block(*samples, seed, *q)
+        row_size = max(L * M, 2 * _PASS_DRAWS * self.memberships.shape[1])
+        value, total = q.divergence(), [tf.zeros_like(part) for part in sums]
+        for number, rows in enumerate(row_slices(len(self.X), max(1, _BUDGET // row_size))):
+            seed = tf.constant([self.seed, number], tf.int64)
+            samples = tf.constant(self.X[rows]), tf.constant(self.memberships[rows])
+            likelihood, parts = compiled(self.frame, seed, values, q, *samples)
             value = value - likelihood
-            total = sums if total is None else [a + b for a, b in zip(total, sums, strict=True)]
-        assert total is not None
+            total = [a + b for a, b in zip(total, parts, strict=True)]
         return float(value), total
 
-    def _of_block(self, x: Any, memberships: Any, seed: Any, *q: Any) -> Any:
-        """Expected log likelihood of rows, and their part of the sums."""
-        whitened = _Whitened(*q)
-        size = (_PASS_DRAWS, tf.shape(x)[0], whitened.means.shape[0])
-        half = tf.random.stateless_normal(size, seed, dtype=tf.float64)
-        likelihood, A, mean, logits = self._likelihood(whitened, x, memberships, half)
-        return likelihood, *self._sums_of(A, mean, logits, memberships)
-
-    def _natural(self) -> list[Any]:
-        return [total.read_value() for total in self._sums]
-
-    def _assign(self, sums: list[Any]) -> None:
-        for total, value in zip(self._sums, sums, strict=True):
-            total.assign(value)
-
-    def posterior(self, features: Scaling) -> Posterior:
-        """As the sums and the hyperparameters are."""
-        model, gram, projections = self._model, self._gram.numpy(), self._projections.numpy()
-        inducing, scores = model.inducing.numpy(), model.scores.numpy()
-        L = check_factor(inducing_factor(model.kernel, inducing).numpy())
+    def posterior(self, state: State) -> Posterior:
+        """Compute the posterior of a state."""
+        values, (gram, projections) = state.values, (part.numpy() for part in state.sums)
+        kernel = self.model.kernel.at(values[: self.model.count(values)])
+        U = np.asarray(self.model.points(values, self.frame))
+        L = check_factor(inducing_factor(kernel, U).numpy())
         parts = zip(np.broadcast_to(L, gram.shape), gram, projections[..., np.newaxis], strict=True)
         weights, factors = zip(*(optimal(*part) for part in parts), strict=True)
-        support = inducing if len(inducing) > 1 else inducing[0]
-        # A copy: a posterior that is kept must not change when the optimization goes on.
-        kernel, latents = copy.deepcopy(model.kernel), Scaling.none(len(gram))
-        return Posterior(kernel, support, np.concatenate(weights, axis=1), np.stack(factors), features, latents, scores)
-
-
-def _derivatives(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
-    """Of the expected log likelihood by the latents' means [N, L]: the first, and less the second, never negative."""
-    p = tf.nn.softmax(logits)  # [draws, N, n]
-    first = tf.einsum("snk,kl->snl", memberships - p, scores)
-    centered = tf.einsum("snk,kl->snl", p, scores)
-    curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centered)
-    return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
+        scores = np.asarray(self.model.scores(values, self.frame.basis))
+        support, latents = U if len(U) > 1 else U[0], Scaling.identity(len(gram))
+        stacked = np.concatenate(weights, axis=1), np.stack(factors)
+        return Posterior(kernel, support, *stacked, self.features, latents, scores)

@@ -1,4 +1,4 @@
-"""Factors of covariance matrices that round-off may have made singular."""
+"""Cholesky factors of covariance matrices that round-off may have made singular."""
 
 import warnings
 
@@ -8,7 +8,7 @@ from scipy.linalg import lapack
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
 
-# Jitter tried in turn, relative to the mean of the diagonal.
+# Jitter to try in turn, relative to the mean of the diagonal.
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 
@@ -17,14 +17,14 @@ class SingularError(ValueError):
 
 
 def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float64]:
-    """Lower-triangular factor of A, with as much added to its diagonal as it needs to have one.
+    """Compute the lower-triangular factor of A, with the least jitter on its diagonal that gives one.
 
     Parameters
     ----------
     A : ndarray, shape [N, N]
         Symmetric, positive semi-definite up to round-off; its upper triangle is not read.
     warn : bool
-        Whether jitter is told.
+        Whether jitter is worth a warning. Default False.
 
     Returns
     -------
@@ -33,12 +33,12 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
     Raises
     ------
     SingularError
-        When 1e-4 is not enough, or A is not finite. It is a ValueError.
+        If 1e-4 of the mean diagonal is not enough, or A is not finite. It is a ValueError.
 
     Warns
     -----
     RuntimeWarning
-        With the jitter, on request.
+        With the jitter added, if ``warn``.
 
     Examples
     --------
@@ -68,7 +68,7 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
 
 
 def inverse_triangle(L: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The lower triangle of (L L^T)^-1 of a lower-triangular factor L [N, N], zeros above.
+    """Compute the lower triangle of (L L^T)^-1 of a lower-triangular factor L [N, N], with zeros above.
 
     Examples
     --------

@@ -1,23 +1,25 @@
-"""The exact Gaussian process: one Cholesky factor for all latent dimensions where they share their noise."""
+"""Exact Gaussian-process regression: one Cholesky factor for all latent dimensions that share their noise."""
 
+import functools
 import math
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, solve_triangular
 
-from deepsimplex.gp.base import GaussianProcess
 from deepsimplex.gp.cholesky import cholesky, inverse_triangle
-from deepsimplex.gp.optimize import Evaluation
+from deepsimplex.gp.kernels import Values
 from deepsimplex.gp.posterior import Posterior
-from deepsimplex.gp.problem import Problem
+from deepsimplex.gp.regression import GaussianProcess, Model, Problem
 
 
 class ExactGaussianProcess(GaussianProcess):
     """Exact Gaussian-process regression onto latents, with hyperparameters of the greatest marginal likelihood.
 
-    sum_l log N(z_l | 0, K + diag(noise_l)), with one kernel for all latent dimensions. Where they share their noise
+    sum_l log N(z_l | 0, K + diag(noise_l)), with one kernel for all latent dimensions. If they share their noise
     (CASIMAC, ILR, one-hot) one Cholesky factor serves all of them, and every prediction has one variance; else
     (Dirichlet) there is one per dimension.
 
@@ -29,7 +31,7 @@ class ExactGaussianProcess(GaussianProcess):
     Notes
     -----
     [ILR-GP sec. 3.2], [GPD sec. 4]. The derivative by the kernel matrix, (A^-1 - a a^T) / 2 with a = A^-1 z, is written
-    out; the kernel's own comes from GPflow. A step costs N^3, memory 12 N^2 numbers (and 3 N^2 more per dimension where
+    out; the kernel's own comes from GPflow. A step costs N^3, memory 12 N^2 numbers (and 3 N^2 more per dimension if
     noise differs): up to some thousands of samples.
 
     Examples
@@ -41,23 +43,45 @@ class ExactGaussianProcess(GaussianProcess):
     True
     """
 
-    def _evaluation(self, problem: Problem) -> Evaluation:
-        K, variances = (moment.numpy() for moment in problem.moments())
-        value, *by_moments = marginal_likelihood(K, problem.Z, variances, problem.columns())
-        return value, problem.pull_back(*map(tf.constant, by_moments))
+    def _evaluate(self, problem: Problem, values: Values) -> tuple[float, Sequence[Any]]:
+        moments, derivatives = _compiled(problem.model)
+        arguments = [tf.convert_to_tensor(value) for value in values], problem.pairs, tf.constant(problem.own)
+        K, variances = (moment.numpy() for moment in moments(*arguments))
+        value, *by_moments = marginal_likelihood(K, problem.Z, variances, problem.columns)
+        return value, derivatives(*arguments, *map(tf.constant, by_moments))
 
-    def _posterior(self, problem: Problem) -> Posterior:
-        K, variances = (moment.numpy() for moment in problem.moments())
+    def _posterior(self, problem: Problem, values: Values) -> Posterior:
+        moments, _ = _compiled(problem.model)
+        tensors = [tf.convert_to_tensor(value) for value in values]
+        K, variances = (moment.numpy() for moment in moments(tensors, problem.pairs, tf.constant(problem.own)))
         factors, weights = [], []
-        for column, dims in problem.columns():
+        for column, dims in problem.columns:
             L = cholesky(_plus(K, variances[:, column]), warn=True)
             weights.append(cho_solve((L, True), problem.Z[:, dims]))
             factors.append(solve_triangular(L, np.eye(len(L)), lower=True))
-        return problem.posterior(problem.X, np.concatenate(weights, axis=1), np.stack(factors))
+        return problem.posterior(values, problem.X, np.concatenate(weights, axis=1), np.stack(factors))
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(model: Model) -> tuple[Any, Any]:
+    """Return the kernel matrix and the noise variances as a function of values, pairs and own; and its derivatives."""
+
+    def moments(values: Any, pairs: Any, own: Any) -> Any:
+        kernel, noise, _ = model.bind(values)
+        return model.kernel.matrix(kernel, pairs), noise(own)
+
+    def derivatives(values: Any, pairs: Any, own: Any, *by_moments: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            kernel, noise, sources = model.bind(values)
+            computed = model.kernel.matrix(kernel, pairs), noise(own)
+        return tape.gradient(computed, sources, list(by_moments), unconnected_gradients="zero")
+
+    return tuple(tf.function(step, autograph=False, reduce_retracing=True) for step in (moments, derivatives))
 
 
 def _plus(K: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.float64]:
-    A = K.T.copy(order="F")  # of a symmetric matrix in rows, by columns, as LAPACK wants it
+    A = K.T.copy(order="F")  # LAPACK reads matrices by columns; this one is symmetric
     A[np.diag_indices_from(A)] += variances
     return A
 
@@ -65,7 +89,7 @@ def _plus(K: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.
 def marginal_likelihood(
     K: NDArray[np.float64], Z: NDArray[np.float64], variances: NDArray[np.float64], columns: list[tuple[int, slice]]
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
-    """Negative log marginal likelihood of latents and its derivatives.
+    """Compute the negative log marginal likelihood of latents and its derivatives.
 
     Parameters
     ----------
@@ -74,13 +98,14 @@ def marginal_likelihood(
     Z : ndarray, shape [N, L]
     variances : ndarray, shape [N, 1] or [N, L]
     columns : list of (int, slice)
-        Each column of the variances with the latent dimensions that it belongs to.
+        Each column of the variances with its latent dimensions.
 
     Returns
     -------
     value : float
     by_K : ndarray, shape [N, N]
-        One triangle of it, off the diagonal twice, and zeros: with symmetric matrices it sums to the same.
+        The derivative's lower triangle, doubled below the diagonal, and zeros: it sums to the same with symmetric
+        matrices.
     by_variances : ndarray, shape as theirs
     """
     value = 0.5 * Z.size * math.log(2.0 * math.pi)

@@ -1,120 +1,183 @@
-"""Kernels by name, with hyperparameters that start where the data are and are learned as logarithms."""
+"""GPflow's kernels, by name or as objects, as functions of unconstrained hyperparameters."""
 
 import copy
-from collections.abc import Callable
-from typing import Any, Literal
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
+from scipy.spatial.distance import pdist
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.spread import median_distance
-from deepsimplex.gp.library import gpflow
 
-KernelName = Literal["rbf", "matern32", "matern52"]
+with warnings.catch_warnings():  # GPflow's own imports are deprecated in TensorFlow
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import gpflow
+
+Values = Sequence[Any]
+
 KERNELS: dict[str, Any] = {
     "rbf": gpflow.kernels.SquaredExponential,
     "matern32": gpflow.kernels.Matern32,
     "matern52": gpflow.kernels.Matern52,
 }
-# Rows among which the typical distance is taken.
+_PROTOTYPES = {name: kind() for name, kind in KERNELS.items()}
+_HYPERPARAMETERS = ("variance", "lengthscales")
+# Number of rows among which the median distance is computed.
 _ROWS = 1000
 
 
-def positive(value: Any) -> Any:
-    """A GPflow parameter above zero that optimizers see as its logarithm: scales are learned by ratios."""
-    return gpflow.Parameter(value, transform=gpflow.utilities.positive(lower=0.0, base="exp"), dtype=np.float64)
+@dataclass(frozen=True)
+class NamedKernel:
+    """A kernel by name. Its hyperparameters are the logarithms of the variance and of the lengthscales.
 
+    Equal ones are interchangeable, so that functions compiled for one serve all fits.
 
-def kernel_state(kernel: Any) -> Any:
-    """What a kernel is made of, in NumPy: its name and hyperparameters; a kernel of another class is its own state."""
-    name = _name_of(kernel)
-    if name is None:
-        return kernel
-    return {"name": name, "variance": kernel.variance.numpy(), "lengthscales": kernel.lengthscales.numpy()}
-
-
-def kernel_from_state(state: Any) -> Any:
-    """The kernel of ``kernel_state``."""
-    if not isinstance(state, dict):
-        return state
-    kernel = KERNELS[state["name"]]()
-    kernel.variance, kernel.lengthscales = positive(state["variance"]), positive(state["lengthscales"])
-    return kernel
-
-
-def _name_of(kernel: Any) -> str | None:
-    """The name of a kernel that is its name and hyperparameters, and nothing more; None for others."""
-    # One that looks at some of the features only is more.
-    of_all = isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None)
-    names = [name for name, kind in KERNELS.items() if type(kernel) is kind and of_all]
-    return names[0] if names else None
-
-
-def covariance_function(kernel: Any, X: NDArray[np.float64]) -> Callable[[], Any]:
-    """A function that gives K(X, X) [N, N] at the kernel's hyperparameters as they are, in TensorFlow.
-
-    Where all features share one lengthscale the distances are computed once, here: N^2 numbers that are kept.
+    Parameters
+    ----------
+    name : {"rbf", "matern32", "matern52"}
+    ard : bool
+        Whether there is one lengthscale per feature (automatic relevance determination), shape [d].
     """
-    if _name_of(kernel) is None or kernel.lengthscales.shape.rank:
-        return lambda: kernel(X)
-    squares = gpflow.utilities.ops.square_distance(tf.constant(X), None)
-    return lambda: kernel.K_r2(squares / tf.square(kernel.lengthscales))
+
+    name: str
+    ard: bool
+
+    def bind(self, values: Values) -> tuple[Any, list[Any]]:
+        """Return a kernel with these hyperparameters, and the tensors to differentiate by."""
+        kernel = copy.copy(_PROTOTYPES[self.name])
+        for name, value in zip(_HYPERPARAMETERS, values, strict=True):
+            object.__setattr__(kernel, name, tf.exp(value))  # tensors in place of GPflow's parameters
+        return kernel, list(values)
+
+    def pairs(self, X: Any) -> Any:
+        """Return what ``matrix`` needs of features X: squared distances [N, N] if there is one lengthscale, else X."""
+        return X if self.ard else gpflow.utilities.ops.square_distance(X, None)
+
+    def matrix(self, kernel: Any, pairs: Any) -> Any:
+        """Compute K(X, X) [N, N] by a bound kernel."""
+        return kernel(pairs) if self.ard else kernel.K_r2(pairs / tf.square(kernel.lengthscales))
+
+    def at(self, values: Values) -> Any:
+        """Return a GPflow kernel of its own with these hyperparameters."""
+        return kernel_from_state({"name": self.name, **self.hyperparameters(values)})
+
+    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
+        """Return the hyperparameters by GPflow's names."""
+        return {name: np.exp(np.asarray(value)) for name, value in zip(_HYPERPARAMETERS, values, strict=True)}
 
 
-def kernel_hyperparameters(kernel: Any) -> dict[str, NDArray[np.float64]]:
-    """A kernel's hyperparameters by GPflow's names for them."""
-    named = gpflow.utilities.parameter_dict(kernel)
-    return {path.lstrip("."): np.asarray(parameter.numpy()) for path, parameter in named.items()}
+class OwnKernel:
+    """A user's GPflow kernel. Its hyperparameters are the values of its trainable variables.
+
+    Parameters
+    ----------
+    kernel : gpflow.kernels.Kernel
+        Copied.
+    """
+
+    def __init__(self, kernel: Any) -> None:
+        self._kernel = copy.deepcopy(kernel)
+
+    @property
+    def start(self) -> list[NDArray[np.float64]]:
+        """Hyperparameters of the kernel as it was given."""
+        return [variable.numpy() for variable in self._kernel.trainable_variables]
+
+    def bind(self, values: Values) -> tuple[Any, list[Any]]:
+        """Return the kernel with these hyperparameters, and the variables to differentiate by."""
+        variables = list(self._kernel.trainable_variables)
+        for variable, value in zip(variables, values, strict=True):
+            variable.assign(value)
+        return self._kernel, variables
+
+    def pairs(self, X: Any) -> Any:
+        """Return the features."""
+        return X
+
+    def matrix(self, kernel: Any, pairs: Any) -> Any:
+        """Compute K(X, X) [N, N] by a bound kernel."""
+        return kernel(pairs)
+
+    def at(self, values: Values) -> Any:
+        """Return a copy of the kernel with these hyperparameters."""
+        return copy.deepcopy(self.bind(values)[0])
+
+    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
+        """Return the hyperparameters by GPflow's names."""
+        named = gpflow.utilities.parameter_dict(self.bind(values)[0])
+        return {path.lstrip("."): np.asarray(parameter.numpy()) for path, parameter in named.items()}
 
 
 def make_kernel(
     spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.random.Generator, variance: float = 1.0
-) -> Any:
-    """A kernel of one's own for the features X [N, d].
+) -> tuple[NamedKernel | OwnKernel, list[NDArray[np.float64]]]:
+    """Make a kernel for the features X [N, d], and the hyperparameters to start from.
 
     Parameters
     ----------
     spec : str or gpflow.kernels.Kernel
-        "rbf", "matern32", "matern52", or a GPflow kernel, of which a copy is returned as it is.
+        "rbf", "matern32", "matern52", or a GPflow kernel, which is copied and starts as it is.
     X : ndarray, shape [N, d]
-        The lengthscale starts at the median distance between (at most a thousand of) its rows, the variance at
-        ``variance``.
+        The lengthscale starts at the median distance between (at most a thousand of) its distinct rows.
     ard : bool
-        Whether every feature has a lengthscale of its own (automatic relevance determination).
+        Whether every feature has a lengthscale of its own.
     rng : numpy.random.Generator
         Chooses the rows.
     variance : float
-        Default 1.
-
-    Returns
-    -------
-    gpflow.kernels.Kernel
+        The variance to start from. Default 1.
 
     Raises
     ------
     TypeError, ValueError
-        For what is neither a kernel nor the name of one.
+        For any other ``spec``, and for features whose distances overflow.
 
     Examples
     --------
     >>> X = np.array([[0.0], [1.0], [3.0]])
-    >>> float(make_kernel("rbf", X, ard=False, rng=np.random.default_rng(0)).lengthscales.numpy())
+    >>> kernel, start = make_kernel("rbf", X, ard=False, rng=np.random.default_rng(0))
+    >>> float(kernel.hyperparameters(start)["lengthscales"].round(6))
     2.0
     """
+    if X.shape[1] == 0:
+        raise ValueError("X must have at least 1 column; found 0")
     if isinstance(spec, gpflow.kernels.Kernel):
-        return copy.deepcopy(spec)
+        own = OwnKernel(spec)
+        return own, own.start
     if not isinstance(spec, str):
         raise TypeError(f"kernel must be a name or a gpflow.kernels.Kernel; found {type(spec).__name__}")
     if spec not in KERNELS:
         hint = did_you_mean(spec, KERNELS)
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or a gpflow.kernels.Kernel; found {spec!r}{hint}")
     rows = X if len(X) <= _ROWS else X[np.sort(rng.choice(len(X), _ROWS, replace=False))]
-    length = median_distance(rows)
+    distances = pdist(rows)
+    apart = distances[distances > 0]
+    length = np.median(apart) if apart.size else 1.0
     if not np.isfinite(length):
         raise ValueError("X holds features too large for their distances to be computed; scale_features=True helps")
-    kernel = KERNELS[spec]()
-    kernel.variance = positive(variance)
-    kernel.lengthscales = positive(np.full(X.shape[1], length) if ard else length)
+    lengthscales = np.full(X.shape[1], length) if ard else length
+    return NamedKernel(spec, ard), [np.log(variance), np.log(lengthscales)]
+
+
+def kernel_state(kernel: Any) -> Any:
+    """Return a GPflow kernel's name and hyperparameters as NumPy arrays; a kernel without a name as it is."""
+    # One that reads only some of the features is more than its name.
+    of_all = isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None)
+    names = [name for name, kind in KERNELS.items() if type(kernel) is kind and of_all]
+    if not names:
+        return kernel
+    return {"name": names[0], **{name: getattr(kernel, name).numpy() for name in _HYPERPARAMETERS}}
+
+
+def kernel_from_state(state: Any) -> Any:
+    """Return the GPflow kernel of ``kernel_state``."""
+    if not isinstance(state, dict):
+        return state
+    kernel = KERNELS[state["name"]]()
+    exponential = gpflow.utilities.positive(lower=0.0, base="exp")
+    for name in _HYPERPARAMETERS:
+        setattr(kernel, name, gpflow.Parameter(state[name], transform=exponential, dtype=np.float64))
     return kernel

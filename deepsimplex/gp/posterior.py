@@ -1,25 +1,62 @@
-"""What every fitted Gaussian process is in the end: a weighted sum of kernels, and the variance that they leave."""
+"""The posterior of every fitted Gaussian process: a weighted sum of kernels and the variance that is left."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.scaling import Scaling
+from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
 
-# Numbers in the largest tensor of a piece of rows.
+# Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
 
 
-class Posterior(tf.Module):
-    """Gaussians over latents from features, in TensorFlow ops alone: it predicts, and is what is exported.
+class Scaling(NamedTuple):
+    """An affine map of columns, (values - center) / width.
 
-    With k = k(Z, x) the mean is W^T k and the variance k(x, x) - ||T k||^2, both in the units of scaled latents.
+    Attributes
+    ----------
+    center, width : ndarray, shape [d]
+        Widths are positive.
+    """
+
+    center: NDArray[np.float64]
+    width: NDArray[np.float64]
+
+    @classmethod
+    def identity(cls, columns: int) -> "Scaling":
+        """Leave columns as they are."""
+        return cls(np.zeros(columns), np.ones(columns))
+
+    @classmethod
+    def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
+        """Scale every column to mean zero and standard deviation one; a constant column to zero."""
+        # By powers of two, which round nothing, so that squares neither overflow nor vanish.
+        _, exponent = np.frexp(np.abs(X).max(axis=0))
+        width = np.ldexp(np.ldexp(X, -exponent).std(axis=0), exponent)
+        return cls(X.mean(axis=0), np.where(width <= 1e-12 * np.abs(X).max(axis=0), 1.0, width))
+
+    @classmethod
+    def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
+        """Scale to mean zero, by one width for all dimensions, so that isotropic noise stays isotropic."""
+        center = loc.mean(axis=0)
+        width = float(np.sqrt(np.mean(np.square(loc - center))))
+        return cls(center, np.full(loc.shape[1], 1.0 if width <= 1e-12 * np.abs(loc).max() else width))
+
+    def __call__(self, values: Any) -> Any:
+        """Scale values [..., d]."""
+        return (values - self.center) / self.width
+
+
+class Posterior(tf.Module):
+    """Gaussians over latents from features, in TensorFlow ops: what predicts and is exported.
+
+    With k = k(Z, x) the mean is W^T k and the variance k(x, x) - ||T k||^2, both in units of scaled latents.
 
     Parameters
     ----------
@@ -32,8 +69,7 @@ class Posterior(tf.Module):
         T, one for all latent dimensions or one for each.
     features, latents : Scaling
     scores : ndarray, shape [n, L], optional
-        Scores by which the latents are read out, where they were learned together; None (default) where a target has
-        them.
+        Scores that were learned together with the latents. Default None: a target has them.
     """
 
     def __init__(
@@ -52,7 +88,12 @@ class Posterior(tf.Module):
         self.support, self.weights, self.factors = (
             tf.Variable(value, trainable=False, dtype=tf.float64) for value in (support, weights, factors)
         )
-        self.features, self.latents = features, latents
+        self._features, self._latents = features, latents
+
+    @property
+    def num_features(self) -> int:
+        """Number of features d."""
+        return len(self._features.center)
 
     @property
     def latent_dim(self) -> int:
@@ -60,90 +101,103 @@ class Posterior(tf.Module):
         return int(self.weights.shape[1])
 
     @property
-    def _most_rows(self) -> int:
-        """How many rows at a time leave the memory bounded."""
+    def _block_rows(self) -> int:
+        """Number of rows at a time that bounds the memory."""
         return max(1, _BUDGET // (int(self.factors.shape[0]) * int(self.factors.shape[1])))
 
     def __call__(self, x: Any) -> dict[str, Any]:
-        """Latents {"loc": [N, L], "scale": [N, 1] or [N, L]} of features x [N, d], float64.
+        """Return latents {"loc": [N, L], "scale": [N, 1] or [N, L]}, float64, of features x [N, d].
 
-        A graph takes rows of any number in pieces that bound the memory.
+        A graph takes any number of rows, in blocks that bound the memory.
         """
-        x, most = tf.cast(x, tf.float64), self._most_rows
+        x, most = tf.cast(x, tf.float64), self._block_rows
         if x.shape[0] is not None and x.shape[0] <= most:
-            return self._latents(x)
+            return self._moments(x)
         rows, columns = tf.shape(x)[0], x.shape[1]
-        pieces = tf.maximum(1, -(-rows // most))
-        size = -(-rows // pieces)
-        padded = tf.pad(x, [[0, pieces * size - rows], [0, 0]])
+        blocks = tf.maximum(1, -(-rows // most))
+        size = -(-rows // blocks)
+        padded = tf.pad(x, [[0, blocks * size - rows], [0, 0]])
         signature = {"loc": tf.float64, "scale": tf.float64}
-        parts = tf.reshape(padded, [pieces, size, columns])
-        latents = tf.map_fn(self._latents, parts, fn_output_signature=signature, parallel_iterations=1)
-        return {name: tf.reshape(part, [pieces * size, part.shape[-1]])[:rows] for name, part in latents.items()}
+        parts = tf.reshape(padded, [blocks, size, columns])
+        latents = tf.map_fn(self._moments, parts, fn_output_signature=signature, parallel_iterations=1)
+        return {name: tf.reshape(part, [blocks * size, part.shape[-1]])[:rows] for name, part in latents.items()}
 
-    def _latents(self, x: Any) -> dict[str, Any]:
-        x = self.features(x)
+    def _moments(self, x: Any) -> dict[str, Any]:
+        x = self._features(x)
         k = self.kernel(self.support, x)  # [M, N] or [L, M, N]
         explained = tf.reduce_sum(tf.square(tf.matmul(self.factors, k)), axis=1)  # [1 or L, N]
         prior = self.kernel(x, full_cov=False)
-        # What round-off takes below zero is as good as known.
-        variance = tf.maximum(tf.transpose(prior - explained), 1e-12 * prior[:, tf.newaxis])
-        width = self.latents.width[:1]
-        mean = (
-            tf.matmul(k, self.weights, transpose_a=True)
-            if k.shape.rank == 2
-            else tf.einsum("lmn,ml->nl", k, self.weights)
-        )
-        return {
-            "loc": self.latents.center + width * mean,
-            "scale": width * tf.sqrt(variance),
-        }
+        variance = tf.maximum(tf.transpose(prior - explained), 1e-12 * prior[:, tf.newaxis])  # round-off may be below 0
+        if k.shape.rank == 2:
+            mean = tf.matmul(k, self.weights, transpose_a=True)
+        else:
+            mean = tf.einsum("lmn,ml->nl", k, self.weights)
+        width = self._latents.width[:1]
+        return {"loc": self._latents.center + width * mean, "scale": width * tf.sqrt(variance)}
 
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
-        """The same for arrays of any length, in pieces that bound the memory."""
-        pieces = [self(X[rows]) for rows in row_slices(len(X), self._most_rows)]
-        loc, scale = (np.concatenate([piece[key].numpy() for piece in pieces]) for key in ("loc", "scale"))
+        """Return the latents of features X [N, d], computed in blocks that bound the memory."""
+        blocks = [self(X[rows]) for rows in row_slices(len(X), self._block_rows)]
+        loc, scale = (np.concatenate([block[key].numpy() for block in blocks]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Arrays that ``of_state`` makes it of again, which need no pickle.
+        """Return the arrays that ``from_state`` makes a posterior of.
 
         Raises
         ------
         ValueError
-            For a GPflow kernel of one's own: no array holds its formula.
+            For a GPflow kernel that was given as an object.
         """
         kernel = kernel_state(self.kernel)
         if not isinstance(kernel, dict):
             raise ValueError(
-                f"kernel is a {type(kernel).__name__} object, of which arrays cannot tell the formula: give a kernel "
-                f"by name ({', '.join(KERNELS)}) and fit again, or pickle"
+                f"kernel is a {type(kernel).__name__} object, which arrays cannot hold: give a kernel by name "
+                f"({', '.join(KERNELS)}) and fit again, or pickle"
             )
-        scalings = {"features": self.features, "latents": self.latents}
         return {
             **{f"kernel_{key}": np.asarray(value) for key, value in kernel.items()},
             **{name: getattr(self, name).numpy() for name in ("support", "weights", "factors")},
-            **{f"{name}_center": scaling.center for name, scaling in scalings.items()},
-            **{f"{name}_width": scaling.width for name, scaling in scalings.items()},
+            **{f"features_{key}": value for key, value in self._features._asdict().items()},
+            **{f"latents_{key}": value for key, value in self._latents._asdict().items()},
             **({} if self.scores is None else {"scores": self.scores}),
         }
 
     @classmethod
-    def of_state(cls, state: Mapping[str, NDArray[Any]]) -> "Posterior":
-        """The posterior of ``state``."""
-        kernel = {key: state[f"kernel_{key}"] for key in ("variance", "lengthscales")}
-        features, latents = (
-            Scaling(state[f"{name}_center"], state[f"{name}_width"]) for name in ("features", "latents")
-        )
-        kernel = kernel_from_state({**kernel, "name": str(state["kernel_name"])})
+    def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "Posterior":
+        """Make the posterior of ``state``."""
+        values = {key: state[f"kernel_{key}"] for key in ("variance", "lengthscales")}
+        kernel = kernel_from_state({"name": str(state["kernel_name"]), **values})
+        features, latents = (Scaling(state[f"{of}_center"], state[f"{of}_width"]) for of in ("features", "latents"))
         support, weights, factors = (state[name] for name in ("support", "weights", "factors"))
         return cls(kernel, support, weights, factors, features, latents, state.get("scores"))
 
     def __reduce__(self) -> Any:
-        """Arrays and a kernel's name can be pickled, TensorFlow's variables not everywhere."""
+        """Pickle arrays and the kernel's name: TensorFlow's variables cannot be pickled everywhere."""
         arrays = [variable.numpy() for variable in (self.support, self.weights, self.factors)]
-        return _posterior_of, (kernel_state(self.kernel), *arrays, self.features, self.latents, self.scores)
+        return _unpickled, (kernel_state(self.kernel), *arrays, self._features, self._latents, self.scores)
 
 
-def _posterior_of(kernel: Any, *parts: Any) -> Posterior:
+def _unpickled(kernel: Any, *parts: Any) -> Posterior:
     return Posterior(kernel_from_state(kernel), *parts)
+
+
+class Predictor:
+    """Base class of all that predict by a posterior once they are fitted.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+        After fit.
+    """
+
+    posterior_: Posterior
+
+    def predict(self, X: ArrayLike) -> LatentGaussian:
+        """Return the latents of features X [N, d].
+
+        They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
+        """
+        if not hasattr(self, "posterior_"):
+            raise ValueError("predict needs a posterior: call fit first")
+        return self.posterior_.predict(check_array(X, "X", "[N, d]", columns=self.posterior_.num_features))

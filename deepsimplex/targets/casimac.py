@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
-from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_same_length, check_whole
+from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_whole
 from deepsimplex.distances import DISTANCES, class_neighbors, get_distance
 from deepsimplex.distances.search import Classes
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
@@ -157,8 +157,7 @@ class CASIMAC(Target):
                 "notice. Set cache_dir=None, or pass a precomputed matrix"
             )
         samples = np.asarray(x)
-        labels, n = check_labels(y, num_classes)
-        check_same_length(samples, labels)
+        labels, n = check_labels(y, num_classes, rows=len(samples))
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
         self.distance.check(samples)
         self._samples, self.num_classes_ = (samples, labels), n
@@ -211,8 +210,7 @@ class CASIMAC(Target):
                 "call fit(x, y) with them first. Copies and reloaded targets do not carry them"
             )
         queries = np.asarray(x)
-        labels, _ = check_labels(y, self.num_classes_)
-        check_same_length(queries, labels)
+        labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
         self.distance.check(queries)
         return self._latents("other", queries, labels)
 
@@ -349,22 +347,7 @@ def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tupl
 
 
 def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
-    """Refuse classes too small for distances to them to exist.
-
-    Parameters
-    ----------
-    labels : ndarray, shape [N], int64
-    num_classes : int
-    attraction : bool
-        Whether a sample's own class is asked for neighbors: it then needs two samples.
-    repulsion : bool
-        Whether the other classes are asked for neighbors: each then needs one.
-
-    Raises
-    ------
-    ValueError
-        Naming the classes that are too small.
-    """
+    """Raise for classes too small for distances to exist: attraction needs two samples of each, repulsion one."""
     sizes = np.bincount(labels, minlength=num_classes)
     if repulsion and not np.all(sizes):
         raise ValueError(

@@ -5,7 +5,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from deepsimplex._utils.validation import check_labels, check_number, check_same_length
+from deepsimplex._utils.validation import check_labels, check_number
 from deepsimplex.geometry.probability_simplex import check_tau
 from deepsimplex.geometry.vertices import check_num_classes
 
@@ -85,8 +85,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
     """
     g = _class_scores(loc, scores)
     n = check_num_classes(g.shape[1])
-    truth, _ = check_labels(labels, n, name="labels", soft=True)
-    check_same_length(g, truth, "loc", "labels")
+    truth, _ = check_labels(labels, n, name="labels", rows=len(g), of="loc", soft=True)
     wanted = check_number(mass, "mass", above=1 / n, below=1)
     # Relative to the best and in units of the widest gap, so that the search knows nothing of the latents' units.
     g -= g.max(axis=-1, keepdims=True)

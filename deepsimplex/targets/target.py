@@ -9,7 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_same_length
+from deepsimplex._utils.validation import check_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
 
@@ -165,8 +165,7 @@ class LabelTarget(Target):
 
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
         """Take the number of classes from y, or from ``num_classes``; an array x is only counted."""
-        labels, n = check_labels(y, num_classes, soft=True)
-        _check_counts(x, labels)
+        _, n = check_labels(y, num_classes, rows=_num_rows(x), soft=True)
         self.scores(n)  # arguments that do not suit n raise now
         self.noise(n)
         self.num_classes_ = n
@@ -178,8 +177,7 @@ class LabelTarget(Target):
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
         """Return the observations of the labels y: hard [N] after fit, soft [N, n] at any time."""
-        labels, n = check_labels(y, getattr(self, "num_classes_", None), soft=True)
-        _check_counts(x, labels)
+        labels, n = check_labels(y, getattr(self, "num_classes_", None), rows=_num_rows(x), soft=True)
         if labels.ndim == 2:
             return self.latents(labels)
         if not self.is_fitted:  # the largest label of these samples need not be the largest of all
@@ -187,7 +185,6 @@ class LabelTarget(Target):
         return self.table(n)[labels]
 
 
-def _check_counts(x: Any, labels: NDArray[Any]) -> None:
+def _num_rows(x: Any) -> int | None:
     # Only one array has a number of samples to compare, not None or the several inputs of a model.
-    if hasattr(x, "shape"):
-        check_same_length(x, labels)
+    return len(x) if hasattr(x, "shape") else None

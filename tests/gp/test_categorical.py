@@ -2,7 +2,6 @@
 
 import re
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -10,14 +9,13 @@ from scipy.special import log_softmax
 from scipy.special import softmax as softmax_of
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.scaling import Scaling
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import CategoricalModel, _derivatives, _NaturalAscent
-from deepsimplex.gp.inducing import inducing_points
-from deepsimplex.gp.kernels import make_kernel
-from deepsimplex.gp.library import gpflow
-from deepsimplex.gp.points import MovablePoints
+from deepsimplex.gp.categorical import derivatives_by_means
+from deepsimplex.gp.inducing_points import inducing_points
+from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.posterior import Scaling
+from deepsimplex.gp.stochastic import Rates
 from deepsimplex.readout import softmax
 from tests.reference.gaussian_process import rbf, variational_two_classes
 
@@ -31,14 +29,21 @@ def rings():
     return X, np.digitize(np.hypot(*X.T), [0.9, 1.6])
 
 
-def ascent_of(X, memberships, link, natural_step=1.0, separate=False):
-    kernel = make_kernel("rbf", X, False, np.random.default_rng(0), variance=4.0)
-    basis = helmert(n).T if link == "ilr" else np.eye(n)
-    optimizer = keras.optimizers.SGD(0.0)
-    sets = basis.shape[1] if separate else 1
-    points = np.stack([X[12 * k : 12 * (k + 1)] for k in range(sets)])
-    model = CategoricalModel(kernel, MovablePoints(points, X, True), basis, False)
-    return _NaturalAscent(model, optimizer, natural_step, X, memberships, passes=40, seed=0)
+def problem_of(X, memberships, link, separate=False):
+    """Nothing but q(u) is learned."""
+    settings = {"inducing": 12, "learn_inducing": False, "separate_inducing": separate, "scale_features": False}
+    return CategoricalProcess(link, **settings)._problem(X, memberships)
+
+
+def steps_of(problem, count, natural_step):
+    """States after natural steps by all samples, and the negative bounds before them."""
+    state, values = problem.initial_state(), []
+    batch = tf.constant(problem.X), tf.constant(problem.memberships)
+    for number in range(1, count + 1):
+        rates = Rates(*(tf.constant(float(x), tf.float64) for x in (number, 0.0, natural_step, N)))
+        value, state = problem.step(state, rates, *batch)
+        values.append(float(value))
+    return state, values
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
@@ -50,7 +55,9 @@ def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
     def likelihood(latents):
         return np.sum(memberships * log_softmax(latents @ scores.T, axis=1), axis=1)
 
-    first, curvature = _derivatives(tf.constant((f @ scores.T)[None]), tf.constant(memberships), tf.constant(scores))
+    first, curvature = derivatives_by_means(
+        tf.constant((f @ scores.T)[None]), tf.constant(memberships), tf.constant(scores)
+    )
     for dim, step in enumerate(1e-4 * np.eye(scores.shape[1])):
         above, at, below = likelihood(f + step), likelihood(f), likelihood(f - step)
         np.testing.assert_allclose(first[:, dim], (above - below) / 2e-4, rtol=1e-6, atol=1e-8)
@@ -61,10 +68,9 @@ def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
 def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
     """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
     X, y = rings
-    ascent = ascent_of(X, np.eye(n)[y], link, natural_step=0.2)
-    memberships = tf.constant(np.eye(n)[y])
-    values = [float(ascent.step(tf.constant(X), memberships)) for _ in range(300)]
-    posterior = ascent.posterior(Scaling.none(2))
+    problem = problem_of(X, np.eye(n)[y], link)
+    state, values = steps_of(problem, 300, 0.2)
+    posterior = problem.posterior(state)
     latent = posterior.predict(X)
     assert latent.latent_dim == (n - 1 if link == "ilr" else n)
 
@@ -72,7 +78,7 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
     peer = gpflow.models.SVGP(
         posterior.kernel,
         gpflow.likelihoods.Softmax(n),
-        X[:12],
+        posterior.support.numpy(),
         num_latent_gps=n,
         q_diag=False,
     )
@@ -101,29 +107,28 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
 def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_posterior_give_them(link, separate, rings):
     X, y = rings
     memberships = 0.8 * np.eye(n)[y] + 0.2 / n
-    ascent = ascent_of(X, memberships, link, separate=separate)
-    ascent.end()
-    posterior = ascent.posterior(Scaling.none(2))
+    problem = problem_of(X, memberships, link, separate)
+    state, _ = problem.converge(problem.initial_state(), 40)
+    posterior = problem.posterior(state)
     latent, scores = posterior.predict(X), posterior.scores
     f = latent.loc + latent.scale * np.random.default_rng(0).normal(size=(4000, *latent.loc.shape))
     p = softmax_of(f @ scores.T, axis=-1)
     first, weights = (memberships - p).mean(axis=0) @ scores, (p @ scores**2 - (p @ scores) ** 2).mean(axis=0)
-    projected = ascent._model.projected(X)[0].numpy()
-    for dim, gram in enumerate(ascent._gram.numpy()):
+    projected = problem.model.projected(posterior.kernel, problem.frame.points, X)[0].numpy()
+    for dim, gram in enumerate(state.sums[0].numpy()):
         A = projected[dim if separate else 0]
         expected = (A * weights[:, dim]) @ A.T
         np.testing.assert_allclose(gram, expected, atol=0.05 * np.abs(expected).max())
         expected = A @ (first + weights * latent.loc)[:, dim]
-        np.testing.assert_allclose(ascent._projections[dim], expected, atol=0.1 * np.abs(expected).max())
+        np.testing.assert_allclose(state.sums[1][dim], expected, atol=0.1 * np.abs(expected).max())
 
 
 def test_minibatches_leave_the_prior_where_there_are_no_samples(rings):
     X, y = rings
-    ascent = ascent_of(X, np.eye(n)[y], "ilr", natural_step=0.3)
-    for _ in range(20):
-        ascent.step(tf.constant(X), tf.constant(np.eye(n)[y]))
-    assert np.linalg.eigvalsh(ascent._gram.numpy()).min() > -1e-9
-    posterior = ascent.posterior(Scaling.none(2))
+    problem = problem_of(X, np.eye(n)[y], "ilr")
+    state, _ = steps_of(problem, 20, 0.3)
+    assert np.linalg.eigvalsh(state.sums[0].numpy()).min() > -1e-9
+    posterior = problem.posterior(state)
     far, near = posterior.predict(np.array([[50.0, 50.0]])), posterior.predict(X)
     np.testing.assert_allclose(far.loc, 0.0, atol=1e-6)
     np.testing.assert_allclose(far.scale, 2.0, rtol=1e-6)
@@ -211,7 +216,7 @@ def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
     settings = {"inducing": 12, "batch_size": 20, "epochs": 10, "learning_rate": 0.1, "scale_features": False}
     plain = CategoricalProcess(**settings).fit(X, y).posterior_
     other = CategoricalProcess(**settings).fit(unit * X, y).posterior_
-    assert np.abs(plain.support - inducing_points(12, X, Scaling.none(2), 0, y)).max() > 0.3
+    assert np.abs(plain.support - inducing_points(12, X, Scaling.identity(2), 0, y)).max() > 0.3
     np.testing.assert_allclose(other.support / unit, plain.support, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(other.kernel.lengthscales / unit, plain.kernel.lengthscales, rtol=1e-6)
     np.testing.assert_allclose(other.predict(unit * X).loc, plain.predict(X).loc, rtol=1e-4, atol=1e-5)
@@ -228,7 +233,7 @@ def test_points_that_are_not_learned_stay_where_they_are_given(rings):
     [
         ({"link": "ilrr"}, "link must be one of"),
         ({"epochs": -1}, "epochs must be"),
-        ({"learning_rate": -1.0}, "learning_rate must be above 0"),
+        ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
     ],
 )
 def test_what_is_wrong_is_said(arguments, message):

@@ -1,15 +1,14 @@
-"""Kernels, noise, inducing points and factors."""
+"""Inducing points, Cholesky factors, kernels and noise."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepsimplex._utils.spread import spread_rows
 from deepsimplex.gp import ExactGaussianProcess
 from deepsimplex.gp.cholesky import cholesky, inverse_triangle
-from deepsimplex.gp.kernels import make_kernel
-from deepsimplex.gp.library import gpflow
+from deepsimplex.gp.inducing_points import choose_points
+from deepsimplex.gp.kernels import gpflow, make_kernel
 from deepsimplex.latent import LatentGaussian
 
 
@@ -23,7 +22,7 @@ def test_every_class_has_an_inducing_point_and_large_ones_have_more(sizes, extra
     y = np.repeat(np.arange(len(sizes)), sizes)
     X = np.random.default_rng(seed).normal(size=(len(y), 2))
     number = len(sizes) + extra
-    points = spread_rows(X, number, np.random.default_rng(seed), y)
+    points = choose_points(X, number, np.random.default_rng(seed), y)
     assert len(points) == min(number, len(y))
     assert len(np.unique(points, axis=0)) == len(points)
     owners = y[[int(np.flatnonzero((point == X).all(axis=1))[0]) for point in points]]
@@ -35,20 +34,20 @@ def test_every_class_has_an_inducing_point_and_large_ones_have_more(sizes, extra
 
 def test_duplicated_rows_are_one_inducing_point():
     X = np.repeat(np.arange(4.0)[:, None], 3, axis=0)
-    np.testing.assert_array_equal(spread_rows(X, 9, np.random.default_rng(0)), np.arange(4.0)[:, None])
+    np.testing.assert_array_equal(choose_points(X, 9, np.random.default_rng(0)), np.arange(4.0)[:, None])
 
 
 def test_equal_rows_of_several_classes_stand_for_one_whatever_their_order():
     rng = np.random.default_rng(0)
     X, y = np.repeat(rng.normal(size=(20, 2)), 3, axis=0), rng.integers(0, 3, 60)
     order = rng.permutation(60)
-    one, other = (spread_rows(X[rows], 7, np.random.default_rng(1), y[rows]) for rows in (np.arange(60), order))
+    one, other = (choose_points(X[rows], 7, np.random.default_rng(1), y[rows]) for rows in (np.arange(60), order))
     np.testing.assert_array_equal(one, other)
 
 
 def test_fewer_inducing_points_than_classes_are_an_error():
     with pytest.raises(ValueError, match="number of classes, 3; found 2"):
-        spread_rows(np.arange(6.0)[:, None], 2, np.random.default_rng(0), [0, 0, 1, 1, 2, 2])
+        choose_points(np.arange(6.0)[:, None], 2, np.random.default_rng(0), [0, 0, 1, 1, 2, 2])
 
 
 def test_a_singular_matrix_is_factorized_with_jitter_that_is_told():
@@ -75,7 +74,7 @@ def test_duplicated_rows_without_noise_warn_and_fit():
     X = np.repeat(np.linspace(0.0, 1.0, 10)[:, None], 4, axis=0)
     kernel = gpflow.kernels.SquaredExponential(variance=1e10, lengthscales=50.0)
     with pytest.warns(RuntimeWarning, match="singular"):
-        process = ExactGaussianProcess(kernel, noise="target", max_iterations=0).fit(
+        process = ExactGaussianProcess(kernel, noise="target", max_iter=0).fit(
             X, LatentGaussian(np.sin(X), np.full((40, 1), 1e-8))
         )
     assert np.isfinite(process.predict(X).loc).all()
@@ -115,6 +114,7 @@ def test_what_is_wrong_is_said(arguments, error, message):
 
 def test_the_lengthscale_starts_at_the_median_distance():
     X = np.random.default_rng(0).normal(size=(2000, 3))
-    kernel = make_kernel("matern52", X, ard=True, rng=np.random.default_rng(0))
-    assert kernel.lengthscales.shape == (3,)
-    np.testing.assert_allclose(kernel.lengthscales.numpy(), 2.2, rtol=0.1)
+    kernel, start = make_kernel("matern52", X, ard=True, rng=np.random.default_rng(0))
+    lengthscales = kernel.at(start).lengthscales
+    assert lengthscales.shape == (3,)
+    np.testing.assert_allclose(lengthscales.numpy(), 2.2, rtol=0.1)

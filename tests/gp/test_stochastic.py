@@ -1,14 +1,18 @@
 """Minibatches against the bound over all samples."""
 
-import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
-from deepsimplex.gp.ascent import Batches
-from deepsimplex.gp.stochastic import _BoundAscent
+from deepsimplex.gp.stochastic import Rates, Schedule, State, bound_step
 from deepsimplex.latent import LatentGaussian
 from tests.gp.test_regression import NOISES, data, each_noise
+
+
+def batches_of(problem, size):
+    parts = problem.X, problem.Z, problem.own
+    return Schedule(1, size, 0.1, 0.1).batches(parts, np.random.default_rng(0))
 
 
 def problem_of(deviations, noise):
@@ -19,22 +23,26 @@ def problem_of(deviations, noise):
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_the_collapsed_bound(deviations, noise):
     problem = problem_of(deviations, noise)
-    value, expected = CollapsedGaussianProcess._evaluation(None, problem)
-    before = [variable.numpy() for variable in problem.trainable_variables]
-    ascent = _BoundAscent(problem, keras.optimizers.SGD(1.0), natural_step=1.0)
-    (batch,) = Batches((problem.X, problem.Z, problem.noise.own), 1000, np.random.default_rng(0))
-    assert ascent.step(*batch).numpy() == pytest.approx(value, rel=1e-9)
-    for variable, start, gradient in zip(problem.trainable_variables, before, expected, strict=True):
-        moved = (start - variable.numpy()) * len(problem.X)
-        np.testing.assert_allclose(moved, gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max()))
+    value, expected = CollapsedGaussianProcess()._evaluate(problem, problem.start)
+    state = State.initial(problem.start, [part + 1.0 for part in problem.sums(problem.start)])
+    (batch,) = batches_of(problem, 1000)
+    rates = Rates(*(tf.constant(x, tf.float64) for x in (1.0, 0.1, 1.0, len(problem.X))))
+    found, after = bound_step(problem.model)(problem.frame, state, rates, *batch)
+    assert found.numpy() == pytest.approx(value, rel=1e-9)
+    for start, moved, moment, gradient in zip(problem.start, after.values, after.first, expected, strict=True):
+        gradient_found = moment.numpy() / 0.1 * len(problem.X)  # the first of Adam's moments holds a tenth of it
+        np.testing.assert_allclose(gradient_found, gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max()))
+        # Adam's first step is as long as its learning rate.
+        steps = np.sign(gradient_found) * (np.abs(gradient_found) > 1e-2)
+        np.testing.assert_allclose((start - moved.numpy()) * np.abs(steps), 0.1 * steps, atol=2e-3)
 
 
 def test_sums_of_minibatches_are_those_of_all_samples_on_average():
     problem = problem_of(NOISES["two values"], "target")
-    whole = [part.numpy() for part in problem.sums()]
-    batches = Batches((problem.X, problem.Z, problem.noise.own), 10, np.random.default_rng(0))
+    whole = [part.numpy() for part in problem.sums(problem.start)]
+    batches, values = batches_of(problem, 10), [tf.constant(value) for value in problem.start]
     assert len(batches) == 4
-    parts = [problem.of_block(*batch) for batch in batches]
+    parts = [problem.model.block(values, problem.frame, *batch)[0] for batch in batches]
     for expected, *found in zip(whole, *parts, strict=True):
         np.testing.assert_allclose(sum(part.numpy() for part in found), expected, rtol=1e-9, atol=1e-9)
     first, second = (np.concatenate([batch[0] for batch in batches]) for _ in range(2))
@@ -64,8 +72,8 @@ def test_minibatches_come_near_the_bound_of_all_samples():
     [
         ({"epochs": -1}, "epochs must be"),
         ({"batch_size": 0}, "batch_size must be"),
-        ({"learning_rate": 0.0}, "learning_rate must be above 0"),
-        ({"natural_step": 1.5}, "natural_step must be above 0 and at most 1"),
+        ({"learning_rate": 0.0}, "learning_rate must be a number above 0"),
+        ({"natural_step": 1.5}, "natural_step must be a number above 0 and at most 1"),
     ],
 )
 def test_what_is_wrong_is_said(arguments, message):

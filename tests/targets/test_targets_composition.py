@@ -69,7 +69,7 @@ def test_a_mass_out_of_reach_is_told_with_the_range():
     [
         ({"mass": 0.25}, "mass must be a number above 0.25 and below 1; found 0.25"),
         ({"mass": 1.0}, "mass must be"),
-        ({"labels": [0, 1]}, "same number of samples; found 50 and 2"),
+        ({"labels": [0, 1]}, r"labels must hold one label for each of the 50 rows of loc; found shape \(2,\)"),
         ({"labels": np.full(50, 4)}, r"labels must hold class numbers 0\.\.3"),
         ({"loc": np.zeros((50, 2))}, r"loc must have shape \[N, L\]"),
         ({"loc": np.full((50, 3), np.nan)}, "loc and scores must be finite"),

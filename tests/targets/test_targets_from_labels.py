@@ -141,9 +141,9 @@ def test_transform_asks_for_fit(target):
 
 
 def test_samples_are_counted():
-    with pytest.raises(ValueError, match="found 3 and 2"):
+    with pytest.raises(ValueError, match=r"one label for each of the 3 rows of x; found shape \(2,\)"):
         ILR().fit(np.zeros((3, 2)), [0, 1])
-    with pytest.raises(ValueError, match="found 3 and 2"):
+    with pytest.raises(ValueError, match=r"one label for each of the 3 rows of x; found shape \(2,\)"):
         ILR().fit(None, [0, 1]).transform(np.zeros((3, 2)), [0, 1])
 
 

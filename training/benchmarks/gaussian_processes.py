@@ -184,7 +184,7 @@ def memory_of(path: Path, target: str) -> float:
 
     X, y, *_ = load_letter(path)
     with PeakMemory() as peak:
-        ds.SimplexGaussianProcess(target, "collapsed", inducing=INDUCING, max_iterations=3).fit(X, y)
+        ds.SimplexGaussianProcess(target, "collapsed", inducing=INDUCING, max_iter=3).fit(X, y)
     return peak.gibibytes
 
 

@@ -1,0 +1,211 @@
+"""Base class of the scikit-learn classifiers: checked data, atomic fits, callbacks and calibration."""
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from deepsimplex.calibration import CALIBRATIONS, Calibration
+from deepsimplex.estimators.labels import Labels
+
+RandomState = int | np.random.RandomState | None
+
+# scikit-learn's generators take seeds below this.
+_SEEDS = 2**32
+
+
+@dataclass(frozen=True)
+class ClassifierStep:
+    """A step of the optimization behind a classifier, as callbacks of ``fit`` receive it.
+
+    Attributes
+    ----------
+    iteration : int
+        From 1, over all starts.
+    objective : float
+        The value that is minimized: a sum over samples.
+    hyperparameters : dict of str to ndarray
+        See ``deepsimplex.gp.Step``.
+    num_samples : int
+        Number of training samples N.
+    classifier : callable
+        Makes the classifier at this step, which predicts and saves as a fitted one does. It costs as much as some
+        steps.
+
+    Examples
+    --------
+    >>> from deepsimplex import SimplexGaussianProcess
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> scores = []
+    >>> watch = lambda step: scores.append(step.classifier().score(X[1::2], y[1::2]))
+    >>> bool(SimplexGaussianProcess("ilr").fit(X[::2], y[::2], callback=watch).score(X[1::2], y[1::2]) == scores[-1])
+    True
+    """
+
+    iteration: int
+    objective: float
+    hyperparameters: dict[str, NDArray[np.float64]]
+    num_samples: int
+    classifier: Callable[[], Any]
+
+
+Callback = Callable[[ClassifierStep], None]
+
+
+class CalibratedClassifier(ClassifierMixin, BaseEstimator):
+    """Base class of classifiers of features [N, d] and labels of any kind, whose probabilities can be calibrated.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape [n]
+        In the order of the columns of probabilities.
+    n_features_in_ : int
+    calibration_ : Calibration
+        Only after ``calibrate``.
+    """
+
+    classes: ArrayLike | None
+    classes_: NDArray[Any]
+    # The attribute that exists once a fit has ended.
+    _learned_as: ClassVar[str]
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether ``fit`` has ended."""
+        return hasattr(self, self._learned_as)
+
+    @contextmanager
+    def _fitting(self) -> Iterator[None]:
+        """Make the classifier unfitted inside; restore it if the fit raises."""
+        before = dict(self.__dict__)
+        self.__dict__.pop(self._learned_as, None)
+        self.__dict__.pop("calibration_", None)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
+        """Return training features [N, d] and their labels."""
+        features: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        labels = Labels.of(y, self.classes)
+        if len(labels.memberships) != len(features):
+            raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
+        self.classes_ = labels.classes
+        return features, labels
+
+    def _tell_end(self, callback: Callback | None) -> None:
+        """Call the callback's ``fit_ended``, if it has one, with the fitted classifier."""
+        fit_ended: Any = getattr(callback, "fit_ended", None)
+        if fit_ended is not None:
+            fit_ended(self)
+
+    def calibrate(
+        self,
+        X: ArrayLike | None,
+        y: ArrayLike | None = None,
+        method: str | Calibration = "temperature",
+        sample_weight: ArrayLike | None = None,
+    ) -> Self:
+        """Calibrate the class probabilities of the fitted classifier on held-out samples.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or None
+            Features of samples that were not used in ``fit``. None removes the calibration.
+        y : array_like, shape [N]
+            Labels as named in ``classes_``.
+        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+            See ``deepsimplex.calibration``. Default "temperature". "latent" scales the latent Gaussians, for
+            classifiers that have them. A calibration that is given is copied.
+        sample_weight : array_like, shape [N], optional
+            Weights of the held-out samples.
+
+        Returns
+        -------
+        self
+            With the attribute ``calibration_``, which predictions, ``save`` and ``export`` use. It replaces an earlier
+            one; another ``fit`` removes it.
+
+        Raises
+        ------
+        ValueError
+            For labels that are not in ``classes_``, soft labels, and data that the method cannot be fitted to. The
+            classifier then stays as it was.
+        """
+        check_is_fitted(self)
+        if X is None:
+            if y is not None:
+                raise ValueError("X must be given beside y; calibrate(None) removes the calibration")
+            vars(self).pop("calibration_", None)
+            return self
+        if y is None:
+            raise ValueError("y must be given beside X: the labels of the held-out samples")
+        calibration = copy.deepcopy(CALIBRATIONS.get(method))
+        numbers = Labels.of(y, self.classes_).memberships
+        if numbers.ndim == 2:
+            raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
+        uncalibrated = copy.copy(self)
+        vars(uncalibrated).pop("calibration_", None)
+        calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
+        self.calibration_ = calibration
+        return self
+
+    def _outputs(self, X: ArrayLike) -> dict[str, Any]:
+        """Return what a calibration is fitted to: probabilities and, if there are any, latents and their readout."""
+        return {"probabilities": self.predict_proba(X)}  # type: ignore[attr-defined]
+
+    @property
+    def _calibration(self) -> Calibration | None:
+        return getattr(self, "calibration_", None)
+
+    @property
+    def _maps_probabilities(self) -> bool:
+        """Whether there is a calibration of probabilities, and not of latents."""
+        return self._calibration is not None and self._calibration.maps_probabilities
+
+    def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Apply the classifier's calibration, if it has one, to class probabilities."""
+        return p if self._calibration is None else self._calibration.apply_probabilities(p)
+
+    def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""
+        return np.log(np.maximum(self._calibrated(p), np.finfo(np.float64).tiny))
+
+
+def seed_of(random_state: Any) -> int:
+    """Return the one seed of all random choices of a fit.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.RandomState or None
+        An int is the seed itself. A generator, or NumPy's global one for None, draws it.
+
+    Raises
+    ------
+    ValueError
+        For anything else.
+
+    Examples
+    --------
+    >>> seed_of(3), seed_of(np.random.RandomState(0)) == seed_of(np.random.RandomState(0))
+    (3, True)
+    """
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        if 0 <= random_state < _SEEDS:
+            return int(random_state)
+    elif random_state is None or isinstance(random_state, np.random.RandomState):
+        return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
+    raise ValueError(
+        "random_state must be a whole number, at least 0 and below 2**32, a numpy.random.RandomState or None; found "
+        f"{random_state!r}"
+    )

@@ -1,0 +1,146 @@
+"""Base class of the classifiers that regress onto the latents of a target and read them out."""
+
+import copy
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
+from deepsimplex.estimators.labels import Labels
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function, readout_layer
+from deepsimplex.targets import get_target
+
+
+class LatentClassifier(CalibratedClassifier):
+    """A scikit-learn classifier whose latents a readout turns into class probabilities.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape [n]
+        In the order of the columns of probabilities.
+    n_features_in_ : int
+    target_ : Target
+        Fitted copy of ``target``.
+    scores_ : ndarray, shape [n, L]
+        Scores S by which latents are read out.
+    readout_ : str
+        Name of the readout.
+    """
+
+    target: Any
+    target_: Any
+    readout: str | None = None
+    regressor_: Any
+    _learned_as = "regressor_"
+
+    @abstractmethod
+    def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
+        """Compute the latents of checked features."""
+
+    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
+        if self.readout is not None:
+            READOUTS.get(self.readout)
+        return super()._checked(X, y)
+
+    def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any) -> LatentGaussian:
+        """Compute the latents of the training samples by a copy of the target, which becomes ``target_``."""
+        # Not from its configuration: a distance that is a function has none.
+        self.target_ = copy.deepcopy(get_target(target))
+        return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
+
+    @property
+    def scores_(self) -> NDArray[np.float64]:
+        """Scores S [n, L] by which latents are read out."""
+        return self.target_.scores_
+
+    @property
+    def readout_(self) -> str:
+        """Name of the readout."""
+        return self.readout or self.target_.default_readout
+
+    @property
+    def _readout(self) -> Readout:
+        return readout_layer(self.readout_, self.scores_)
+
+    def predict_latent(self, X: ArrayLike) -> LatentGaussian:
+        """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""
+        check_is_fitted(self)
+        latent = self._latents(validate_data(self, X, dtype=np.float64, reset=False))
+        return latent if self._calibration is None else self._calibration.apply_latent(latent)
+
+    def _outputs(self, X: ArrayLike) -> dict[str, Any]:
+        latent, layer = self.predict_latent(X), self._readout
+        return {"probabilities": layer.predict(latent), "latent": latent, "readout": layer}
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return class probabilities [N, n], columns as ``classes_``."""
+        return self._calibrated(self._readout.predict(self.predict_latent(X)))
+
+    def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return logarithms of the class probabilities [N, n], finite where probabilities underflow.
+
+        The argmax readout computes them in log space. So does softmax for two classes; for more, logarithms of
+        probabilities below 1e-30 are averages over samples, with the errors stated in ``deepsimplex.readout.softmax``,
+        as all probabilities are if ``deepsimplex.readout.method_for`` is "quasi_monte_carlo". Calibrated probabilities
+        of zero count as the smallest normal number.
+        """
+        if self._maps_probabilities:
+            return self._calibrated_logarithms(self._readout.predict(self.predict_latent(X)))
+        return self._readout.predict(self.predict_latent(X), log=True)
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """Return the likeliest class of every row, shape [N]."""
+        p = self.predict_proba(X)
+        return self.classes_[np.argmax(p, axis=1)]
+
+    def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
+        """Compute how far every row is from the decision between classes.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        pair : (class, class), optional
+            Two of ``classes_``: the signed distance of the latent mean from the boundary between them, positive on the
+            side of the first [CASIMAC Eq. 40].
+
+        Returns
+        -------
+        ndarray, shape [N] or [N, n]
+            Without a pair, log-odds: of the second class for two, else of every class against their geometric mean.
+            The largest is the class that ``predict`` returns.
+        """
+        if pair is not None:
+            first, second = (self._number(label) for label in pair)
+            return np.asarray(decision_function(self.predict_latent(X), first, second, self.scores_))
+        logarithms = self.predict_log_proba(X)
+        if len(self.classes_) == 2:
+            return logarithms[:, 1] - logarithms[:, 0]
+        return logarithms - logarithms.mean(axis=1, keepdims=True)
+
+    def _number(self, label: Any) -> int:
+        found = np.flatnonzero(self.classes_ == label)
+        if not len(found):
+            raise ValueError(f"pair must hold two of classes_, {self.classes_.tolist()}; found {label!r}")
+        return int(found[0])
+
+    def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
+        """Compute lower and upper ends [N, n] of intervals of the class probabilities.
+
+        By the softmax readout they are credible intervals at this level. By argmax (CASIMAC, one-hot) they only show
+        how exactly the probability was computed, and all but coincide. See ``deepsimplex.readout.class_intervals``.
+
+        Raises
+        ------
+        ValueError
+            If a calibration maps the probabilities: only latent scaling keeps intervals.
+        """
+        if self._maps_probabilities:
+            raise ValueError(
+                f"class_intervals are those of probabilities as read out of latents, which {self._calibration!r} maps "
+                "to others: calibrate with method='latent', or calibrate(None)"
+            )
+        return self._readout.intervals(self.predict_latent(X), level)

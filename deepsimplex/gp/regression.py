@@ -1,0 +1,261 @@
+"""Base class of Gaussian-process regression onto latents: settings, noise, and the scaled problem."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Literal, Self, get_args
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.validation import check_array, check_choice, check_whole
+from deepsimplex.gp.kernels import NamedKernel, OwnKernel, Values, make_kernel
+from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
+from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
+from deepsimplex.latent import LatentGaussian
+
+NoiseName = Literal["auto", "target", "learned", "scaled"]
+# Variance that a learned noise starts at if the observations state none, in units of the latents' own variance.
+_START = 0.1
+# Least variance to start at: below the floor all derivatives are zero.
+_LEAST_START = 1e-3
+# Least variance, in the same units: keeps the covariance matrix of distinct rows regular.
+_FLOOR = 1e-6
+
+
+@dataclass(frozen=True)
+class Model:
+    """Kernel and noise as functions of unconstrained hyperparameters.
+
+    Compiled functions are cached by it: fits with equal models share them.
+
+    Parameters
+    ----------
+    kernel : NamedKernel or OwnKernel
+    noise : {"target", "learned", "scaled"}
+    """
+
+    kernel: NamedKernel | OwnKernel
+    noise: str
+
+    def bind(self, values: Values) -> tuple[Any, Callable[[Any], Any], list[Any]]:
+        """Return the kernel, the noise, and the tensors or variables to differentiate by.
+
+        Parameters
+        ----------
+        values : sequence of tensor
+            The kernel's hyperparameters, the logarithm of the noise's, and whatever else is learned.
+        """
+        count = self.count(values)
+        kernel, sources = self.kernel.bind(values[:count])
+        parameter = None if self.noise == "target" else tf.exp(values[count])
+        return kernel, partial(self._variances, parameter), [*sources, *values[count:]]
+
+    def count(self, values: Values) -> int:
+        """Return how many of the values are the kernel's."""
+        return len(values) - (self.noise != "target")
+
+    def _variances(self, parameter: Any, own: Any) -> Any:
+        """Compute the variances of rows that the target states as ``own``, shape [N, 1] or [N, L]."""
+        if self.noise == "learned":
+            own = tf.fill(tf.shape(own), parameter)
+        elif self.noise == "scaled":
+            own = tf.maximum(own, _FLOOR) * parameter
+        return tf.maximum(own, _FLOOR)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Scaled training samples, and the model whose hyperparameters are to be learned.
+
+    Parameters
+    ----------
+    X : ndarray, shape [N, d]
+        Scaled features.
+    Z : ndarray, shape [N, L]
+        Scaled latents.
+    own : ndarray, shape [N, 1] or [N, L]
+        Variances of the latents that the target states; one column if a learned number replaces them.
+    model : Model
+    start : list of ndarray
+        Hyperparameters to start from.
+    features, latents : Scaling
+    """
+
+    X: NDArray[np.float64]
+    Z: NDArray[np.float64]
+    own: NDArray[np.float64]
+    model: Any
+    start: list[Any]
+    features: Scaling
+    latents: Scaling
+
+    @cached_property
+    def pairs(self) -> Any:
+        """What the kernel matrix of all rows is computed from."""
+        return self.model.kernel.pairs(tf.constant(self.X))
+
+    @property
+    def columns(self) -> list[tuple[int, slice]]:
+        """Columns of the noise variances, each with the latent dimensions that have that noise."""
+        count, dims = self.own.shape[1], self.Z.shape[1]
+        return [(0, slice(0, dims))] if count == 1 else [(column, slice(column, column + 1)) for column in range(count)]
+
+    def spreads(self) -> list[float]:
+        """Return the standard deviations of restarts: one for logarithms."""
+        return [1.0] * len(self.start)
+
+    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
+        """Return the kernel's hyperparameters, and the noise's if it is learned, by their names."""
+        count = self.model.count(values)
+        named = self.model.kernel.hyperparameters(values[:count])
+        return named if self.model.noise == "target" else {**named, "noise": np.exp(np.asarray(values[count]))}
+
+    def posterior(
+        self,
+        values: Values,
+        support: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        factors: NDArray[np.float64],
+    ) -> Posterior:
+        """Make the posterior with the kernel at these hyperparameters; see ``Posterior``."""
+        kernel = self.model.kernel.at(values[: self.model.count(values)])
+        return Posterior(kernel, support, weights, factors, self.features, self.latents)
+
+
+class GaussianProcess(Predictor, ABC):
+    """A Gaussian process from features to latents.
+
+    Parameters
+    ----------
+    kernel : {"rbf", "matern32", "matern52"} or gpflow.kernels.Kernel
+        One for all latent dimensions. Named ones start at the median distance; a GPflow kernel is copied and starts as
+        it is. Default "rbf".
+    ard : bool
+        Whether every feature has a lengthscale of its own; for kernels by name. Default False.
+    noise : {"auto", "target", "learned", "scaled"}
+        Variance of the observations. "target": the target's own. "learned": one number for all in its place. "scaled":
+        the target's own times a learned number, one per latent dimension if the target states a variance of each
+        (Dirichlet: the additional noise of [GPD]). "auto" (default): "target" if the target states a noise (ILR,
+        Dirichlet), else "learned".
+    scale_features : bool
+        Whether features are standardized first. Default True: one lengthscale for all features needs it.
+    max_iter : int
+        L-BFGS iterations of every start. Default 200.
+    n_restarts : int
+        Further random starts of the hyperparameters of kernel and noise; the best is kept. Default 0.
+    random_state : int
+        Seed of every random choice. Default 0.
+
+    Attributes
+    ----------
+    posterior_ : Posterior
+    objective_ : float
+        Negative log marginal likelihood (or its bound) of the scaled latents, at the end.
+    n_iter_ : int
+        Iterations of L-BFGS over all starts, or epochs.
+
+    Examples
+    --------
+    >>> from deepsimplex.gp import ExactGaussianProcess
+    >>> isinstance(ExactGaussianProcess("matern52", ard=True, noise="learned"), GaussianProcess)
+    True
+    """
+
+    def __init__(
+        self,
+        kernel: Any = "rbf",
+        *,
+        ard: bool = False,
+        noise: str = "auto",
+        scale_features: bool = True,
+        max_iter: int = 200,
+        n_restarts: int = 0,
+        random_state: int = 0,
+    ) -> None:
+        check_choice(noise, "noise", get_args(NoiseName))
+        self.kernel, self.ard, self.noise, self.scale_features = kernel, ard, noise, scale_features
+        self.max_iter = check_whole(max_iter, "max_iter", 0)
+        self.n_restarts = check_whole(n_restarts, "n_restarts", 0)
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        observation: LatentGaussian,
+        y: ArrayLike | None = None,
+        callback: Callback | None = None,
+    ) -> Self:
+        """Fit to features X [N, d] and their latent observations (N of them, at least two).
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        observation : LatentGaussian
+            With an isotropic or diagonal scale.
+        y : array_like, shape [N], optional
+            Classes, among which inducing points are shared out.
+        callback : callable, optional
+            Called with a ``Step`` after every iteration.
+
+        Warns
+        -----
+        ConvergenceWarning
+            If ``max_iter`` ended the search.
+        """
+        features = check_array(X, "X", "[N, d]", least=2)
+        if not isinstance(observation, LatentGaussian):
+            raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
+        rows = {"observation": len(observation), "y": len(features) if y is None else len(np.asarray(y))}
+        for name, count in rows.items():
+            if count != len(features):
+                raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
+        problem = self._problem(features, observation.numpy(), y)
+
+        def report(iteration: int, objective: float, values: Sequence[Any]) -> None:
+            if callback is not None:
+                posterior = partial(self._posterior, problem, values)
+                callback(Step(iteration, objective, problem.hyperparameters(values), posterior))
+
+        values, self.objective_, self.n_iter_ = self._optimize(problem, report)
+        self.posterior_ = self._posterior(problem, values)
+        return self
+
+    def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
+        if observation.covariance == "full":
+            raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
+        features = Scaling.of_features(X) if self.scale_features else Scaling.identity(X.shape[1])
+        latents = Scaling.of_latents(observation.loc)
+        scaled = features(X)
+        kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(self.random_state))
+        own = np.square(np.asarray(observation.scale, dtype=np.float64) / latents.width[0])
+        noise, own, noise_start = self._noise(own)
+        return Problem(
+            scaled, latents(observation.loc), own, Model(kernel, noise), start + noise_start, features, latents
+        )
+
+    def _noise(self, own: NDArray[np.float64]) -> tuple[str, NDArray[np.float64], list[Any]]:
+        """Return the kind of noise, the variances it starts from and its hyperparameters to start from, if any."""
+        stated = bool(np.any(own > 0))
+        if self.noise in ("target", "scaled") and not stated:
+            raise ValueError(f"noise={self.noise!r} needs a target that states its noise (ILR, Dirichlet); found none")
+        kind = self.noise if self.noise != "auto" else "target" if stated else "learned"
+        if kind == "learned":
+            return kind, own[:, :1], [np.log(max(float(own.mean()), _LEAST_START) if stated else _START)]
+        return kind, own, [np.zeros(own.shape[1])] if kind == "scaled" else []
+
+    def _optimize(self, problem: Any, report: Report) -> Optimum:
+        """Minimize the objective over the problem's hyperparameters."""
+        rng = np.random.default_rng(self.random_state)
+        evaluate = partial(self._evaluate, problem)
+        return minimize(evaluate, problem.start, self.max_iter, self.n_restarts, problem.spreads(), rng, report)
+
+    @abstractmethod
+    def _evaluate(self, problem: Any, values: Values) -> tuple[float, Sequence[Any]]:
+        """Compute the negative log marginal likelihood, or a bound of it, and its derivatives by the values."""
+
+    @abstractmethod
+    def _posterior(self, problem: Any, values: Any) -> Posterior:
+        """Compute the posterior at these hyperparameters."""
