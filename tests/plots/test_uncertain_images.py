@@ -117,7 +117,7 @@ def test_the_same_latents_as_a_dict(images):
             {"by": "entropie"},
             "by must be one of entropy, confidence, margin, .*; found .entropie.; did you mean",
         ),
-        ({"by": "likelihood"}, "by='likelihood' needs the true classes: give y"),
+        ({"by": "likelihood"}, "by='likelihood' needs the true classes: pass y"),
         ({"k": 0}, "k must be a whole number, at least 1; found 0"),
         ({"y": [0, 1, 2, 3, 0]}, "y must hold class numbers 0..2"),
     ],
