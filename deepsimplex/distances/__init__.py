@@ -1,16 +1,15 @@
 """Distances between samples, and exact nearest neighbors of every class under them."""
 
-from deepsimplex.distances.base import Distance
+from deepsimplex.distances.callable_distance import CallableDistance
 from deepsimplex.distances.checkpoint import CheckpointWarning
-from deepsimplex.distances.cityblock import Cityblock
-from deepsimplex.distances.embedding import Embedding
-from deepsimplex.distances.euclidean import Euclidean
-from deepsimplex.distances.function import CallableDistance
+from deepsimplex.distances.distance import Distance
+from deepsimplex.distances.embedding_distance import Embedding
+from deepsimplex.distances.exact_search import Neighbors
+from deepsimplex.distances.named_distances import DISTANCES, get_distance
 from deepsimplex.distances.neighbors import class_neighbors
 from deepsimplex.distances.precomputed import Precomputed
-from deepsimplex.distances.registry import DISTANCES, get_distance
-from deepsimplex.distances.search import Neighbors
 from deepsimplex.distances.ssim import SSIM
+from deepsimplex.distances.vector_distances import Cityblock, Euclidean
 
 __all__ = [
     "DISTANCES",

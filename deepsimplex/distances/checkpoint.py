@@ -1,4 +1,4 @@
-"""The state of a long search on disk: a search that was killed goes on where it was."""
+"""The state of a long search on disk, so that a search that was killed can be resumed."""
 
 import shutil
 import time
@@ -9,116 +9,104 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.atomic_files import check_writable, fingerprint, load_arrays, replacing, save_arrays
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex.distances.search import Search
+from deepsimplex.distances.exact_search import Search
 
-# The state of 60 000 samples and 10 classes is 10 MB, and with the coordinates of landmarks 400 MB for a while: written
-# so often, it costs little.
+# The state of 60 000 samples and 10 classes is 10 MB: written this often, it costs little.
 SECONDS_BETWEEN = 20.0
 
 
 class CheckpointWarning(UserWarning):
-    """A file of a search's state is damaged or cannot be written; the search goes on without it."""
+    """The file with a search's state is damaged or cannot be written; the search continues without it."""
 
 
 class Checkpoint:
-    """Files in which a search keeps its state, or nothing at all.
+    """A file that keeps the state of a search, or nothing if there is no folder.
 
     Parameters
     ----------
     folder : pathlib.Path or None
-        Where they are, created if need be; None: the search keeps nothing.
+        Folder of the file, created if needed. None keeps nothing.
     key : str
-        Digest of all that the search depends on, part of the files' names: searches can share a folder.
+        Digest of everything that the search depends on, part of the file's name: searches can share a folder.
 
     Raises
     ------
     OSError
-        When the folder cannot be created.
+        If the folder cannot be created.
 
     Examples
     --------
-    >>> Checkpoint(None, "of a search that keeps nothing").load("search") is None
+    >>> Checkpoint(None, "key").load() is None
     True
     """
 
     def __init__(self, folder: Path | None, key: str) -> None:
         self.key = key
-        self.folder = folder
-        # The folder goes with the search if it came with it, or held nothing but the state of one.
-        self._ours = folder is not None and (not folder.exists() or any(folder.glob(f"*-{key}.npz")))
+        self.path = None if folder is None else folder / f"search-{key}.npz"
+        # A folder that did not exist, or holds the state of this search, is removed with it.
+        self._remove_folder = folder is not None and (not folder.exists() or (folder / f"search-{key}.npz").exists())
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
         self._written = time.monotonic()
 
     @staticmethod
-    def check(folder: Path, metric: str | None) -> None:
-        """Say whether a search under a metric could keep its state in a folder, before any work; leave no trace.
+    def check(folder: Path, distance_key: str | None) -> None:
+        """Raise an error if a search could not keep its state in a folder, before any work.
 
         Raises
         ------
         ValueError
-            When ``metric`` is None: it has no key.
+            If ``distance_key`` is None.
         OSError
-            When the folder cannot be written.
+            If the folder cannot be written.
         """
-        if metric is None:
-            raise ValueError("checkpoint needs a metric that a key can name, such as a named one; set checkpoint=None")
-        there = folder.exists()
+        if distance_key is None:
+            raise ValueError("checkpoint needs a distance that a key can name, not a function; set checkpoint=None")
+        existed = folder.exists()
         check_writable(folder, "checkpoint")
-        if not there:
+        if not existed:
             folder.rmdir()
 
     @classmethod
-    def of(cls, search: Search, metric: str | None) -> "Checkpoint":
-        """The checkpoint of a search under a metric, whose key is part of it; ``check`` has seen both."""
+    def of(cls, search: Search, distance_key: str | None) -> "Checkpoint":
+        """Make the checkpoint of a search under a distance."""
         if search.checkpoint is None:
             return cls(None, "")
-        arrays = search.x, search.y, search.queries, search.query_labels
+        arrays = search.x, search.y, search.ids, search.queries, search.query_labels
         options = search.own_positive, search.classes, search.num_classes, search.k, search.block_bytes
-        return cls(search.checkpoint, fingerprint(metric, *options, *arrays))
+        return cls(search.checkpoint, fingerprint(distance_key, *options, *arrays))
 
-    def load(self, name: str) -> dict[str, NDArray] | None:
-        """The arrays kept under a name; None where there are none, or none that can be trusted."""
-        path = self._path(name)
-        if path is None or not path.exists():
+    def load(self) -> dict[str, NDArray] | None:
+        """Load the state; None if there is none, or none that is intact."""
+        if self.path is None or not self.path.exists():
             return None
         try:
-            return load_arrays(path, self.key)
+            return load_arrays(self.path, self.key)
         except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
-            _warn(f"{path} cannot be resumed from ({type(error).__name__}: {error}); that work is done again")
+            _warn(f"{self.path} cannot be resumed from ({type(error).__name__}: {error}); that work is done again")
             return None
 
-    def save(self, name: str, arrays: dict[str, NDArray]) -> None:
-        """Keep arrays under a name."""
-        path = self._path(name)
-        if path is None:
+    def keep(self, state: dict[str, NDArray]) -> None:
+        """Save the state if the last time is ``SECONDS_BETWEEN`` ago."""
+        if self.path is None or time.monotonic() - self._written < SECONDS_BETWEEN:
             return
         try:
-            with replacing(path) as fresh:
-                save_arrays(fresh, self.key, arrays)
+            with replacing(self.path) as fresh:
+                save_arrays(fresh, self.key, state)
         except OSError as error:
-            _warn(f"the state of the search cannot be kept in {path} ({error}); it goes on, and cannot be resumed")
-            self.folder = None
-
-    def keep(self, name: str, arrays: dict[str, NDArray]) -> None:
-        """As ``save``, if it is some time since the last."""
-        if self.folder is not None and time.monotonic() - self._written >= SECONDS_BETWEEN:
-            self.save(name, arrays)
-            self._written = time.monotonic()
+            _warn(f"the state of the search cannot be kept in {self.path} ({error}); it cannot be resumed")
+            self.path = None
+        self._written = time.monotonic()
 
     def clear(self) -> None:
-        """Remove the files of a search that is finished."""
-        if self.folder is None:
+        """Remove the state of a search that is finished."""
+        if self.path is None:
             return
-        for path in self.folder.glob(f"*-{self.key}.npz"):
-            path.unlink()
-        for unfinished in self.folder.glob(f".*-{self.key}.npz.*"):  # of a search that was killed as it wrote
+        self.path.unlink(missing_ok=True)
+        for unfinished in self.path.parent.glob(f".{self.path.name}.*"):  # of a search that was killed while it wrote
             shutil.rmtree(unfinished, ignore_errors=True)
-        if self._ours and not any(self.folder.iterdir()):
-            self.folder.rmdir()
-
-    def _path(self, name: str) -> Path | None:
-        return None if self.folder is None else self.folder / f"{name}-{self.key}.npz"
+        if self._remove_folder and not any(self.path.parent.iterdir()):
+            self.path.parent.rmdir()
 
 
 def _warn(message: str) -> None:

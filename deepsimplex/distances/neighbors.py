@@ -1,4 +1,4 @@
-"""The nearest samples of every class."""
+"""Find the nearest samples of every class."""
 
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -6,16 +6,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.distances.approximate import check_approximate, search_approximately
-from deepsimplex.distances.base import check_alike
-from deepsimplex.distances.blockwise import check_block_bytes
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.distances.approximate_search import check_approximate, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.registry import get_distance
-from deepsimplex.distances.search import CLASSES, Classes, Neighbors, Search, check_complete
+from deepsimplex.distances.distance import Distance, check_same_shape
+from deepsimplex.distances.exact_search import CLASSES, Classes, Neighbors, Search
+from deepsimplex.distances.named_distances import get_distance
 
 BLOCK_BYTES = 2**24
 Method = Literal["exact", "brute_force", "approximate"]
 METHODS = get_args(Method)
+_SEED = 0
 
 
 def class_neighbors(
@@ -37,7 +38,8 @@ def class_neighbors(
 ) -> Neighbors:
     """Find, for every sample, the k nearest samples of every class.
 
-    Exact by default, in memory that grows with the block and with the samples, never with the number of pairs.
+    Exact by default, in memory that grows with the block and with the samples (which are copied), not with the number
+    of pairs.
 
     Parameters
     ----------
@@ -45,65 +47,63 @@ def class_neighbors(
         Samples.
     y : array_like of int, shape [N]
         Their classes, 0..num_classes-1. A class may have no samples.
-    distance : str, mapping, callable, ndarray or Distance
+    distance : str, dict, callable, ndarray or Distance
         The distance, as ``get_distance`` takes it. The default is "euclidean".
     k : int
-        How many neighbors of each class, at least 1. The default is 1.
+        Number of neighbors of each class, at least 1. The default is 1.
     queries : array_like, shape [M, ...], optional
         Other samples whose neighbors among ``x`` are wanted. None (default): those of ``x`` itself, each sample left
         out of its own neighborhood by its index [CASIMAC Eq. 13], so that true duplicates are neighbors.
     query_labels : array_like of int, shape [M], optional
-        Classes of the queries: needed where ``own_positive`` or ``classes`` meets ``queries``.
+        Classes of the queries, needed if ``queries`` are given with ``own_positive`` or ``classes``.
     num_classes : int, optional
         n. The default is one more than the largest label.
     own_positive : bool
         Whether only neighbors at a positive distance count in the query's own class [CASIMAC Eq. 7a].
         The default is False.
     classes : {"all", "own", "other"}
-        In which classes a query's neighbors are wanted, by its own. What is not wanted stays inf and -1, and takes no
+        In which classes a query's neighbors are wanted, by its own. In the others they stay inf and -1, and take no
         time. The default is "all".
     method : {"exact", "brute_force", "approximate"}
-        "exact" (default) leaves out pairs that cannot be in the answer, where the distance knows how to tell;
-        "brute_force" evaluates every pair, for comparison; "approximate" evaluates only as many candidates of every
-        class as ``candidates`` says, the nearest by the Euclidean distance as an index finds them, and measures the
-        share of true neighbors among what it finds (``recall``): for samples by the million.
+        "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them; "brute_force"
+        evaluates every pair, for comparison; "approximate" evaluates only ``candidates`` samples of every class, the
+        nearest by the Euclidean distance as an index finds them, and measures the share of true neighbors that it
+        finds (``recall``): for samples by the million.
     candidates : int
-        How many samples of each class "approximate" evaluates for every query, at least k. None (default): 32, or k
-        where that is more.
+        Number of samples of each class that "approximate" evaluates for every query, at least k. None (default): 32,
+        or k if that is more.
     block_bytes : int
-        About how much memory one block of distances may take; the answer does not depend on it. An exact search takes
-        several times as much: as many pairs at a time have scores that take 0.6 times that, under the structural
-        similarity 2.6 times, and what is prepared of their samples takes up to 8 times (in all, 7 times were measured
-        on Fashion-MNIST under ``SSIM(5)``). The default is 16 MiB.
+        Approximate memory of one block of float64 distances; the answer does not depend on it. A search takes a few
+        times as much. The default is 16 MiB.
     checkpoint : path-like, optional
-        A folder in which the state of a long search is kept, every 20 seconds; the same search goes on from there
-        after it was killed, and removes it when it is finished. Needs a distance that a key can name. None (default)
+        A folder in which the state of a long search is kept, every 20 seconds. The same search resumes from there
+        after it was killed, and removes it when it is finished. Needs a distance that is not a function. None (default)
         keeps nothing.
     show_progress : bool, optional
-        None (default) shows a progress bar on terminals and in notebooks when the work takes long; True also prints
-        lines where there is no terminal.
+        None (default) shows a progress bar on terminals and in notebooks if the work takes long; True also prints
+        lines elsewhere.
 
     Returns
     -------
     Neighbors
-        ``distances`` [N, n, k] (M rows for queries), ascending, and ``indices`` [N, n, k] into ``x``; inf and -1 where
+        ``distances`` [N, n, k] (M rows for queries), ascending, and ``indices`` [N, n, k] into ``x``; inf and -1 if
         a class has fewer than k samples to offer. Of equally near samples those with the lowest indices are taken.
         ``recall`` is 1 unless the search is approximate.
 
     Raises
     ------
     TypeError
-        When samples are no real numbers or labels no integers.
+        If samples are not real numbers or labels not integers.
     ValueError
-        When lengths or shapes do not fit together, a label or argument is out of its range, the samples do not suit
-        the distance, or a distance that was computed is NaN, or infinite where there is nothing nearer.
+        If lengths or shapes do not match, a label or argument is out of its range, the samples do not suit the
+        distance, or a distance that was computed is NaN, or infinite with nothing nearer.
     OSError
-        When ``checkpoint`` cannot be written.
+        If ``checkpoint`` cannot be written.
 
     Warns
     -----
     CheckpointWarning
-        When the state of an earlier search is damaged, or cannot be written any more; the answer is right all the same.
+        If the state of an earlier search is damaged, or cannot be written any more; the answer is right.
 
     Examples
     --------
@@ -118,45 +118,48 @@ def class_neighbors(
            [ 1, -1]])
     """
     metric = get_distance(distance)
-    if isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1:
-        raise ValueError(f"k must be a whole number of neighbors, at least 1; found {k!r}")
+    k, block_bytes = check_whole(k, "k", 1), check_whole(block_bytes, "block_bytes", 8)
     samples = metric.check(x, "x")
     if len(samples) == 0:
         raise ValueError("x must hold at least one sample; found none")
-    others = None
+    labels, others, other_labels = _labels(y, "y", samples, "x"), None, None
     if queries is not None:
         others = metric.check(queries, "queries")
-        check_alike(samples, others, "x", "queries")
+        check_same_shape(samples, others, "x", "queries")
+        if query_labels is not None:
+            other_labels = _labels(query_labels, "query_labels", others, "queries")
     elif query_labels is not None:
         raise ValueError("query_labels belong to queries; found query_labels alone")
-    labels = _labels(y, "y", samples, "x")
-    other_labels = None if query_labels is None or others is None else _labels(
-        query_labels, "query_labels", others, "queries"
-    )  # fmt: skip
-    if classes not in CLASSES:
-        raise ValueError(f"classes must be one of {', '.join(CLASSES)}; found {classes!r}")
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(METHODS)}; found {method!r}")
+    for name, value, known in (("classes", classes, CLASSES), ("method", method, METHODS)):
+        if value not in known:
+            raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}")
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
-    own_labels = labels if others is None else other_labels
-    count = _count_classes(num_classes, {"y": labels, "query_labels": other_labels})
+    n = _count_classes(num_classes, {"y": labels, "query_labels": other_labels})
+    folder = None if checkpoint is None else Path(checkpoint).expanduser()
+    if folder is not None:
+        Checkpoint.check(folder, metric.cache_key())  # before a model sees every sample
+    # Sorted by class, and shuffled within each so that a search soon knows near samples.
+    order = np.random.default_rng(_SEED).permutation(len(labels))
+    order = order[np.argsort(labels[order], kind="stable")]
+    row_labels = labels[order] if others is None else other_labels
+    if row_labels is None:
+        row_labels = np.full(0 if others is None else len(others), -1)  # not known
     search = Search(
-        x=samples,
-        y=labels,
+        x=samples[order],
+        y=labels[order],
+        ids=order,
         queries=others,
-        query_labels=own_labels,
+        query_labels=row_labels,
         own_positive=bool(own_positive),
         classes=classes,
-        num_classes=count,
-        k=int(k),
-        block_bytes=check_block_bytes(block_bytes),
-        checkpoint=None if checkpoint is None else Path(checkpoint).expanduser(),
+        num_classes=n,
+        k=k,
+        block_bytes=block_bytes,
+        checkpoint=folder,
         show_progress=show_progress,
     )
-    if search.checkpoint is not None:
-        Checkpoint.check(search.checkpoint, metric.cache_key())  # before a model looks at every sample
     if method == "approximate":
         check_approximate(metric, search, candidates)
     elif candidates is not None:
@@ -164,18 +167,18 @@ def class_neighbors(
     metric, search = metric.resolve(search)
     if method == "approximate":
         return search_approximately(metric, search, candidates)
-    found = metric.brute_force(search) if method == "brute_force" else metric.neighbors(search)
-    return check_complete(found, search, metric.name)
+    found = Distance.neighbors(metric, search) if method == "brute_force" else metric.neighbors(search)
+    _check_complete(found, search, metric)
+    return found
 
 
-def _labels(y: ArrayLike, name: str, samples: NDArray[Any], samples_name: str) -> NDArray[np.int64]:
-    """Labels as int64 [N], one per sample, or an error."""
+def _labels(y: ArrayLike, name: str, samples: NDArray[Any], of: str) -> NDArray[np.int64]:
+    """Return labels as int64 [N], one per sample; other than for targets, one class is enough."""
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(samples):
         hint = f"; of one-hot labels give {name}.argmax(axis=1)" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         raise ValueError(
-            f"{name} must have shape [{len(samples)}], a label per sample of {samples_name}; found "
-            f"{list(labels.shape)}{hint}"
+            f"{name} must have shape [{len(samples)}], a label per sample of {of}; found {list(labels.shape)}{hint}"
         )
     if labels.dtype.kind not in "iu" and labels.size:
         raise TypeError(f"{name} must hold integer labels; found dtype {labels.dtype}")
@@ -183,15 +186,35 @@ def _labels(y: ArrayLike, name: str, samples: NDArray[Any], samples_name: str) -
 
 
 def _count_classes(num_classes: int | None, named: dict[str, NDArray[np.int64] | None]) -> int:
-    """The number of classes, after a check that it suits all labels."""
+    """Return the number of classes, after a check that it suits all labels."""
     present = {name: labels for name, labels in named.items() if labels is not None and labels.size}
     if num_classes is None:
-        num_classes = max(int(labels.max()) for labels in present.values()) + 1
-    elif isinstance(num_classes, bool) or not isinstance(num_classes, int | np.integer) or num_classes < 1:
-        raise ValueError(f"num_classes must be a whole number, at least 1; found {num_classes!r}")
+        n = max(int(labels.max()) for labels in present.values()) + 1
+    else:
+        n = check_whole(num_classes, "num_classes", 1)
     for name, labels in present.items():
-        if labels.min() < 0 or labels.max() >= num_classes:
+        if labels.min() < 0 or labels.max() >= n:
+            raise ValueError(f"{name} must lie in 0..{n - 1}; found labels from {labels.min()} to {labels.max()}")
+    return n
+
+
+def _check_complete(found: Neighbors, search: Search, metric: Distance) -> None:
+    """Raise an error if a query has fewer neighbors than there are: distances to the others were infinite."""
+    labels = search.query_labels
+    if search.queries is None:
+        labels = np.empty_like(search.y)
+        labels[search.ids] = search.y
+    for label, size in enumerate(np.diff(search.bounds)):
+        own = labels == label
+        due = np.minimum(size - (own if search.queries is None else 0), search.k)
+        # How many there are at a positive distance is not known.
+        due = np.where(own, (not search.own_positive) & search.wanted[0], search.wanted[1]) * due
+        given = (found.indices[:, label] >= 0).sum(axis=1)
+        lacking = np.flatnonzero(given < due)
+        if len(lacking):
+            first = lacking[0]
             raise ValueError(
-                f"{name} must lie in 0..{num_classes - 1}; found labels from {labels.min()} to {labels.max()}"
+                f"distances must be finite; under {metric!r}, {len(lacking)} samples lack neighbors in class {label}, "
+                f"the first at index {first}, which has {given[first]} of {due[first]}. "
+                "Look for samples that are infinitely far from others"
             )
-    return int(num_classes)

@@ -1,15 +1,16 @@
-"""Distances that were computed elsewhere."""
+"""Precomputed distances."""
 
 import hashlib
 from typing import Any, ClassVar
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex.distances.base import Distance
-from deepsimplex.distances.search import BlockFunction
+from deepsimplex.distances.distance import BlockFunction, Distance
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
 class Precomputed(Distance):
     """d(i, j) looked up in matrices.
 
@@ -25,8 +26,8 @@ class Precomputed(Distance):
     Raises
     ------
     ValueError
-        When a matrix has the wrong shape or holds negative, NaN or infinite numbers; in use, when the number of
-        samples is not the matrix's.
+        If a matrix has the wrong shape or holds negative, NaN or infinite numbers; in use, if the number of samples is
+        not the matrix's, or if the distance was made from a configuration, which does not hold the matrix.
 
     Notes
     -----
@@ -40,7 +41,6 @@ class Precomputed(Distance):
     array([inf,  2.])
     """
 
-    name: ClassVar[str] = "precomputed"
     has_features: ClassVar[bool] = False
 
     def __init__(self, matrix: ArrayLike, others: ArrayLike | None = None) -> None:
@@ -57,18 +57,23 @@ class Precomputed(Distance):
             )
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
-        samples = np.asarray(x)
-        if samples.ndim == 0:
+        """Return the samples' positions: they are only counted."""
+        shape = np.shape(x)
+        if not shape:
             raise ValueError(f"{name} must have shape [N, ...], a row per sample; found a single number")
-        return samples
+        return np.arange(shape[0])
 
-    def blocks(self, x: NDArray[Any], queries: NDArray[Any] | None, order: NDArray[np.int64]) -> BlockFunction:
+    def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
+        if self.matrix.size == 0:
+            raise ValueError(
+                "the matrix of this Precomputed distance is not part of a configuration; make a new Precomputed(matrix)"
+            )
         if len(x) != len(self.matrix):
             raise ValueError(
                 f"matrix must have a row per training sample; found {list(self.matrix.shape)} for {len(x)} samples"
             )
         table = self.matrix
-        if queries is not None:
+        if queries is not x:
             if self.others is None:
                 raise ValueError(
                     "distances of other samples to the training samples are not known; give "
@@ -79,18 +84,22 @@ class Precomputed(Distance):
                     f"others must have a row per query; found {list(self.others.shape)} for {len(queries)} queries"
                 )
             table = self.others
-        return lambda rows, columns: table[rows][:, order[columns]].astype(np.float64, copy=False)
+        return lambda rows, columns: table[queries[rows]][:, x[columns]].astype(np.float64, copy=False)
 
     def pairwise(self, X: ArrayLike, Y: ArrayLike) -> NDArray[np.float64]:
-        """A copy of ``matrix`` when X is Y, the training samples; else of ``others``, with X the other samples."""
+        """Return a copy of ``matrix`` if X is Y, the training samples; else of ``others``, with X the other samples."""
         training = self.check(Y, "Y")
-        queries = None if X is Y else self.check(X, "X")
-        count = len(training) if queries is None else len(queries)
-        block = self.blocks(training, queries, np.arange(len(training)))
-        return block(slice(0, count), slice(0, len(training)))
+        queries = training if X is Y else self.check(X, "X")
+        return self.blocks(queries, training)(slice(0, len(queries)), slice(0, len(training)))
 
     def get_config(self) -> dict[str, Any]:
-        return {"name": self.name, "samples": len(self.matrix)}
+        """Return an empty dict: matrices are not part of a configuration."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "Precomputed":
+        """Make a distance without its matrix, which refuses to compute."""
+        return cls(np.zeros((0, 0)))
 
     def cache_key(self) -> str:
         digest = hashlib.sha256()
@@ -98,7 +107,10 @@ class Precomputed(Distance):
             if table is not None:
                 digest.update(f"{table.dtype} {table.shape} ".encode())
                 digest.update(np.ascontiguousarray(table).data)
-        return f"{self.name} {digest.hexdigest()}"
+        return f"precomputed {digest.hexdigest()}"
+
+    def __repr__(self) -> str:
+        return f"Precomputed(<matrix {list(self.matrix.shape)}>)"
 
 
 def _check_matrix(matrix: ArrayLike, name: str) -> NDArray[Any]:

@@ -2,45 +2,40 @@
 
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import parts
-from deepsimplex.distances.accelerator import has_accelerator, ssim_blocks
-from deepsimplex.distances.base import Distance, check_real
-from deepsimplex.distances.blockwise import search_blockwise
-from deepsimplex.distances.checkpoint import Checkpoint
-from deepsimplex.distances.search import BlockFunction, Neighbors, PairFunction, Search
+from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction, check_samples
+from deepsimplex.distances.ssim_tensorflow import has_accelerator, ssim_block
 
-if TYPE_CHECKING:  # compiled kernels come in when there is something to compare
-    from deepsimplex.distances.ssim_screen import Comparison
+if TYPE_CHECKING:  # numba is imported when there is something to compare
+    from deepsimplex.distances.ssim_windows import Layout, Packed
 
 K1, K2 = 0.01, 0.03
-# Float32 is good to about 1e-5 here; below this, where that begins to show, pairs are evaluated again in float64.
+# Float32 is accurate to about 1e-5; pairs below this distance, where that matters, are evaluated again in float64.
 NEAR = 1e-3
-# Brightness in units of the data range beyond which products of means overflow float32.
+# Image means in units of the data range beyond which products of means overflow float32.
 BRIGHTEST = 1e8
-# Rows of windows are evaluated in so many bands, each of which may decide that a pair is too far apart. More bands
-# decide sooner, and want more coordinates for bounds as good.
-BANDS = 4
-# Images prepared at a time where all pairs are evaluated.
+# Memory of the images that are prepared at a time.
 PACKED_BYTES = 2**24
-# Memory of the images of single pairs that are prepared at a time.
-PAIRED_BYTES = 2**28
+# Images whose pairs are evaluated together, so that they stay in a core's cache.
+CACHED = 64
 DTYPES = ("float32", "float64")
 
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
 class SSIM(Distance):
     """d(a, b) = 1 - SSIM(a, b), the mean over all windows inside the images [CASIMAC sec. 3.4].
 
-    The same as 1 - ``skimage.metrics.structural_similarity(a, b, win_size=window, data_range=data_range)`` (uniform
-    window, sample covariance, K1 = 0.01, K2 = 0.03; with ``channel_axis=-1`` for color: the mean over channels) to
-    about 1e-5 (2e-4 at worst: large windows across a bright and a dark, flat part). Equal images have distance exactly
-    0, and nearly equal ones are compared in float64. It is no metric in the strict sense: the triangle inequality holds
-    for its square root, not for itself (``deepsimplex.distances.landmarks`` has the proof). Values lie in [0, 2].
+    For two images this is scikit-image's ``structural_similarity(a, b, win_size=window, data_range=data_range)`` in
+    float64 (uniform window, sample covariance, K1 = 0.01, K2 = 0.03; with ``channel_axis=-1`` for color: the mean over
+    channels). Many pairs are compared by compiled loops that agree with it to about 1e-5 (2e-4 at worst: large windows
+    across a bright and a dark, flat part). Equal images have distance exactly 0, and nearly equal ones are compared in
+    float64. Values lie in [0, 2]; the triangle inequality holds for the square root, not for the distance itself.
 
-    Neighbors are exact, and most pairs of images need no full evaluation for them. Where TensorFlow has a GPU, all
-    pairs are evaluated there instead.
+    Neighbors are found by evaluating every pair once: on a GPU if TensorFlow has one, else on all cores.
 
     Parameters
     ----------
@@ -50,12 +45,12 @@ class SSIM(Distance):
         Largest possible pixel value less the smallest. The default 1.0 is for images in [0, 1]; [CASIMAC] does not
         state its own.
     dtype : {"float32", "float64"}
-        Precision of the comparison. The default "float32" is about twice as fast; "float64" is good to 1e-12.
+        Precision of the comparison. The default "float32" is about twice as fast; "float64" is accurate to 1e-12.
 
     Raises
     ------
     ValueError
-        When the window is even or below 3, the data range is not positive and finite, or there is no such precision.
+        If the window is even or below 3, the data range is not positive and finite, or the dtype is unknown.
 
     Notes
     -----
@@ -71,7 +66,7 @@ class SSIM(Distance):
            [0.36, 0.  ]])
     """
 
-    name: ClassVar[str] = "ssim"
+    symmetric: ClassVar[bool] = True
 
     def __init__(self, window: int, data_range: float = 1.0, dtype: str = "float32") -> None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 3 or window % 2 == 0:
@@ -85,11 +80,11 @@ class SSIM(Distance):
         self.dtype = dtype
 
     def get_config(self) -> dict[str, Any]:
-        config = {"name": self.name, "window": self.window, "data_range": self.data_range}
+        config = {"window": self.window, "data_range": self.data_range}
         return config if self.dtype == "float32" else {**config, "dtype": self.dtype}
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
-        images = check_real(x, name)
+        images = check_samples(x, name)
         if images.ndim not in (3, 4):
             raise ValueError(
                 f"{name} must hold images, [N, H, W] or [N, H, W, C], for the SSIM; found shape {list(images.shape)}"
@@ -121,81 +116,98 @@ class SSIM(Distance):
             )
         return images
 
-    def blocks(self, x: NDArray[Any], queries: NDArray[Any] | None, order: NDArray[np.int64]) -> BlockFunction:
-        comparison = self._comparison(x, queries)
-        at_once = max(1, PACKED_BYTES // comparison.packed_bytes)
+    def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
+        from skimage.metrics import structural_similarity
+
+        image, other = (self.check(np.asarray(part)[None], name)[0] for part, name in ((a, "a"), (b, "b")))
+        if np.array_equal(image, other):
+            return 0.0
+        similarity = structural_similarity(
+            image.astype(np.float64),
+            other.astype(np.float64),
+            win_size=self.window,
+            data_range=self.data_range,
+            channel_axis=-1 if image.ndim == 3 else None,
+        )
+        return max(1.0 - float(similarity), 0.0)
+
+    def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
+        plan = self._layout(x)
+        accelerated = self.dtype == "float32" and has_accelerator()
+        at_once = max(1, PACKED_BYTES // plan.packed_bytes)
 
         def block(rows: slice, columns: slice) -> NDArray[np.float64]:
-            out = np.empty((rows.stop - rows.start, columns.stop - columns.start))
-            for beside in parts(columns, at_once):
-                packed = comparison.pack_images(order[beside])
-                across = slice(beside.start - columns.start, beside.stop - columns.start)
-                for some in parts(rows, at_once):
-                    indices = np.arange(some.start, some.stop)
-                    similarities = comparison.similarities(comparison.pack_queries(indices), packed)
-                    down = slice(some.start - rows.start, some.stop - rows.start)
-                    out[down, across] = comparison.distances(similarities, indices, order[beside])
+            if accelerated:
+                out = ssim_block(queries[rows], x[columns], self.window, self.data_range, (K1, K2))
+            else:
+                out = np.empty((rows.stop - rows.start, columns.stop - columns.start))
+                for across in parts(slice(0, out.shape[1]), at_once):
+                    packed = self._pack(x[columns][across], plan)
+                    for down in parts(slice(0, len(out)), at_once):
+                        out[down, across] = _all_pairs(self._pack(queries[rows][down], plan), packed, plan)
+            near = np.nonzero(out < NEAR)
+            out[near] = self._exact(queries, near[0] + rows.start, x, near[1] + columns.start)
             return out
 
         return block
 
-    def paired(self, x: NDArray[Any], queries: NDArray[Any] | None) -> PairFunction:
-        comparison = self._comparison(x, queries)
+    def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
+        from deepsimplex.distances.ssim_windows import pair_distances
+
+        plan = self._layout(x)
 
         def distances(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-            values = np.empty(len(rows))
-            for part in parts(slice(0, len(rows)), max(1, PAIRED_BYTES // (2 * comparison.packed_bytes))):
-                values[part] = comparison.pair_distances(rows[part], columns[part])
-            return values
+            out = np.empty(len(rows))
+            for part in parts(slice(0, len(rows)), max(1, 8 * PACKED_BYTES // plan.packed_bytes)):
+                first, row_places = np.unique(rows[part], return_inverse=True)
+                second, column_places = np.unique(columns[part], return_inverse=True)
+                packed = self._pack(queries[first], plan), self._pack(x[second], plan)
+                out[part] = pair_distances(row_places, column_places, *packed, plan)
+            (near,) = np.nonzero(out < NEAR)
+            out[near] = self._exact(queries, rows[near], x, columns[near])
+            return out
 
         return distances
 
-    def neighbors(self, search: Search) -> Neighbors:
-        """Every pair on an accelerator, where TensorFlow has one; else few pairs are left to evaluate on the CPU.
+    def _exact(
+        self, queries: NDArray[Any], rows: NDArray[np.int64], x: NDArray[Any], columns: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Distances [S] of single pairs, evaluated in float64."""
+        out = np.empty(len(rows))
+        c1, c2 = (K1 * self.data_range) ** 2, (K2 * self.data_range) ** 2
+        channels, size = (x.shape[3] if x.ndim == 4 else 1), int(np.prod(x.shape[1:]))
+        for part in parts(slice(0, len(rows)), max(1, PACKED_BYTES // (8 * size))):
+            from deepsimplex.distances.ssim_windows import exact_distances
 
-        ``deepsimplex.distances.landmarks`` has the proof that these are enough.
-        """
-        if self.dtype == "float32" and has_accelerator():
-            return search_blockwise(
-                self._accelerated(search), search, self.name, Checkpoint.of(search, self.cache_key())
-            )
-        from deepsimplex.distances.screening import search_screened, sides
-        from deepsimplex.distances.ssim_screen import StructuralScreen
+            pairs = (_beside(queries[rows[part]], np.float64), _beside(x[columns[part]], np.float64))
+            out[part] = exact_distances(*pairs, self.window, channels, c1, c2)
+        return out
 
-        rows, columns = sides(search)
-        comparison = self._comparison(search.x, search.queries)
-        checkpoint = Checkpoint.of(search, self.cache_key())
-        screen = StructuralScreen(comparison, search, rows, columns, self.name, checkpoint)
-        return search_screened(screen, search, rows, columns, self.name, checkpoint)
-
-    def _accelerated(self, search: Search) -> BlockFunction:
-        """Blocks by TensorFlow, with nearly equal images compared again in float64."""
-        comparison = self._comparison(search.x, search.queries)
-        images, queries = comparison.images, None if search.queries is None else comparison.queries
-        block = ssim_blocks(images, queries, search.order, self.window, comparison.plan.channels, self.data_range)
-
-        def accurate(rows: slice, columns: slice) -> NDArray[np.float64]:
-            similarities = (1.0 - block(rows, columns))[None]
-            return comparison.distances(similarities, np.arange(rows.start, rows.stop), search.order[columns])
-
-        return accurate
-
-    def _comparison(self, x: NDArray[Any], queries: NDArray[Any] | None) -> "Comparison":
-        from deepsimplex.distances import _ssim_kernels as kernels
-        from deepsimplex.distances.ssim_screen import Comparison
+    def _layout(self, x: NDArray[Any]) -> "Layout":
+        from deepsimplex.distances.ssim_windows import layout
 
         height, width, channels = (*x.shape[1:], 1)[:3]
-        # Channels beside one another: a window is then every C-th column.
-        images, others = (
-            np.ascontiguousarray(part).reshape(len(part), height, width * channels)
-            for part in (x, x if queries is None else queries)
-        )
-        return Comparison(
-            images=images,
-            queries=images if queries is None else others,
-            plan=kernels.layout(height, width * channels, self.window, channels, BANDS, self.dtype),
-            data_range=self.data_range,
-            c1=(K1 * self.data_range) ** 2,
-            c2=(K2 * self.data_range) ** 2,
-            near=NEAR,
-        )
+        return layout(height, width * channels, self.window, channels, (K1**2, K2**2), self.dtype)
+
+    def _pack(self, images: NDArray[Any], plan: "Layout") -> "Packed":
+        from deepsimplex.distances.ssim_windows import pack
+
+        return pack(_beside(images, np.float64), self.data_range, plan)
+
+
+def _beside(images: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """Images [N, H, W C], channels beside one another: a window is then every C-th column."""
+    return np.ascontiguousarray(images, dtype).reshape(*images.shape[:2], int(np.prod(images.shape[2:])))
+
+
+def _all_pairs(images: "Packed", others: "Packed", plan: "Layout") -> NDArray[np.float64]:
+    """Distances [A, B] of packed images."""
+    from deepsimplex.distances.ssim_windows import pair_distances
+
+    count = len(images.shifts)
+    strips = []
+    for strip in parts(slice(0, len(others.shifts)), CACHED):
+        columns = np.arange(strip.start, strip.stop)
+        rows, columns = np.repeat(np.arange(count), len(columns)), np.tile(columns, count)
+        strips.append(pair_distances(rows, columns, images, others, plan).reshape(count, -1))
+    return np.concatenate(strips, axis=1)

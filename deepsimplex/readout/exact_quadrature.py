@@ -19,7 +19,7 @@ import tensorflow as tf
 from scipy.special import ndtri
 
 from deepsimplex.readout.class_scores import noise_floor
-from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr, tiny_of
+from deepsimplex.readout.normal import erfc, log_density, log_ndtr, log_or_else, ndtr, tiny_of
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
 # that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.
@@ -115,7 +115,7 @@ def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
 
 
 def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
-    """Mean scores a [N, n] in units of their deviation, below the best; evenly spaced nodes u [N, Q]; step [N, 1]."""
+    """Mean scores a [N, n] in units of their standard deviation, below the best; evenly spaced nodes u [N, Q]; step [N, 1]."""
     t = tf.maximum(deviation, noise_floor(mean))
     # Relative to the best score: the answer knows differences only.
     a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
@@ -161,7 +161,7 @@ def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
     n, root = a.shape[-1], math.sqrt(0.5)
     a, u = (root * a)[:, :, tf.newaxis], (root * u)[:, tf.newaxis, :]
     below = a - u
-    twice_cdf = tf.math.erfc(below)
+    twice_cdf = erfc(below)
     # The hazard rate phi / Phi but for its constant; where Phi vanishes, so does the product it is multiplied with.
     hazard = tf.math.divide_no_nan(tf.exp(below * (u - a)), twice_cdf)
     if n > 64:  # the powers of two would leave single precision

@@ -27,9 +27,14 @@ def tiny_of(dtype: tf.DType) -> float:
     return float(np.finfo(dtype.as_numpy_dtype).tiny)
 
 
+def erfc(x: Any) -> Any:
+    """Complementary error function."""
+    return tf.math.erfc(x)
+
+
 def ndtr(z: Any) -> Any:
-    """Distribution function Phi(z), with its relative accuracy in the lower tail."""
-    return 0.5 * tf.math.erfc(-math.sqrt(0.5) * z)
+    """Distribution function Phi(z), to full relative accuracy in the lower tail."""
+    return 0.5 * erfc(-math.sqrt(0.5) * z)
 
 
 def log_density(z: Any) -> Any:

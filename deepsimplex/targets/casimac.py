@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_whole
-from deepsimplex.distances import DISTANCES, class_neighbors, get_distance
-from deepsimplex.distances.search import Classes
+from deepsimplex.distances import class_neighbors, get_distance
+from deepsimplex.distances.exact_search import Classes
 from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.generalized_mapping import (
@@ -310,13 +310,11 @@ class CASIMAC(Target):
         Raises
         ------
         ValueError
-            When a function is not registered with Keras, or the distance cannot be saved.
+            When a function, or that of a distance, is not registered with Keras.
         """
-        if type(self.distance) not in DISTANCES.values():
-            raise ValueError(f"distance cannot be saved with the target; found {self.distance!r}. Give it by name")
         functions = ("attraction_function", "repulsion_function", "combination_function")
         return {
-            "distance": self.distance.get_config(),
+            "distance": keras.saving.serialize_keras_object(self.distance),
             "repulsion_strength": self.repulsion_strength,
             "repulsion_number": self.repulsion_number,
             "attraction_strength": self.attraction_strength,

@@ -11,7 +11,7 @@ from scipy.special import softmax as softmax_of
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import decision_function, gumbel, method_for, softmax
+from deepsimplex.readout import gumbel, method_for, softmax
 from deepsimplex.readout.gumbel import convolution, num_terms
 from deepsimplex.readout.sobol_points import gaussian
 from tests.readout.test_argmax import latents
@@ -214,24 +214,6 @@ def test_wrong_methods_are_named(arguments, message):
 def test_a_readout_without_name_has_no_method():
     with pytest.raises(ValueError, match="readout must be one of argmax, softmax"):
         method_for({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, readout="probit")
-
-
-@pytest.mark.parametrize("construction", ["iterative", "helmert"])
-def test_decision_function_is_the_signed_distance_from_the_boundary(construction):
-    P = vertices(4, construction)
-    # On the edge between two vertices, the boundary is its midpoint and the distance that to the midpoint.
-    edge = P[2] - P[1]
-    loc = (P[1] + P[2]) / 2 + np.array([[-0.3], [0.0], [0.25]]) * edge / np.linalg.norm(edge)
-    latent = {"loc": loc, "scale": np.ones((3, 1))}
-    np.testing.assert_allclose(decision_function(latent, 2, 1, P), [-0.3, 0.0, 0.25], atol=1e-15)
-    tensors = {key: tf.constant(value) for key, value in latent.items()}
-    np.testing.assert_allclose(decision_function(tensors, 1, 2, P), [0.3, 0.0, -0.25], atol=1e-15)
-
-
-@pytest.mark.parametrize(("j", "k", "message"), [(0, 3, "k must be a class"), (1, 1, "classes of different scores")])
-def test_decision_function_names_wrong_classes(j, k, message):
-    with pytest.raises(ValueError, match=message):
-        decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)
 
 
 @pytest.mark.parametrize(("num_points", "dims"), [(64, 2), (1024, 9)])

@@ -3,8 +3,8 @@
     python -m training.benchmarks.neighbors [--samples 60000] [--fewer 15000] [--repeats 5]
 
 Everything is measured in one run, and speeds are compared as ratios within it: scikit-image's structural_similarity,
-every pair by brute force, and the exact search that leaves out what cannot be near. A pair counts once, and counts when
-it was left out; the search for the targets wants pairs of different classes only. Times are of
+every pair by brute force, and the exact search. A pair counts once; the search for the targets wants pairs of different
+classes only. Times are of
 ``deepsimplex.targets.CASIMAC`` with an empty cache.
 """
 

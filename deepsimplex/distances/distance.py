@@ -1,0 +1,218 @@
+"""Base class of the distances."""
+
+import json
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.exact_search import Neighbors, Search, search_blocks
+
+# Distances of the queries at a slice of rows to the samples at a slice of columns: float64 [rows, columns].
+BlockFunction = Callable[[slice, slice], NDArray[np.float64]]
+# Distances of the queries at some rows to the samples at as many columns: float64 [S].
+PairFunction = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+
+
+class Distance:
+    """A distance between samples. Subclass it to define your own.
+
+    Define ``__call__``, the distance of two samples; that is enough for every use, at a Python call per pair. Override
+    ``blocks`` to compute many distances at a time, ``check`` to restrict the samples, and ``get_config`` if the
+    constructor has arguments. Register the class with ``keras.saving.register_keras_serializable``, and it is saved
+    with the models and targets that use it; configurations name it as ``"module:Class"``.
+
+    Attributes
+    ----------
+    symmetric : bool
+        Class attribute: whether d(a, b) = d(b, a), bit for bit, so that every pair is evaluated only once.
+        The default is False.
+    has_features : bool
+        Class attribute: whether samples are arrays of numbers, which an approximate search needs. The default is True.
+
+    Examples
+    --------
+    >>> class Chebyshev(Distance):
+    ...     symmetric = True
+    ...
+    ...     def __call__(self, a, b):
+    ...         return np.abs(a - b).max()
+    >>> Chebyshev().pairwise([[0.0, 0.0]], [[3.0, 4.0]])
+    array([[4.]])
+    """
+
+    symmetric: ClassVar[bool] = False
+    has_features: ClassVar[bool] = True
+
+    def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
+        """Compute the distance of two samples.
+
+        Parameters
+        ----------
+        a, b : array_like
+            Two samples of the same shape; ``a`` is the query.
+
+        Returns
+        -------
+        float
+            Finite and not negative.
+        """
+        return float(self.pairwise(np.asarray(a)[None], np.asarray(b)[None])[0, 0])
+
+    def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
+        """Validate samples, and return them as the array that the other methods take.
+
+        Parameters
+        ----------
+        x : array_like, shape [N, ...]
+            Samples.
+        name : str
+            Name of the argument in error messages.
+
+        Raises
+        ------
+        TypeError
+            If they are not real numbers.
+        ValueError
+            If their shape or values do not suit this distance.
+        """
+        return check_samples(x, name)
+
+    def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
+        """Prepare both sides, and return the function that computes one block of the distance matrix.
+
+        Parameters
+        ----------
+        queries : ndarray, shape [M, ...]
+            Samples in the rows of the matrix, as ``check`` returns them. The object ``x`` itself if the samples are
+            compared with each other.
+        x : ndarray, shape [N, ...]
+            Samples in its columns.
+
+        Returns
+        -------
+        callable
+            Maps a slice of rows and a slice of columns, both with bounds and without steps, to distances
+            [rows, columns] in float64. They are finite, except for those of samples to themselves.
+        """
+        if type(self).__call__ is Distance.__call__:
+            raise NotImplementedError(f"{type(self).__name__} must define __call__(a, b), or blocks(queries, x)")
+
+        def block(rows: slice, columns: slice) -> NDArray[np.float64]:
+            values = [[self._evaluate(a, b) for b in x[columns]] for a in queries[rows]]
+            return np.array(values, np.float64).reshape(rows.stop - rows.start, columns.stop - columns.start)
+
+        return block
+
+    def _evaluate(self, a: Any, b: Any) -> float:
+        value = float(self(a, b))
+        if not np.isfinite(value) or value < 0:
+            raise ValueError(f"distances must be finite and not negative; {self!r} returned {value!r}")
+        return value
+
+    def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
+        """Return the function that computes the distances of single pairs.
+
+        Parameters
+        ----------
+        queries, x : ndarray
+            As for ``blocks``.
+
+        Returns
+        -------
+        callable
+            Maps rows [S] of the queries and rows [S] of the samples to distances [S] in float64.
+        """
+        block = self.blocks(queries, x)
+
+        def distances(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
+            return np.array([block(slice(i, i + 1), slice(j, j + 1))[0, 0] for i, j in zip(rows, columns, strict=True)])
+
+        return distances
+
+    def pairwise(self, X: ArrayLike, Y: ArrayLike) -> NDArray[np.float64]:
+        """Compute all distances between two sets of samples.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, ...]
+        Y : array_like, shape [M, ...]
+
+        Returns
+        -------
+        ndarray, shape [N, M], float64
+
+        Raises
+        ------
+        TypeError
+            If samples are not real numbers.
+        ValueError
+            If samples do not suit the distance, or those of X and Y differ in shape.
+
+        Examples
+        --------
+        >>> from deepsimplex.distances import Euclidean
+        >>> Euclidean().pairwise([[0.0, 0.0], [3.0, 0.0]], [[3.0, 4.0]])
+        array([[5.],
+               [4.]])
+        """
+        rows, columns = self.check(X, "X"), self.check(Y, "Y")
+        check_same_shape(rows, columns, "X", "Y")
+        return self.blocks(rows, columns)(slice(0, len(rows)), slice(0, len(columns)))
+
+    def resolve(self, search: Search) -> "tuple[Distance, Search]":
+        """Return the distance and the search to run: others than these for distances between features of a network."""
+        return self, search
+
+    def neighbors(self, search: Search) -> Neighbors:
+        """Find the exact neighbors. Override it if not every pair needs to be evaluated."""
+        block = self.blocks(search.rows, search.x)
+        checkpoint = Checkpoint.of(search, self.cache_key())
+        return search_blocks(block, search, repr(self), self.symmetric, checkpoint)
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, for Keras' serialization."""
+        return {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Make a distance from ``get_config``'s dict."""
+        return cls(**config)
+
+    def cache_key(self) -> str | None:
+        """Return a text that differs whenever distances would, to key stored results; None if there is no such text."""
+        return f"{type(self).__module__}:{type(self).__qualname__} {json.dumps(self.get_config(), sort_keys=True)}"
+
+    def __repr__(self) -> str:
+        arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
+        return f"{type(self).__name__}({arguments})"
+
+
+def check_samples(x: ArrayLike, name: str) -> NDArray[Any]:
+    """Validate samples [N, ...], and return them as a float32, float64 or integer array of finite numbers."""
+    array = np.asarray(x)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
+    if array.ndim == 0:
+        raise ValueError(f"{name} must have shape [N, ...], a row per sample; found a single number")
+    if array.dtype.kind == "f":
+        if array.dtype not in (np.float32, np.float64):
+            array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
+        finite = np.isfinite(array)
+        if not finite.all():
+            row = int(np.argwhere(~finite)[0, 0])
+            raise ValueError(
+                f"{name} must be finite; found NaN or infinity in {int((~finite).sum())} places, first in sample {row}"
+            )
+    return array
+
+
+def check_same_shape(x: NDArray[Any], other: NDArray[Any], name: str, other_name: str) -> None:
+    """Raise an error if samples have different shapes."""
+    if x.shape[1:] != other.shape[1:]:
+        raise ValueError(
+            f"the samples of {name} and {other_name} must have the same shape; "
+            f"found {list(x.shape[1:])} and {list(other.shape[1:])}"
+        )

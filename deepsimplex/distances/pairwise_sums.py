@@ -1,0 +1,150 @@
+"""Compiled loops of the Euclidean and the cityblock distance."""
+
+import math
+
+import numpy as np
+from numba import njit, prange
+
+from deepsimplex.distances.k_nearest import insert
+from deepsimplex.distances.simd import exclusive, lanes_of, load, magnitude, splat, total
+
+LANES = lanes_of(np.float32)
+# Points whose distances are computed together, so that they stay in a core's cache.
+CACHED = 64
+# Features between two checks whether the sum exceeds its limit.
+_STRIDE = 64
+
+
+@njit(cache=True)
+def _term(a, b, d, squared):
+    # Each converted first: the difference of two float32 would be rounded to float32.
+    difference = np.float64(a[d]) - np.float64(b[d])
+    return difference * difference if squared else abs(difference)
+
+
+@njit(cache=True)
+def _distance(a, b, squared, limit):
+    """Distance of two samples in float64, or inf if it is sure to exceed ``limit``.
+
+    Eight partial sums in a fixed order: the same pair gives the same bits in every kernel.
+    """
+    # The factor covers the rounding of the square.
+    most = limit * limit * (1.0 + 1e-12) if squared else limit
+    s0, s1, s2, s3, s4, s5, s6, s7 = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    whole = len(a) // 8 * 8
+    for begin in range(0, whole, _STRIDE):
+        for d in range(begin, min(begin + _STRIDE, whole), 8):
+            s0 += _term(a, b, d, squared)
+            s1 += _term(a, b, d + 1, squared)
+            s2 += _term(a, b, d + 2, squared)
+            s3 += _term(a, b, d + 3, squared)
+            s4 += _term(a, b, d + 4, squared)
+            s5 += _term(a, b, d + 5, squared)
+            s6 += _term(a, b, d + 6, squared)
+            s7 += _term(a, b, d + 7, squared)
+        # Rounded sums of terms >= 0 never fall: the whole cannot come out below a part.
+        if ((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7)) > most:
+            return np.inf
+    rest = 0.0
+    for d in range(whole, len(a)):
+        rest += _term(a, b, d, squared)
+    sum_of_terms = (((s0 + s1) + (s2 + s3)) + ((s4 + s5) + (s6 + s7))) + rest
+    return math.sqrt(sum_of_terms) if squared else sum_of_terms
+
+
+@exclusive
+@njit(parallel=True, cache=True)
+def distance_block(queries, x, squared):
+    """Distances [A, B] between queries and samples."""
+    out = np.empty((len(queries), len(x)))
+    for a in prange(len(queries)):
+        for b in range(len(x)):
+            out[a, b] = _distance(queries[a], x[b], squared, np.inf)
+    return out
+
+
+@exclusive
+@njit(parallel=True, cache=True)
+def pair_distances(queries, rows, x, columns, squared):
+    """Distances [S] of the pairs of ``queries[rows]`` and ``x[columns]``."""
+    out = np.empty(len(rows))
+    for s in prange(len(rows)):
+        out[s] = _distance(queries[rows[s]], x[columns[s]], squared, np.inf)
+    return out
+
+
+@exclusive
+@njit(parallel=True, cache=True)
+def cityblock_scores(rows, columns, out):
+    """Fill ``out`` [A, B] with cityblock distances in float32 of points [A, D] and [B, D], D in whole vectors."""
+    length = rows.shape[1]
+    a_flat, b_flat = rows.reshape(-1), columns.reshape(-1)
+    others = len(columns)
+    for chunk in prange((len(rows) + CACHED - 1) // CACHED):
+        for begin in range(0, others, CACHED):
+            end = min(begin + CACHED, others)
+            for a in range(chunk * CACHED, min((chunk + 1) * CACHED, len(rows))):
+                # Four at a time: their sums do not wait for one another.
+                for b in range(begin, end, 4):
+                    b1, b2, b3 = min(b + 1, end - 1), min(b + 2, end - 1), min(b + 3, end - 1)
+                    s0 = splat(np.float32(0.0))
+                    s1, s2, s3 = s0, s0, s0
+                    for d in range(0, length, LANES):
+                        point = load(a_flat, a * length + d)
+                        s0 = s0 + magnitude(point - load(b_flat, b * length + d))
+                        s1 = s1 + magnitude(point - load(b_flat, b1 * length + d))
+                        s2 = s2 + magnitude(point - load(b_flat, b2 * length + d))
+                        s3 = s3 + magnitude(point - load(b_flat, b3 * length + d))
+                    out[a, b], out[a, b1] = total(s0), total(s1)
+                    out[a, b2], out[a, b3] = total(s2), total(s3)
+
+
+@njit(cache=True)
+def _ceiling(limit, norm, rounding):
+    """The largest score that a pair at a distance of at most ``limit`` can have: see ``vector_distances``."""
+    squared, scale, error, roundoff, underflow = rounding
+    limit /= scale
+    # Norms of the two points together; the factors 1.001 cover the rounding of the bound itself.
+    reach = 1.001 * (2 * norm + limit) + underflow
+    farthest = limit + 1.001 * roundoff * reach + 2.0 * underflow
+    bound = farthest * farthest + error * reach * reach + 4.0 * underflow if squared else farthest * (1.0 + error)
+    return bound * 1.001 + underflow
+
+
+@exclusive
+@njit(parallel=True, cache=True)
+def merge_scored(scores, turned, row, column, wanted, own_positive, rounding, distances, indices):
+    """Evaluate the pairs that scores [A, B] do not rule out, and merge them into the k nearest [A, n, k] of every row.
+
+    ``row`` and ``column`` are (samples, labels, indices, squared norms, norms) of the two sides; the score of a pair is
+    the sum of its squared norms and, for the Euclidean distance, -2 times the inner product in ``scores``. If
+    ``turned``, ``scores`` is [B, A]. Returns how many pairs were evaluated.
+    """
+    samples, labels, ids, squares, norms = row
+    others, other_labels, other_ids, other_squares, _ = column
+    squared = rounding[0]
+    factor = -2.0 if squared else 1.0
+    count, number, n = len(labels), len(other_labels), distances.shape[1]
+    strips = (count + CACHED - 1) // CACHED
+    evaluated = np.zeros(strips, np.int64)
+    for strip in prange(strips):
+        begin, end = strip * CACHED, min((strip + 1) * CACHED, count)
+        ceilings = np.full((end - begin, n), -np.inf)
+        for a in range(begin, end):
+            for label in range(n):
+                if wanted[0] if label == labels[a] else wanted[1]:
+                    ceilings[a - begin, label] = _ceiling(distances[a, label, -1], norms[a], rounding)
+        # In the order in which scores lie in memory.
+        for outer in range(number if turned else end - begin):
+            for inner in range(end - begin if turned else number):
+                a, b = (begin + inner, outer) if turned else (begin + outer, inner)
+                score = squares[a] + other_squares[b] + factor * (scores[b, a] if turned else scores[a, b])
+                label = other_labels[b]
+                if score > ceilings[a - begin, label] or ids[a] == other_ids[b]:
+                    continue
+                evaluated[strip] += 1
+                value = _distance(samples[a], others[b], squared, distances[a, label, -1])
+                if value <= distances[a, label, -1] and not (own_positive and label == labels[a] and value <= 0):
+                    insert(value, other_ids[b], distances[a, label], indices[a, label])
+                    ceilings[a - begin, label] = _ceiling(distances[a, label, -1], norms[a], rounding)
+    return evaluated.sum()

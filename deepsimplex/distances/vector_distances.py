@@ -1,0 +1,172 @@
+"""Euclidean and cityblock distances, and their exact neighbor search by scores in float32.
+
+Samples are centered, scaled into [-1, 1] and rounded to float32. The score t of a pair is their squared Euclidean
+distance, by a matrix product, or their cityblock distance. With unit roundoff u = 2^-24, d features and
+g = gamma_(d+12) = (d+12) u / (1-(d+12) u) [Higham, Accuracy and Stability of Numerical Algorithms, ch. 3], for points
+a, b in float32,
+
+- Euclidean: | t - ||a - b||^2 | <= g (||a|| + ||b||)^2, whatever the order of summation, by the expansion
+  ||a||^2 + ||b||^2 - 2 a.b as well;
+- cityblock: | t - |a - b|_1 | <= g |a - b|_1;
+- and the float32 points lie within u ||a|| (and a float64 rounding) of the centered, scaled samples.
+
+A sample b no farther than D from a has ||b|| <= ||a|| + D, so its score has an upper bound in which b does not occur.
+Pairs whose score exceeds that bound, for the distance D to the k-th nearest known so far, cannot be in the answer. All
+others are evaluated by direct differences in float64 on the original samples, so the answer is exact and duplicates
+have distance exactly 0. Since samples are shuffled, a query evaluates about k (1 + ln(N / k)) of the N samples of a
+class.
+"""
+
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.batching import parts
+from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction, check_samples
+from deepsimplex.distances.exact_search import Neighbors, Search, search_tiles
+
+# Squares of differences beyond this overflow float64.
+LARGEST = 1e150
+_ROUNDOFF = 2.0**-24  # unit roundoff of float32
+_UNDERFLOW = 2.0**-126  # an upper bound of what float32 loses if results are too small for it
+_ROWS_AT_ONCE = 4096
+
+
+class VectorDistance(Distance):
+    """Base class of the distances between flattened samples: a sum over features, or its square root."""
+
+    symmetric: ClassVar[bool] = True
+    squared: ClassVar[bool]  # whether sums are of squared differences, and the distance is their square root
+
+    def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
+        array = check_samples(x, name)
+        if array.ndim < 2:
+            raise ValueError(
+                f"{name} must have shape [N, ...], a row per sample; found shape {list(array.shape)}. "
+                f"Give samples of one feature as {name}[:, None]"
+            )
+        if array.dtype.kind != "f":
+            # Integers of up to 16 bits are exact in float32.
+            array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
+        if array.size and max(array.max(), -array.min()) > LARGEST:
+            raise ValueError(f"{name} must be below {LARGEST:g} in size, else distances overflow; scale the samples")
+        return np.ascontiguousarray(array.reshape(len(array), int(np.prod(array.shape[1:]))))
+
+    def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
+        from deepsimplex.distances.pairwise_sums import distance_block
+
+        return lambda rows, columns: distance_block(queries[rows], x[columns], self.squared)
+
+    def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
+        from deepsimplex.distances.pairwise_sums import pair_distances
+
+        return lambda rows, columns: pair_distances(queries, rows, x, columns, self.squared)
+
+    def neighbors(self, search: Search) -> Neighbors:
+        """Find the exact neighbors by scores in float32; the module's docstring has the proof."""
+        from deepsimplex.distances import pairwise_sums as kernels
+        from deepsimplex.distances.simd import aligned
+
+        features, both_sides = search.x.shape[1], search.queries is None
+        mean, scale = center(search.x, search.rows)
+        column_side = _Side(search.x, search.y, search.ids, mean, scale, self.squared)
+        row_side = column_side
+        if not both_sides:
+            row_side = _Side(search.rows, search.query_labels, search.row_ids, mean, scale, self.squared)
+        terms = (features + 12) * _ROUNDOFF
+        error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
+        rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
+        options = search.wanted, search.own_positive, rounding
+        tiles = search.tiles(both_sides)
+        memory = aligned((max((_area(tile) for tile in tiles), default=0),), np.float32)
+
+        def visit(rows: slice, columns: slice, found: Neighbors) -> None:
+            scores = memory[: _area((rows, columns))].reshape(rows.stop - rows.start, columns.stop - columns.start)
+            if self.squared:
+                np.matmul(row_side.points[rows], column_side.points[columns].T, out=scores)
+            else:
+                kernels.cityblock_scores(row_side.points[rows], column_side.points[columns], scores)
+            row, column = row_side.part(rows), column_side.part(columns)
+            kernels.merge_scored(scores, False, row, column, *options, found.distances[rows], found.indices[rows])
+            if both_sides and rows != columns:
+                lists = found.distances[columns], found.indices[columns]
+                kernels.merge_scored(scores, True, column, row, *options, *lists)
+
+        return search_tiles(visit, search, repr(self), both_sides, Checkpoint.of(search, self.cache_key()))
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class Euclidean(VectorDistance):
+    """d(a, b) = sqrt(sum_i (a_i - b_i)^2) between flattened samples; exact duplicates have distance exactly 0.
+
+    Evaluated in float64 by direct differences: the expansion |a|^2 + |b|^2 - 2 a.b would give duplicates distances of
+    1e-8 to 1e-6 [CASIMAC Eq. 7a, errata]. Samples may be images or rows of features, of any real type.
+
+    Examples
+    --------
+    >>> Euclidean().pairwise([[0.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]])
+    array([[5., 0.]])
+    """
+
+    squared = True
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class Cityblock(VectorDistance):
+    """d(a, b) = sum_i |a_i - b_i| between flattened samples, in float64; exact duplicates have distance exactly 0.
+
+    Examples
+    --------
+    >>> Cityblock().pairwise([[0.0, 0.0]], [[3.0, 4.0], [0.0, 0.0]])
+    array([[7., 0.]])
+    """
+
+    squared = False
+
+
+class _Side:
+    """Rows or columns of the distance matrix: samples, labels, indices, float32 points, their norms and squares."""
+
+    def __init__(
+        self,
+        samples: NDArray[Any],
+        labels: NDArray[np.int64],
+        ids: NDArray[np.int64],
+        mean: NDArray[np.float64],
+        scale: float,
+        squared: bool,
+    ) -> None:
+        from deepsimplex.distances.simd import aligned, lanes_of
+
+        lanes, (count, features) = lanes_of(np.float32), samples.shape
+        # Zeros fill up the last SIMD vector.
+        self.points = aligned((count, -(-features // lanes) * lanes), np.float32)
+        self._norms, self._squares = np.empty(count), np.zeros(count)
+        for part in parts(slice(0, count), _ROWS_AT_ONCE):
+            some = self.points[part, :features]
+            some[...] = (samples[part] - mean) / scale
+            if squared:
+                self._squares[part] = np.einsum("nd,nd->n", some, some, dtype=np.float64)
+                self._norms[part] = np.sqrt(self._squares[part])
+            else:
+                self._norms[part] = np.abs(some).sum(axis=1, dtype=np.float64)
+        self._samples, self._labels, self._ids = samples, labels, ids
+
+    def part(self, rows: slice) -> tuple[NDArray[Any], ...]:
+        """Return some rows, as the compiled loops take them."""
+        return self._samples[rows], self._labels[rows], self._ids[rows], self._squares[rows], self._norms[rows]
+
+
+def _area(tile: tuple[slice, slice]) -> int:
+    return (tile[0].stop - tile[0].start) * (tile[1].stop - tile[1].start)
+
+
+def center(x: NDArray[Any], queries: NDArray[Any]) -> tuple[NDArray[np.float64], float]:
+    """Return the samples' mean, and the scale that brings samples and queries less the mean into [-1, 1]."""
+    mean = x.mean(axis=0, dtype=np.float64)
+    both = [part for part in ((x,) if queries is x else (x, queries)) if part.size]
+    spans = [np.maximum(part.max(axis=0) - mean, mean - part.min(axis=0)).max() for part in both]
+    return mean, float(max(spans, default=0.0)) or 1.0

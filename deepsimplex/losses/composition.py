@@ -1,0 +1,214 @@
+"""Compositions: soft labels that carry the distances a latent is made of, and the loss that compares with them."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from scipy.special import softmax
+
+from deepsimplex._utils.validation import check_labels, check_number
+from deepsimplex.geometry.probability_simplex import check_tau
+from deepsimplex.geometry.vertices import check_num_classes
+from deepsimplex.losses.latent_losses import ClassifierLoss
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class Composition(ClassifierLoss):
+    """Cross-entropy between the composition of a sample, softmax(tau S f), and its class probabilities.
+
+    A latent f of CASIMAC is, up to a scale tau, the ILR coordinate of the soft label softmax(tau S f), with S the
+    scores of the target: distances become soft labels that differ from sample to sample. With a target made from labels
+    alone this is label smoothing. The least loss is the entropy of the compositions, not zero.
+
+    Parameters
+    ----------
+    mass : float
+        Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
+        finds the tau that gives it. Default 0.98.
+    tau : float, optional
+        Scale of the compositions. Default None: not known before ``fit``.
+    reduction, name, dtype
+        As in keras.losses.Loss.
+
+    Raises
+    ------
+    ValueError
+        If the mass is not strictly between 0 and 1; by ``compile``, if it is not above 1/n; by ``fit``, if no tau
+        reaches it.
+
+    Notes
+    -----
+    The map is S_tau of [CASIMAC] B.5.
+
+    Examples
+    --------
+    >>> Composition(mass=0.9).mass
+    0.9
+    """
+
+    needs_probabilities = True
+    needs_adapt = True
+
+    def __init__(
+        self,
+        mass: float = 0.98,
+        tau: float | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "composition",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.mass = check_number(mass, "mass", above=0, below=1)
+        self.tau = tau
+
+    @property
+    def adapted(self) -> bool:
+        """Whether tau is known."""
+        return self.tau is not None
+
+    def adapt(self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> None:
+        """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L]."""
+        self.tau = composition_scale(loc, labels, scores, self.mass)
+
+    def observe(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Return the "composition" [N, n] of latents; nothing before tau is known."""
+        return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}
+
+    def check(self, num_classes: int, covariance: str | None) -> None:
+        """Raise ValueError if the mass is not above 1/n."""
+        if self.mass * num_classes <= 1:
+            raise ValueError(f"mass must be above 1/n = {1 / num_classes:g}; found {self.mass!r}")
+
+    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+        """Return the loss of a batch from "composition" [N, n] and "log_probabilities"."""
+        return self(observation["composition"], outputs["log_probabilities"], sample_weight=sample_weight)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        # y_true: compositions [N, n], y_pred: log-probabilities [N, n]
+        return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, tf.cast(y_true, y_pred.dtype)), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "mass": self.mass, "tau": self.tau}
+
+
+def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.float64]:
+    """Compositions of latents, softmax(tau S f): points of the probability simplex, shares of every class.
+
+    With the vertices as scores it is the map S_tau [CASIMAC Eq. 41], and the latent is, up to the scale tau, the ILR
+    coordinate of its composition. Latents made of distances give soft labels that differ from sample to sample: the
+    nearer a sample lies to another class, the larger that class's share.
+
+    Parameters
+    ----------
+    loc : array_like, shape [N, L]
+        Latents f.
+    scores : array_like, shape [n, L]
+        Scores S of the target, ``target.scores(n)``.
+    tau : float
+        Scale, positive; ``composition_scale`` finds one from training latents.
+
+    Returns
+    -------
+    ndarray, shape [N, n], float64
+        Rows that sum to one.
+
+    Raises
+    ------
+    ValueError
+        When shapes do not fit, latents are not finite or tau is not positive.
+
+    Examples
+    --------
+    >>> import deepsimplex as ds
+    >>> composition([[1.0, 0.0], [0.2, 0.1]], ds.geometry.vertices(3), tau=2.0).round(3)
+    array([[0.909, 0.045, 0.045],
+           [0.473, 0.309, 0.218]])
+    """
+    return softmax(check_tau(tau) * _class_scores(loc, scores), axis=-1)
+
+
+def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: float = 0.98) -> float:
+    """The scale tau at which compositions have a given mean mass on the true class.
+
+    Latents of label targets (ILR, Dirichlet, one-hot) all lie equally far out: there ``mass`` is that of each sample,
+    and its composition a smoothed label. Those made of distances share it out by how sure each label is.
+
+    Parameters
+    ----------
+    loc : array_like, shape [N, L]
+        Latents of the training samples.
+    labels : array_like, shape [N] or [N, n]
+        Their labels, hard or soft. For soft labels q the mass of a composition s is sum_k q_k s_k.
+    scores : array_like, shape [n, L]
+        Scores S of the target, ``target.scores(n)``.
+    mass : float
+        Mean mass, strictly between 1/n and 1. The default is 0.98.
+
+    Returns
+    -------
+    float
+        tau, for ``composition``.
+
+    Raises
+    ------
+    ValueError
+        When shapes or labels do not fit, or the mass cannot be reached: where scores tie (samples of several classes
+        at distance zero) or labels are soft, it stays below a limit, which the message tells.
+
+    Examples
+    --------
+    >>> import numpy as np, deepsimplex as ds
+    >>> S = ds.geometry.vertices(3)
+    >>> tau = composition_scale([[1.0, 0.0], [-0.3, 0.6]], [0, 1], S, mass=0.9)
+    >>> s = composition([[1.0, 0.0], [-0.3, 0.6]], S, tau)
+    >>> round(float(np.mean([s[0, 0], s[1, 1]])), 6)
+    0.9
+    """
+    g = _class_scores(loc, scores)
+    n = check_num_classes(g.shape[1])
+    truth, _ = check_labels(labels, n, name="labels", rows=len(g), of="loc", soft=True)
+    wanted = check_number(mass, "mass", above=1 / n, below=1)
+    # Relative to the best and in units of the widest gap, so that the search knows nothing of the latents' units.
+    g -= g.max(axis=-1, keepdims=True)
+    gap = -float(g.min())
+
+    def mean_mass(scale: float) -> float:
+        shares = softmax(scale * g, axis=-1)
+        if truth.ndim == 1:
+            return float(np.take_along_axis(shares, truth[:, None], axis=-1).mean())
+        return float(np.mean(np.sum(truth * shares, axis=-1)))
+
+    if gap > 0:
+        g /= gap
+    # Gaps narrower than the precision of the latents are ties.
+    largest = 1.0 / np.finfo(_precision(loc)).eps
+    high = 1.0
+    while (reached := mean_mass(high)) < wanted:
+        if high >= largest or gap == 0:
+            raise ValueError(
+                f"mass {wanted:g} cannot be reached: over these latents the mean mass on the true class lies above "
+                f"1/n = {1 / n:.4g} and below {reached:.4g}, whatever the scale, since scores tie, labels are soft or "
+                "latents lie nearer another class than their label's. Choose a mass between the two"
+            )
+        high *= 2.0
+    # At scale 0 the mass is 1/n; it grows with the scale wherever the label's class scores highest.
+    return float(brentq(lambda scale: mean_mass(scale) - wanted, 0.0, high, xtol=1e-14, rtol=1e-12)) / gap
+
+
+def _class_scores(loc: ArrayLike, scores: ArrayLike) -> NDArray[np.float64]:
+    """Scores of latents, loc S^T, shape [N, n]."""
+    latents, S = np.asarray(loc, dtype=np.float64), np.asarray(scores, dtype=np.float64)
+    if latents.ndim != 2 or S.ndim != 2 or latents.shape[1] != S.shape[1] or len(latents) == 0:
+        raise ValueError(
+            f"loc must have shape [N, L] with N >= 1 and scores [n, L]; found shapes {latents.shape} and {S.shape}"
+        )
+    if not (np.all(np.isfinite(latents)) and np.all(np.isfinite(S))):
+        raise ValueError("loc and scores must be finite; found NaN or infinity")
+    return latents @ S.T
+
+
+def _precision(values: ArrayLike) -> type[np.floating]:
+    return np.float32 if np.asarray(values).dtype == np.float32 else np.float64

@@ -1,0 +1,82 @@
+"""Approximate search among candidates, and the recall that it measures."""
+
+import time
+
+import numpy as np
+import pytest
+
+from deepsimplex.distances import SSIM, Embedding, class_neighbors
+from tests.reference import distances as reference
+
+
+def test_approximate_search_measures_its_recall(fashion):
+    x, y = fashion[0][:300], fashion[1][:300]
+    exact = class_neighbors(x, y, SSIM(5), 2, classes="other")
+    recalls = []
+    for candidates in (2, 10, 600):
+        found = class_neighbors(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
+        wanted = np.isfinite(exact.distances)
+        hits = (found.distances <= exact.distances[:, :, -1:] + 1e-12)[wanted].mean()
+        assert abs(found.recall - hits) < 0.05
+        recalls.append(found.recall)
+        again = class_neighbors(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
+        np.testing.assert_array_equal(found.indices, again.indices)
+        assert again.recall == found.recall
+    assert recalls[0] < recalls[1] < recalls[2] == 1.0
+    np.testing.assert_array_equal(found.distances, exact.distances)
+    np.testing.assert_array_equal(found.indices, exact.indices)
+    assert exact.recall == 1.0
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cityblock", "function"])
+def test_approximate_search_under_any_metric(distance):
+    rng = np.random.default_rng(0)
+    # More samples than an exhaustive index takes, so that cells are made.
+    count = 150 if distance == "function" else 5000
+    x, y = rng.normal(size=(count, 4)), rng.integers(0, 2, count)
+    metric = reference.euclidean if distance == "function" else distance
+    exact = class_neighbors(x, y, metric)
+    begun = time.perf_counter()
+    found = class_neighbors(x, y, metric, method="approximate")
+    assert time.perf_counter() - begun < 60
+    assert 0.8 < found.recall <= 1
+    assert (found.distances >= exact.distances - 1e-12).all()
+    queries = class_neighbors(x, y, metric, queries=x[:20], query_labels=y[:20], method="approximate")
+    assert (queries.distances[np.arange(20), y[:20]] == 0).all()
+    positive = class_neighbors(
+        x, y, metric, queries=x[:20], query_labels=y[:20], own_positive=True, method="approximate"
+    )
+    assert (positive.distances > 0).all()
+
+
+def test_approximate_search_needs_features():
+    with pytest.raises(ValueError, match=r"needs samples \[N, ...\].*Precomputed"):
+        class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
+
+
+def test_approximate_search_keeps_no_state(tmp_path):
+    with pytest.raises(ValueError, match="checkpoint belongs to exact searches"):
+        class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize(("offset", "scale"), [(1e8, 1.0), (0.0, 1e60), (0.0, 1e-60)])
+def test_approximate_search_does_not_mind_where_samples_lie(offset, scale):
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 4)) * scale + offset, rng.integers(0, 2, 400)
+    assert class_neighbors(x, y, method="approximate").recall > 0.99
+
+
+def test_approximate_search_looks_through_a_model(fashion):
+    class Half:
+        passed = 0
+
+        def predict(self, x, batch_size, verbose):
+            self.passed += len(x)
+            return x.reshape(len(x), -1)[:, ::2]
+
+    model = Half()
+    found = class_neighbors(*fashion, Embedding(model), method="approximate")
+    assert model.passed == len(fashion[0])
+    exact = class_neighbors(*fashion, Embedding(model))
+    assert found.recall == 1.0
+    np.testing.assert_array_equal(found.indices, exact.indices)

@@ -1,0 +1,153 @@
+"""Searches that are cut short resume from their checkpoint."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from deepsimplex.distances import SSIM, CheckpointWarning, class_neighbors
+from deepsimplex.distances import checkpoint as checkpoints
+from deepsimplex.distances.checkpoint import Checkpoint
+
+
+class Cut(Exception):
+    """Stands for a kill."""
+
+
+@pytest.fixture
+def cut_short(monkeypatch):
+    """Ends the search after some tiles; the state is written after every tile."""
+    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
+    keep, visits = Checkpoint.keep, []
+
+    def visiting(checkpoint, state):
+        visits.append(1)
+        if len(visits) == visiting.last:
+            raise Cut
+        keep(checkpoint, state)
+
+    visiting.last, visiting.visits = np.inf, visits
+    monkeypatch.setattr(Checkpoint, "keep", visiting)
+    return visiting
+
+
+@pytest.mark.parametrize("distance", ["euclidean", "cityblock", SSIM(5)], ids=str)
+def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, distance):
+    x, y = fashion[0][:300], fashion[1][:300]
+    arguments = {"x": x, "y": y, "distance": distance, "k": 2, "block_bytes": 2**15}
+    whole = class_neighbors(**arguments)
+    tiles = len(cut_short.visits)
+    cut_short.visits.clear()
+    cut_short.last = tiles // 2
+    with pytest.raises(Cut):
+        class_neighbors(**arguments, checkpoint=tmp_path / "state")
+    assert list((tmp_path / "state").glob("*.npz"))
+    cut_short.visits.clear()
+    cut_short.last = np.inf
+    resumed = class_neighbors(**arguments, checkpoint=tmp_path / "state")
+    assert len(cut_short.visits) == tiles - (tiles // 2 - 1)
+    np.testing.assert_array_equal(resumed.distances, whole.distances)
+    np.testing.assert_array_equal(resumed.indices, whole.indices)
+    assert not (tmp_path / "state").exists()
+
+
+def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
+    x, y = fashion[0][:60], fashion[1][:60]
+    arguments = {"x": x, "y": y, "distance": "euclidean", "method": "brute_force", "block_bytes": 2**11}
+    whole = class_neighbors(**arguments)
+    cut_short.visits.clear()
+    cut_short.last = 6
+    with pytest.raises(Cut):
+        class_neighbors(**arguments, checkpoint=tmp_path)
+    resumed = class_neighbors(**arguments, checkpoint=tmp_path)
+    assert len(cut_short.visits) == 6 + (10 - 5)
+    np.testing.assert_array_equal(resumed.distances, whole.distances)
+
+
+@pytest.mark.slow
+def test_search_survives_a_kill(fashion, tmp_path, cut_short):
+    x, y = fashion[0][:300], fashion[1][:300]
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    program = f"""
+import time, numpy as np
+from deepsimplex.distances import SSIM, checkpoint, class_neighbors
+checkpoint.SECONDS_BETWEEN = 0.0
+data = np.load({str(tmp_path / "data.npz")!r})
+keep, visits = checkpoint.Checkpoint.keep, []
+def slowly(*arguments):
+    visits.append(1)
+    if len(visits) > 5:
+        print("killme", flush=True)
+        time.sleep(60)
+    keep(*arguments)
+checkpoint.Checkpoint.keep = slowly
+class_neighbors(data["x"], data["y"], SSIM(5), 2, block_bytes=2**15, checkpoint={str(tmp_path / "state")!r})
+"""
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline().strip() == "killme"
+        os.kill(process.pid, signal.SIGKILL)
+    resumed = class_neighbors(x, y, SSIM(5), 2, block_bytes=2**15, checkpoint=tmp_path / "state")
+    visits = len(cut_short.visits)
+    cut_short.visits.clear()
+    whole = class_neighbors(x, y, SSIM(5), 2, block_bytes=2**15)
+    np.testing.assert_array_equal(resumed.distances, whole.distances)
+    assert visits == len(cut_short.visits) - 5
+    assert not (tmp_path / "state").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_damaged_state_is_noticed(fashion, tmp_path, cut_short, damage):
+    x, y = fashion[0][:300], fashion[1][:300]
+    cut_short.last = 4
+    with pytest.raises(Cut):
+        class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+    (path,) = tmp_path.glob("search-*.npz")
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        path.write_bytes(content[:-200])
+    else:
+        content[len(content) // 2] ^= 255
+        path.write_bytes(content)
+    cut_short.last = np.inf
+    with pytest.warns(CheckpointWarning, match="cannot be resumed from"):
+        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
+
+
+def test_searches_share_a_folder_and_leave_it_tidy(fashion, tmp_path, cut_short):
+    x, y = fashion[0][:300], fashion[1][:300]
+    np.savez(tmp_path / "mine.npz", x=x)
+    for k in (1, 2):
+        cut_short.visits.clear()
+        cut_short.last = 4
+        with pytest.raises(Cut):
+            class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
+    assert len(list(tmp_path.glob("search-*.npz"))) == 2
+    cut_short.last = np.inf
+    for k in (1, 2):
+        found = class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
+        np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean", k).distances)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.npz"]
+
+
+def test_a_disk_that_fills_up_costs_the_state_only(fashion, tmp_path, cut_short, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    x, y = fashion[0][:300], fashion[1][:300]
+    monkeypatch.setattr(checkpoints, "save_arrays", full)
+    with pytest.warns(CheckpointWarning, match="cannot be kept") as warned:
+        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+    assert len(warned) == 1
+    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
+
+
+def test_checkpoints_that_cannot_be_are_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="checkpoint is not a folder"):
+        class_neighbors([[0.0], [1.0]], [0, 1], checkpoint=tmp_path / "file")
+    with pytest.raises(ValueError, match="needs a distance that a key can name"):
+        class_neighbors([[0.0], [1.0]], [0, 1], lambda a, b: 0.0, checkpoint=tmp_path)

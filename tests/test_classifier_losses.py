@@ -1,0 +1,535 @@
+"""The losses of a classifier: each is its formula, and is saved, resumed, weighted and configured."""
+
+import json
+import subprocess
+import sys
+
+import keras
+import numpy as np
+import pytest
+import scipy.special
+import scipy.stats
+import tensorflow as tf
+
+import deepsimplex as ds
+from deepsimplex.losses import Composition, Hybrid, LatentNLL
+from deepsimplex.readout import log_probabilities
+
+LOSSES = {
+    "latent": lambda: None,
+    "class": lambda: "sparse_categorical_crossentropy",
+    "hybrid": Hybrid,
+    "composition": Composition,
+}
+THROUGH_THE_READOUT = [name for name in LOSSES if name != "latent"]
+
+
+def make(loss="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
+    loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=loss, metrics=["accuracy"])
+    return model
+
+
+def tau_of(model):
+    return model.training_loss.tau
+
+
+def batched(*parts, size=50):
+    return tf.data.Dataset.from_tensor_slices(parts).batch(size)
+
+
+def first_weight(model):
+    """Of those that are trained; the scale of compositions comes before them."""
+    return model.trainable_weights[0].numpy()
+
+
+@keras.saving.register_keras_serializable(package="tests")
+class NearestScore(keras.layers.Layer):
+    """A readout as users write them, that may underflow to zero."""
+
+    def __init__(self, n=10, **kwargs):
+        super().__init__(**kwargs)
+        self.n, self.scores = n, ds.geometry.vertices(n).astype("float32")
+
+    def call(self, latent):
+        return tf.nn.softmax(40.0 * latent["loc"] @ self.scores.T / latent["scale"])
+
+    def compute_output_spec(self, latent):
+        return keras.KerasTensor((latent["loc"].shape[0], self.n))
+
+
+# The formulas
+
+
+@pytest.fixture(scope="module")
+def briefly(four):
+    """One small network under every loss: the weights are the same."""
+    (x, y), _ = four
+    first = make("latent", num_classes=4, covariance="diagonal")
+    first.fit(x, y, epochs=2, verbose=0)
+    models = {"latent": first}
+    tau = ds.losses.composition_scale(first.target.fit_transform(x, y, 4).loc, y, first.target.scores(4))
+    for name, loss in {**LOSSES, "composition": lambda: Composition(tau=tau)}.items():
+        if name != "latent":
+            models[name] = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
+            models[name].compile(loss=loss(), metrics=["accuracy"])
+    return models
+
+
+def expected_loss(objective, model, x, y):
+    """Each objective in NumPy, from predicted latents, read-out probabilities and the target's latents."""
+    predicted, target = model.predict_latent(x), model.target
+    p = np.asarray(ds.readout.argmax(predicted), float)
+    observed = target.transform(x, y).loc
+    if objective == "latent":
+        return -np.mean(np.sum(scipy.stats.norm.logpdf(observed, predicted.loc, predicted.scale), axis=1))
+    if objective == "class":
+        return -np.mean(np.log(p[np.arange(len(y)), y]))
+    if objective == "hybrid":
+        return 0.5 * expected_loss("latent", model, x, y) + 0.5 * expected_loss("class", model, x, y)
+    tau, scores = tau_of(model), target.scores(p.shape[1])
+    shares = scipy.special.softmax(tau * observed @ scores.T, axis=1)
+    return -np.mean(np.sum(shares * np.log(p), axis=1))
+
+
+@pytest.mark.parametrize("objective", LOSSES)
+def test_every_objective_is_its_formula(objective, briefly, four):
+    _, (x_test, y_test) = four
+    model = briefly[objective]
+    loss, accuracy = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
+    assert loss == pytest.approx(expected_loss(objective, model, x_test, y_test), rel=2e-4)
+    assert accuracy == pytest.approx(np.mean(model.predict(x_test, verbose=0).argmax(axis=1) == y_test), abs=1e-6)
+    assert model.test_on_batch(x_test, y_test)[0] == pytest.approx(loss, rel=1e-5)
+
+
+def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
+    _, (x_test, y_test) = four
+    first = briefly["latent"]
+    model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
+    model.compile(loss=Hybrid(0.1))
+    latent, of_class = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
+    found = model.evaluate(x_test, y_test, verbose=0)
+    assert found == pytest.approx(0.9 * latent + 0.1 * of_class, rel=1e-5)
+    model.compile(loss=Hybrid(0.1, LatentNLL(reduction="sum")))  # the class term is summed with it
+    total = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
+    assert total == pytest.approx(100 * found, rel=1e-5)
+
+
+def test_hybrid_takes_a_latent_loss_of_ones_own(few):
+    (x, y), _ = few
+    model = make(Hybrid(0.25, LatentNLL(beta=0.5)))
+    model.fit(x, y, epochs=1, verbose=0)
+    predicted, observed = model.predict_latent(x), model.target.fit_transform(x, y, 10)
+    terms = scipy.stats.norm.logpdf(observed.loc, predicted.loc, predicted.scale)
+    latent = -np.mean(np.sum(predicted.scale * terms, axis=1))
+    of_class = expected_loss("class", model, x, y)
+    found = model.evaluate(x, observed, batch_size=300, verbose=0)[0]
+    assert found == pytest.approx(0.75 * latent + 0.25 * of_class, rel=1e-4)
+
+
+def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
+    """Phi(mu / sigma) [CASIMAC Eq. 36]: the vertices are +1 and -1."""
+    (x, y), _ = few
+    binary = (y > 4).astype(int)
+    model = make("class", num_classes=2)
+    model.fit(x, binary, epochs=2, verbose=0)
+    latent = model.predict_latent(x)
+    z = np.asarray(latent.loc / latent.scale, float)[:, 0] * np.where(binary == 0, 1, -1)
+    expected = -np.mean(scipy.special.log_ndtr(z))
+    assert model.evaluate(x, binary, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_composition_of_a_label_target_is_label_smoothing(few):
+    (x, y), _ = few
+    model = make(Composition(0.9), target="one_hot")
+    model.fit(x, y, epochs=1, verbose=0)
+    smoothed = np.where(np.eye(10)[y] == 1, 0.9, 0.1 / 9)
+    p = np.asarray(model.predict(x, verbose=0), float)
+    expected = -np.mean(np.sum(smoothed * np.log(p), axis=1))
+    assert model.evaluate(x, y, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
+
+
+@pytest.mark.parametrize("mass", [None, 0.7])
+def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
+    (x, y), (x_test, y_test) = few
+    model = make("composition" if mass is None else Composition(mass))
+    model.fit(x, y, epochs=1, verbose=0, validation_data=(x_test, y_test))
+    loc = model.target.fit_transform(x, y, 10).loc
+    shares = ds.losses.composition(loc, model.target.scores(10), tau_of(model))
+    own = shares[np.arange(len(y)), y]
+    assert own.mean() == pytest.approx(mass or 0.98, abs=1e-5)
+    assert np.ptp(own) > 0.01  # soft labels of each sample's own
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("objective", "covariance"),
+    [("class", "diagonal"), ("class", "full"), ("hybrid", "full"), ("composition", "diagonal")],
+)
+def test_every_objective_trains_through_a_readout_that_samples(objective, covariance, four):
+    """Of few points, which is faster to train with. Below, digits are told apart through one that is exact."""
+    (x, y), (x_test, y_test) = four
+    model = make(objective, num_classes=4, covariance=covariance, readout=ds.readout.ArgmaxReadout(num_points=16))
+    history = model.fit(x, y, epochs=8, verbose=0, validation_data=(x_test, y_test)).history
+    assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
+    assert np.isfinite([history["loss"], history["val_loss"]]).all()
+    assert history["loss"][-1] < history["loss"][0]
+    assert history["val_accuracy"][-1] > 0.9  # chance is 0.25
+
+
+@pytest.mark.parametrize(
+    ("objective", "target"),
+    [("class", "ilr"), ("class", "dirichlet"), ("class", "one_hot"), ("hybrid", "ilr"), ("composition", "dirichlet")],
+)
+def test_every_objective_trains_label_targets(objective, target, few):
+    (x, y), _ = few
+    history = make(objective, target=target).fit(x, y, epochs=3, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+
+
+@pytest.mark.parametrize("objective", LOSSES)
+def test_digits_are_told_apart(objective, digits):
+    (x, y), (x_test, y_test) = digits
+    model = make(objective, hidden=(64,))
+    model.fit(x, y, epochs=8, verbose=0)
+    assert model.evaluate(x_test, y_test, verbose=0)[1] > 0.9
+
+
+@pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
+@pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
+def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covariance, few):
+    x, y = (part[:50] for part in few[0])
+    model = make(objective, covariance=covariance)
+    model.build((None, 8, 8))
+    if objective == "composition":
+        model.training_loss.tau = 2.0
+    latent = model.target.fit_transform(x, y, 10)
+    y = latent.as_dict() | {"label": y} | model.training_loss.observe(latent.loc, model.target.scores(10))
+    y = {name: tf.cast(part, "int64" if name == "label" else "float32") for name, part in y.items()}
+    head = model.head
+    for stretch in (1.0, 30.0):
+        head.set_weights([stretch * weight for weight in head.get_weights()])
+        with tf.GradientTape() as tape:
+            loss = model.compute_loss(x, y, model.latent(x, training=True), None)
+        assert np.isfinite(loss)
+        for gradient in tape.gradient(loss, model.trainable_weights):
+            assert np.isfinite(gradient).all()
+
+
+def test_a_readout_of_ones_own_is_held_above_zero(few):
+    (x, y), (x_test, y_test) = few
+    latent = {"loc": 100.0 * ds.geometry.vertices(10).astype("float32"), "scale": np.ones((10, 1), "float32")}
+    layer = NearestScore()
+    assert (np.asarray(layer(latent)) == 0).any()
+    logarithms = log_probabilities(layer, latent)
+    assert np.isfinite(logarithms).all()
+    assert logarithms.dtype == tf.float32
+    model = make("class", readout=NearestScore())
+    history = model.fit(x, y, epochs=5, verbose=0, validation_data=(x_test, y_test)).history
+    assert history["val_accuracy"][-1] > 0.5
+
+
+@pytest.mark.parametrize("readout", ["argmax", "softmax"])
+def test_readouts_give_logarithms_of_their_probabilities(readout):
+    rng = np.random.default_rng(0)
+    latent = {"loc": rng.normal(size=(5, 3)).astype("float32"), "scale": np.ones((5, 3), "float32")}
+    layer = ds.readout.readout_layer(readout)
+    np.testing.assert_allclose(np.exp(layer.log_probabilities(latent)), layer(latent), rtol=1e-5)
+
+
+def test_the_readout_is_computed_once_a_step(few, monkeypatch):
+    (x, y), _ = few
+    model = make("class", covariance="diagonal")
+    model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"], run_eagerly=True)
+    calls = []
+    for name in ("call", "log_probabilities"):
+        own = getattr(ds.readout.ArgmaxReadout, name)
+        monkeypatch.setattr(
+            ds.readout.ArgmaxReadout,
+            name,
+            lambda self, latent, own=own, **options: calls.append(options.get("training")) or own(self, latent),
+        )
+    model.train_on_batch(x[:50], y[:50])
+    calls.clear()  # the first call built the metrics
+    model.train_on_batch(x[:50], y[:50])
+    assert calls == [None]  # the full readout, not the coarser one of running metrics
+    model.test_on_batch(x[:50], y[:50])
+    assert calls == [None, None]
+
+
+# Labels alone
+
+
+def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recwarn):
+    (x, y), (x_test, y_test) = few
+    for method in ("fit", "fit_transform", "transform"):
+        monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
+    monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
+    model = make("class")
+    history = model.fit(x, y, epochs=2, verbose=0, validation_data=(x_test, y_test)).history
+    loss, _ = model.evaluate(x_test, y_test, verbose=0)
+    assert loss == pytest.approx(history["val_loss"][-1], rel=1e-5)
+    assert model.evaluate(batched(x_test, y_test), verbose=0)[0] == pytest.approx(loss, rel=1e-5)
+    assert np.isfinite(model.train_on_batch(x, y)[0])
+    assert not recwarn.list
+
+
+@pytest.mark.parametrize("target", ["casimac", "ilr"])
+def test_under_the_class_objective_every_data_set_streams(target, few):
+    (x, y), _ = few
+    arrays, streamed, endless = make("class", target), make("class", target), make("class", target)
+    arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0)
+    streamed.fit(batched(x, y), epochs=2, verbose=0)
+    endless.fit(batched(x, y).repeat(), epochs=2, steps_per_epoch=6, verbose=0)
+    for model in (streamed, endless):
+        np.testing.assert_allclose(first_weight(model), first_weight(arrays), atol=1e-5)
+
+
+def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
+    (x, y), _ = few
+    inputs = [keras.Input((8, 4)), keras.Input((8, 4))]
+    both = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
+    model = ds.SimplexClassifier(keras.Model(inputs, both), "casimac", 10)
+    model.compile(loss="categorical_crossentropy")
+    history = model.fit([x[..., :4], x[..., 4:]], y, epochs=2, verbose=0).history
+    assert history["loss"][-1] < history["loss"][0]
+
+
+@pytest.mark.parametrize("target", ["casimac", "ilr"])
+def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
+    (x, y), _ = few
+    soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
+    arrays, streamed = make("class", target), make("class", target)
+    arrays.fit(x, soft, epochs=2, batch_size=50, shuffle=False, verbose=0, class_weight={3: 2.0})
+    streamed.fit(batched(x, soft), epochs=2, verbose=0, class_weight={3: 2.0})
+    np.testing.assert_allclose(first_weight(streamed), first_weight(arrays), atol=1e-5)
+    p = np.asarray(arrays.predict(x, verbose=0), float)
+    expected = -np.mean(np.sum(soft * np.log(p), axis=1))
+    assert arrays.evaluate(x, soft, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
+    with pytest.raises(tf.errors.OpError, match="every row of y must sum to 1"):
+        streamed.fit(batched(x, 2 * soft), verbose=0)
+
+
+def test_the_class_objective_takes_latents_by_their_class(few):
+    (x, y), _ = few
+    latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
+    by_label, by_latent, streamed = make("class"), make("class"), make("class")
+    by_label.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
+    by_latent.fit(x, latent, epochs=1, batch_size=50, shuffle=False, verbose=0)
+    streamed.fit(batched(x, latent.loc.astype("float32")), epochs=1, verbose=0)
+    for model in (by_latent, streamed):
+        np.testing.assert_allclose(first_weight(model), first_weight(by_label), atol=1e-5)
+
+
+# Compositions of streams
+
+
+@pytest.mark.slow
+def test_compositions_of_streams_have_the_scale_of_arrays(few):
+    x, y = (part[:100] for part in few[0])
+    soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
+    latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
+    loc, scale = latent.loc.astype("float32"), latent.scale.astype("float32")
+
+    def scale_of(target, *data):
+        model = make("latent", target)
+        model.compile(
+            loss=Composition(0.8), run_eagerly=True
+        )  # the scale is known before the first step: nothing to compile for
+        history = model.fit(*data, epochs=1, verbose=0).history
+        assert np.isfinite(history["loss"]).all()
+        return tau_of(model)
+
+    for target, labels in (("ilr", y), ("ilr", soft), ("casimac", y), ("casimac", loc)):
+        assert scale_of(target, batched(x, labels)) == pytest.approx(scale_of(target, x, labels), rel=1e-5)
+    as_dicts = batched(x, {"loc": loc, "scale": scale})
+    assert scale_of("casimac", as_dicts) == pytest.approx(scale_of("casimac", x, y), rel=1e-5)
+    weighted = batched(x, soft, np.ones(len(y), "float32"))
+    assert scale_of("ilr", weighted) == pytest.approx(scale_of("ilr", x, soft), rel=1e-5)
+
+
+def test_endless_streams_have_a_scale_only_with_hard_labels(few):
+    (x, y), _ = few
+    soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
+    model = make(Composition(0.8), "ilr")
+    model.fit(batched(x, y).repeat(), epochs=1, steps_per_epoch=2, verbose=0)
+    with pytest.raises(ValueError, match=r"must be a finite stream.*without repeat\(\)"):
+        model.fit(batched(x, soft).repeat(), epochs=1, verbose=0)
+
+
+# Weights
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
+def test_sample_weight_and_class_weight_say_the_same(objective, few):
+    (x, y), _ = few
+    weights = np.where(y == 3, 5.0, 1.0).astype("float32")
+    by_class, by_sample, plain = (make(objective) for _ in range(3))
+    by_class.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, class_weight={3: 5.0})
+    by_sample.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
+    plain.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
+    np.testing.assert_allclose(first_weight(by_class), first_weight(by_sample), atol=1e-6)
+    if objective == "class":  # for the others a distance target reads the data set, as tests/test_classifier.py has it
+        streamed = make(objective)
+        streamed.fit(batched(x, y, weights), epochs=1, verbose=0)
+        np.testing.assert_allclose(first_weight(streamed), first_weight(by_sample), atol=1e-6)
+    assert np.abs(first_weight(by_class) - first_weight(plain)).max() > 1e-4
+    half = plain.evaluate(x[:50], y[:50], batch_size=50, verbose=0)[0]
+    masked = plain.evaluate(x[:100], y[:100], sample_weight=np.repeat([1.0, 0.0], 50), batch_size=100, verbose=0)[0]
+    assert 2 * masked == pytest.approx(half, rel=1e-4)
+
+
+# Files
+
+
+RELOAD = """
+import json, sys, numpy as np, keras, deepsimplex
+data = np.load(sys.argv[1] + "/data.npz")
+for name in sys.argv[2:]:
+    model = keras.models.load_model(f"{sys.argv[1]}/{name}.keras")
+    if model.training_loss.needs_latents:
+        model.target.fit(data["x"], data["y"], 10)
+    config = model.loss.name if name == "class" else keras.saving.serialize_keras_object(model.loss)["config"]
+    found = {"config": config}
+    found["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
+    print(json.dumps(found))
+"""
+
+
+@pytest.mark.slow
+def test_it_reloads_in_a_fresh_process_with_the_same_loss(few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
+    losses = {"class": "sparse_categorical_crossentropy", "hybrid": Hybrid(0.3), "composition": Composition(0.9)}
+    models = {name: make(loss) for name, loss in losses.items()}
+    for name, model in models.items():
+        model.fit(x, y, epochs=2, verbose=0)
+        model.save(tmp_path / f"{name}.keras")
+    command = [sys.executable, "-c", RELOAD, str(tmp_path), *losses]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    lines = done.stdout.splitlines()[-len(losses) :]
+    for (name, model), line in zip(models.items(), lines, strict=True):
+        found = json.loads(line)
+        assert found["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
+        if name == "class":
+            assert found["config"] == "sparse_categorical_crossentropy"
+            continue
+        assert found["config"] == json.loads(json.dumps(keras.saving.serialize_keras_object(model.loss)["config"]))
+        if name == "composition":
+            assert found["config"]["tau"] == tau_of(model) > 0
+        reloaded = ds.load(tmp_path / f"{name}.keras")
+        reloaded.fit(x, y, epochs=1, verbose=0)  # goes on
+
+
+def test_weights_alone_carry_the_scale(few, tmp_path):
+    (x, y), _ = few
+    model, other = make("composition"), make("composition")
+    model.fit(x, y, epochs=1, verbose=0)
+    model.save_weights(tmp_path / "model.weights.h5")
+    other.build((None, 8, 8))
+    other.optimizer.build(other.trainable_variables)
+    other.load_weights(tmp_path / "model.weights.h5")
+    assert tau_of(other) == tau_of(model) > 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("objective", ["hybrid", "composition"])
+def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, few, tmp_path):
+    (x, y), _ = few
+
+    class Cut(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if self.model.optimizer.iterations.numpy() == 14:  # in the middle of the second epoch
+                raise KeyboardInterrupt
+
+    def model():
+        keras.utils.set_random_seed(4)
+        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 10, seed=11)
+        made.compile(loss=LOSSES[objective]())
+        return made
+
+    whole, cut, resumed = model(), model(), model()
+    whole.fit(x, y, epochs=3, verbose=0)
+    backup = str(tmp_path / "backup")
+    with pytest.raises(KeyboardInterrupt):
+        cut.fit(x, y, epochs=3, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut()])
+    resumed.fit(x, y, epochs=3, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
+    for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("objective", "covariance"), [("class", "diagonal"), ("hybrid", "isotropic"), ("composition", "isotropic")]
+)
+def test_mixed_precision_trains(objective, covariance, four):
+    (x, y), _ = four
+    keras.mixed_precision.set_global_policy("mixed_float16")
+    try:
+        model = make(objective, num_classes=4, covariance=covariance)
+        history = model.fit(x, y, epochs=3, verbose=0).history
+    finally:
+        keras.mixed_precision.set_global_policy("float32")
+    assert np.isfinite(history["loss"]).all()
+    assert history["loss"][-1] < history["loss"][0]
+
+
+# What is wrong is said
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"loss": "hybird"}, "loss must be one of latent_nll, hybrid, composition.*did you mean 'hybrid'"),
+        ({"loss": lambda: Hybrid(1.0)}, "weight must be .* above 0 and below 1; found 1.0"),
+        ({"loss": lambda: Composition(1.0)}, "mass must be .* above 0 and below 1; found 1.0"),
+        ({"loss": lambda: Composition(0.1)}, r"mass must be above 1/n = 0\.1; found 0\.1"),
+        (
+            {"loss": "class", "readout": ds.readout.ArgmaxReadout(method="monte_carlo")},
+            "readout must be differentiable for loss 'sparse_categorical_crossentropy'.*'quasi_monte_carlo'",
+        ),
+    ],
+)
+def test_what_does_not_fit_is_named(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        make(**{key: value() if callable(value) and key == "loss" else value for key, value in arguments.items()})
+
+
+def test_draws_are_fine_where_no_gradient_comes_through_them():
+    make("latent", readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
+
+
+def test_compositions_without_a_fit_have_no_scale(few):
+    (x, y), _ = few
+    model = make("composition", target="one_hot")
+    with pytest.raises(ValueError, match=r"call fit first, or compile with losses\.Composition\(tau=\.\.\.\)"):
+        model.train_on_batch(x, y)
+    with pytest.warns(UserWarning, match="there was no fit"):
+        loss, accuracy = model.evaluate(x, y, verbose=0)
+    assert np.isnan(loss)
+    assert 0 <= accuracy <= 1
+    model.fit(x, y, epochs=1, verbose=0)
+    assert np.isfinite(model.train_on_batch(x, y)[0])
+
+
+def test_a_mass_out_of_reach_is_told_before_training(few):
+    (x, y), _ = few
+    twins, their_labels = np.concatenate([x, x]), np.concatenate([y, (y + 1) % 10])  # every image in two classes
+    with pytest.raises(ValueError, match=r"mass 0\.98 cannot be reached.* below 0\.5"):
+        make("composition").fit(twins, their_labels, verbose=0)
+
+
+@pytest.mark.parametrize("objective", ["hybrid", "composition"])
+def test_a_reloaded_distance_target_gives_no_latent_loss(objective, few, tmp_path):
+    (x, y), (x_test, y_test) = few
+    model = make(objective)
+    model.fit(x, y, epochs=1, verbose=0)
+    model.save(tmp_path / "model.keras")
+    reloaded = ds.load(tmp_path / "model.keras")
+    with pytest.warns(UserWarning, match="target.fit"):
+        loss, accuracy = reloaded.evaluate(x_test, y_test, verbose=0)
+    assert np.isnan(loss)
+    assert accuracy == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[1])
