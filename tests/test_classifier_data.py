@@ -64,7 +64,7 @@ def test_streams_train_label_targets_like_arrays(form, small):
     of_generator.fit(generator(x, form(y)), epochs=2, steps_per_epoch=4, verbose=0)
     assert_same_weights(of_dataset, arrays)
     assert_same_weights(of_generator, arrays)
-    assert dataset.ended == 2
+    assert dataset.ended >= 2
     assert history["loss"] == pytest.approx(expected["loss"], rel=1e-4)
     assert history["val_loss"][-1] == pytest.approx(arrays.evaluate(x_test, y_test, verbose=0)[0], rel=1e-4)
     assert of_dataset.evaluate(Batches(x_test, y_test), verbose=0) == pytest.approx(
