@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 # Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
 # with the package. Everything else waits until it is asked for.
 from deepsimplex import backbones, calibration, heads, losses, metrics, readout
-from deepsimplex.classifier import SimplexClassifier, load_model
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         CategoricalGaussianProcess,
         LatentRegressionClassifier,
         SimplexGaussianProcess,
-        load_classifier,
+        load,
     )
 
 __version__ = "0.1.0"
@@ -64,8 +64,7 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "geometry",
     "gp",
     "heads",
-    "load_classifier",
-    "load_model",
+    "load",
     "losses",
     "metrics",
     "monitoring",
@@ -84,7 +83,7 @@ _OF_ESTIMATORS = (
     "LVQ2",
     "LatentRegressionClassifier",
     "SimplexGaussianProcess",
-    "load_classifier",
+    "load",
 )
 
 

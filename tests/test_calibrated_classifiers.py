@@ -24,10 +24,10 @@ def digits():
     return (x[:500], y[:500]), (x[500:900], y[500:900]), (x_test, y_test)
 
 
-def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
+def make(data, target="casimac", epochs=8, loss=None, **options) -> ds.SimplexClassifier:
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([32]), target, 10, **options)
-    model.compile(keras.optimizers.Adam(0.01), metrics=[ds.metrics.NegativeLogLikelihood()])
+    model.compile(keras.optimizers.Adam(0.01), loss, metrics=[ds.metrics.NegativeLogLikelihood()])
     model.fit(*data, epochs=epochs, batch_size=50, verbose=0)
     return model
 
@@ -35,7 +35,7 @@ def make(data, target="casimac", epochs=8, **options) -> ds.SimplexClassifier:
 @pytest.fixture(scope="module")
 def overconfident(digits):
     """Trained on its class likelihood for long, as with cross-entropy."""
-    return make(digits[0], "vertices", epochs=15, objective="class")
+    return make(digits[0], "vertices", epochs=15, loss="sparse_categorical_crossentropy")
 
 
 @pytest.fixture
@@ -134,7 +134,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
 @pytest.mark.slow
 def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration(digits):
     train, held_out, (x_test, _) = digits
-    models = [make(train, "vertices", epochs=3, objective="class") for _ in range(2)]
+    models = [make(train, "vertices", epochs=3, loss="sparse_categorical_crossentropy") for _ in range(2)]
     models[1].calibrate(*held_out)
     message = "training changes the outputs that the model was calibrated for, and removes the calibration"
     models[0].fit(*train, epochs=2, verbose=0)
@@ -230,7 +230,7 @@ for place in sorted(pathlib.Path(".").glob("served_*")):
 assert "deepsimplex" not in sys.modules
 import deepsimplex as ds
 for path in sorted(pathlib.Path(".").glob("model_*")):
-    loaded = ds.load_model(path) if path.suffix == ".keras" else ds.load_classifier(path)
+    loaded = ds.load(path) if path.suffix == ".keras" else ds.load(path)
     np.save(path.stem + ".npy", loaded.predict_proba(x[path.stem.split("_")[1]]))
 """
 
@@ -245,7 +245,7 @@ def served(overconfident, digits, fitted, wine, tmp_path_factory):
         model.save(place / f"model_{name}.keras")
         model.export(place / f"served_{name}")
         expected[name] = model.predict_proba(x_test), model.predict_latent(x_test)
-        again = ds.load_model(place / f"model_{name}.keras")
+        again = ds.load(place / f"model_{name}.keras")
         assert again.calibration.get_config() == model.calibration.get_config()
     overconfident.calibrate(None)
     np.save(place / "x_images.npy", x_test)
@@ -350,7 +350,7 @@ def written(tmp_path) -> str:
 def test_a_configuration_calibrates_on_its_validation_samples(tmp_path, capsys):
     config = load_config(written(tmp_path))
     folder = experiments.train(config)
-    split, model = experiments.commands.load_split(config), ds.load_model(folder.model)
+    split, model = experiments.commands.load_split(config), ds.load(folder.model)
     assert "calibrated on 180 validation samples: TemperatureScaling(temperature_=" in capsys.readouterr().out
     p = model.predict_proba(split.x_test)
     metrics = folder.read_metrics()
@@ -371,7 +371,7 @@ def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
     with pytest.raises(ConfigurationError, match=r"calibration.method platt: .* every class.* The model is in .*keras"):
         experiments.train(load_config(written(tmp_path), few), verbose=0)
     (saved,) = (tmp_path / "runs").rglob("model.keras")
-    assert ds.load_model(saved).calibration is None
+    assert ds.load(saved).calibration is None
 
 
 @pytest.mark.parametrize(

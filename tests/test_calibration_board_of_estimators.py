@@ -98,7 +98,7 @@ def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     classifier.fit(X, NAMES, callback=watch)
     for number, (kept, p) in enumerate(steps, start=1):
         np.testing.assert_array_equal(kept.predict_proba(X_TEST), p)
-        saved = ds.load_classifier(tmp_path / f"{number}.npz")
+        saved = ds.load(tmp_path / f"{number}.npz")
         np.testing.assert_allclose(saved.predict_proba(X_TEST), p, rtol=1e-12)
     assert np.abs(steps[0][1] - steps[-1][1]).max() > 1e-3
     np.testing.assert_allclose(steps[-1][1], classifier.predict_proba(X_TEST), rtol=1e-6)

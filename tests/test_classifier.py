@@ -232,13 +232,13 @@ def test_a_dataset_carries_weights_and_takes_class_weights(few):
 
 def test_distance_targets_refuse_endless_data_sets(few):
     (x, y), _ = few
-    with pytest.raises(ValueError, match=r"without\s+repeat"):
+    with pytest.raises(ValueError, match=r"without repeat"):
         make("casimac").fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50).repeat(), verbose=0)
 
 
 def test_labels_out_of_range_in_a_stream_stop_training(few):
     (x, y), _ = few
-    with pytest.raises(tf.errors.InvalidArgumentError, match="labels must be whole numbers from 0 to 9"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"y must hold class numbers 0\.\.9"):
         make("ilr").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
 
 
@@ -248,8 +248,8 @@ def test_labels_out_of_range_in_a_stream_stop_training(few):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda x, y: (x, y + 1), r"y must lie in 0\.\.9"),
-        (lambda x, y: (x, y - 1), "y must not be negative"),
+        (lambda x, y: (x, y + 1), r"y must hold class numbers 0\.\.9; found 10 in row 1"),
+        (lambda x, y: (x, y - 1), r"y must hold class numbers 0\.\.9; found -1 in row 0"),
         (lambda x, y: (x, y + 0.5), "whole numbers"),
         (lambda x, y: (x, y[:-1]), "x and y must have the same number of samples; found 300 and 299"),
         (lambda x, y: (np.where(np.arange(300)[:, None, None] == 7, np.nan, x), y), "the first at index 7"),
@@ -310,11 +310,6 @@ def test_a_backbone_that_ends_in_feature_maps_is_told_how_to_pool():
         model(np.zeros((2, 8, 8, 1), "float32"))
 
 
-def test_a_class_loss_is_refused():
-    with pytest.raises(ValueError, match="trained in latent space"):
-        make(compiled=False).compile(loss="sparse_categorical_crossentropy")
-
-
 # Any Keras model, any precision
 
 
@@ -346,7 +341,7 @@ def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
         model.save(tmp_path / "half.keras")
     finally:
         keras.mixed_precision.set_global_policy("float32")
-    np.testing.assert_allclose(ds.load_model(tmp_path / "half.keras").predict(x_test, verbose=0), p, atol=1e-6)
+    np.testing.assert_allclose(ds.load(tmp_path / "half.keras").predict(x_test, verbose=0), p, atol=1e-6)
 
 
 def test_two_classes(few):
@@ -506,7 +501,7 @@ def test_usual_callbacks_work(few, tmp_path):
         keras.callbacks.ReduceLROnPlateau(),
     ]
     history = model.fit(x, y, epochs=5, verbose=0, callbacks=callbacks, validation_data=(x_test, y_test)).history
-    p = ds.load_model(best).predict(x_test, verbose=0)
+    p = ds.load(best).predict(x_test, verbose=0)
     assert np.mean(p.argmax(axis=1) == y_test) == pytest.approx(max(history["val_accuracy"]))
 
 
@@ -544,7 +539,7 @@ def test_it_saves_and_reloads_in_a_fresh_process(fitted, four, tmp_path):
     script = """
 import sys, numpy as np, keras, deepsimplex
 model = keras.models.load_model(sys.argv[1] + "/model.keras")
-assert model.class_names[3] == "digit 3" and model.target.name == "casimac"
+assert model.class_names[3] == "digit 3" and type(model.target) is deepsimplex.targets.CASIMAC
 np.save(sys.argv[1] + "/p.npy", model.predict(np.load(sys.argv[1] + "/x.npy"), verbose=0))
 """
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True)
@@ -554,7 +549,7 @@ np.save(sys.argv[1] + "/p.npy", model.predict(np.load(sys.argv[1] + "/x.npy"), v
 def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted, four, tmp_path):
     (x, y), (x_test, y_test) = four
     fitted.save(tmp_path / "model.keras")
-    model = ds.load_model(tmp_path / "model.keras")
+    model = ds.load(tmp_path / "model.keras")
     expected = fitted.evaluate(x_test, y_test, verbose=0, return_dict=True)
     with pytest.warns(UserWarning, match="target.fit"):
         found = model.evaluate(x_test, y_test, verbose=0, return_dict=True)
@@ -572,7 +567,7 @@ def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted,
 def test_training_goes_on_after_a_reload(fitted, four, tmp_path):
     (x, y), _ = four
     fitted.save(tmp_path / "model.keras")
-    model = ds.load_model(tmp_path / "model.keras")
+    model = ds.load(tmp_path / "model.keras")
     before = model.optimizer.iterations.numpy()
     history = model.fit(x, y, epochs=1, verbose=0).history
     assert history["accuracy"][0] > 0.9  # an untrained one begins at 0.25
@@ -582,18 +577,18 @@ def test_training_goes_on_after_a_reload(fitted, four, tmp_path):
 def test_a_damaged_or_missing_file_is_named(fitted, tmp_path):
     path = tmp_path / "model.keras"
     with pytest.raises(FileNotFoundError, match="there is no model"):
-        ds.load_model(path)
+        ds.load(path)
     fitted.save(path)
     whole = path.read_bytes()
     for length in (0, 100, len(whole) // 2, len(whole) - 10):
         path.write_bytes(whole[:length])
         with pytest.raises(ValueError, match="damaged or cut short"):
-            ds.load_model(path)
+            ds.load(path)
     damaged = bytearray(whole)
     damaged[len(whole) // 2] ^= 0xFF
     path.write_bytes(bytes(damaged))
     with pytest.raises(ValueError, match="damaged"):
-        ds.load_model(path)
+        ds.load(path)
 
 
 def test_a_failing_save_leaves_the_earlier_file(fitted, tmp_path, monkeypatch):

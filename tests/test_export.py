@@ -182,7 +182,7 @@ def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypat
 FILL_THE_DISK = """
 import resource, signal, sys
 import deepsimplex as ds
-model = ds.load_model(sys.argv[1] + "/model.keras")
+model = ds.load(sys.argv[1] + "/model.keras")
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
 for write in (lambda: model.save(sys.argv[1] + "/model.keras"), lambda: model.export(sys.argv[1] + "/served")):
@@ -228,7 +228,7 @@ def test_predictions_reloaded_and_served_agree(kind, classifiers, served_models,
     classifier = classifiers[kind]
     p = classifier.predict_proba(digits[2])
     classifier.save(tmp_path / "model.keras")
-    reloaded = ds.load_model(tmp_path / "model.keras")
+    reloaded = ds.load(tmp_path / "model.keras")
     np.testing.assert_allclose(reloaded.predict_proba(digits[2]), p, atol=1e-5)
     reloaded.export(tmp_path / "served")
     for path in (served_models[kind], tmp_path / "served"):
@@ -245,7 +245,7 @@ def test_a_model_of_integer_pixels_is_served_integer_pixels(digits, tmp_path):
     model.compile()
     model.fit(x, y, epochs=2, verbose=0)
     model.save(tmp_path / "model.keras")
-    ds.load_model(tmp_path / "model.keras").export(tmp_path / "served", input_dtype="uint8")
+    ds.load(tmp_path / "model.keras").export(tmp_path / "served", input_dtype="uint8")
     served = ds.export.load_served(tmp_path / "served")
     np.testing.assert_allclose(served.predict(x_test)["class_probabilities"], model.predict_proba(x_test), atol=1e-5)
     with pytest.raises(ValueError, match="samples must be pixels 0 to 255; found -1"):
@@ -275,7 +275,7 @@ def test_the_home_folder_is_known_by_its_sign(classifier, digits, tmp_path, monk
     classifier.save("~/model.keras")
     classifier.export("~/served")
     p = classifier.predict_proba(digits[2])
-    np.testing.assert_allclose(ds.load_model("~/model.keras").predict_proba(digits[2]), p, atol=1e-5)
+    np.testing.assert_allclose(ds.load("~/model.keras").predict_proba(digits[2]), p, atol=1e-5)
     served = ds.export.load_served("~/served").predict(digits[2])
     np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
     with pytest.raises(FileExistsError, match="pass overwrite=True"):

@@ -1,4 +1,4 @@
-"""The Gaussian head, the backbones and LatentModel."""
+"""The Gaussian head and the backbones."""
 
 import keras
 import numpy as np
@@ -108,9 +108,7 @@ def test_backbones_name_what_is_wrong():
 
 
 def digits_model(covariance="diagonal"):
-    inputs = keras.Input((8, 8))
-    features = ds.backbones.mlp([32])(inputs)
-    return ds.heads.LatentModel(inputs, ds.heads.GaussianHead(3, covariance)(features))
+    return ds.SimplexClassifier(ds.backbones.mlp([32]), "vertices", 4, covariance)
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +120,7 @@ def digits():
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_latent_model_learns_saves_and_reloads(covariance, digits, tmp_path):
+def test_given_latents_are_learned_saved_and_reloaded(covariance, digits, tmp_path):
     x, latents = digits
     keras.utils.set_random_seed(0)
     model = digits_model(covariance)
@@ -140,24 +138,17 @@ def test_latent_model_learns_saves_and_reloads(covariance, digits, tmp_path):
 
     model.save(tmp_path / "latent.keras")
     reloaded = keras.models.load_model(tmp_path / "latent.keras")
-    np.testing.assert_allclose(reloaded.predict(x, verbose=0)["scale"], model.predict(x, verbose=0)["scale"], rtol=1e-5)
+    np.testing.assert_allclose(reloaded.predict_latent(x).scale, model.predict_latent(x).scale, rtol=1e-5)
     assert reloaded.evaluate(x, observation, verbose=0) == pytest.approx(as_dict, rel=1e-5)
 
 
-def test_latent_model_takes_plain_latents_and_asks_for_a_loss(digits):
+def test_plain_latents_are_observed_without_noise(digits):
     x, latents = digits
     model = digits_model()
     model.compile(loss=ds.losses.LatentNLL())
     plain = model.evaluate(x, latents, verbose=0)
     assert plain == pytest.approx(model.evaluate(x, ds.LatentGaussian(latents, np.zeros((300, 1))), verbose=0))
-    model.compile()
     assert isinstance(model.loss, ds.losses.LatentNLL)
-    model.compile(
-        loss=lambda observed, latent: keras.ops.sum((observed["loc"] - latent["loc"]) ** 2 + latent["scale"], -1)
-    )
-    assert model.fit(x, latents, verbose=0).history["loss"][0] > 0
-    with pytest.raises(ValueError, match="LatentNLL"):
-        model.compile(loss="mse")
 
 
 def test_a_frozen_head_stays_frozen():

@@ -6,8 +6,10 @@ import pytest
 import scipy.stats
 import tensorflow as tf
 
+import deepsimplex as ds
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import CrossEntropy, LatentFunctionLoss, LatentNLL, as_latent_loss
+from deepsimplex.losses import Composition, Hybrid, LatentNLL, classifier_loss, get_loss
+from deepsimplex.losses.readout_losses import CrossEntropy
 
 N, L = 6, 4
 RNG = np.random.default_rng(2)
@@ -94,23 +96,19 @@ def test_losses_round_trip_through_their_config():
 
 
 @keras.saving.register_keras_serializable(package="tests")
-def squared_error(observation, latent):
-    return tf.reduce_sum(tf.square(observation["loc"] - latent["loc"]), axis=-1)
+class SquaredError(ds.losses.LatentLoss):
+    def call(self, observation, latent):
+        return tf.reduce_sum(tf.square(observation["loc"] - latent["loc"]), axis=-1)
 
 
-def test_a_plain_function_becomes_a_loss():
-    loss = as_latent_loss(squared_error)
+def test_a_latent_loss_of_ones_own():
+    loss = SquaredError()
     twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
-    assert isinstance(twin, LatentFunctionLoss)
+    assert isinstance(twin, SquaredError)
     observation = LatentGaussian(OBSERVED, NOISES["none"]).as_dict()
     latent = LatentGaussian(LOC, SCALES["diagonal"]).as_dict()
     expected = np.mean(np.sum((OBSERVED - LOC) ** 2, axis=1))
-    np.testing.assert_allclose([loss(observation, latent), twin(observation, latent)], expected, rtol=1e-5)
-
-
-def test_an_unnamed_function_gets_a_name_that_keras_can_use():
-    assert as_latent_loss(lambda observation, latent: 0.0).name == "latent_loss"
-    assert as_latent_loss(squared_error).name == "squared_error"
+    np.testing.assert_allclose([loss(observation, latent), twin.compute(observation, latent)], expected, rtol=1e-5)
 
 
 @pytest.mark.parametrize("soft", [False, True])
@@ -147,17 +145,85 @@ def test_cross_entropy_round_trips_through_its_config():
     assert (twin.reduction, twin.name) == ("sum", "through_the_readout")
 
 
+def both_forms(loss, labels, p, **options):
+    """A loss of Keras on probabilities, and as the classifier computes it from log-probabilities."""
+    kind = type(loss).__name__
+    y = labels if kind.startswith("Sparse") else np.eye(L)[labels]
+    expected = loss(y, p.astype("float32"), **options)
+    outputs = {"log_probabilities": tf.constant(np.log(p), tf.float32)}
+    return expected, classifier_loss(loss).compute({"label": tf.constant(labels)}, outputs, **options)
+
+
 @pytest.mark.parametrize(
     "loss",
     [
-        "sparse_categorical_crossentropy",
+        keras.losses.SparseCategoricalCrossentropy(),
+        keras.losses.SparseCategoricalCrossentropy(ignore_class=1),
+        keras.losses.CategoricalCrossentropy(label_smoothing=0.1, reduction="sum"),
+        keras.losses.CategoricalFocalCrossentropy(gamma=1.5),
+        keras.losses.CategoricalFocalCrossentropy(alpha=1.0, gamma=0.0, label_smoothing=0.2),
+        keras.losses.KLDivergence(),
         keras.losses.MeanSquaredError(),
-        keras.losses.mean_squared_error,
-        CrossEntropy(),
-        ["mse"],
-        3,
+        keras.losses.CategoricalHinge(),
+    ],
+    ids=lambda loss: loss.name,
+)
+def test_losses_of_keras_are_what_keras_computes(loss):
+    rng = np.random.default_rng(3)
+    p, labels = rng.dirichlet(np.ones(L), size=N), np.arange(N) % L
+    expected, found = both_forms(loss, labels, p)
+    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    weighted = both_forms(loss, labels, p, sample_weight=np.arange(N, dtype="float32"))
+    np.testing.assert_allclose(*weighted, rtol=1e-4)
+
+
+@pytest.mark.parametrize("loss", ["categorical_crossentropy", keras.losses.CategoricalFocalCrossentropy()])
+def test_cross_entropies_stay_right_where_probabilities_underflow(loss):
+    log_p = tf.Variable([[-1000.0, 0.0]])
+    with tf.GradientTape() as tape:
+        found = classifier_loss(loss).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
+    assert float(found) == pytest.approx(1000.0 * getattr(loss, "alpha", 1.0))
+    assert float(tape.gradient(found, log_p)[0, 0]) == pytest.approx(-getattr(loss, "alpha", 1.0))
+
+
+@pytest.mark.parametrize(
+    ("identifier", "kind"),
+    [
+        ("sparse_categorical_crossentropy", keras.losses.SparseCategoricalCrossentropy),
+        (keras.losses.categorical_crossentropy, keras.losses.CategoricalCrossentropy),
+        ({"name": "categorical_focal_crossentropy", "gamma": 3.0}, keras.losses.CategoricalFocalCrossentropy),
+        ("hybrid", Hybrid),
+        ({"name": "composition", "mass": 0.9}, Composition),
+        ({"name": "latent_nll", "beta": 0.5}, LatentNLL),
+        ({"name": "tests.test_losses:SquaredError"}, ds.losses.LatentLoss),
     ],
 )
-def test_class_losses_are_refused(loss):
-    with pytest.raises(ValueError, match=r"loss must be None or a loss of \(observation, latent\)"):
-        as_latent_loss(loss)
+def test_losses_by_name_and_configuration(identifier, kind):
+    loss = get_loss(identifier)
+    assert isinstance(loss, kind)
+    for key, value in identifier.items() if isinstance(identifier, dict) else ():
+        assert key == "name" or getattr(loss, key) == value
+    again = get_loss(keras.saving.serialize_keras_object(loss))
+    assert again.get_config() == loss.get_config()
+
+
+def test_a_function_gets_labels_and_probabilities():
+    labels, p = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.2, 0.8]])
+    loss = classifier_loss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1))
+    found = loss.compute({"label": labels}, {"log_probabilities": tf.math.log(p)}, tf.constant([1.0, 2.0]))
+    assert float(found) == pytest.approx((0.5 + 2 * 0.2) / 2)
+
+
+@pytest.mark.parametrize(
+    ("identifier", "message"),
+    [
+        ("sparse_crossentropy", "loss must be one of latent_nll, hybrid, composition"),
+        ("hybird", "did you mean 'hybrid'"),
+        (["mse"], "loss must be one of"),
+        (3, "loss must be one of"),
+        (keras.losses.CategoricalCrossentropy(from_logits=True), "not of logits"),
+    ],
+)
+def test_what_is_no_loss_is_named(identifier, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        classifier_loss(identifier)

@@ -139,7 +139,7 @@ def test_a_pickle_a_file_and_another_fit_give_the_same_answer(classifier, wine, 
     np.testing.assert_array_equal(other.predict_proba(X_test), p)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(one)).predict_proba(X_test), p)
     one.save(tmp_path / "one.npz")
-    loaded = ds.load_classifier(tmp_path / "one.npz")
+    loaded = ds.load(tmp_path / "one.npz")
     assert type(loaded) is type(one)
     assert loaded.get_params() == one.get_params()
     assert vars(loaded).keys() == vars(one).keys()
@@ -154,9 +154,7 @@ def test_named_labels_and_a_generator_meet_a_file(wine, tmp_path):
     names = np.array(["amber", "red", "white"], dtype=object)
     classifier = ds.GMLVQ(classes=names).fit(X, names[y])
     classifier.save(tmp_path / "named.npz")
-    np.testing.assert_array_equal(
-        ds.load_classifier(tmp_path / "named.npz").predict(X_test), classifier.predict(X_test)
-    )
+    np.testing.assert_array_equal(ds.load(tmp_path / "named.npz").predict(X_test), classifier.predict(X_test))
     with pytest.raises(ValueError, match="random_state cannot be saved"):
         ds.GLVQ(random_state=np.random.RandomState(0)).fit(X, y).save(tmp_path / "other.npz")
     with pytest.raises(NotFittedError):

@@ -82,7 +82,7 @@ import deepsimplex as ds
 from deepsimplex._utils import atomic_files
 X = np.load("x.npy")
 for path in sorted(pathlib.Path(".").glob("*.npz")):
-    loaded = ds.load_classifier(path)
+    loaded = ds.load(path)
     np.savez(
         pathlib.Path("loaded") / path.name,
         p=loaded.predict_proba(X), decision=loaded.decision_function(X), loc=loaded.predict_latent(X).loc,
@@ -147,7 +147,7 @@ def test_the_loader_of_saved_models_takes_it(name, classifiers, place):
     "name", ["texts", "an absent class", "mean", "casimac", "collapsed", "stochastic", "softmax link", "categorical"]
 )
 def test_what_is_loaded_can_be_cloned_and_fitted_again(name, classifiers, place):
-    classifier, loaded = classifiers[name], ds.load_classifier(place / f"{name}.npz")
+    classifier, loaded = classifiers[name], ds.load(place / f"{name}.npz")
     assert type(loaded) is type(classifier)
     assert repr(loaded.get_params()) == repr(classifier.get_params())
     assert loaded.classes_.dtype == classifier.classes_.dtype
@@ -165,12 +165,12 @@ def test_what_is_loaded_can_be_cloned_and_fitted_again(name, classifiers, place)
 
 def test_intervals_are_those_of_the_saved_one(classifiers, place):
     expected = np.stack(classifiers["ilr"].class_intervals(X_TEST[:5]))
-    found = np.stack(ds.load_classifier(place / "ilr.npz").class_intervals(X_TEST[:5]))
+    found = np.stack(ds.load(place / "ilr.npz").class_intervals(X_TEST[:5]))
     np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 def test_a_casimac_target_carries_no_training_samples(place):
-    target = ds.load_classifier(place / "casimac.npz").target_
+    target = ds.load(place / "casimac.npz").target_
     assert target.num_classes_ == 3
     with pytest.raises(ValueError, match="do not carry them"):
         target.transform(X_TEST, y[:37])
@@ -180,7 +180,7 @@ def test_names_of_features_are_kept(tmp_path):
     classifier = make().fit(X[:, :2], y)
     classifier.feature_names_in_ = np.array(["alcohol", "malic acid"], dtype=object)  # as of a data frame
     classifier.save(tmp_path / "named.npz")
-    loaded = ds.load_classifier(tmp_path / "named.npz")
+    loaded = ds.load(tmp_path / "named.npz")
     assert loaded.feature_names_in_.dtype == object
     np.testing.assert_array_equal(loaded.feature_names_in_, classifier.feature_names_in_)
 
@@ -191,7 +191,7 @@ def test_whatever_a_fit_leaves_is_kept(tmp_path):
     left = {"found_": {0.9: -1.5, None: float("inf"), "all": (1, [True, "two"])}, "chosen_": np.float64(0.9)}
     vars(classifier).update(left)
     classifier.save(tmp_path / "left.npz")
-    loaded = ds.load_classifier(tmp_path / "left.npz")
+    loaded = ds.load(tmp_path / "left.npz")
     assert {key: getattr(loaded, key) for key in left} == left
     classifier.found_ = {(0, 1): object()}
     with pytest.raises(ValueError, match=r"found_\[.*\] cannot be saved: .* found a object"):
@@ -247,7 +247,7 @@ def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, mo
     classifier.save("~/models/wine.npz")
     classifier.export("~/models/wine")
     p = classifier.predict_proba(X_TEST)
-    np.testing.assert_allclose(ds.load_classifier("~/models/wine.npz").predict_proba(X_TEST), p, rtol=1e-12)
+    np.testing.assert_allclose(ds.load("~/models/wine.npz").predict_proba(X_TEST), p, rtol=1e-12)
     served = ds.export.load_served("~/models/wine").predict(X_TEST)
     np.testing.assert_allclose(served["class_probabilities"], p, rtol=1e-6)
     assert sorted(path.name for path in (tmp_path / "home" / "models").iterdir()) == ["wine", "wine.npz"]
@@ -293,15 +293,15 @@ DAMAGES = {
 def test_damaged_and_foreign_files_are_named(damage, place, tmp_path):
     path = tmp_path / "damaged.npz"
     path.write_bytes((place / "ilr.npz").read_bytes())
-    ds.load_classifier(path)
+    ds.load(path)
     damage(path)
     with pytest.raises(ValueError, match=r"filepath: '.*damaged.npz' is damaged, or no classifier"):
-        ds.load_classifier(path)
+        ds.load(path)
 
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no classifier at .*nothing\.npz"):
-        ds.load_classifier(tmp_path / "nothing.npz")
+        ds.load(tmp_path / "nothing.npz")
 
 
 def test_parameters_of_a_later_version_are_named(classifiers, tmp_path, monkeypatch):
@@ -309,4 +309,4 @@ def test_parameters_of_a_later_version_are_named(classifiers, tmp_path, monkeypa
     monkeypatch.setattr(classifiers["ilr"], "get_params", lambda deep: parameters, raising=False)
     classifiers["ilr"].save(tmp_path / "later.npz")
     with pytest.raises(ValueError, match=r"later.npz' holds parameters of SimplexGaussianProcess \(depth\)"):
-        ds.load_classifier(tmp_path / "later.npz")
+        ds.load(tmp_path / "later.npz")

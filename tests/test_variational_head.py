@@ -215,13 +215,12 @@ def test_a_plain_model_counts_the_divergence_once():
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_a_latent_model_counts_the_divergence_once(covariance):
+def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
     layer = random_layer(covariance=covariance)
-    inputs = keras.Input((D,))
-    model = ds.heads.LatentModel(inputs, layer(inputs))
+    model = ds.SimplexClassifier(keras.layers.Flatten(), "vertices", 4, head=layer)
     model.compile(optimizer=keras.optimizers.SGD(0.0))
     observation = ds.LatentGaussian(np.ones((5, 3), "float32"), np.full((5, 1), 0.5, "float32"))
-    data_term = float(ds.losses.LatentNLL()(observation.as_dict(), model.predict(FEATURES, verbose=0)))
+    data_term = float(ds.losses.LatentNLL()(observation.as_dict(), layer(FEATURES)))
     expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
     assert model.evaluate(FEATURES, observation, verbose=0) == expected
     assert model.fit(FEATURES, observation, verbose=0).history["loss"] == [expected]
@@ -265,16 +264,16 @@ def test_it_starts_at_features_of_samples_and_their_typical_distance():
     backbone = ds.backbones.mlp([D])
     features = np.asarray(backbone(samples))
     layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=40, ard=True)
-    assert layer.initialize_from(samples, backbone, seed=5) is layer
+    assert layer.adapt(samples, backbone=backbone, seed=5) is layer
     points = np.asarray(layer.inducing_points)
     assert all(np.abs(features - point).sum(axis=1).min() < 1e-5 for point in points)
     assert len(np.unique(points, axis=0)) == M
     distances = pdist(features)
     typical = np.median(distances[distances > 0])  # rows whose units are all off are one
     np.testing.assert_allclose(layer.log_lengthscale, np.full(D, np.log(typical)), rtol=1e-4)
-    again = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialize_from(samples, backbone, seed=5)
+    again = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).adapt(samples, backbone=backbone, seed=5)
     np.testing.assert_array_equal(again.inducing_points, points)
-    other = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).initialize_from(samples, backbone, seed=6)
+    other = ds.heads.VariationalGaussianProcess(4, M, num_samples=40).adapt(samples, backbone=backbone, seed=6)
     assert not np.array_equal(other.inducing_points, points)
 
 
@@ -290,7 +289,7 @@ def test_it_reads_a_data_set_once(labeled):
     samples = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((3,), "float32"))
     if labeled:
         samples = samples.map(lambda row: (row, 0))
-    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10).initialize_from(samples.batch(4))
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10).adapt(samples.batch(4))
     assert len(reads) == 1
     assert {tuple(point) for point in np.asarray(layer.inducing_points)} <= {tuple(row) for row in features}
 
@@ -316,7 +315,7 @@ def test_every_row_is_as_likely_to_be_drawn():
 )
 def test_it_says_why_it_cannot_start_there(samples, message):
     with pytest.raises(ValueError, match=message):
-        random_layer().initialize_from(samples)
+        random_layer().adapt(samples)
 
 
 @pytest.mark.parametrize(
@@ -351,11 +350,29 @@ def fitted(digits):
     (x, y), _ = digits
     keras.utils.set_random_seed(0)
     backbone = ds.backbones.mlp([64])
-    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x)).initialize_from(x, backbone)
-    model = ds.SimplexClassifier(backbone, "ilr", 10, head=head)
+    model = ds.SimplexClassifier(backbone, "ilr", 10, head={"name": "variational", "inducing": 50})
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(x, y, epochs=8, batch_size=64, verbose=0)
     return model
+
+
+def test_fit_adapts_it_once_and_counts_the_samples(fitted, digits, tmp_path):
+    (x, y), _ = digits
+    assert fitted.head.adapted
+    assert float(fitted.head.sample_count) == len(x)
+    fitted.save(tmp_path / "model.keras")
+    loaded = ds.load(tmp_path / "model.keras")
+    assert loaded.head.adapted
+    loaded.head.adapt = lambda *arguments, **options: pytest.fail("adapted again")
+    loaded.fit(x[:64], y[:64], verbose=0)
+    assert float(loaded.head.sample_count) == len(x)
+
+
+def test_it_asks_for_the_number_of_samples_where_nobody_counted_them():
+    layer = ds.heads.VariationalGaussianProcess(4, M)
+    layer(FEATURES)
+    with pytest.raises(ValueError, match="num_samples must be known in training"):
+        layer(FEATURES, training=True)
 
 
 def test_it_learns_digits(fitted, digits):
@@ -384,12 +401,11 @@ def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
     target = ds.targets.ILR(noise_scale=1.0)
     latents = target.fit_transform(x, y)
     far = ds.LatentGaussian(100 * latents.loc, 100 * latents.scale)
-    inputs, backbone = keras.Input(x.shape[1:]), ds.backbones.mlp([64])
-    head = ds.heads.VariationalGaussianProcess(10, 50, num_samples=len(x), variance=np.mean(far.loc**2))
-    model = ds.heads.LatentModel(inputs, head.initialize_from(x, backbone)(backbone(inputs)))
+    head = ds.heads.VariationalGaussianProcess(10, 50, variance=np.mean(far.loc**2))
+    model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 10, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
     model.fit(x, far, epochs=5, batch_size=64, verbose=0)
-    predicted = model.predict(x_test, verbose=0)["loc"] @ target.scores(10).T
+    predicted = model.predict_latent(x_test).loc @ target.scores(10).T
     assert np.mean(predicted.argmax(axis=1) == y_test) > 0.9
 
 
@@ -419,7 +435,7 @@ def test_it_trains_through_the_readout_under_mixed_precision(digits):
     try:
         inputs = keras.Input(x.shape[1:])
         backbone = ds.backbones.mlp([32])
-        head = ds.heads.VariationalGaussianProcess(10, 20, num_samples=300).initialize_from(x[:300], backbone)
+        head = ds.heads.VariationalGaussianProcess(10, 20, num_samples=300).adapt(x[:300], backbone=backbone)
         model = keras.Model(inputs, ds.readout.ArgmaxReadout()(head(backbone(inputs))))
         model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
         history = model.fit(x[:300], y[:300], epochs=5, verbose=0).history["loss"]

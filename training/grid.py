@@ -45,13 +45,12 @@ def optimizer(samples: int, epochs: int, batch_size: int) -> keras.optimizers.Op
     return keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(1e-3, steps))
 
 
-def classifier(target: ds.targets.Target, covariance: Any, x: Any, y: Any, seed: int) -> ds.SimplexClassifier:
+def classifier(target: ds.targets.Target, covariance: Any, n: int, seed: int) -> ds.SimplexClassifier:
     """The demo's network on a target, with a Gaussian head or a process on four prototypes of every class."""
-    n, features = int(y.max()) + 1, backbone()
+    features = backbone()
     if covariance != PROTOTYPES:
         return ds.SimplexClassifier(features, target, n, covariance=covariance, seed=seed)
-    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=4).adapt(x, y, features)
-    return ds.SimplexClassifier(features, target, n, head=head, objective="class", seed=seed)
+    return ds.SimplexClassifier(features, target, n, head={"name": "prototypes", "prototypes_per_class": 4}, seed=seed)
 
 
 def cross_entropy(n: int) -> keras.Model:
@@ -81,9 +80,10 @@ def main(
                 model.compile(optimizer_of_run, loss="sparse_categorical_crossentropy")
                 readout = "softmax layer"
             else:
-                model = classifier(target(), covariance, x, y, seed)
+                model = classifier(target(), covariance, n, seed)
                 beta = 0.0 if covariance == "full" else 0.5
-                loss = ds.losses.LatentNLL(beta=beta) if model.objective.latent_weight > 0 else None
+                of_labels = covariance == PROTOTYPES
+                loss = "sparse_categorical_crossentropy" if of_labels else ds.losses.LatentNLL(beta=beta)
                 model.compile(optimizer_of_run, loss=loss)
                 readout = model.target.default_readout
             begun = time.perf_counter()

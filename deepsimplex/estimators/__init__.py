@@ -7,7 +7,7 @@ from deepsimplex.estimators.glvq import GLVQ, GMLVQ
 from deepsimplex.estimators.gplvq import GPLVQ
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
 from deepsimplex.estimators.lvq import LVQ1, LVQ2
-from deepsimplex.estimators.saving import load_classifier
+from deepsimplex.estimators.saving import load
 from deepsimplex.prototypes import Explanation
 
 __all__ = [
@@ -22,6 +22,6 @@ __all__ = [
     "LatentRegressionClassifier",
     "SimplexGaussianProcess",
     "least_squares_gaussian_process",
-    "load_classifier",
+    "load",
     "nystroem_kernel_ridge",
 ]

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
 from deepsimplex.calibration import Calibration
+from deepsimplex.classifier.loading import load_model
 from deepsimplex.targets import Target
 
 # Increase the number when the meaning of what is stored changes: older files are then refused.
@@ -66,6 +67,37 @@ class Saved:
         }
         with replacing(filepath) as fresh:
             save_arrays(fresh, KEY, {"about": np.array(json.dumps({"class": name, **about})), **arrays})
+
+
+def load(filepath: str | os.PathLike[str]) -> Any:
+    """Load a saved classifier: a ``.keras`` file of ``SimplexClassifier``, or an ``.npz`` file of an estimator.
+
+    Parameters
+    ----------
+    filepath : path-like
+        May begin with ``~``.
+
+    Returns
+    -------
+    SimplexClassifier, any other Keras model, or an estimator
+        It predicts as the saved one did, and can be fitted again.
+
+    Raises
+    ------
+    FileNotFoundError
+        If there is no such file.
+    ValueError
+        If the file is damaged or cut short, or holds something else. Nothing is unpickled.
+
+    Examples
+    --------
+    >>> import keras
+    >>> model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    >>> model.save(folder / "model.keras")
+    >>> load(folder / "model.keras").output_shape
+    (None, 1)
+    """
+    return load_model(filepath) if os.fspath(filepath).endswith(".keras") else load_classifier(filepath)
 
 
 def load_classifier(filepath: str | os.PathLike[str]) -> Any:

@@ -15,14 +15,14 @@ from deepsimplex import datasets, evaluation
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
-from deepsimplex.classifier import SimplexClassifier, load_model
+from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.classifier.loading import load_model
 from deepsimplex.experiments.backup import repair_backup
-from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, make_head
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import save_predictions
-from deepsimplex.heads import PrototypeGaussianProcess, VariationalGaussianProcess
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import LatentNLL
+from deepsimplex.losses import Composition, Hybrid, LatentNLL
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.targets import Target, get_target
@@ -139,33 +139,32 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
         backbone=features,
         target=target,
         num_classes=len(split.class_names),
-        head=_head(config, split, features, target),
+        head=config.model.head,
         covariance=config.model.covariance,
         readout=config.model.readout,
         class_names=split.class_names,
-        objective=config.model.objective,
-        hybrid_weight=config.model.hybrid_weight,
-        composition_mass=config.model.composition_mass,
         seed=config.seed,
     )
     model.build((None, *split.x.shape[1:]))
     model.compile(
         optimizer=_optimizer(config, _steps_per_epoch(config, split)),
-        loss=LatentNLL(beta=config.training.beta) if model.objective.latent_weight > 0 else None,
+        loss=_loss(config),
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
 
 
-def _head(
-    config: RunConfig, split: Split, features: keras.Model, target: Target
-) -> VariationalGaussianProcess | PrototypeGaussianProcess | None:
-    if config.model.head is None:
-        return None
-    head = make_head(config.model.head, len(split.class_names), len(split.x), target)
-    if isinstance(head, PrototypeGaussianProcess):
-        return head.adapt(split.x, split.y, features, seed=config.seed)
-    return head.initialize_from(split.x, features, seed=config.seed)
+def _loss(config: RunConfig) -> Any:
+    """The loss of the configuration's objective."""
+    latent = LatentNLL(beta=config.training.beta)
+    objective = config.model.objective
+    if objective == "class":
+        return "sparse_categorical_crossentropy"
+    if objective == "hybrid":
+        return Hybrid(config.model.hybrid_weight or 0.5, latent)
+    if objective == "composition":
+        return Composition(config.model.composition_mass or 0.98)
+    return latent
 
 
 def _steps_per_epoch(config: RunConfig, split: Split) -> int:

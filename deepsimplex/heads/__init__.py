@@ -1,9 +1,17 @@
-"""Keras layers that end a network in a Gaussian over latent space, and the models that train them."""
+"""Keras layers that end a network: features [N, d] become a Gaussian over latent space, {"loc", "scale"}."""
 
+import keras
+
+from deepsimplex._utils.registry import Registry
 from deepsimplex.heads.gaussian import GaussianHead
-from deepsimplex.heads.latent_model import LatentModel
 from deepsimplex.heads.prototype_gaussian_process import PrototypeGaussianProcess
 from deepsimplex.heads.prototype_scores import PrototypeScores
 from deepsimplex.heads.variational import VariationalGaussianProcess
 
-__all__ = ["GaussianHead", "LatentModel", "PrototypeGaussianProcess", "PrototypeScores", "VariationalGaussianProcess"]
+HEADS: Registry[keras.layers.Layer] = Registry(
+    "head",
+    keras.layers.Layer,
+    {"gaussian": GaussianHead, "variational": VariationalGaussianProcess, "prototypes": PrototypeGaussianProcess},
+)
+
+__all__ = ["HEADS", "GaussianHead", "PrototypeGaussianProcess", "PrototypeScores", "VariationalGaussianProcess"]

@@ -18,13 +18,13 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 def feature_rows(
     samples: Any, backbone: Callable[..., Any] | None, rows: int, rng: np.random.Generator
-) -> NDArray[np.float64]:
+) -> tuple[NDArray[np.float64], int]:
     """Features of samples drawn at random without replacement, at most ``rows`` of them.
 
     Parameters
     ----------
-    samples : array or tf.data.Dataset
-        Samples, or a data set of batches of them, with or without labels beside them. It is read once.
+    samples : array, tf.data.Dataset or iterator
+        Samples, or batches of them, with or without labels, which are read once.
     backbone : keras.Model, keras.layers.Layer or None
         From samples to features [N, d]; None where samples are features.
     rows : int
@@ -32,20 +32,33 @@ def feature_rows(
 
     Returns
     -------
-    ndarray, shape [at most rows, d]
+    features : ndarray, shape [at most rows, d]
+    count : int
+        Number of all samples.
 
     Examples
     --------
-    >>> feature_rows(np.eye(5), None, 3, np.random.default_rng(0)).shape
-    (3, 5)
+    >>> features, count = feature_rows(np.eye(5), None, 3, np.random.default_rng(0))
+    >>> features.shape, count
+    ((3, 5), 5)
     """
-    if isinstance(samples, tf.data.Dataset):
-        batches: Iterable[Any] = (x for x, _ in _of_dataset(samples))
+    count = 0
+
+    def counted() -> Iterator[Any]:
+        nonlocal count
+        for x, _ in _of_dataset(samples):
+            count += _count(x)
+            yield x
+
+    if is_batches(samples):
+        batches: Iterable[Any] = counted()
     else:
         samples = _as_arrays(samples)
-        batches = _batches(samples, rng.permutation(_count(samples))[:rows])
+        count = _count(samples)
+        batches = _batches(samples, rng.permutation(count)[:rows])
     with as_in_training(backbone) as features:
-        return _reservoir(((features(batch), _no_classes(batch)) for batch in batches), rows, rng)[0]
+        kept, _ = _reservoir(((features(batch), _no_classes(batch)) for batch in batches), rows, rng)
+    return kept, count
 
 
 def labeled_feature_rows(
@@ -60,8 +73,8 @@ def labeled_feature_rows(
 
     Parameters
     ----------
-    samples : array or tf.data.Dataset
-        Samples [N, ...], or a data set of batches (samples, labels), with or without weights. It is read once.
+    samples : array, tf.data.Dataset or iterator
+        Samples [N, ...], or batches (samples, labels), with or without weights, which are read once.
     labels : array, shape [N], or None
         None for a data set.
     backbone : keras.Model, keras.layers.Layer or None
@@ -88,7 +101,7 @@ def labeled_feature_rows(
     >>> X.shape, sorted(y.tolist())
     ((4, 5), [0, 0, 1, 1])
     """
-    if isinstance(samples, tf.data.Dataset):
+    if is_batches(samples):
         if labels is not None:
             raise ValueError("labels must be None beside a data set, whose batches hold them")
         batches: Iterable[Any] = _labeled(samples)
@@ -129,7 +142,7 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
     if features.ndim != 2:
         raise ValueError(
             f"samples must give features of shape [N, d]; found {features.shape}. Pass the backbone that the layer "
-            "follows: initialize_from(..., backbone=backbone); a data set must be of batches: samples.batch(256)"
+            "follows: adapt(..., backbone=backbone); a data set must be of batches: samples.batch(256)"
         )
     return features
 
@@ -176,9 +189,20 @@ def _build(backbone: Any, batch: Any) -> None:
     backbone(keras.tree.map_structure(of_any_number, batch))
 
 
-def _of_dataset(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
+def is_batches(samples: Any) -> bool:
+    """Return whether ``samples`` yields batches: a tf.data.Dataset or an iterator.
+
+    Examples
+    --------
+    >>> is_batches(np.zeros((3, 2))), is_batches(iter([(np.zeros((3, 2)), np.zeros(3))]))
+    (False, True)
+    """
+    return isinstance(samples, tf.data.Dataset | Iterator)
+
+
+def _of_dataset(samples: Any) -> Iterator[tuple[Any, Any]]:
     """Batches (x, y); the last of them joins the one before it where its statistics would be those of few."""
-    if int(samples.cardinality()) == tf.data.INFINITE_CARDINALITY:
+    if isinstance(samples, tf.data.Dataset) and int(samples.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError(
             "samples must be a finite data set, read once; found one that repeats for ever: samples.take(n)"
         )
@@ -198,7 +222,7 @@ def _of_dataset(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
 
 
 def _joined(first: Any, second: Any) -> Any:
-    return None if first is None else tf.concat([first, second], axis=0)
+    return None if first is None else np.concatenate([np.asarray(first), np.asarray(second)])
 
 
 def _labeled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:

@@ -33,11 +33,11 @@ class VariationalGaussianProcess(keras.layers.Layer):
     num_classes : int
         Number of classes n, at least 2.
     inducing : int
-        Number of inducing points M. A step takes O(M^3 + N M^2) time. 50 were enough for ten
-        digits: a backbone gathers each class in a cluster.
-    num_samples : int
+        Number of inducing points M. A step takes O(M^3 + N M^2) time. Default 100; a backbone gathers each class in a
+        cluster, so that some points per class are enough.
+    num_samples : int, optional
         Number of training samples, less those held out for validation. The layer adds the divergence of q from the
-        prior, divided by it, to the losses of the model it is in; see Notes.
+        prior, divided by it, to the losses of the model it is in; see Notes. Default: counted by ``adapt``.
     covariance : {"isotropic", "diagonal"}
         "isotropic" (default) shares S among the latent dimensions: one variance per sample, which every readout
         integrates exactly. "diagonal" has S_l for each, and L times as many weights for them.
@@ -74,11 +74,11 @@ class VariationalGaussianProcess(keras.layers.Layer):
 
     Notes
     -----
-    Call ``initialize_from(samples, backbone)`` before training: it puts inducing points among the features of real
-    samples, and the lengthscale at their typical distance, even if the backbone is still untrained (on digits one
-    trained before was no better). Without it inducing points are drawn from N(0, I), with the lengthscale sqrt(2 d)
-    that such points ask for. That does as well for standardized features (a backbone that ends in LayerNormalization);
-    on others training takes longer, or the kernel vanishes at all of them, and with it the gradient.
+    ``adapt`` puts inducing points among the features of real samples, and the lengthscale at their typical distance,
+    even if the backbone is still untrained. Without it inducing points are drawn from N(0, I), with the
+    lengthscale sqrt(2 d) that such points ask for. That does as well for standardized features (a backbone that ends
+    in LayerNormalization); on others training takes longer, or the kernel vanishes at all of them, and with it the
+    gradient.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
     regularizers of its weights. A model adds it once to what it minimizes, however often it calls the layer. Where the
@@ -98,8 +98,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
     >>> import deepsimplex as ds
     >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
     >>> backbone = ds.backbones.mlp([32])
-    >>> head = VariationalGaussianProcess(10, inducing=50, num_samples=len(x)).initialize_from(x, backbone)
-    >>> model = ds.SimplexClassifier(backbone, "ilr", num_classes=10, head=head)
+    >>> model = ds.SimplexClassifier(backbone, "ilr", num_classes=10, head={"name": "variational", "inducing": 50})
     >>> model.compile(optimizer=keras.optimizers.Adam(0.01))
     >>> history = model.fit(x, y, epochs=1, verbose=0)
     >>> model.predict_latent(x_test).covariance
@@ -109,9 +108,9 @@ class VariationalGaussianProcess(keras.layers.Layer):
     def __init__(
         self,
         num_classes: int,
-        inducing: int,
+        inducing: int = 100,
         *,
-        num_samples: int,
+        num_samples: int | None = None,
         covariance: Literal["isotropic", "diagonal"] = "isotropic",
         kernel: Kernel = "rbf",
         variance: float = 1.0,
@@ -125,7 +124,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.inducing = check_whole(inducing, "inducing", least=1)
-        self.num_samples = check_whole(num_samples, "num_samples", least=1)
+        self.num_samples = None if num_samples is None else check_whole(num_samples, "num_samples", least=1)
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
         if covariance not in COVARIANCES:
             raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
@@ -138,6 +137,7 @@ class VariationalGaussianProcess(keras.layers.Layer):
         self.ard = bool(ard)
         self.jitter = float(jitter)
         self.scale_floor = float(scale_floor)
+        self.adapted = False
         half = self.compute_dtype in ("float16", "bfloat16")
         self._output_dtype = "float32" if half else self.compute_dtype
 
@@ -155,6 +155,9 @@ class VariationalGaussianProcess(keras.layers.Layer):
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
+        self.sample_count = self.add_weight(
+            (), keras.initializers.Constant(self.num_samples or 0), name="sample_count", trainable=False, autocast=False
+        )
         # At zero, q is the prior.
         self.mean = self._weight("mean", (M, L), regularizer=self._divergence_of_means)
         self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=self._divergence_of_factors)
@@ -170,17 +173,21 @@ class VariationalGaussianProcess(keras.layers.Layer):
             shape, initializer, name=name, dtype=self._output_dtype, autocast=False, regularizer=regularizer
         )
 
-    def initialize_from(
-        self, samples: Any, backbone: Callable[..., Any] | None = None, seed: int = 0
+    def adapt(
+        self, x: Any, y: Any = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> "VariationalGaussianProcess":
         """Put the inducing points among the features of samples, and the lengthscale at their median distance.
 
+        ``SimplexClassifier.fit`` calls it once, before training.
+
         Parameters
         ----------
-        samples : array or tf.data.Dataset
-            Samples [N, ...], at least as many as inducing points, or a finite data set of batches of them, with or
-            without labels. One pass over it draws the features of 2000 samples (or of 10 for each inducing point, if
-            that is more); k-means++ chooses among those.
+        x : array, tf.data.Dataset or iterator
+            Samples [N, ...], at least as many as inducing points, or batches of them, with or without labels. One pass
+            draws the features of 2000 samples (or of 10 for each inducing point, if that is more); k-means++ chooses
+            among those, and the number of samples is counted, unless ``num_samples`` was given.
+        y : array, optional
+            Not used.
         backbone : keras.Model or keras.layers.Layer, optional
             What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
             samples are features.
@@ -199,12 +206,12 @@ class VariationalGaussianProcess(keras.layers.Layer):
 
         Examples
         --------
-        >>> layer = VariationalGaussianProcess(3, inducing=2, num_samples=5).initialize_from(np.eye(5))
-        >>> round(float(ops.exp(layer.log_lengthscale)), 4)
-        1.4142
+        >>> layer = VariationalGaussianProcess(3, inducing=2).adapt(np.eye(5))
+        >>> round(float(ops.exp(layer.log_lengthscale)), 4), float(layer.sample_count)
+        (1.4142, 5.0)
         """
         rng = np.random.default_rng(seed)
-        rows = feature_rows(samples, backbone, max(ROWS, 10 * self.inducing), rng)
+        rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
         if not np.isfinite(rows).all():
             raise ValueError("samples must give finite features; found NaN or infinity")
         if not self.built:
@@ -222,10 +229,23 @@ class VariationalGaussianProcess(keras.layers.Layer):
             )
         self.inducing_points.assign(points)
         self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(rows[:ROWS]))))
+        if self.num_samples is None:
+            self.sample_count.assign(count)
+        self.adapted = True
         return self
 
-    def call(self, features: Any) -> dict[str, Any]:
+    def load_own_variables(self, store: Any) -> None:
+        """Load the weights; a layer that has them needs no ``adapt``."""
+        super().load_own_variables(store)
+        self.adapted = True
+
+    def call(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         # features: [N, d]
+        if training and self.num_samples is None and not self.adapted:
+            raise ValueError(
+                "num_samples must be known in training, to scale the divergence from the prior: call adapt(x) before, "
+                "as SimplexClassifier.fit does, or give num_samples"
+            )
         A = ops.cast(self._whitened(features), self._output_dtype)  # [N, M]
         prior = ops.exp(self.log_variance) - ops.sum(A * A, axis=1)  # [N]
         posterior = ops.sum(ops.square(ops.matmul(A, self._factors(self.raw_factor))), axis=-1)  # [1, N] or [L, N]
@@ -263,16 +283,19 @@ class VariationalGaussianProcess(keras.layers.Layer):
         0.0
         """
         per_sample = self._divergence_of_means(self.mean) + self._divergence_of_factors(self.raw_factor)
-        return self.num_samples * per_sample
+        return self.sample_count * per_sample
+
+    def _per_sample(self) -> Any:
+        return ops.divide_no_nan(1.0, self.sample_count)
 
     def _divergence_of_means(self, mean: Any) -> Any:
-        return 0.5 * ops.sum(ops.square(mean)) / self.num_samples
+        return 0.5 * ops.sum(ops.square(mean)) * self._per_sample()
 
     def _divergence_of_factors(self, raw: Any) -> Any:
         """(tr S - M - log |S|) / 2 of every latent dimension; the logarithm of R's diagonal is that of the weights."""
         shared_by = self.latent_dim // raw.shape[0]
         excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
-        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype))) / self.num_samples
+        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype))) * self._per_sample()
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         rows, L = input_shape[0], self.latent_dim

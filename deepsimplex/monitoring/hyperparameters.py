@@ -56,11 +56,9 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         "weights": int(model.count_params()),
     }
     if hasattr(model, "predict_latent"):
-        objective = getattr(model, "objective", None)
         found |= {
             "target": TARGETS.name_of(model.target),
             **dict(_flat("target", model.target.get_config())),
-            **({} if objective is None else dict(_flat("", objective.get_config()))),
             "head": type(model.head).__name__,
             "covariance": getattr(model.head, "covariance", None),
             "readout": type(model.readout).__name__,

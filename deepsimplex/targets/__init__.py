@@ -1,7 +1,6 @@
 """Targets: turn a label, with its sample or without, into a Gaussian observation in latent space."""
 
 from deepsimplex.targets.casimac import CASIMAC
-from deepsimplex.targets.composition import composition, composition_scale
 from deepsimplex.targets.dirichlet import Dirichlet
 from deepsimplex.targets.ilr import ILR
 from deepsimplex.targets.mean import TARGETS, Mean, get_target
@@ -21,7 +20,5 @@ __all__ = [
     "Target",
     "TargetCacheWarning",
     "Vertices",
-    "composition",
-    "composition_scale",
     "get_target",
 ]

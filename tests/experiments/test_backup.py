@@ -60,7 +60,7 @@ def unexported():
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory) -> list[np.ndarray]:
     """Weights of a run that nothing interrupted."""
-    return ds.load_model(experiments.train(demo(tmp_path_factory.mktemp("whole")), verbose=0).model).get_weights()
+    return ds.load(experiments.train(demo(tmp_path_factory.mktemp("whole")), verbose=0).model).get_weights()
 
 
 @pytest.fixture(scope="module")
@@ -99,7 +99,7 @@ def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
     shutil.copytree(copy, folder.path)
     damage(folder.backup)
     assert experiments.train(config, resume=True, verbose=0) == folder
-    for found, expected in zip(ds.load_model(folder.model).get_weights(), whole, strict=True):
+    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     with folder.history.open() as lines:
         assert [row["epoch"] for row in csv.DictReader(lines)] == [str(epoch) for epoch in range(EPOCHS)]
@@ -144,6 +144,6 @@ def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
         experiments.train(config, resume=True, verbose=0)
     shutil.rmtree(folder.backup)
     experiments.train(config, resume=True, verbose=0)
-    for found, expected in zip(ds.load_model(folder.model).get_weights(), whole, strict=True):
+    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     assert len(folder.history.read_text().splitlines()) == 1 + EPOCHS

@@ -87,7 +87,7 @@ def test_a_run_leaves_everything_in_its_folder(finished):
 def test_a_run_trains_any_objective(overrides, tmp_path):
     folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
-    found = ds.load_model(folder.model).get_config()
+    found = ds.load(folder.model).get_config()
     expected = yaml.safe_load(folder.config.read_text())["model"]
     for key in ("objective", "hybrid_weight", "composition_mass"):
         assert found[key] == expected[key]
@@ -97,7 +97,7 @@ def test_model_and_saved_model_of_a_run_agree(finished):
     folder, _, _ = finished
     (_, _), (x_test, _) = ds.datasets.load("digits")
     pixels = np.round(255 * x_test).astype("uint8")
-    p = ds.load_model(folder.model).predict_proba(pixels.astype("float32") / 255)
+    p = ds.load(folder.model).predict_proba(pixels.astype("float32") / 255)
     served = ds.export.load_served(folder.served)
     assert served.class_names == [str(k) for k in range(10)]
     np.testing.assert_allclose(served.predict(pixels)["class_probabilities"], p, atol=1e-5)
@@ -106,7 +106,7 @@ def test_model_and_saved_model_of_a_run_agree(finished):
 def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
     folder, arguments, _ = finished
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
-    model, kept = ds.load_model(folder.model), load_predictions(folder.test_predictions)
+    model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)
     np.testing.assert_array_equal(kept.y, y_test)
     np.testing.assert_allclose(kept.p, model.predict_proba(x_test), atol=1e-5)
     assert kept.p.dtype == np.float32
@@ -128,7 +128,7 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
 def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
     folder, arguments, _ = finished
     split = commands.load_split(load_config(arguments[1], arguments[2:]))
-    model = ds.load_model(folder.model).calibrate(split.x_validation, split.y_validation, method)
+    model = ds.load(folder.model).calibrate(split.x_validation, split.y_validation, method)
     commands._save_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
     kept = load_predictions(RunFolder(tmp_path).test_predictions)
     assert (kept.readout is None) == (readout is None)
@@ -238,7 +238,7 @@ def test_mixed_precision_ends_with_the_run(tmp_path):
     policy = keras.config.dtype_policy()
     folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
     assert keras.config.dtype_policy() == policy
-    assert ds.load_model(folder.model).dtype_policy.name == "mixed_float16"
+    assert ds.load(folder.model).dtype_policy.name == "mixed_float16"
     with pytest.raises(ConfigurationError):
         experiments.train(checked(tmp_path, *overrides, "data.validation_fraction=0.001"), verbose=0)
     assert keras.config.dtype_policy() == policy
@@ -311,8 +311,8 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
     assert f"resuming {folder.path}" in printed
     assert not (cut / "runs" / "digits" / "002").exists()
 
-    expected = ds.load_model(whole / "runs" / "digits" / "001" / "model.keras").get_weights()
-    for one, other in zip(ds.load_model(folder.model).get_weights(), expected, strict=True):
+    expected = ds.load(whole / "runs" / "digits" / "001" / "model.keras").get_weights()
+    for one, other in zip(ds.load(folder.model).get_weights(), expected, strict=True):
         np.testing.assert_array_equal(one, other)
     assert "finished already" in command("train", "--resume", *options(cut, epochs)).stdout
     assert "seed changed" in command("train", "--resume", *options(cut, epochs, "seed=1"), code=2).stderr

@@ -415,12 +415,15 @@ def test_a_wrong_argument_is_named(make, message):
 # On real digits
 
 
-def classifier(x, y, objective, num_classes=10, **options):
+LOSSES = {"class": "sparse_categorical_crossentropy", "latent": None, "hybrid": "hybrid"}
+
+
+def classifier(x, y, loss, num_classes=10, **options):
     keras.utils.set_random_seed(0)
     backbone = ds.backbones.mlp([64])
     head = PrototypeGaussianProcess(num_classes, 4, **options).adapt(x, y, backbone)
-    model = ds.SimplexClassifier(backbone, "vertices", num_classes, head=head, objective=objective)
-    model.compile(optimizer=keras.optimizers.Adam(0.01))
+    model = ds.SimplexClassifier(backbone, "vertices", num_classes, head=head)
+    model.compile(optimizer=keras.optimizers.Adam(0.01), loss=LOSSES[loss])
     return model
 
 
@@ -457,9 +460,8 @@ def test_it_learns_raw_pixels(few):
     """With a median distance for its length, which the thesis's algorithm lacks where it fails on images."""
     (x, y), (x_test, y_test) = few
     flatten = keras.layers.Flatten()
-    head = PrototypeGaussianProcess(10, 4).adapt(x, y, flatten)
-    model = ds.SimplexClassifier(flatten, "vertices", 10, head=head, objective="class")
-    model.compile(optimizer=keras.optimizers.Adam(0.02))
+    model = ds.SimplexClassifier(flatten, "vertices", 10, head={"name": "prototypes", "prototypes_per_class": 4})
+    model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
     model.fit(x, y, epochs=10, verbose=0)
     assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.85
 

@@ -185,10 +185,8 @@ def training_step(repeats: int) -> None:
     rng = np.random.default_rng(0)
     x = rng.random((BATCH * STEPS, 784), dtype=np.float32)
     y = rng.integers(0, 10, len(x))
-    ours = ds.SimplexClassifier(
-        ds.backbones.mlp([100], activation="sigmoid"), "one_hot", 10, readout="argmax", objective="class"
-    )
-    ours.compile("adam")
+    ours = ds.SimplexClassifier(ds.backbones.mlp([100], activation="sigmoid"), "one_hot", 10, readout="argmax")
+    ours.compile("adam", "sparse_categorical_crossentropy")
     habit = keras.Sequential([ds.backbones.mlp([100], activation="sigmoid"), keras.layers.Dense(10)])
     habit.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 

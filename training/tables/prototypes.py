@@ -50,12 +50,11 @@ def backbone() -> keras.Model:
     return ds.backbones.cnn([16, 32], units=64, dropout=0.3)
 
 
-def prototype_network(x: NDArray[Any], y: NDArray[np.int64], features: Any, rate: float, seed: int) -> Any:
+def prototype_network(n: int, features: Any, rate: float, seed: int) -> Any:
     """A classifier by a Gaussian process on eight prototypes of every class, at the end of features."""
-    n = int(y.max()) + 1
-    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=8).adapt(x, y, features)
-    model = ds.SimplexClassifier(features, "vertices", n, head=head, objective="class", seed=seed)
-    model.compile(keras.optimizers.Adam(rate), metrics=["accuracy"])
+    head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=8)
+    model = ds.SimplexClassifier(features, "vertices", n, head=head, seed=seed)
+    model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
 
 
@@ -78,7 +77,7 @@ def two_and_nine(x: NDArray[np.uint8], y: NDArray[Any]) -> Data:
 def of_pixels(x: NDArray[Any], y: NDArray[np.int64]) -> Any:
     """Prototypes that are images."""
     keras.utils.set_random_seed(0)
-    model = prototype_network(x, y, keras.layers.Flatten(), rate=0.01, seed=0)
+    model = prototype_network(int(y.max()) + 1, keras.layers.Flatten(), rate=0.01, seed=0)
     model.fit(x, y, epochs=30, batch_size=32, verbose=0)
     return model
 
@@ -86,7 +85,7 @@ def of_pixels(x: NDArray[Any], y: NDArray[np.int64]) -> Any:
 def of_features(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 15) -> Any:
     """Prototypes in the space of the network's features."""
     keras.utils.set_random_seed(0)
-    model = prototype_network(x, y, backbone(), rate=0.002, seed=0)
+    model = prototype_network(int(y.max()) + 1, backbone(), rate=0.002, seed=0)
     model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
     return model
 
@@ -143,7 +142,7 @@ def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> Table:
             keras.utils.set_random_seed(seed)
             features = backbone()
             own = name == "prototypes"
-            models[name] = prototype_network(x, y, features, 1e-3, seed) if own else softmax_network(features, 10, 1e-3)
+            models[name] = prototype_network(10, features, 1e-3, seed) if own else softmax_network(features, 10, 1e-3)
         for epoch in range(epochs):
             for name, model in models.items():
                 options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0, "callbacks": [times[name]]}

@@ -1,4 +1,4 @@
-"""Training through the readout: each objective is its formula, and is saved, resumed, weighted and configured."""
+"""The losses of a classifier: each is its formula, and is saved, resumed, weighted and configured."""
 
 import json
 import subprocess
@@ -12,17 +12,28 @@ import scipy.stats
 import tensorflow as tf
 
 import deepsimplex as ds
-from deepsimplex.classifier.objectives import OBJECTIVES
+from deepsimplex.losses import Composition, Hybrid, LatentNLL
 from deepsimplex.readout import log_probabilities
 
-THROUGH_THE_READOUT = [objective for objective in OBJECTIVES if objective != "latent"]
+LOSSES = {
+    "latent": lambda: None,
+    "class": lambda: "sparse_categorical_crossentropy",
+    "hybrid": Hybrid,
+    "composition": Composition,
+}
+THROUGH_THE_READOUT = [name for name in LOSSES if name != "latent"]
 
 
-def make(objective="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
+def make(loss="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, objective=objective, **arguments)
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
+    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
+    loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=loss, metrics=["accuracy"])
     return model
+
+
+def tau_of(model):
+    return model.training_loss.tau
 
 
 def batched(*parts, size=50):
@@ -54,18 +65,16 @@ class NearestScore(keras.layers.Layer):
 
 @pytest.fixture(scope="module")
 def briefly(four):
-    """One small network under every objective: the weights are the same."""
+    """One small network under every loss: the weights are the same."""
     (x, y), _ = four
     first = make("latent", num_classes=4, covariance="diagonal")
     first.fit(x, y, epochs=2, verbose=0)
     models = {"latent": first}
-    for objective in THROUGH_THE_READOUT:
-        model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head, objective=objective)
-        model.compile(metrics=["accuracy"])
-        models[objective] = model
-    scores = first.target.scores(4)
-    tau = ds.targets.composition_scale(first.target.fit_transform(x, y, 4).loc, y, scores)
-    models["composition"].composition_scale.assign(tau)
+    tau = ds.losses.composition_scale(first.target.fit_transform(x, y, 4).loc, y, first.target.scores(4))
+    for name, loss in {**LOSSES, "composition": lambda: Composition(tau=tau)}.items():
+        if name != "latent":
+            models[name] = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
+            models[name].compile(loss=loss(), metrics=["accuracy"])
     return models
 
 
@@ -80,12 +89,12 @@ def expected_loss(objective, model, x, y):
         return -np.mean(np.log(p[np.arange(len(y)), y]))
     if objective == "hybrid":
         return 0.5 * expected_loss("latent", model, x, y) + 0.5 * expected_loss("class", model, x, y)
-    tau, scores = float(model.composition_scale.numpy()), target.scores(p.shape[1])
+    tau, scores = tau_of(model), target.scores(p.shape[1])
     shares = scipy.special.softmax(tau * observed @ scores.T, axis=1)
     return -np.mean(np.sum(shares * np.log(p), axis=1))
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", LOSSES)
 def test_every_objective_is_its_formula(objective, briefly, four):
     _, (x_test, y_test) = four
     model = briefly[objective]
@@ -98,22 +107,19 @@ def test_every_objective_is_its_formula(objective, briefly, four):
 def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
     _, (x_test, y_test) = four
     first = briefly["latent"]
-    model = ds.SimplexClassifier(
-        first.backbone, first.target, 4, head=first.head, objective="hybrid", hybrid_weight=0.1
-    )
-    model.compile()
+    model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
+    model.compile(loss=Hybrid(0.1))
     latent, of_class = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
     found = model.evaluate(x_test, y_test, verbose=0)
     assert found == pytest.approx(0.9 * latent + 0.1 * of_class, rel=1e-5)
-    model.compile(loss=ds.losses.LatentNLL(reduction="sum"))  # the class term is summed with it
+    model.compile(loss=Hybrid(0.1, LatentNLL(reduction="sum")))  # the class term is summed with it
     total = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
     assert total == pytest.approx(100 * found, rel=1e-5)
 
 
 def test_hybrid_takes_a_latent_loss_of_ones_own(few):
     (x, y), _ = few
-    model = make("hybrid", hybrid_weight=0.25)
-    model.compile(loss=ds.losses.LatentNLL(beta=0.5), metrics=["accuracy"])
+    model = make(Hybrid(0.25, LatentNLL(beta=0.5)))
     model.fit(x, y, epochs=1, verbose=0)
     predicted, observed = model.predict_latent(x), model.target.fit_transform(x, y, 10)
     terms = scipy.stats.norm.logpdf(observed.loc, predicted.loc, predicted.scale)
@@ -137,7 +143,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
 
 def test_the_composition_of_a_label_target_is_label_smoothing(few):
     (x, y), _ = few
-    model = make("composition", target="one_hot", composition_mass=0.9)
+    model = make(Composition(0.9), target="one_hot")
     model.fit(x, y, epochs=1, verbose=0)
     smoothed = np.where(np.eye(10)[y] == 1, 0.9, 0.1 / 9)
     p = np.asarray(model.predict(x, verbose=0), float)
@@ -148,15 +154,13 @@ def test_the_composition_of_a_label_target_is_label_smoothing(few):
 @pytest.mark.parametrize("mass", [None, 0.7])
 def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
     (x, y), (x_test, y_test) = few
-    model = make("composition", composition_mass=mass)
+    model = make("composition" if mass is None else Composition(mass))
     model.fit(x, y, epochs=1, verbose=0, validation_data=(x_test, y_test))
     loc = model.target.fit_transform(x, y, 10).loc
-    shares = ds.targets.composition(loc, model.target.scores(10), float(model.composition_scale.numpy()))
+    shares = ds.losses.composition(loc, model.target.scores(10), tau_of(model))
     own = shares[np.arange(len(y)), y]
     assert own.mean() == pytest.approx(mass or 0.98, abs=1e-5)
     assert np.ptp(own) > 0.01  # soft labels of each sample's own
-    assert "composition_scale" in [weight.name for weight in model.non_trainable_weights]
-    assert all(make(other).composition_scale is None for other in ("latent", "class", "hybrid"))
 
 
 @pytest.mark.slow
@@ -185,7 +189,7 @@ def test_every_objective_trains_label_targets(objective, target, few):
     assert history["loss"][-1] < history["loss"][0]
 
 
-@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("objective", LOSSES)
 def test_digits_are_told_apart(objective, digits):
     (x, y), (x_test, y_test) = digits
     model = make(objective, hidden=(64,))
@@ -200,8 +204,9 @@ def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covarian
     model = make(objective, covariance=covariance)
     model.build((None, 8, 8))
     if objective == "composition":
-        model.composition_scale.assign(2.0)
-    y = model.target.fit_transform(x, y, 10).as_dict() | {"label": y}
+        model.training_loss.tau = 2.0
+    latent = model.target.fit_transform(x, y, 10)
+    y = latent.as_dict() | {"label": y} | model.training_loss.observe(latent.loc, model.target.scores(10))
     y = {name: tf.cast(part, "int64" if name == "label" else "float32") for name, part in y.items()}
     head = model.head
     for stretch in (1.0, 30.0):
@@ -237,14 +242,14 @@ def test_readouts_give_logarithms_of_their_probabilities(readout):
 def test_the_readout_is_computed_once_a_step(few, monkeypatch):
     (x, y), _ = few
     model = make("class", covariance="diagonal")
-    model.compile(metrics=["accuracy"], run_eagerly=True)
+    model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"], run_eagerly=True)
     calls = []
     for name in ("call", "log_probabilities"):
         own = getattr(ds.readout.ArgmaxReadout, name)
         monkeypatch.setattr(
             ds.readout.ArgmaxReadout,
             name,
-            lambda self, latent, own=own: calls.append(self.num_points) or own(self, latent),
+            lambda self, latent, own=own, **options: calls.append(options.get("training")) or own(self, latent),
         )
     model.train_on_batch(x[:50], y[:50])
     calls.clear()  # the first call built the metrics
@@ -286,8 +291,8 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
     (x, y), _ = few
     inputs = [keras.Input((8, 4)), keras.Input((8, 4))]
     both = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
-    model = ds.SimplexClassifier(keras.Model(inputs, both), "casimac", 10, objective="class")
-    model.compile()
+    model = ds.SimplexClassifier(keras.Model(inputs, both), "casimac", 10)
+    model.compile(loss="categorical_crossentropy")
     history = model.fit([x[..., :4], x[..., 4:]], y, epochs=2, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
 
@@ -303,7 +308,7 @@ def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
     p = np.asarray(arrays.predict(x, verbose=0), float)
     expected = -np.mean(np.sum(soft * np.log(p), axis=1))
     assert arrays.evaluate(x, soft, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
-    with pytest.raises(tf.errors.OpError, match="must be non-negative and sum to one"):
+    with pytest.raises(tf.errors.OpError, match="every row of y must sum to 1"):
         streamed.fit(batched(x, 2 * soft), verbose=0)
 
 
@@ -329,11 +334,13 @@ def test_compositions_of_streams_have_the_scale_of_arrays(few):
     loc, scale = latent.loc.astype("float32"), latent.scale.astype("float32")
 
     def scale_of(target, *data):
-        model = make("composition", target, composition_mass=0.8)
-        model.compile(run_eagerly=True)  # the scale is known before the first step: nothing to compile for
+        model = make("latent", target)
+        model.compile(
+            loss=Composition(0.8), run_eagerly=True
+        )  # the scale is known before the first step: nothing to compile for
         history = model.fit(*data, epochs=1, verbose=0).history
         assert np.isfinite(history["loss"]).all()
-        return float(model.composition_scale.numpy())
+        return tau_of(model)
 
     for target, labels in (("ilr", y), ("ilr", soft), ("casimac", y), ("casimac", loc)):
         assert scale_of(target, batched(x, labels)) == pytest.approx(scale_of(target, x, labels), rel=1e-5)
@@ -346,10 +353,10 @@ def test_compositions_of_streams_have_the_scale_of_arrays(few):
 def test_endless_streams_have_a_scale_only_with_hard_labels(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    model = make("composition", "ilr", composition_mass=0.8)
+    model = make(Composition(0.8), "ilr")
     model.fit(batched(x, y).repeat(), epochs=1, steps_per_epoch=2, verbose=0)
-    with pytest.raises(ValueError, match=r"must be finite for objective 'composition'.*without repeat\(\)"):
-        model.fit(batched(x, soft).repeat(), epochs=1, steps_per_epoch=2, verbose=0)
+    with pytest.raises(ValueError, match=r"must be a finite stream.*without repeat\(\)"):
+        model.fit(batched(x, soft).repeat(), epochs=1, verbose=0)
 
 
 # Weights
@@ -381,13 +388,13 @@ def test_sample_weight_and_class_weight_say_the_same(objective, few):
 RELOAD = """
 import json, sys, numpy as np, keras, deepsimplex
 data = np.load(sys.argv[1] + "/data.npz")
-for objective in sys.argv[2:]:
-    model = keras.models.load_model(f"{sys.argv[1]}/{objective}.keras")
-    if model.objective.needs_latents:
+for name in sys.argv[2:]:
+    model = keras.models.load_model(f"{sys.argv[1]}/{name}.keras")
+    if model.training_loss.needs_latents:
         model.target.fit(data["x"], data["y"], 10)
-    found = {key: model.get_config()[key] for key in ("objective", "hybrid_weight", "composition_mass")}
+    config = model.loss.name if name == "class" else keras.saving.serialize_keras_object(model.loss)["config"]
+    found = {"config": config}
     found["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
-    found["tau"] = None if model.composition_scale is None else float(model.composition_scale.numpy())
     print(json.dumps(found))
 """
 
@@ -396,22 +403,24 @@ for objective in sys.argv[2:]:
 def test_it_reloads_in_a_fresh_process_with_the_same_loss(few, tmp_path):
     (x, y), (x_test, y_test) = few
     np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
-    options = {"class": {}, "hybrid": {"hybrid_weight": 0.3}, "composition": {"composition_mass": 0.9}}
-    models = {objective: make(objective, **given) for objective, given in options.items()}
-    for objective, model in models.items():
+    losses = {"class": "sparse_categorical_crossentropy", "hybrid": Hybrid(0.3), "composition": Composition(0.9)}
+    models = {name: make(loss) for name, loss in losses.items()}
+    for name, model in models.items():
         model.fit(x, y, epochs=2, verbose=0)
-        model.save(tmp_path / f"{objective}.keras")
-    command = [sys.executable, "-c", RELOAD, str(tmp_path), *options]
+        model.save(tmp_path / f"{name}.keras")
+    command = [sys.executable, "-c", RELOAD, str(tmp_path), *losses]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
-    lines = done.stdout.splitlines()[-len(options) :]
-    for (objective, model), line in zip(models.items(), lines, strict=True):
+    lines = done.stdout.splitlines()[-len(losses) :]
+    for (name, model), line in zip(models.items(), lines, strict=True):
         found = json.loads(line)
         assert found["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
-        expected = {"objective": objective, "hybrid_weight": None, "composition_mass": None, **options[objective]}
-        assert {key: found[key] for key in expected} == expected
-        if objective == "composition":
-            assert found["tau"] == float(model.composition_scale.numpy()) > 0
-        reloaded = ds.load_model(tmp_path / f"{objective}.keras")
+        if name == "class":
+            assert found["config"] == "sparse_categorical_crossentropy"
+            continue
+        assert found["config"] == json.loads(json.dumps(keras.saving.serialize_keras_object(model.loss)["config"]))
+        if name == "composition":
+            assert found["config"]["tau"] == tau_of(model) > 0
+        reloaded = ds.load(tmp_path / f"{name}.keras")
         reloaded.fit(x, y, epochs=1, verbose=0)  # goes on
 
 
@@ -423,14 +432,7 @@ def test_weights_alone_carry_the_scale(few, tmp_path):
     other.build((None, 8, 8))
     other.optimizer.build(other.trainable_variables)
     other.load_weights(tmp_path / "model.weights.h5")
-    assert float(other.composition_scale.numpy()) == float(model.composition_scale.numpy())
-
-
-def test_a_config_without_objective_is_an_older_models(few):
-    config = make("latent").get_config()
-    for key in ("objective", "hybrid_weight", "composition_mass"):
-        del config[key]
-    assert ds.SimplexClassifier.from_config(config).objective.name == "latent"
+    assert tau_of(other) == tau_of(model) > 0
 
 
 @pytest.mark.slow
@@ -445,8 +447,8 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
 
     def model():
         keras.utils.set_random_seed(4)
-        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 10, objective=objective, seed=11)
-        made.compile()
+        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 10, seed=11)
+        made.compile(loss=LOSSES[objective]())
         return made
 
     whole, cut, resumed = model(), model(), model()
@@ -473,8 +475,6 @@ def test_mixed_precision_trains(objective, covariance, four):
         keras.mixed_precision.set_global_policy("float32")
     assert np.isfinite(history["loss"]).all()
     assert history["loss"][-1] < history["loss"][0]
-    if objective == "composition":
-        assert model.composition_scale.dtype == "float32"
 
 
 # What is wrong is said
@@ -483,43 +483,29 @@ def test_mixed_precision_trains(objective, covariance, four):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"objective": "clas"}, "objective must be one of latent, class, hybrid, composition; .*did you mean 'class'"),
-        ({"objective": None}, "objective must be one of"),
-        ({"hybrid_weight": 0.5}, "hybrid_weight is for objective 'hybrid' alone; found 0.5 with objective 'latent'"),
-        ({"objective": "class", "composition_mass": 0.9}, "composition_mass is for objective 'composition' alone"),
-        ({"objective": "hybrid", "hybrid_weight": 1.0}, "hybrid_weight must be .* above 0 and below 1; found 1.0"),
-        ({"objective": "composition", "composition_mass": 0.1}, "composition_mass must be .* above 0.1 and below 1"),
+        ({"loss": "hybird"}, "loss must be one of latent_nll, hybrid, composition.*did you mean 'hybrid'"),
+        ({"loss": lambda: Hybrid(1.0)}, "weight must be .* above 0 and below 1; found 1.0"),
+        ({"loss": lambda: Composition(1.0)}, "mass must be .* above 0 and below 1; found 1.0"),
+        ({"loss": lambda: Composition(0.1)}, r"mass must be above 1/n = 0\.1; found 0\.1"),
         (
-            {"objective": "class", "readout": ds.readout.ArgmaxReadout(method="monte_carlo")},
-            "readout must be differentiable for objective 'class'.*'quasi_monte_carlo'",
+            {"loss": "class", "readout": ds.readout.ArgmaxReadout(method="monte_carlo")},
+            "readout must be differentiable for loss 'sparse_categorical_crossentropy'.*'quasi_monte_carlo'",
         ),
     ],
 )
 def test_what_does_not_fit_is_named(arguments, message):
     with pytest.raises(ValueError, match=message):
-        ds.SimplexClassifier(ds.backbones.mlp([4]), "casimac", 10, **arguments)
+        make(**{key: value() if callable(value) and key == "loss" else value for key, value in arguments.items()})
 
 
 def test_draws_are_fine_where_no_gradient_comes_through_them():
-    ds.SimplexClassifier(ds.backbones.mlp([4]), "casimac", 10, readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
-
-
-@pytest.mark.parametrize("objective", ["class", "composition"])
-def test_a_loss_that_would_do_nothing_is_refused(objective):
-    with pytest.raises(ValueError, match=f"loss must be None with objective '{objective}'.*hybrid"):
-        make(objective).compile(loss=ds.losses.LatentNLL())
-
-
-def test_the_class_loss_is_no_latent_loss():
-    for loss in (ds.losses.CrossEntropy(), "sparse_categorical_crossentropy"):
-        with pytest.raises(ValueError, match='objective="class"'):
-            make("hybrid").compile(loss=loss)
+    make("latent", readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
 
 
 def test_compositions_without_a_fit_have_no_scale(few):
     (x, y), _ = few
     model = make("composition", target="one_hot")
-    with pytest.raises(ValueError, match=r"call fit first, or assign model\.composition_scale"):
+    with pytest.raises(ValueError, match=r"call fit first, or compile with losses\.Composition\(tau=\.\.\.\)"):
         model.train_on_batch(x, y)
     with pytest.warns(UserWarning, match="there was no fit"):
         loss, accuracy = model.evaluate(x, y, verbose=0)
@@ -542,7 +528,7 @@ def test_a_reloaded_distance_target_gives_no_latent_loss(objective, few, tmp_pat
     model = make(objective)
     model.fit(x, y, epochs=1, verbose=0)
     model.save(tmp_path / "model.keras")
-    reloaded = ds.load_model(tmp_path / "model.keras")
+    reloaded = ds.load(tmp_path / "model.keras")
     with pytest.warns(UserWarning, match="target.fit"):
         loss, accuracy = reloaded.evaluate(x_test, y_test, verbose=0)
     assert np.isnan(loss)

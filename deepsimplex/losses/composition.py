@@ -1,6 +1,10 @@
-"""Latents as compositions: soft labels that carry the distances a latent is made of."""
+"""Compositions: soft labels that carry the distances a latent is made of, and the loss that compares with them."""
 
+from typing import Any
+
+import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
@@ -8,6 +12,86 @@ from scipy.special import softmax
 from deepsimplex._utils.validation import check_labels, check_number
 from deepsimplex.geometry.probability_simplex import check_tau
 from deepsimplex.geometry.vertices import check_num_classes
+from deepsimplex.losses.latent_losses import ClassifierLoss
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class Composition(ClassifierLoss):
+    """Cross-entropy between the composition of a sample, softmax(tau S f), and its class probabilities.
+
+    A latent f of CASIMAC is, up to a scale tau, the ILR coordinate of the soft label softmax(tau S f), with S the
+    scores of the target: distances become soft labels that differ from sample to sample. With a target made from labels
+    alone this is label smoothing. The least loss is the entropy of the compositions, not zero.
+
+    Parameters
+    ----------
+    mass : float
+        Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
+        finds the tau that gives it. Default 0.98.
+    tau : float, optional
+        Scale of the compositions. Default None: not known before ``fit``.
+    reduction, name, dtype
+        As in keras.losses.Loss.
+
+    Raises
+    ------
+    ValueError
+        If the mass is not strictly between 0 and 1; by ``compile``, if it is not above 1/n; by ``fit``, if no tau
+        reaches it.
+
+    Notes
+    -----
+    The map is S_tau of [CASIMAC] B.5.
+
+    Examples
+    --------
+    >>> Composition(mass=0.9).mass
+    0.9
+    """
+
+    needs_probabilities = True
+    needs_adapt = True
+
+    def __init__(
+        self,
+        mass: float = 0.98,
+        tau: float | None = None,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "composition",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.mass = check_number(mass, "mass", above=0, below=1)
+        self.tau = tau
+
+    @property
+    def adapted(self) -> bool:
+        """Whether tau is known."""
+        return self.tau is not None
+
+    def adapt(self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> None:
+        """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L]."""
+        self.tau = composition_scale(loc, labels, scores, self.mass)
+
+    def observe(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Return the "composition" [N, n] of latents; nothing before tau is known."""
+        return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}
+
+    def check(self, num_classes: int, covariance: str | None) -> None:
+        """Raise ValueError if the mass is not above 1/n."""
+        if self.mass * num_classes <= 1:
+            raise ValueError(f"mass must be above 1/n = {1 / num_classes:g}; found {self.mass!r}")
+
+    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+        """Return the loss of a batch from "composition" [N, n] and "log_probabilities"."""
+        return self(observation["composition"], outputs["log_probabilities"], sample_weight=sample_weight)
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        # y_true: compositions [N, n], y_pred: log-probabilities [N, n]
+        return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, tf.cast(y_true, y_pred.dtype)), axis=-1)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "mass": self.mass, "tau": self.tau}
 
 
 def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.float64]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import deepsimplex as ds
-from deepsimplex.targets import composition, composition_scale
+from deepsimplex.losses import composition, composition_scale
 
 S = ds.geometry.vertices(4)
 

@@ -1,0 +1,350 @@
+"""Data for training: whatever Keras' fit takes becomes batches (samples, observation of the target[, weights])."""
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from deepsimplex._utils.validation import check_labels
+from deepsimplex.classifier.epochs import SeededEpochs
+from deepsimplex.classifier.streams import (
+    ObservedDataset,
+    ObservedGenerator,
+    element_spec,
+    is_observed,
+    is_stream,
+    read,
+    read_batches,
+)
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import ClassifierLoss
+from deepsimplex.targets import Target
+
+
+class Samples(NamedTuple):
+    """Arrays ready for training: ``observation`` holds "label", and "loc", "scale", "composition" where needed."""
+
+    x: Any
+    observation: dict[str, np.ndarray]
+    sample_weight: np.ndarray | None = None
+
+
+@dataclass(frozen=True)
+class DataAdapter:
+    """Turns samples and labels into what ``SimplexClassifier`` trains on and is evaluated with.
+
+    Parameters
+    ----------
+    target : Target
+    num_classes : int
+    loss : ClassifierLoss, optional
+        What the observations are for. Without a loss, or with one that compares with labels alone, they hold checked
+        labels alone.
+    """
+
+    target: Target
+    num_classes: int
+    loss: ClassifierLoss | None = None
+
+    @property
+    def needs_latents(self) -> bool:
+        """Whether observations hold the target's latents."""
+        return self.loss is not None and self.loss.needs_latents
+
+    # Arrays
+
+    def arrays(self, x: Any, y: Any, sample_weight: Any, class_weight: Any = None, fit: bool = False) -> Samples:
+        """Check arrays and observe their labels; with ``fit`` the target is fitted to them.
+
+        Raises
+        ------
+        ValueError
+            If lengths differ, samples are not finite, labels do not fit, or the target cannot use them.
+        """
+        x, y, sample_weight = check_arrays(x, y, sample_weight)
+        check_samples(x)
+        observation = self.observe(x, y, fit)
+        return Samples(x, observation, self._weights(observation["label"], sample_weight, class_weight))
+
+    def observe(self, x: Any, y: Any, fit: bool = False) -> dict[str, np.ndarray]:
+        """Return the observation of labels or latents ``y`` as a dict of arrays.
+
+        Parameters
+        ----------
+        x : array or structure of arrays
+        y : labels [N], soft labels [N, n], LatentGaussian, dict {"loc", "scale"} or latents [N, L]
+        fit : bool
+            Whether these are all of the training samples: the target is fitted to them, and the loss adapted.
+        """
+        floatx = keras.config.floatx()
+        if self.holds_latents(y):
+            latent = as_latents(y)
+            label = np.argmax(latent.loc @ self.target.scores(self.num_classes).T, axis=-1)
+        else:
+            label = check_labels(y, self.num_classes, soft=True)[0]
+            latent = self._latents(x, label, fit) if self.needs_latents else None
+        observation = {"label": label.astype(floatx if label.ndim == 2 else np.int64)}
+        if self.loss is not None and self.needs_latents and latent is not None:
+            observation |= {"loc": latent.loc.astype(floatx), "scale": latent.scale.astype(floatx)}
+            if fit:
+                self.loss.adapt(latent.loc, label, self.target.scores(self.num_classes))
+            more = self.loss.observe(latent.loc, self.target.scores(self.num_classes))
+            observation |= {name: part.astype(floatx) for name, part in more.items()}
+        return observation
+
+    def _latents(self, x: Any, label: np.ndarray, fit: bool) -> LatentGaussian:
+        if not self.target.needs_samples:
+            table = self.target.table(self.num_classes)
+            if label.ndim == 1 and table is not None:
+                return table[label]
+            return self.target.fit_transform(None, label, self.num_classes)
+        if not hasattr(x, "shape"):
+            raise ValueError(
+                "x must be a single array for a target of distances between samples; found several inputs. Compute the "
+                "latents with target.fit_transform(one_of_them, y) and pass them as y"
+            )
+        return self.target.fit_transform(x, label, self.num_classes) if fit else self.target.transform(x, label)
+
+    def holds_latents(self, y: Any) -> bool:
+        """Return whether ``y``, an array or the specification of one, holds latents rather than labels.
+
+        A LatentGaussian or a dict does; so do floats [N, L], unless L is the number of classes (their rows are soft
+        labels) or one (a column of labels).
+        """
+        if isinstance(y, LatentGaussian | dict):
+            return True
+        latent_dim = self.target.latent_dim(self.num_classes)
+        floats = tf.as_dtype(y.dtype).is_floating
+        return floats and len(y.shape) == 2 and y.shape[1] == latent_dim and 1 < latent_dim != self.num_classes
+
+    def _weights(self, label: np.ndarray, sample_weight: Any, class_weight: Any) -> np.ndarray | None:
+        if class_weight is None:
+            return sample_weight
+        unknown = [key for key in class_weight if key not in range(self.num_classes)]
+        if unknown:
+            raise ValueError(f"class_weight must have keys 0 to {self.num_classes - 1}; found {unknown[0]!r}")
+        per_class = np.array([class_weight.get(k, 1.0) for k in range(self.num_classes)], keras.config.floatx())
+        own = label @ per_class if label.ndim == 2 else per_class[label]
+        return own if sample_weight is None else own * sample_weight
+
+    # Streams
+
+    def must_read(self, stream: Any) -> bool:
+        """Return whether a stream must be read before training: its labels have latents among its own samples."""
+        if is_observed(stream) or not (self.needs_latents and self.target.needs_samples):
+            return False
+        return not (isinstance(stream, tf.data.Dataset) and self.holds_latents(element_spec(stream)[1]))
+
+    def stream(self, stream: Any, class_weight: Any = None) -> Any:
+        """Return a stream of the same kind with observations in place of its labels; nothing is read ahead."""
+        if is_observed(stream):
+            return stream
+
+        def observe(batch: Any) -> tuple[Any, ...]:
+            x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+            samples = self.arrays(x, y, weight, class_weight)
+            return samples[:2] if samples.sample_weight is None else tuple(samples)
+
+        if isinstance(stream, keras.utils.PyDataset):
+            return ObservedDataset(stream, observe)
+        if isinstance(stream, tf.data.Dataset):
+            return self._dataset(stream, class_weight)
+        return ObservedGenerator(stream, observe)
+
+    def _dataset(self, dataset: tf.data.Dataset, class_weight: Any) -> tf.data.Dataset:
+        spec = element_spec(dataset)[1]
+        example = self.observe(None, self._example(spec))
+        names, weighted = list(example), class_weight is not None
+        dtypes = [tf.as_dtype(part.dtype) for part in example.values()]
+        weight_dtype = tf.as_dtype(keras.config.floatx())
+
+        def in_numpy(*leaves: np.ndarray) -> list[np.ndarray]:
+            y = dict(zip(("loc", "scale"), leaves, strict=True)) if isinstance(spec, dict) else leaves[0]
+            observation = self.observe(None, y)
+            parts = [observation[name] for name in names]
+            return [*parts, self._weights(observation["label"], None, class_weight)] if weighted else parts
+
+        def element(x: Any, y: Any, weight: Any = None) -> tuple[Any, ...]:
+            x = keras.tree.map_structure(_checked_finite, x)
+            leaves = [y["loc"], y["scale"]] if isinstance(y, dict) else [y]
+            parts = tf.numpy_function(in_numpy, leaves, [*dtypes, weight_dtype] if weighted else dtypes, stateful=False)
+            rows = leaves[0].shape[:1]
+            for part, known in zip(parts, example.values(), strict=False):
+                part.set_shape([*rows, *known.shape[1:]])
+            if weighted:
+                own = tf.ensure_shape(parts[-1], rows)
+                weight = own if weight is None else own * tf.cast(weight, own.dtype)
+            observation = dict(zip(names, parts, strict=False))
+            return (x, observation) if weight is None else (x, observation, weight)
+
+        return dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def _example(self, spec: Any) -> Any:
+        """One sample's labels or latents of the same form."""
+        if isinstance(spec, dict):
+            return {"loc": np.zeros((1, spec["loc"].shape[1])), "scale": np.ones((1, *spec["scale"].shape[1:]))}
+        if len(spec.shape) == 1 or spec.shape[1:] == [1]:
+            return np.zeros(1, np.int64)
+        if spec.shape[1] == self.num_classes:
+            return np.eye(self.num_classes)[:1]
+        if self.holds_latents(spec):
+            return np.zeros((1, spec.shape[1]))
+        n, latent_dim = self.num_classes, self.target.latent_dim(self.num_classes)
+        raise ValueError(
+            f"a tf.data.Dataset must yield labels [N], soft labels [N, {n}], latents [N, {latent_dim}] or dicts "
+            f"{{'loc', 'scale'}} beside its samples; found {spec}"
+        )
+
+    def adapt_loss(self, stream: Any, steps: int | None = None) -> None:
+        """Adapt the loss to the latents of a stream, if it asks for that.
+
+        Hard labels of a label target: the latents of the classes stand for all, and nothing is read. Otherwise the
+        stream is read once, and its samples are dropped.
+        """
+        if self.loss is None or not self.loss.needs_adapt or is_observed(stream):
+            return
+        table = self.target.table(self.num_classes)
+        if table is not None and isinstance(stream, tf.data.Dataset) and _is_hard(element_spec(stream)[1]):
+            loc, label = table.loc, np.arange(self.num_classes)
+        else:
+            observations = [self.observe(None, y) for _, y, _ in read_batches(stream, steps)]
+            loc, label = (np.concatenate([part[name] for part in observations]) for name in ("loc", "label"))
+        self.loss.adapt(loc, label, self.target.scores(self.num_classes))
+
+    def classes(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        """Return held-out samples, their classes [N] and weights, of arrays or of a stream, which is read once.
+
+        Raises
+        ------
+        ValueError
+            For soft labels and latents: calibration needs classes.
+        """
+        if is_stream(x):
+            x, y, sample_weight, _ = read(x)
+        x, y, sample_weight = check_arrays(x, y, sample_weight)
+        check_samples(x)
+        if isinstance(y, LatentGaussian | dict):
+            raise ValueError("y must hold class labels for a calibration; found latents")
+        label, _ = check_labels(y, self.num_classes)
+        return x, label, sample_weight
+
+
+# Batches of arrays
+
+
+def batches(samples: Samples, batch_size: int, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
+    """Return batches of arrays in the order that ``epochs`` draws, or as they are without it.
+
+    The arrays are copied once, into tensors; batches are gathered from them.
+    """
+    rows = num_rows(samples.x)
+    parts = samples[:2] if samples.sample_weight is None else tuple(samples)
+    tensors = keras.tree.map_structure(_as_tensor, parts)
+
+    def this_epoch(_: Any) -> tf.data.Dataset:
+        if epochs is None:
+            return tf.data.Dataset.range(rows)
+        order = tf.numpy_function(lambda: epochs.order(rows), [], tf.int64)
+        return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [rows]))
+
+    indices = tf.data.Dataset.from_tensors(0).flat_map(this_epoch).batch(batch_size)
+    indices = indices.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
+    gathered = indices.map(
+        lambda index: keras.tree.map_structure(lambda tensor: tf.gather(tensor, index), tensors),
+        num_parallel_calls=tf.data.AUTOTUNE,
+        deterministic=True,
+    )
+    return gathered.prefetch(tf.data.AUTOTUNE)
+
+
+def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
+    """Cut a share of the samples off the end, as Keras does: (training, validation)."""
+    x, y, sample_weight = check_arrays(x, y, sample_weight)
+    rows = num_rows(x)
+    cut = math.floor(rows * (1.0 - share))
+    if not 0 < cut < rows:
+        raise ValueError(f"validation_split must leave samples on both sides; {share!r} of {rows} does not")
+
+    def part(rows_of: slice) -> tuple[Any, Any, Any]:
+        labels = y[rows_of] if isinstance(y, LatentGaussian) else _rows(y, rows_of)
+        return _rows(x, rows_of), labels, None if sample_weight is None else sample_weight[rows_of]
+
+    return part(slice(None, cut)), part(slice(cut, None))
+
+
+def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
+    """Return samples and labels as arrays: lists of inputs become tuples, lists of numbers arrays.
+
+    Raises
+    ------
+    ValueError
+        If x holds no arrays, y is missing, or lengths differ.
+    """
+    x = keras.tree.lists_to_tuples(x)
+    leaves = keras.tree.flatten(x)
+    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
+        raise ValueError(
+            "x must be an array, a structure of arrays, a batched tf.data.Dataset, a PyDataset or a generator; found "
+            f"{type(x).__name__}"
+        )
+    if y is None:
+        raise ValueError("y must be given beside arrays: labels, soft labels or latents")
+    y = y if isinstance(y, LatentGaussian | dict) else np.asarray(y)
+    sample_weight = None if sample_weight is None else np.asarray(sample_weight, keras.config.floatx())
+    rows = num_rows(x)
+    others = {"x": leaves, "y": keras.tree.flatten(y.as_dict() if isinstance(y, LatentGaussian) else y)}
+    others["sample_weight"] = [] if sample_weight is None else [sample_weight]
+    for name, arrays in others.items():
+        for array in arrays:
+            if np.ndim(array) == 0 or len(array) != rows:
+                found = len(array) if np.ndim(array) else "a single number"
+                raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {found}")
+    return x, y, sample_weight
+
+
+def check_samples(x: Any) -> None:
+    """Raise ValueError for NaN and infinite values, before any work is spent on them."""
+    for leaf in keras.tree.flatten(x):
+        array = np.asarray(leaf)
+        if array.dtype.kind != "f" or np.isfinite(array).all():
+            continue
+        wrong = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
+        raise ValueError(
+            f"x must be finite; found NaN or infinity in {len(wrong)} of {len(array)} samples, the first at index "
+            f"{wrong[0]}. Remove or repair these samples"
+        )
+
+
+def num_rows(x: Any) -> int:
+    """Return the number of samples in arrays or a structure of arrays."""
+    return len(keras.tree.flatten(x)[0])
+
+
+def as_latents(y: Any) -> LatentGaussian:
+    """Return latents as a LatentGaussian; floats [N, L] are observed without noise."""
+    if isinstance(y, LatentGaussian | dict):
+        return LatentGaussian.of(y).numpy()
+    return LatentGaussian(y, np.zeros((len(y), 1), y.dtype))
+
+
+def _is_hard(spec: Any) -> bool:
+    return not isinstance(spec, dict) and (len(spec.shape) == 1 or spec.shape[1:] == [1])
+
+
+def _rows(arrays: Any, rows_of: slice) -> Any:
+    return keras.tree.map_structure(lambda leaf: leaf[rows_of], arrays)
+
+
+def _as_tensor(array: Any) -> tf.Tensor:
+    tensor = tf.convert_to_tensor(array)
+    # As Keras does: double precision input becomes the precision that layers work in.
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def _checked_finite(tensor: Any) -> Any:
+    if not tensor.dtype.is_floating:
+        return tensor
+    return tf.debugging.assert_all_finite(tensor, "x must be finite; found NaN or infinity in a batch")

@@ -1,0 +1,271 @@
+"""The network of a classifier: a backbone, a head and a readout, joined and read out as probabilities or latents."""
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import keras
+import numpy as np
+
+from deepsimplex.calibration import CALIBRATIONS, Calibration
+from deepsimplex.classifier.data import DataAdapter
+from deepsimplex.heads import HEADS
+from deepsimplex.latent import Covariance, LatentGaussian
+from deepsimplex.readout import log_probabilities, readout_layer
+from deepsimplex.targets import Target, get_target
+
+
+class SimplexNetwork(keras.Model):
+    """Samples to class probabilities, by a Gaussian over the latent space of a target; the parameters are those of
+    ``SimplexClassifier``, which adds training and files.
+    """
+
+    def __init__(
+        self,
+        backbone: keras.layers.Layer,
+        target: Target | str | dict[str, Any],
+        num_classes: int | None,
+        covariance: Covariance | None,
+        head: keras.layers.Layer | str | dict[str, Any] | None,
+        readout: keras.layers.Layer | str | dict[str, Any] | None,
+        class_names: Sequence[str] | None,
+        name: str,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name=name, **kwargs)
+        if not isinstance(backbone, keras.layers.Layer):
+            raise ValueError(f"backbone must be a keras.Model or layer; found {type(backbone).__name__}")
+        if num_classes is None:
+            if class_names is None:
+                raise ValueError("num_classes must be given, or class_names, one for each class")
+            num_classes = len(class_names)
+        self.target: Target = get_target(target)
+        scores = self.target.scores(num_classes)  # raises for an impossible number of classes
+        self.num_classes = int(num_classes)
+        self.class_names = _check_class_names(class_names, self.num_classes)
+        self.backbone = backbone
+        self.head = self._make_head(head, covariance)
+        self.readout = readout_layer(readout or self.target.default_readout, scores)
+        self.calibration: Calibration | None = None
+        self._noise = self.target.noise(self.num_classes)
+        self._sample_shape: tuple[int | None, ...] | None = None
+        self._hide("latents", _Latents(self))
+
+    def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
+        latent_dim = self.target.latent_dim(self.num_classes)
+        if isinstance(head, keras.layers.Layer) and covariance is not None:
+            raise ValueError("covariance must not be given beside head: the head has its own")
+        made = HEADS.get(
+            head or "gaussian",
+            num_classes=self.num_classes,
+            latent_dim=latent_dim,
+            covariance=covariance or "isotropic",
+        )
+        if covariance is not None and getattr(made, "covariance", "isotropic") != covariance:
+            raise ValueError(f"covariance {covariance!r} is not one that head {head!r} has: leave it out")
+        if getattr(made, "num_classes", self.num_classes) != self.num_classes:
+            raise ValueError(f"head must be for {self.num_classes} classes; found one for {made.num_classes}")
+        if hasattr(made, "check_target"):
+            made.check_target(self.target)
+        if getattr(made, "latent_dim", latent_dim) != latent_dim:
+            raise ValueError(
+                f"head must have latent_dim {latent_dim} for {self.num_classes} classes of this target; found "
+                f"{made.latent_dim}"
+            )
+        return made
+
+    def _hide(self, name: str, value: Any) -> None:
+        """Set an attribute that Keras does not track: it is no part of the model's weights and layers."""
+        object.__setattr__(self, name, value)
+
+    # From samples to probabilities
+
+    def build(self, input_shape: Any) -> None:
+        """Create the weights of all pieces, and check that the pieces fit together."""
+        samples = keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape), input_shape)
+        features = self.backbone(samples)
+        if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
+            raise ValueError(
+                f"backbone must give features of shape [N, d]; found {features}. End it in keras.layers.Flatten() or "
+                'GlobalAveragePooling2D(), or build it with pooling="avg"'
+            )
+        latent = self.head(features)
+        if not isinstance(latent, dict):
+            raise ValueError(
+                'head must give a Gaussian over latents, the dict {"loc", "scale"}; found '
+                f"{type(self.head).__name__}, which gives {latent}"
+            )
+        probabilities = self.readout(latent)
+        if tuple(probabilities.shape[1:]) != (self.num_classes,):
+            raise ValueError(
+                f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
+                f"{tuple(probabilities.shape)}"
+            )
+        self._sample_shape = tuple(input_shape[1:]) if _is_shape(input_shape) else None
+        self.built = True
+
+    def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
+        """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise."""
+        return self.head(self.backbone(inputs, training=training))
+
+    def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:
+        """Return the Gaussian that is read out: the head's, with the target's own noise added where it has one."""
+        return latent if self._noise is None else LatentGaussian.of(latent).with_noise(self._noise).as_dict()
+
+    def calibrated_latent(self, latent: dict[str, Any]) -> dict[str, Any]:
+        """Return the head's Gaussian with the target's noise and the calibration, if there is one."""
+        predictive = self.predictive(latent)
+        return predictive if self.calibration is None else self.calibration.apply_latent(predictive)
+
+    def read_out(self, latent: dict[str, Any]) -> Any:
+        """Return calibrated class probabilities [N, n] of what ``calibrated_latent`` gives."""
+        probabilities = self.readout(latent)
+        return probabilities if self.calibration is None else self.calibration.apply_probabilities(probabilities)
+
+    def log_probabilities(self, latent: dict[str, Any]) -> Any:
+        """Return uncalibrated log-probabilities [N, n] of the head's latents, in log space: what losses need."""
+        return log_probabilities(self.readout, self.predictive(latent))
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Return class probabilities [N, n]; in training uncalibrated ones."""
+        latent = self.latent(inputs, training=training)
+        return self.readout(self.predictive(latent)) if training else self.read_out(self.calibrated_latent(latent))
+
+    def predict_proba(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
+        """Return class probabilities [N, n], float32: scikit-learn's name for ``predict``."""
+        return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+    def predict_latent(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> LatentGaussian:
+        """Return the latent Gaussians that the class probabilities are read out of.
+
+        Parameters
+        ----------
+        x : array, tf.data.Dataset, PyDataset or generator
+        batch_size : int, optional
+            Default 32. The result does not depend on it.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        LatentGaussian
+            Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``,
+            unless the classifier was calibrated by other means than "latent".
+        """
+        return LatentGaussian.of(self.latents.predict(x, batch_size=batch_size, verbose=verbose))
+
+    # Calibration
+
+    def calibrate(
+        self,
+        x: Any,
+        y: Any = None,
+        method: str | Calibration = "temperature",
+        *,
+        sample_weight: Any = None,
+        batch_size: int | None = None,
+        verbose: str | int = 0,
+    ) -> Self:
+        """Calibrate the class probabilities of the trained model on held-out samples.
+
+        From then on ``model(x)``, ``predict``, ``predict_proba``, the metrics of ``evaluate``, files and the SavedModel
+        have calibrated probabilities. A second call replaces the first: it is fitted to uncalibrated outputs.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, PyDataset, generator or None
+            Samples that were held out of training; or batches of (sample, label), with or without weights, held in
+            memory. None removes the calibration.
+        y : array
+            Labels 0..n-1 [N], or one-hot [N, n].
+        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
+            See ``deepsimplex.calibration``. Default "temperature", one number that needs few samples. "latent" scales
+            the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
+        sample_weight : array, optional
+        batch_size : int, optional
+            Default 32.
+        verbose : "auto", 0, 1 or 2
+
+        Returns
+        -------
+        SimplexClassifier
+            Itself. ``model.calibration`` is the fitted calibration, or None.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For samples that ``evaluate`` would refuse, soft labels, and samples that do not determine the calibration.
+            The model is then unchanged.
+
+        Notes
+        -----
+        Training never sees a calibration: neither losses nor the metrics of training batches, nor
+        ``model(x, training=True)``, and the loss of ``evaluate`` is that of uncalibrated outputs. ``fit`` and
+        ``train_on_batch`` change the outputs that a calibration was fitted to, and remove it with a warning.
+
+        Examples
+        --------
+        >>> import deepsimplex as ds
+        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", num_classes=10)
+        >>> model.compile()
+        >>> history = model.fit(x[:500], y[:500], epochs=2, verbose=0)
+        >>> model.calibrate(x[500:], y[500:]).calibration.temperature_ < 1.0
+        True
+        """
+        if x is None:
+            if y is not None:
+                raise ValueError("x must be given beside y; calibrate(None) removes the calibration")
+            self._set_calibration(None)
+            return self
+        calibration = CALIBRATIONS.get(method)
+        if calibration is method:
+            calibration = type(method).from_config(method.get_config())
+        x, labels, sample_weight = DataAdapter(self.target, self.num_classes).classes(x, y, sample_weight)
+        before = self.calibration
+        self._set_calibration(None)
+        try:
+            calibration.fit_outputs(
+                labels,
+                probabilities=self.predict_proba(x, batch_size, verbose),
+                latent=self.predict_latent(x, batch_size, verbose),
+                readout=self.readout,
+                sample_weight=sample_weight,
+            )
+        except BaseException:
+            self._set_calibration(before)
+            raise
+        self._set_calibration(calibration)
+        return self
+
+    def _set_calibration(self, calibration: Calibration | None) -> None:
+        """Predict by this calibration: functions that Keras traced with another are made anew."""
+        self.calibration = calibration
+        self.predict_function = self.test_function = None
+        self._hide("latents", _Latents(self))
+
+
+class _Latents(keras.Model):
+    """The classifier seen as a model from samples to latents, to reuse Keras' own predict loop."""
+
+    def __init__(self, network: SimplexNetwork) -> None:
+        super().__init__(name="latents", dtype=network.dtype_policy)
+        self.network = network
+
+    def build(self, input_shape: Any) -> None:
+        """Build the network, with batches of any size."""
+        if not self.network.built:
+            self.network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
+
+    def call(self, inputs: Any) -> dict[str, Any]:
+        """Return calibrated latents {"loc", "scale"}."""
+        return self.network.calibrated_latent(self.network.latent(inputs))
+
+
+def _check_class_names(class_names: Sequence[str] | None, num_classes: int) -> list[str]:
+    names = [str(k) for k in range(num_classes)] if class_names is None else [str(name) for name in class_names]
+    if len(names) != num_classes:
+        raise ValueError(f"class_names must have {num_classes} entries, one per class; found {len(names)}")
+    return names
+
+
+def _is_shape(value: Any) -> bool:
+    return isinstance(value, list | tuple) and all(entry is None or isinstance(entry, int) for entry in value)

@@ -1,0 +1,120 @@
+"""Streams of batches: tf.data data sets, PyDatasets and generators, read once or mapped to observations."""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+
+class ObservedDataset(keras.utils.PyDataset):
+    """A PyDataset whose labels are replaced by observations."""
+
+    def __init__(self, dataset: keras.utils.PyDataset, observe: Callable[[Any], tuple[Any, ...]]) -> None:
+        super().__init__(
+            workers=dataset.workers,
+            use_multiprocessing=dataset.use_multiprocessing,
+            max_queue_size=dataset.max_queue_size,
+        )
+        self.dataset = dataset
+        self.observe = observe
+
+    @property
+    def num_batches(self) -> int | None:
+        """Number of batches of an epoch, None for an endless data set."""
+        return self.dataset.num_batches
+
+    def __getitem__(self, index: int) -> tuple[Any, ...]:
+        return self.observe(self.dataset[index])
+
+    def on_epoch_begin(self) -> None:
+        """Pass the event on."""
+        self.dataset.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        """Pass the event on."""
+        self.dataset.on_epoch_end()
+
+
+class ObservedGenerator:
+    """A generator of batches whose labels are replaced by observations."""
+
+    def __init__(self, batches: Iterable[Any], observe: Callable[[Any], tuple[Any, ...]]) -> None:
+        self.batches = map(observe, batches)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self.batches)
+
+
+def is_stream(x: Any) -> bool:
+    """Return whether ``x`` yields batches: a tf.data.Dataset, a PyDataset or a generator."""
+    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
+
+
+def is_observed(x: Any) -> bool:
+    """Return whether a stream went through the adapter already: Keras calls evaluate from fit."""
+    if isinstance(x, tf.data.Dataset):
+        spec = x.element_spec
+        return isinstance(spec, tuple) and len(spec) > 1 and isinstance(spec[1], dict) and "label" in spec[1]
+    return isinstance(x, ObservedDataset | ObservedGenerator)
+
+
+def peek(stream: Any) -> tuple[Any, Any]:
+    """Return the samples of the first batch (or their specification), and a stream that still yields that batch."""
+    if isinstance(stream, tf.data.Dataset):
+        return element_spec(stream)[0], stream
+    if isinstance(stream, keras.utils.PyDataset):
+        return keras.utils.unpack_x_y_sample_weight(stream[0])[0], stream
+    first = next(stream, None)
+    if first is None:
+        raise ValueError("x must yield samples; found a generator that is exhausted")
+    return keras.utils.unpack_x_y_sample_weight(first)[0], itertools.chain([first], stream)
+
+
+def read_batches(stream: Any, steps: int | None = None) -> Iterator[tuple[Any, Any, Any]]:
+    """Yield the batches (x, y, weights) of an epoch as arrays: ``steps`` of them, or all."""
+    if isinstance(stream, tf.data.Dataset):
+        element_spec(stream)
+        infinite = stream.cardinality() == tf.data.INFINITE_CARDINALITY
+        found: Iterable[Any] = stream.as_numpy_iterator()
+    elif isinstance(stream, keras.utils.PyDataset):
+        infinite = stream.num_batches is None
+        found = (stream[index] for index in range(stream.num_batches or steps or 0))
+    else:
+        infinite, found = False, stream
+    if infinite and steps is None:
+        raise ValueError(
+            "x must be a finite stream where all of it is read, for the neighbors of a distance target, the scale of "
+            "compositions or a calibration: pass it without repeat(), since epochs repeat it anyway, or give "
+            "steps_per_epoch"
+        )
+    for batch in itertools.islice(found, steps):
+        x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+        yield keras.tree.map_structure(np.asarray, x), keras.tree.map_structure(np.asarray, y), weight
+
+
+def read(stream: Any, steps: int | None = None) -> tuple[Any, Any, Any, int]:
+    """Read an epoch of a stream, in order: x, y, sample weights or None, and its batch size."""
+    found = list(read_batches(stream, steps))
+    if not found:
+        raise ValueError("x must yield samples; found an empty stream")
+    x, y, weight = (
+        None if part[0] is None else keras.tree.map_structure(lambda *leaves: np.concatenate(leaves), *part)
+        for part in zip(*found, strict=True)
+    )
+    return x, y, weight, len(keras.tree.flatten(found[0][0])[0])
+
+
+def element_spec(dataset: tf.data.Dataset) -> Any:
+    """The specification of batches (x, y[, weights]), or an error."""
+    spec = dataset.element_spec
+    if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+        raise ValueError("a tf.data.Dataset must yield (x, label) or (x, latent), with or without weights")
+    if any(leaf.shape.rank in (None, 0) for leaf in keras.tree.flatten(spec)):
+        raise ValueError(f"a tf.data.Dataset must be batched and have tensors of known rank; found {spec}")
+    return spec

@@ -1,0 +1,137 @@
+"""Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.losses import ClassifierLoss, classifier_loss, get_loss
+
+
+class TrainableNetwork(SimplexNetwork):
+    """A SimplexNetwork with a loss; the batches it is trained on hold observations in place of labels."""
+
+    training_loss: ClassifierLoss | None = None
+
+    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
+        """Configure training.
+
+        Parameters
+        ----------
+        optimizer : str or keras.optimizers.Optimizer
+            Default "adam".
+        loss : loss, str, dict or callable, optional
+            None is the target's own default, the negative log density of its latents. A latent loss
+            (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
+            probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
+            ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
+        metrics : list, optional
+            Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
+        **kwargs
+            As in keras.Model.compile.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If there is no such loss, or it does not fit the head or the readout.
+        """
+        loss = get_loss(loss)
+        chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
+        chosen.check(self.num_classes, getattr(self.head, "covariance", None))
+        if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
+            raise ValueError(
+                f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
+                "draws. ArgmaxReadout() or ArgmaxReadout(method='quasi_monte_carlo') would do"
+            )
+        self._hide("training_loss", chosen)
+        with self.distribute_strategy.scope():
+            if self.distribute_strategy.num_replicas_in_sync > 1 and isinstance(optimizer, keras.optimizers.Optimizer):
+                # Made outside of the scope its step would be counted once for every replica.
+                optimizer = type(optimizer).from_config(optimizer.get_config())
+            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as a saved model was, its optimizer's state included."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """Return the loss of observations ``y``, with the extra losses of the layers.
+
+        ``y_pred`` is the dict {"loc", "scale"} of latents, with "log_probabilities" if they are known already; what is
+        missing is computed, all of it from x if ``y_pred`` is no such dict.
+        """
+        loss = self.training_loss
+        assert loss is not None
+        outputs = self._with_probabilities(y_pred if isinstance(y_pred, dict) else self.latent(x, training=training))
+        if not loss.adapted or (loss.needs_latents and "loc" not in y):
+            return tf.constant(np.nan, keras.config.floatx())
+        value = loss.compute(y, outputs, sample_weight)
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
+
+    def _with_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Latents with "log_probabilities" beside them, if the loss needs those; they are computed once."""
+        assert self.training_loss is not None
+        if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
+            return outputs
+        return {**outputs, "log_probabilities": self.log_probabilities(outputs)}
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Return the metrics of labels and class probabilities."""
+        return super().compute_metrics(x, y["label"], y_pred, sample_weight)
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Train on a batch."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        share = self._share_of_batch(x)
+        with tf.GradientTape() as tape:
+            outputs = self._with_probabilities(self.latent(x, training=True))
+            loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
+            scaled_loss = self.optimizer.scale_loss(loss if share is None else loss * tf.cast(share, loss.dtype))
+        variables = self.trainable_weights
+        self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
+        return self._report(x, y, outputs, loss, sample_weight, training=True)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Evaluate a batch."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        outputs = self._with_probabilities(self.latent(x, training=False))
+        loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
+        return self._report(x, y, outputs, loss, sample_weight, training=False)
+
+    def _share_of_batch(self, x: Any) -> Any:
+        """What this replica's part of the batch weighs, 1 for equal parts; None on a single device.
+
+        Keras averages the means of the replicas, whose parts of a last batch may differ in size.
+        """
+        replica = tf.distribute.get_replica_context()
+        if replica is None or replica.num_replicas_in_sync == 1:
+            return None
+        rows = tf.cast(_batch_size(x), tf.float32)
+        return rows * replica.num_replicas_in_sync / replica.all_reduce(tf.distribute.ReduceOp.SUM, rows)
+
+    def _report(self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, training: bool) -> dict[str, Any]:
+        """Update the loss and the metrics of the epoch, and return them."""
+        tracker, *others = self.metrics
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync  # a loss is divided by their number
+        tracker.update_state(loss * replicas, sample_weight=_batch_size(x))
+        if not others:
+            return self.get_metrics_result()  # no metric asks for probabilities
+        latent = {name: outputs[name] for name in ("loc", "scale")}
+        if "log_probabilities" in outputs and (training or self.calibration is None):
+            probabilities = tf.exp(outputs["log_probabilities"])
+        elif training:
+            probabilities = self.readout(self.predictive(latent), training=True)
+        else:
+            probabilities = self.read_out(self.calibrated_latent(latent))
+        return self.compute_metrics(x, y, probabilities, sample_weight)
+
+
+def _batch_size(x: Any) -> Any:
+    return tf.shape(keras.tree.flatten(x)[0])[0]

@@ -1,0 +1,23 @@
+"""What training minimizes: losses of latents, of the class probabilities read out of them, and of both.
+
+``SimplexClassifier.compile(loss=...)`` takes them, and any Keras loss of labels and class probabilities.
+"""
+
+from deepsimplex.losses.composition import Composition, composition, composition_scale
+from deepsimplex.losses.glvq_loss import GLVQ
+from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentNLL
+from deepsimplex.losses.readout_losses import LOSSES, Hybrid, classifier_loss, get_loss
+
+__all__ = [
+    "GLVQ",
+    "LOSSES",
+    "ClassifierLoss",
+    "Composition",
+    "Hybrid",
+    "LatentLoss",
+    "LatentNLL",
+    "classifier_loss",
+    "composition",
+    "composition_scale",
+    "get_loss",
+]

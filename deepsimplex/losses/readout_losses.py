@@ -1,0 +1,257 @@
+"""Losses of class probabilities that are read out of latents, in log space, and their mixtures with latent losses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from deepsimplex._utils.registry import Registry
+from deepsimplex._utils.validation import check_number
+from deepsimplex.losses.composition import Composition
+from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentNLL
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class CrossEntropy(keras.losses.Loss):
+    """Cross-entropy of labels and log-probabilities, -sum_k q_k (1 - p_k)^gamma log p_k.
+
+    It takes hard labels [N] and soft ones [N, n], and stays exact where probabilities underflow: Keras' own
+    cross-entropies are computed by it when they train a ``SimplexClassifier``.
+
+    Parameters
+    ----------
+    label_smoothing : float
+        Share of the label that is spread evenly over all classes. Default 0.
+    gamma, alpha : float
+        Focusing exponent and factor of the focal loss. Defaults 0 and 1: no focus.
+    reduction, name, dtype
+        As in keras.losses.Loss.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> log_probabilities = np.log([[0.5, 0.5], [0.2, 0.8]])
+    >>> loss = CrossEntropy(reduction=None)
+    >>> loss(np.array([0, 1]), log_probabilities).numpy().round(3)
+    array([0.693, 0.223], dtype=float32)
+    >>> loss(np.array([[1, 0], [0.5, 0.5]]), log_probabilities).numpy().round(3)
+    array([0.693, 0.916], dtype=float32)
+    """
+
+    def __init__(
+        self,
+        label_smoothing: float = 0.0,
+        gamma: float = 0.0,
+        alpha: Any = 1.0,
+        reduction: str | None = "sum_over_batch_size",
+        name: str = "cross_entropy",
+        dtype: Any = None,
+    ) -> None:
+        super().__init__(name=name, reduction=reduction, dtype=dtype)
+        self.label_smoothing = label_smoothing
+        self.gamma = gamma
+        self.alpha = alpha
+
+    def call(self, y_true: Any, y_pred: Any) -> Any:
+        # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
+        if not (self.label_smoothing or self.gamma) and not is_soft(y_true) and self.alpha == 1.0:
+            return -value_of_label(y_true, y_pred)
+        n = y_pred.shape[1]
+        shares = y_true if is_soft(y_true) else tf.one_hot(tf.cast(tf.reshape(y_true, [-1]), tf.int32), n)
+        shares = tf.cast(shares, y_pred.dtype)
+        shares = shares * (1.0 - self.label_smoothing) + self.label_smoothing / n
+        if self.gamma:
+            # The tangent at p = 1 of a root would be infinite, and NaN times zero.
+            shares *= tf.maximum(-tf.math.expm1(y_pred), keras.config.epsilon()) ** self.gamma
+        return -tf.reduce_sum(self.alpha * tf.math.multiply_no_nan(y_pred, shares), axis=-1)  # 0 log 0 = 0
+
+    def get_config(self) -> dict[str, Any]:
+        own = {"label_smoothing": self.label_smoothing, "gamma": self.gamma, "alpha": self.alpha}
+        return {**super().get_config(), **own}
+
+
+class ProbabilityLoss(ClassifierLoss):
+    """A Keras loss of labels and class probabilities, computed from the log-probabilities of the readout.
+
+    Parameters
+    ----------
+    loss : keras.losses.Loss or callable
+        Cross-entropies (sparse, categorical, focal) are replaced by ``CrossEntropy``. Other losses of Keras get one-hot
+        or soft labels [N, n], those named "Sparse..." whole numbers [N], and a loss from elsewhere the labels as they
+        were given.
+    """
+
+    needs_latents = False
+    needs_probabilities = True
+
+    def __init__(self, loss: Any) -> None:
+        if not callable(loss):
+            raise TypeError(f"loss must be None, a loss, its name, or a function of labels and outputs; found {loss!r}")
+        if getattr(loss, "from_logits", False):
+            raise ValueError(
+                f"loss must be of class probabilities, not of logits; found {type(loss).__name__}(from_logits=True). "
+                "Leave from_logits out: it is computed in log space anyway"
+            )
+        super().__init__(name=getattr(loss, "name", None) or "probability_loss")
+        self.loss = loss
+        self.in_log_space = _in_log_space(loss)
+
+    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+        """Return the loss of a batch from "label" and "log_probabilities"."""
+        label, log_p = observation["label"], outputs["log_probabilities"]
+        if self.in_log_space is not None:
+            return self.in_log_space(label, log_p, sample_weight=sample_weight)
+        label, p = self._form(label, log_p.shape[1]), tf.exp(log_p)
+        if isinstance(self.loss, keras.losses.Loss):
+            return self.loss(label, p, sample_weight=sample_weight)
+        losses = tf.convert_to_tensor(self.loss(label, p))
+        weighted = losses if sample_weight is None else losses * tf.cast(sample_weight, losses.dtype)
+        return tf.reduce_mean(weighted) / tf.distribute.get_strategy().num_replicas_in_sync
+
+    def _form(self, label: Any, n: int) -> Any:
+        """Labels as the loss takes them."""
+        kind = type(self.loss)
+        if not kind.__module__.startswith("keras."):
+            return label
+        if kind.__name__.startswith("Sparse"):
+            return tf.argmax(label, axis=-1) if is_soft(label) else label
+        return label if is_soft(label) else tf.one_hot(tf.cast(tf.reshape(label, [-1]), tf.int32), n)
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class Hybrid(ClassifierLoss):
+    """Weighted mean of a latent loss and the cross-entropy of the labels, (1 - w) latent + w class.
+
+    Parameters
+    ----------
+    weight : float
+        Weight w of the cross-entropy, strictly between 0 and 1. Default 0.5.
+    latent : LatentLoss, optional
+        Default ``LatentNLL()``. The cross-entropy is reduced over the batch as it is.
+    name : str
+
+    Raises
+    ------
+    ValueError
+        If the weight is not strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> Hybrid(0.25).weight
+    0.25
+    """
+
+    needs_probabilities = True
+
+    def __init__(self, weight: float = 0.5, latent: LatentLoss | dict[str, Any] | None = None, name: str = "hybrid"):
+        super().__init__(name=name)
+        self.weight = check_number(weight, "weight", above=0, below=1)
+        self.latent = LatentNLL() if latent is None else get_loss(latent)
+        if not isinstance(self.latent, LatentLoss):
+            raise TypeError(f"latent must be a LatentLoss; found {type(self.latent).__name__}")
+        self.cross_entropy = CrossEntropy(reduction=self.latent.reduction)
+
+    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+        """Return the weighted mean of both losses of a batch."""
+        latent = self.latent.compute(observation, outputs, sample_weight)
+        entropy = self.cross_entropy(observation["label"], outputs["log_probabilities"], sample_weight=sample_weight)
+        return (1.0 - self.weight) * latent + self.weight * tf.cast(entropy, latent.dtype)
+
+    def check(self, num_classes: int, covariance: str | None) -> None:
+        """Raise ValueError if the latent loss cannot train a head of this covariance."""
+        self.latent.check(num_classes, covariance)
+
+    def get_config(self) -> dict[str, Any]:
+        latent = keras.saving.serialize_keras_object(self.latent)
+        return {"weight": self.weight, "latent": latent, "name": self.name}
+
+
+LOSSES: Registry[keras.losses.Loss] = Registry(
+    "loss", keras.losses.Loss, {"latent_nll": LatentNLL, "hybrid": Hybrid, "composition": Composition}
+)
+
+# Keras names its losses in snake case and in camel case.
+_OF_KERAS = {
+    name.lower(): kind
+    for name, kind in vars(keras.losses).items()
+    if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)
+}
+
+
+def get_loss(identifier: Any) -> Any:
+    """Return the loss of a name, a configuration or an object, as ``compile(loss=...)`` and configurations take it.
+
+    Parameters
+    ----------
+    identifier : None, str, dict, keras.losses.Loss or callable
+        None stays None. A name of ``LOSSES``, of a loss of Keras ("categorical_focal_crossentropy"), or
+        "module:Class"; a dict of "name" and arguments; or a loss.
+
+    Raises
+    ------
+    TypeError, ValueError
+        If there is no such loss, or it has no such argument.
+
+    Examples
+    --------
+    >>> get_loss({"name": "categorical_crossentropy", "label_smoothing": 0.1}).name
+    'categorical_crossentropy'
+    """
+    name, arguments = identifier, {}
+    if isinstance(identifier, dict) and "class_name" not in identifier:
+        arguments = {key: value for key, value in identifier.items() if key != "name"}
+        name = identifier.get("name")
+    if isinstance(name, str) and name not in LOSSES and ":" not in name:
+        kind = _OF_KERAS.get(name.replace("_", "").lower())
+        if kind is not None:
+            return kind(**arguments)
+    if identifier is None or (callable(identifier) and not isinstance(identifier, type)):
+        of_keras = getattr(identifier, "__module__", "").startswith("keras.") and hasattr(identifier, "__name__")
+        return get_loss(identifier.__name__) if of_keras else identifier
+    if isinstance(identifier, dict) and "class_name" in identifier:
+        return keras.saving.deserialize_keras_object(identifier)
+    return LOSSES.get(identifier)
+
+
+def classifier_loss(identifier: Any) -> ClassifierLoss:
+    """Return what ``SimplexClassifier`` trains with: a loss of this package, or any other by its probabilities.
+
+    Examples
+    --------
+    >>> classifier_loss("sparse_categorical_crossentropy").needs_latents
+    False
+    """
+    loss = get_loss(identifier)
+    return loss if isinstance(loss, ClassifierLoss) else ProbabilityLoss(loss)
+
+
+def is_soft(y_true: Any) -> bool:
+    """Return whether labels have a column for every class."""
+    return len(y_true.shape) == 2 and y_true.shape[1] != 1
+
+
+def value_of_label(y_true: Any, values: Any) -> Any:
+    """Return the values [N] of the labels [N] or [N, 1] among those of all classes [N, n]; NaN for an unknown label."""
+    label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras made floats of them
+    # A mask, where the gradient of a gather would take fifty operations.
+    own = tf.one_hot(label, values.shape[1], on_value=True, off_value=False, dtype=tf.bool)
+    found = tf.reduce_sum(tf.where(own, values, tf.zeros_like(values)), axis=-1)
+    return tf.where(tf.reduce_any(own, axis=-1), found, tf.constant(float("nan"), values.dtype))
+
+
+def _in_log_space(loss: Any) -> CrossEntropy | None:
+    """The cross-entropy of log-probabilities that equals a loss of Keras, if it has one."""
+    options = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
+    exact: dict[type, Callable[[], CrossEntropy]] = {
+        CrossEntropy: lambda: loss,
+        keras.losses.SparseCategoricalCrossentropy: lambda: CrossEntropy(reduction=loss.reduction, name=loss.name),
+        keras.losses.CategoricalCrossentropy: lambda: CrossEntropy(
+            options["label_smoothing"], reduction=loss.reduction, name=loss.name
+        ),
+        keras.losses.CategoricalFocalCrossentropy: lambda: CrossEntropy(
+            options["label_smoothing"], options["gamma"], options["alpha"], loss.reduction, loss.name
+        ),
+    }
+    make = exact.get(type(loss))
+    return None if make is None or options.get("ignore_class") is not None else make()
