@@ -119,7 +119,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
         ((x[y > 0], y[y > 0], "platt"), r"PlattScaling needs held-out samples of every class; found none of \[0\]"),
         ((x, y[1:]), "x and y must have the same number of samples; found 400 and 399"),
         ((x, y + 1), "y must hold class numbers"),
-        ((x, np.full((400, 10), 0.1)), "y must name one class per sample for a calibration; found soft labels"),
+        ((x, np.full((400, 10), 0.1)), "y must name one class per sample here; found soft labels"),
         ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
         ((x, None), "y must be given"),
         ((None, y), "x must be given beside y"),
