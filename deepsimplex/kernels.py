@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 from keras import ops
 
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.validation import check_choice
 
 Kernel = Literal["rbf", "matern32", "matern52"]
 
@@ -28,7 +28,7 @@ def squared_distances(X: Any, Y: Any) -> Any:
 
 
 def _distance(squared: Any) -> Any:
-    # The root has no gradient at zero; this far below any distance that matters, the kernels have none either.
+    # The square root has no gradient at zero; below this bound the kernels are constant.
     return ops.sqrt(ops.maximum(squared, 1e-12))
 
 
@@ -71,7 +71,7 @@ KERNELS: dict[str, Callable[[Any], Any]] = {"rbf": rbf, "matern32": matern32, "m
 
 
 def check_kernel(kernel: Any) -> Kernel:
-    """``kernel`` itself, or an error that names it.
+    """Return ``kernel`` if it is the name of a kernel.
 
     Examples
     --------
@@ -79,6 +79,5 @@ def check_kernel(kernel: Any) -> Kernel:
     Traceback (most recent call last):
     ValueError: kernel must be one of rbf, matern32, matern52; found 'matern5'; did you mean 'matern52'?
     """
-    if kernel not in KERNELS:
-        raise ValueError(f"kernel must be one of {', '.join(KERNELS)}; found {kernel!r}{did_you_mean(kernel, KERNELS)}")
+    check_choice(kernel, "kernel", KERNELS)
     return cast(Kernel, kernel)

@@ -1,5 +1,7 @@
 """Small backbones to begin with. Any keras.Model whose output has shape [N, d] is one too."""
 
+import importlib
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -122,13 +124,40 @@ BACKBONES: dict[str, Callable[..., keras.Model]] = {"mlp": mlp, "cnn": cnn}
 def backbone(name: str, **options: Any) -> keras.Model:
     """Make a backbone by name, as configuration files do.
 
+    Parameters
+    ----------
+    name : str
+        "mlp", "cnn", or "module:function" for any function or class that returns a keras.Model, such as
+        "keras.applications:MobileNetV3Small".
+    **options
+        Its arguments.
+
+    Raises
+    ------
+    ValueError
+        When there is no such backbone, or it has no such argument.
+
     Examples
     --------
     >>> backbone("mlp", hidden=[10]).name
     'mlp'
     """
-    if name not in BACKBONES:
+    make = BACKBONES.get(name)
+    if make is None:
+        module, separator, attribute = name.partition(":")
+        if not separator:
+            raise ValueError(
+                f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
+                f"{did_you_mean(name, BACKBONES)}"
+            )
+        try:
+            make = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ValueError(f"backbone {name!r} cannot be imported: {error}") from error
+    known = inspect.signature(make).parameters
+    unknown = next((key for key in options if key not in known), None)
+    if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
         raise ValueError(
-            f"backbone must be one of {', '.join(BACKBONES)}; found {name!r}{did_you_mean(name, BACKBONES)}"
+            f"backbone {name!r} has no argument {unknown!r}{did_you_mean(unknown, known)}; it takes {', '.join(known)}"
         )
-    return BACKBONES[name](**options)
+    return make(**options)

@@ -248,16 +248,18 @@ class _Latents(keras.Model):
 
     def __init__(self, network: SimplexNetwork) -> None:
         super().__init__(name="latents", dtype=network.dtype_policy)
-        self.network = network
+        self._network = lambda: network  # as an attribute, Keras would walk in a circle when it loads
 
     def build(self, input_shape: Any) -> None:
         """Build the network, with batches of any size."""
-        if not self.network.built:
-            self.network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
+        network = self._network()
+        if not network.built:
+            network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
     def call(self, inputs: Any) -> dict[str, Any]:
         """Return calibrated latents {"loc", "scale"}."""
-        return self.network.calibrated_latent(self.network.latent(inputs))
+        network = self._network()
+        return network.calibrated_latent(network.latent(inputs))
 
 
 def _check_class_names(class_names: Sequence[str] | None, num_classes: int) -> list[str]:

@@ -177,7 +177,7 @@ def pair_distances(
     """Compute 1 - SSIM [S] of the pairs of ``images[rows]`` and ``others[columns]``."""
     # Finite numbers beyond the last row's sums: vectors reach into them.
     vectors = -(-(plan.rows * plan.pixel_row + plan.window * plan.channels) // plan.lanes) + 1
-    memory = aligned((get_num_threads(), vectors * plan.lanes), plan.dtype)
+    memory = aligned((get_num_threads(), 2, vectors * plan.lanes), plan.dtype)
     out = np.empty(len(rows))
     _pair_distances(rows, columns, images, others, plan, memory, out)
     return out
@@ -188,11 +188,16 @@ def pair_distances(
 def _pair_distances(rows, columns, images, others, plan, memory, out):
     size = plan.height * plan.pixel_row
     for chunk in prange((len(out) + CHUNK - 1) // CHUNK):
-        scratch = memory[get_thread_id()]
-        for s in range(chunk * CHUNK, min((chunk + 1) * CHUNK, len(out))):
-            a, b = rows[s], columns[s]
-            _columns(images[0], a * size, others[0], b * size, plan, scratch)
-            out[s] = 1.0 - np.float64(_similarity(images, a, others, b, plan, scratch))
+        scratch, ahead = memory[get_thread_id(), 0], memory[get_thread_id(), 1]
+        begin, end = chunk * CHUNK, min((chunk + 1) * CHUNK, len(out))
+        # The first step is a pair ahead of the second: loads that straddle recent stores would wait for them.
+        for s in range(begin, end + 1):
+            if s < end:
+                _columns(images[0], rows[s] * size, others[0], columns[s] * size, plan, ahead)
+            if s > begin:
+                similarity = _similarity(images, rows[s - 1], others, columns[s - 1], plan, scratch)
+                out[s - 1] = 1.0 - np.float64(similarity)
+            scratch, ahead = ahead, scratch
 
 
 @exclusive

@@ -22,7 +22,7 @@ from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import Composition, Hybrid, LatentNLL
+from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.targets import Target, get_target
@@ -63,14 +63,7 @@ def load_split(config: RunConfig) -> Split:
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
     """Make the target of a configuration, with its cache; ``show_progress`` as in ``targets.CASIMAC``."""
-    return get_target(_completed(config.target, cache_dir=config.cache_dir, show_progress=show_progress))
-
-
-def _completed(target: dict[str, Any], **options: Any) -> dict[str, Any]:
-    if target["name"] == "mean":
-        parts = [{"name": part} if isinstance(part, str) else part for part in target["targets"]]
-        return {**target, "targets": [_completed(part, **options) for part in parts]}
-    return {**options, **target} if target["name"] == "casimac" else target
+    return get_target(config.target, cache_dir=config.cache_dir, show_progress=show_progress)
 
 
 def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGaussian:
@@ -134,13 +127,12 @@ def _search_summary(searches: list[Any], num_samples: int, seconds: float) -> st
 
 def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
     """Build and compile the classifier of a configuration for the given samples."""
-    features, target = backbone(**config.model.backbone), make_target(config)
     model = SimplexClassifier(
-        backbone=features,
-        target=target,
+        backbone=backbone(**config.model.backbone),
+        target=make_target(config),
         num_classes=len(split.class_names),
-        head=config.model.head,
         covariance=config.model.covariance,
+        head=config.model.head,
         readout=config.model.readout,
         class_names=split.class_names,
         seed=config.seed,
@@ -148,23 +140,10 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
     model.build((None, *split.x.shape[1:]))
     model.compile(
         optimizer=_optimizer(config, _steps_per_epoch(config, split)),
-        loss=_loss(config),
+        loss=get_loss(config.training.loss),
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
-
-
-def _loss(config: RunConfig) -> Any:
-    """The loss of the configuration's objective."""
-    latent = LatentNLL(beta=config.training.beta)
-    objective = config.model.objective
-    if objective == "class":
-        return "sparse_categorical_crossentropy"
-    if objective == "hybrid":
-        return Hybrid(config.model.hybrid_weight or 0.5, latent)
-    if objective == "composition":
-        return Composition(config.model.composition_mass or 0.98)
-    return latent
 
 
 def _steps_per_epoch(config: RunConfig, split: Split) -> int:
@@ -270,14 +249,14 @@ def _printer(verbose: Verbosity) -> Callable[[str], None]:
 
 
 def _calibrate(
-    model: SimplexClassifier, method: Any, split: Split, folder: RunFolder, tell: Callable[[str], None]
+    model: SimplexClassifier, method: dict[str, Any], split: Split, folder: RunFolder, tell: Callable[[str], None]
 ) -> None:
     """Calibrate a model that is saved already, and save it again: a model that cannot be calibrated is not lost."""
     try:
         model.calibrate(split.x_validation, split.y_validation, method, batch_size=BATCH)
     except ValueError as error:
         raise ConfigurationError(
-            f"calibration.method {method}: {error}. The model is in {folder.model}, without a calibration"
+            f"calibration.method {method['name']}: {error}. The model is in {folder.model}, without a calibration"
         ) from error
     model.save(folder.model)
     tell(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}")

@@ -3,26 +3,72 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_origin
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
 
 from deepsimplex._utils.names import did_you_mean
-from deepsimplex.targets import Target, get_target
+from deepsimplex.backbones import backbone
+from deepsimplex.backbones.networks import BACKBONES
+from deepsimplex.calibration import CALIBRATIONS
+from deepsimplex.heads import HEADS
+from deepsimplex.losses import get_loss
+from deepsimplex.readout import READOUTS
+from deepsimplex.targets import get_target
 
 
 class ConfigurationError(ValueError):
     """Raised for a configuration that cannot be used; names the key, what was found and what would do."""
 
 
-Member = Annotated[dict[str, Any], BeforeValidator(lambda value: {"name": value} if isinstance(value, str) else value)]
-"""A member by name: "ilr", "module:Class", or a dict of "name" and the arguments of its constructor."""
-MEMBERS = ("target", "backbone", "head")
-"""Keys that hold one; overrides reach into them."""
+def _named(value: Any) -> Any:
+    return {"name": value} if isinstance(value, str) else value
+
+
+def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a validator that makes a member once, to see whether it can be made."""
+
+    def validate(value: Any) -> Any:
+        try:
+            make(value)
+        except TypeError as error:  # pydantic reports ValueErrors only
+            raise ValueError(str(error)) from error
+        return value
+
+    return validate
+
+
+def _make_backbone(value: dict[str, Any]) -> Any:
+    if not isinstance(value.get("name"), str):
+        raise ValueError(f"backbone needs a name, one of {', '.join(BACKBONES)}, or 'module:function'")
+    return backbone(**value)
+
+
+# Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
+Target = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_target))]
+Backbone = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(_make_backbone))]
+Head = Annotated[
+    dict[str, Any],
+    BeforeValidator(_named),
+    AfterValidator(_make(lambda value: HEADS.get(value, num_classes=3, latent_dim=2))),
+]
+Readout = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(READOUTS.get))]
+Loss = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_loss))]
+Method = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(CALIBRATIONS.get))]
+MEMBERS = ("target", "backbone", "head", "readout", "loss", "method")  # keys that overrides may reach into
 
 
 class _Section(BaseModel):
@@ -42,14 +88,6 @@ class _Section(BaseModel):
 def _holds_keys(field: FieldInfo) -> bool:
     kind = get_origin(field.annotation) or field.annotation
     return isinstance(kind, type) and issubclass(kind, BaseModel | dict)
-
-
-def _check(make: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """Make a member once, to see whether it can be made; pydantic reports ValueErrors only."""
-    try:
-        make(*arguments, **options)
-    except TypeError as error:
-        raise ValueError(str(error)) from error
 
 
 class DataConfig(_Section):
@@ -77,109 +115,23 @@ class DataConfig(_Section):
 class ModelConfig(_Section):
     """The network: arguments of ``SimplexClassifier``."""
 
-    backbone: Member = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
-    head: Member | None = Field(default=None, description="name of a head and its arguments; default Gaussian")
+    backbone: Backbone = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
+    head: Head | None = Field(default=None, description="name of a head and its arguments; default gaussian")
     covariance: Literal["isotropic", "diagonal", "full"] | None = Field(
         default=None, description="of the Gaussian head; default isotropic"
     )
-    readout: Literal["argmax", "softmax"] | None = Field(default=None, description="default: the target's own")
-    objective: Literal["latent", "class", "hybrid", "composition"] = "latent"
-    hybrid_weight: float | None = Field(default=None, gt=0, lt=1, description="of the class term; default 0.5")
-    composition_mass: float | None = Field(default=None, gt=0, lt=1, description="on the true class; default 0.98")
-
-    @model_validator(mode="after")
-    def _covariance_has_a_head(self) -> Self:
-        if self.head is not None and self.covariance is not None:
-            raise ValueError(
-                f"covariance is for the Gaussian head alone; found {self.covariance} with head {self.head['name']}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _options_of_the_objective(self) -> Self:
-        for option, objective in (("hybrid_weight", "hybrid"), ("composition_mass", "composition")):
-            if getattr(self, option) is not None and self.objective != objective:
-                raise ValueError(
-                    f"{option} is for objective {objective} alone; found {getattr(self, option)} with objective "
-                    f"{self.objective}"
-                )
-        return self
-
-    @field_validator("backbone")
-    @classmethod
-    def _known_backbone(cls, value: dict[str, Any]) -> dict[str, Any]:
-        from deepsimplex.backbones import backbone
-        from deepsimplex.backbones.networks import BACKBONES
-
-        name = value.get("name")
-        if not isinstance(name, str):
-            raise ValueError(f"backbone needs a name, one of {', '.join(BACKBONES)}")
-        if name in BACKBONES:
-            _check_arguments("backbone", value, list(inspect.signature(BACKBONES[name]).parameters))
-        _check(backbone, **value)
-        return value
-
-    @field_validator("head")
-    @classmethod
-    def _known_head(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is None:
-            return None
-        heads, name = _heads(), value.get("name")
-        if not isinstance(name, str) or name not in heads:
-            raise ValueError(f"head must be one of {', '.join(heads)}; found {name!r}{did_you_mean(name, heads)}")
-        of_data = ("num_classes", "num_samples", "latent_dim", "target")
-        known = [key for key in inspect.signature(heads[name]).parameters if key not in (*of_data, "kwargs")]
-        _check_arguments("head", value, known)
-        _check(make_head, value, num_classes=2, num_samples=1, target=get_target("vertices"))
-        return value
-
-
-def _heads() -> dict[str, Any]:
-    """The heads that a configuration may name, beside the Gaussian head of a network."""
-    from deepsimplex.heads import PrototypeGaussianProcess, VariationalGaussianProcess
-
-    return {"prototypes": PrototypeGaussianProcess, "variational": VariationalGaussianProcess}
-
-
-def make_head(head: Mapping[str, Any], num_classes: int, num_samples: int, target: Target) -> Any:
-    """The head that a configuration names, for the data and the target at hand.
-
-    Examples
-    --------
-    >>> from deepsimplex.targets import ILR
-    >>> make_head({"name": "prototypes", "prototypes_per_class": 2}, 10, num_samples=1000, target=ILR()).latent_dim
-    9
-    """
-    layer = _heads()[head["name"]]
-    of_data = {
-        "num_classes": num_classes,
-        "num_samples": num_samples,
-        "latent_dim": target.latent_dim(num_classes),
-        "target": target,
-    }
-    known = inspect.signature(layer).parameters
-    given = {key: argument for key, argument in head.items() if key != "name"}
-    return layer(**{key: value for key, value in of_data.items() if key in known}, **given)
-
-
-def _check_arguments(part: str, value: dict[str, Any], known: list[str]) -> None:
-    for key in value:
-        if key not in ("name", *known):
-            raise ValueError(
-                f"{part} {value['name']!r} has no argument {key!r}{did_you_mean(key, known)}; it takes "
-                f"{', '.join(known)}"
-            )
+    readout: Readout | None = Field(default=None, description="default: the target's own")
 
 
 class TrainingConfig(_Section):
-    """How to train."""
+    """Training: optimizer, loss and duration."""
 
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=128, ge=1)
     optimizer: str = "adam"
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "constant"
-    beta: float = Field(default=0.0, ge=0, le=1, description="of losses.LatentNLL")
+    loss: Loss | None = Field(default=None, description="name of a loss and its arguments; default: the target's own")
     mixed_precision: bool = False
 
     @field_validator("optimizer")
@@ -201,9 +153,7 @@ class TrainingConfig(_Section):
 class CalibrationConfig(_Section):
     """Calibration after training, on the validation samples."""
 
-    method: Literal["temperature", "latent", "platt", "isotonic"] | None = Field(
-        default=None, description="of SimplexClassifier.calibrate; null for none"
-    )
+    method: Method | None = Field(default=None, description="of SimplexClassifier.calibrate; null for none")
 
 
 class ExportConfig(_Section):
@@ -229,7 +179,7 @@ class RunConfig(_Section):
         default="~/.cache/deepsimplex", validate_default=True, description="folder of cached targets; null for none"
     )
     data: DataConfig
-    target: Member = Field(description="name of a target and its arguments")
+    target: Target = Field(description="name of a target and its arguments")
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     calibration: CalibrationConfig = CalibrationConfig()
@@ -243,35 +193,11 @@ class RunConfig(_Section):
         except RuntimeError as error:  # no such user
             raise ValueError(str(error)) from error
 
-    @field_validator("target")
-    @classmethod
-    def _known_target(cls, value: dict[str, Any]) -> dict[str, Any]:
-        _check(get_target, value)
-        return value
-
-    @model_validator(mode="after")
-    def _beta_has_a_loss(self) -> Self:
-        if self.training.beta > 0 and self.model.objective in ("class", "composition"):
-            raise ValueError(
-                f"training.beta must be 0 with model.objective {self.model.objective}, which has no latent loss; found "
-                f"{self.training.beta}"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _likelihood_is_a_sum(self) -> Self:
-        if self.training.beta > 0 and self.model.covariance == "full":
-            raise ValueError(
-                "training.beta must be 0 with model.covariance full, whose likelihood is no sum over latent "
-                f"dimensions; found {self.training.beta}"
-            )
-        return self
-
     @model_validator(mode="after")
     def _calibration_has_samples(self) -> Self:
         if self.calibration.method is not None and self.data.validation_fraction == 0:
             raise ValueError(
-                f"calibration.method {self.calibration.method} is fitted to validation samples: "
+                f"calibration.method {self.calibration.method['name']} is fitted to validation samples: "
                 "data.validation_fraction must be above 0; found 0"
             )
         return self

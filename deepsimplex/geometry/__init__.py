@@ -1,4 +1,4 @@
-"""One simplex under everything: vertices, Aitchison geometry and the maps between latent and probability space."""
+"""Geometry of the simplex: its vertices, Aitchison geometry, and maps between latent and probability space."""
 
 from deepsimplex.geometry.aitchison import (
     aitchison_distance,
@@ -14,10 +14,9 @@ from deepsimplex.geometry.aitchison import (
     power,
 )
 from deepsimplex.geometry.probability_simplex import from_probability_simplex, tau_from, to_probability_simplex
-from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, helmert, nearest_vertex, vertices
+from deepsimplex.geometry.vertices import Construction, helmert, nearest_vertex, vertices
 
 __all__ = [
-    "CONSTRUCTIONS",
     "Construction",
     "aitchison_distance",
     "aitchison_inner",

@@ -4,16 +4,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from deepsimplex._utils.validation import check_array
 from deepsimplex.geometry.vertices import check_coordinates, helmert
 
 
 def check_composition(pi: ArrayLike, name: str = "pi") -> NDArray[np.float64]:
-    """Return ``pi`` as float64, or say why it is not made of compositions (at least two positive, finite parts)."""
-    parts = np.asarray(pi, dtype=np.float64)
+    """Return compositions [..., n] as float64; raise unless they have at least two parts, finite and positive."""
+    parts = check_array(pi, name)
     if parts.ndim == 0 or parts.shape[-1] < 2:
         raise ValueError(f"{name} must have shape [..., n] with n >= 2 parts; found shape {parts.shape}")
-    if not np.all(np.isfinite(parts)):
-        raise ValueError(f"{name} must have finite parts; found NaN or infinity")
     if not np.all(parts > 0):
         raise ValueError(
             f"{name} must have positive parts, since log-ratios of zero do not exist; found a smallest part of "

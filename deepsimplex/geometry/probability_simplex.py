@@ -4,15 +4,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import softmax
 
+from deepsimplex._utils.validation import check_array, check_number
 from deepsimplex.geometry.aitchison import check_composition
 from deepsimplex.geometry.vertices import Construction, check_coordinates, vertices
-
-
-def check_tau(tau: float) -> float:
-    """Return ``tau``, or say why it cannot scale latents."""
-    if not np.isfinite(tau) or tau <= 0:
-        raise ValueError(f"tau must be finite and positive; found {tau!r}")
-    return float(tau)
 
 
 def to_probability_simplex(
@@ -40,7 +34,9 @@ def to_probability_simplex(
     array([[0.333, 0.333, 0.333]])
     """
     latents = check_coordinates(f, "f")
-    return softmax(check_tau(tau) * (latents @ vertices(latents.shape[-1] + 1, construction).T), axis=-1)
+    return softmax(
+        check_number(tau, "tau", above=0) * (latents @ vertices(latents.shape[-1] + 1, construction).T), axis=-1
+    )
 
 
 def from_probability_simplex(
@@ -67,7 +63,7 @@ def from_probability_simplex(
     """
     points = check_composition(s, "s")
     n = points.shape[-1]
-    return (n - 1) / (n * check_tau(tau)) * (np.log(points) @ vertices(n, construction))
+    return (n - 1) / (n * check_number(tau, "tau", above=0)) * (np.log(points) @ vertices(n, construction))
 
 
 def tau_from(latents: ArrayLike) -> float:
@@ -87,11 +83,7 @@ def tau_from(latents: ArrayLike) -> float:
     >>> tau_from([[0.0, 1.0], [2.0, 5.0]])
     1.0
     """
-    points = np.asarray(latents, dtype=np.float64)
-    if points.ndim != 2:
-        raise ValueError(f"latents must have shape [N, n - 1]; found shape {points.shape}")
-    if points.size == 0 or not np.all(np.isfinite(points)):
-        raise ValueError(f"latents must be finite and at least one; found shape {points.shape}, or NaN or infinity")
+    points = check_array(latents, "latents", "[N, n - 1]", least=1)
     # The range, not the standard deviation: that of equal numbers is round-off rather than 0.
     if np.ptp(points, axis=0).min() == 0:
         raise ValueError("latents must vary in every dimension; found one in which all are equal")

@@ -7,24 +7,24 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_array, check_choice
+
 Construction = Literal["iterative", "helmert"]
 CONSTRUCTIONS: tuple[str, ...] = get_args(Construction)
 
 
 def check_num_classes(n: int) -> int:
-    """Return ``n`` as an int, or say why it cannot be a number of classes."""
+    """Return a number of classes, a whole number of at least 2, as an int."""
     if not isinstance(n, numbers.Real) or isinstance(n, bool) or n % 1 != 0 or n < 2:
         raise ValueError(f"n must be a whole number of classes, at least 2; found {n!r}")
     return int(n)
 
 
 def check_coordinates(z: ArrayLike, name: str) -> NDArray[np.float64]:
-    """Return latent coordinates ``z`` [..., n - 1] as float64, or say why they are none."""
-    coordinates = np.asarray(z, dtype=np.float64)
+    """Return latent coordinates ``z`` [..., n - 1] as float64; raise unless they are finite and n >= 2."""
+    coordinates = check_array(z, name)
     if coordinates.ndim == 0 or coordinates.shape[-1] < 1:
         raise ValueError(f"{name} must have shape [..., n - 1] with n >= 2; found shape {coordinates.shape}")
-    if not np.all(np.isfinite(coordinates)):
-        raise ValueError(f"{name} must be finite; found NaN or infinity")
     return coordinates
 
 
@@ -88,9 +88,8 @@ def vertices(n: int, construction: Construction = "iterative") -> NDArray[np.flo
     n = check_num_classes(n)
     if construction == "iterative":
         return _iterative(n)
-    if construction == "helmert":
-        return np.sqrt(n / (n - 1)) * helmert(n).T
-    raise ValueError(f"construction must be one of {', '.join(CONSTRUCTIONS)}; found {construction!r}")
+    check_choice(construction, "construction", CONSTRUCTIONS)
+    return np.sqrt(n / (n - 1)) * helmert(n).T
 
 
 def nearest_vertex(f: ArrayLike, construction: Construction = "iterative") -> NDArray[np.int64]:

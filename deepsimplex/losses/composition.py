@@ -9,8 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from deepsimplex._utils.validation import check_labels, check_number
-from deepsimplex.geometry.probability_simplex import check_tau
+from deepsimplex._utils.validation import check_array, check_labels, check_number
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.losses.latent_losses import ClassifierLoss
 
@@ -127,7 +126,7 @@ def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.flo
     array([[0.909, 0.045, 0.045],
            [0.473, 0.309, 0.218]])
     """
-    return softmax(check_tau(tau) * _class_scores(loc, scores), axis=-1)
+    return softmax(check_number(tau, "tau", above=0) * _class_scores(loc, scores), axis=-1)
 
 
 def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: float = 0.98) -> float:
@@ -156,7 +155,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
     ------
     ValueError
         When shapes or labels do not fit, or the mass cannot be reached: where scores tie (samples of several classes
-        at distance zero) or labels are soft, it stays below a limit, which the message tells.
+        at distance zero) or labels are soft, it stays below a limit, which the message gives.
 
     Examples
     --------
@@ -171,7 +170,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
     n = check_num_classes(g.shape[1])
     truth, _ = check_labels(labels, n, name="labels", rows=len(g), of="loc", soft=True)
     wanted = check_number(mass, "mass", above=1 / n, below=1)
-    # Relative to the best and in units of the widest gap, so that the search knows nothing of the latents' units.
+    # Relative to the best and in units of the widest gap, so that the search does not depend on the latents' units.
     g -= g.max(axis=-1, keepdims=True)
     gap = -float(g.min())
 
@@ -200,14 +199,8 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
 
 def _class_scores(loc: ArrayLike, scores: ArrayLike) -> NDArray[np.float64]:
     """Scores of latents, loc S^T, shape [N, n]."""
-    latents, S = np.asarray(loc, dtype=np.float64), np.asarray(scores, dtype=np.float64)
-    if latents.ndim != 2 or S.ndim != 2 or latents.shape[1] != S.shape[1] or len(latents) == 0:
-        raise ValueError(
-            f"loc must have shape [N, L] with N >= 1 and scores [n, L]; found shapes {latents.shape} and {S.shape}"
-        )
-    if not (np.all(np.isfinite(latents)) and np.all(np.isfinite(S))):
-        raise ValueError("loc and scores must be finite; found NaN or infinity")
-    return latents @ S.T
+    S = check_array(scores, "scores", "[n, L]")
+    return check_array(loc, "loc", "[N, L]", columns=S.shape[1], least=1) @ S.T
 
 
 def _precision(values: ArrayLike) -> type[np.floating]:

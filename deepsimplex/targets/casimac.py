@@ -11,7 +11,8 @@ from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_whole
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
-from deepsimplex.geometry import CONSTRUCTIONS, Construction, vertices
+from deepsimplex.geometry import Construction, vertices
+from deepsimplex.geometry.vertices import CONSTRUCTIONS
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.generalized_mapping import (
     Reduction,

@@ -27,6 +27,8 @@ class Mean(Target):
     targets : sequence of targets, names or mappings
         At least one. All must share latent dimensions, scores and readout: CASIMAC targets of one construction, or
         ILR targets, or Dirichlet targets.
+    cache_dir, show_progress : optional
+        Arguments of targets given by name or configuration that have them, as ``CASIMAC`` does.
 
     Raises
     ------
@@ -40,10 +42,18 @@ class Mean(Target):
     array([[2.5]])
     """
 
-    def __init__(self, targets: Sequence[Target | str | Mapping[str, Any]]) -> None:
+    def __init__(
+        self,
+        targets: Sequence[Target | str | Mapping[str, Any]],
+        *,
+        cache_dir: Any = None,
+        show_progress: bool | None = None,
+    ) -> None:
         if isinstance(targets, str) or not isinstance(targets, Sequence) or len(targets) == 0:
             raise ValueError(f"targets must be a sequence of at least one target; found {targets!r}")
-        self.targets: list[Target] = [TARGETS.get(target) for target in targets]
+        self.targets: list[Target] = [
+            TARGETS.get(target, cache_dir=cache_dir, show_progress=show_progress) for target in targets
+        ]
         readouts = {target.default_readout for target in self.targets}
         if len(readouts) > 1:
             raise ValueError(f"targets must share one readout; found {', '.join(sorted(readouts))}")

@@ -21,6 +21,7 @@ import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex._utils import progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
+from deepsimplex.losses import get_loss
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 COMMAND = [sys.executable, "-m", "deepsimplex.cli"]
@@ -76,21 +77,39 @@ def test_a_run_leaves_everything_in_its_folder(finished):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "overrides",
+    "loss",
     [
-        ["model.objective=class", "training.beta=0"],
-        ["model.objective=hybrid", "model.hybrid_weight=0.2"],
-        ["model.objective=composition", "model.composition_mass=0.9", "training.beta=0"],
+        "sparse_categorical_crossentropy",
+        "{name: hybrid, weight: 0.2}",
+        "{name: composition, mass: 0.9}",
     ],
-    ids=["class", "hybrid", "composition"],
 )
-def test_a_run_trains_any_objective(overrides, tmp_path):
-    folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+def test_a_run_trains_with_any_loss(loss, tmp_path, monkeypatch):
+    monkeypatch.setattr(ds.SimplexClassifier, "export", lambda *arguments, **options: None)
+    monkeypatch.setattr(commands, "_draw", lambda *arguments: None)
+    folder = experiments.train(checked(tmp_path, f"training.loss={loss}"), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
-    found = ds.load(folder.model).get_config()
-    expected = yaml.safe_load(folder.config.read_text())["model"]
-    for key in ("objective", "hybrid_weight", "composition_mass"):
-        assert found[key] == expected[key]
+    kept = get_loss(yaml.safe_load(folder.config.read_text())["training"]["loss"]).get_config()
+    found = ds.load(folder.model).loss.get_config()
+    for key in {"weight", "mass"} & kept.keys():
+        assert found[key] == kept[key]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model={head: prototypes, covariance: diagonal}", "target=vertices"], "covariance 'diagonal' is not one"),
+        (["model.covariance=full"], "beta must be 0 with a full covariance"),
+        (
+            ["model.head={name: prototypes, num_classes: 3}", "target=vertices"],
+            "head must be for 10 classes; found one",
+        ),
+    ],
+)
+def test_parts_that_do_not_fit_are_named_before_a_folder_is_made(overrides, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        experiments.train(checked(tmp_path, *overrides), verbose=0)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_model_and_saved_model_of_a_run_agree(finished):
@@ -324,7 +343,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
         (["--config", "configs/digit.yaml"], "there is no file"),
         (["--config", str(CONFIGS / "digits.yaml"), "training.epoch=3"], "did you mean 'epochs'"),
         (["--config", str(CONFIGS / "digits.yaml"), "data.name=digts", "cache_dir=null"], "digits"),
-        (["--config", str(CONFIGS / "digits.yaml"), "target.distance=3"], "target: distance must be a name"),
+        (["--config", str(CONFIGS / "digits.yaml"), "target.distance=3"], "target: distance must be one of"),
         (["--config", str(CONFIGS / "digits.yaml"), "output=/proc/runs"], "output is not a folder that can be written"),
     ],
 )

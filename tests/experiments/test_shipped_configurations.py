@@ -46,12 +46,14 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
 @pytest.mark.parametrize(
     "head",
     [
-        "{head: {name: prototypes, prototypes_per_class: 2}, objective: class}",
-        "{head: {name: variational, inducing: 30, variance: 2.0}}",
+        "{name: prototypes, prototypes_per_class: 2}",
+        "{name: variational, inducing: 30, variance: 2.0}",
     ],
 )
 def test_a_head_by_name_starts_among_the_samples_and_learns(head):
-    changes = [f"model={head}", "target=vertices", "data.limit=400", "training={epochs: 8, learning_rate: 0.01}"]
+    loss = "sparse_categorical_crossentropy" if "prototypes" in head else "latent_nll"
+    training = f"training={{epochs: 8, learning_rate: 0.01, loss: {loss}}}"
+    changes = [f"model.head={head}", training, "target=vertices", "data.limit=400"]
     config = load_config(CONFIGS / "digits.yaml", changes)
     split = load_split(config)
     keras.utils.set_random_seed(0)
