@@ -113,7 +113,7 @@ def test_hyperparameters_make_a_session(run):
     assert values["optimizer"] == "Adam"
     assert values["learning_rate"] == pytest.approx(0.001)
     assert values["target"] == "one_hot"
-    assert (values["covariance"], values["readout"], values["objective"]) == ("isotropic", "ArgmaxReadout", "latent")
+    assert (values["covariance"], values["readout"], values["loss"]) == ("isotropic", "ArgmaxReadout", "LatentNLL")
     assert (values["epochs"], values["steps_per_epoch"], values["seed"]) == (2, 6, 0)
     assert (values["augmentation"], values["rate"]) == ("none", 0.5)
     assert found["_hparams_/session_end_info"].session_end_info.status == 1  # success
@@ -507,13 +507,12 @@ def test_hyperparameters_are_gathered(optimizer, expected):
     from deepsimplex.monitoring.hyperparameters import model_hyperparameters
 
     target = {"name": "mean", "targets": ["ilr", {"name": "ilr", "smoothing": 0.9}]}
-    options = {"objective": "hybrid", "hybrid_weight": 0.3, "covariance": "diagonal"}
-    model = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3, **options)
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3, covariance="diagonal")
     model.build((None, 5))
-    model.compile(optimizer, ds.losses.LatentNLL(beta=0.5))
+    model.compile(optimizer, ds.losses.Hybrid(0.3, ds.losses.LatentNLL(beta=0.5)))
     found = model_hyperparameters(model, {"epochs": 7, "steps": None})
     assert expected.items() <= found.items()
-    more = {"loss": "LatentNLL", "loss.beta": 0.5, "hybrid_weight": 0.3, "epochs": 7, "target": "mean"}
+    more = {"loss": "Hybrid", "loss.weight": 0.3, "loss.latent.beta": 0.5, "epochs": 7, "target": "mean"}
     assert more.items() <= found.items()
     assert "steps_per_epoch" not in found
     assert json.loads(found["target.targets"])[1]["smoothing"] == 0.9

@@ -12,7 +12,6 @@ from deepsimplex._utils.validation import check_labels
 from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.streams import (
     ObservedDataset,
-    ObservedGenerator,
     element_spec,
     is_observed,
     is_stream,
@@ -145,6 +144,8 @@ class DataAdapter:
 
         def observe(batch: Any) -> tuple[Any, ...]:
             x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
+            if isinstance(y, dict) and "label" in y:  # Keras calls evaluate from fit
+                return batch
             samples = self.arrays(x, y, weight, class_weight)
             return samples[:2] if samples.sample_weight is None else tuple(samples)
 
@@ -152,7 +153,7 @@ class DataAdapter:
             return ObservedDataset(stream, observe)
         if isinstance(stream, tf.data.Dataset):
             return self._dataset(stream, class_weight)
-        return ObservedGenerator(stream, observe)
+        return (observe(batch) for batch in stream)  # Keras takes generators, no other iterators
 
     def _dataset(self, dataset: tf.data.Dataset, class_weight: Any) -> tf.data.Dataset:
         spec = element_spec(dataset)[1]

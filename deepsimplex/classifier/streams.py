@@ -38,19 +38,6 @@ class ObservedDataset(keras.utils.PyDataset):
         self.dataset.on_epoch_end()
 
 
-class ObservedGenerator:
-    """A generator of batches whose labels are replaced by observations."""
-
-    def __init__(self, batches: Iterable[Any], observe: Callable[[Any], tuple[Any, ...]]) -> None:
-        self.batches = map(observe, batches)
-
-    def __iter__(self) -> Iterator[Any]:
-        return self
-
-    def __next__(self) -> Any:
-        return next(self.batches)
-
-
 def is_stream(x: Any) -> bool:
     """Return whether ``x`` yields batches: a tf.data.Dataset, a PyDataset or a generator."""
     return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
@@ -61,7 +48,7 @@ def is_observed(x: Any) -> bool:
     if isinstance(x, tf.data.Dataset):
         spec = x.element_spec
         return isinstance(spec, tuple) and len(spec) > 1 and isinstance(spec[1], dict) and "label" in spec[1]
-    return isinstance(x, ObservedDataset | ObservedGenerator)
+    return isinstance(x, ObservedDataset)
 
 
 def peek(stream: Any) -> tuple[Any, Any]:

@@ -76,9 +76,14 @@ class LatentClassifier(CalibratedClassifier):
         latent, layer = self.predict_latent(X), self._readout
         return {"probabilities": layer.predict(latent), "latent": latent, "readout": layer}
 
+    def _read(self, X: ArrayLike, log: bool = False) -> NDArray[np.float64]:
+        """Compute uncalibrated class probabilities, or their logarithms."""
+        latent = self.predict_latent(X)  # before the readout, which an unfitted classifier has not
+        return self._readout.predict(latent, log)
+
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities [N, n], columns as ``classes_``."""
-        return self._calibrated(self._readout.predict(self.predict_latent(X)))
+        return self._calibrated(self._read(X))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return logarithms of the class probabilities [N, n], finite where probabilities underflow.
@@ -89,8 +94,8 @@ class LatentClassifier(CalibratedClassifier):
         of zero count as the smallest normal number.
         """
         if self._maps_probabilities:
-            return self._calibrated_logarithms(self._readout.predict(self.predict_latent(X)))
-        return self._readout.predict(self.predict_latent(X), log=True)
+            return self._calibrated_logarithms(self._read(X))
+        return self._read(X, log=True)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the likeliest class of every row, shape [N]."""
@@ -143,4 +148,5 @@ class LatentClassifier(CalibratedClassifier):
                 f"class_intervals are those of probabilities as read out of latents, which {self._calibration!r} maps "
                 "to others: calibrate with method='latent', or calibrate(None)"
             )
-        return self._readout.intervals(self.predict_latent(X), level)
+        latent = self.predict_latent(X)
+        return self._readout.intervals(latent, level)

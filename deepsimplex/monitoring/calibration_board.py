@@ -4,7 +4,6 @@ import os
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import keras
@@ -153,15 +152,13 @@ class CalibrationBoard(keras.callbacks.Callback):
     def close(self) -> None:
         """Close the event file, if one is open."""
         # What belongs to the last step beside scores, unless it was written.
-        self._left_out: tuple[dict[str, float], dict[str, NDArray[Any]]] | None = None
+        self._left_out: tuple[Any, ...] | None = None
         self._file.close()
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     # Keras models
@@ -226,7 +223,7 @@ class CalibrationBoard(keras.callbacks.Callback):
                 tags = [tag] if values.ndim == 0 else [f"{tag}/{index}" for index in range(values.size)]
                 numbers |= dict(zip(tags, map(float, values.ravel()), strict=True))
         due = (step.iteration - 1) % self.every == 0
-        self._record(step.iteration, due, lambda: self._estimator_outputs(step.classifier()), numbers, vectors)
+        self._record(step.iteration, due, lambda: self._estimator_outputs(step.classifier()), (numbers, vectors))
 
     def fit_ended(self, classifier: Any) -> None:
         """Write the fitted estimator, as its ``fit`` ends."""
@@ -266,27 +263,17 @@ class CalibrationBoard(keras.callbacks.Callback):
         return [" ".join(str(name).split()) or str(k) for k, name in enumerate(self.class_names or own)]
 
     def _record(
-        self,
-        step: int,
-        due: bool,
-        outputs: Callable[[], ClassifierOutputs | None],
-        numbers: dict[str, float] | None = None,
-        vectors: dict[str, NDArray[Any]] | None = None,
-        details: bool = False,
+        self, step: int, due: bool, outputs: Callable[[], Any], more: tuple[Any, ...] = ({}, {}), details: bool = False
     ) -> None:
-        """Write a step if it is due, or remember what to write if it is the last one."""
-        self._step, self._left_out = step, None
-        if not due:
-            self._left_out = (numbers or {}, vectors or {})
-            return
-        found = outputs()
-        self._write(found, numbers or {}, vectors or {})
-        if details:
-            self._write_details(found)
+        """Write a step if it is due, with more scalars and histograms, or remember these if it is the last one."""
+        self._step, self._left_out = step, None if due else more
+        if due:
+            found = outputs()
+            self._write(found, *more)
+            if details:
+                self._write_details(found)
 
-    def _write(
-        self, found: ClassifierOutputs | None, numbers: dict[str, float], vectors: dict[str, NDArray[Any]]
-    ) -> None:
+    def _write(self, found: ClassifierOutputs | None, numbers: dict[str, Any], vectors: dict[str, Any]) -> None:
         if found is not None:
             if found.not_finite and not self._warned:
                 self._warned = True

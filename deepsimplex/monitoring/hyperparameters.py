@@ -80,6 +80,8 @@ def estimator_hyperparameters(classifier: Any) -> dict[str, Value]:
 
 def _loss(model: keras.Model) -> dict[str, Any]:
     loss = getattr(model, "loss", None)
+    if loss is None and hasattr(model, "target"):
+        loss = model.target.default_loss()
     if loss is None or isinstance(loss, str):
         return {"loss": loss}
     name = getattr(loss, "__name__", None) or type(loss).__name__

@@ -82,18 +82,14 @@ def rows_of(x: Any, chosen: Any) -> Any:
 def _batches(data: Any, name: str) -> Any:
     """Yield batches (x, y) of arrays, checked."""
     wanted = f"{name} must be a pair (x, y) of arrays, or a batched tf.data.Dataset of such pairs"
-    if not isinstance(data, tf.data.Dataset):
-        if not isinstance(data, tuple | list) or len(data) != 2:
-            length = f" of length {len(data)}" if isinstance(data, tuple | list) else ""
-            raise TypeError(f"{wanted}; found {type(data).__name__}{length}")
-        x, y = data
-        yield _checked(x, y, name)
-        return
-    if not isinstance(data.element_spec, tuple) or len(data.element_spec) != 2:
-        raise TypeError(f"{wanted}; found one of {data.element_spec}")
-    if data.cardinality() == tf.data.INFINITE_CARDINALITY:
+    stream = isinstance(data, tf.data.Dataset)
+    pair = data.element_spec if stream else data
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        length = f" of length {len(pair)}" if isinstance(pair, tuple | list) else ""
+        raise TypeError(f"{wanted}; found {f'one of {pair}' if stream else type(pair).__name__}{length}")
+    if stream and data.cardinality() == tf.data.INFINITE_CARDINALITY:
         raise ValueError(f"{name} must end; found a data set that repeats forever. dataset.take(k) ends it")
-    for x, y in data.as_numpy_iterator():
+    for x, y in data.as_numpy_iterator() if stream else [data]:
         yield _checked(x, y, name)
 
 

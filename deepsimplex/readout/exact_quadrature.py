@@ -115,7 +115,7 @@ def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
 
 
 def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
-    """Mean scores a [N, n] in units of their standard deviation, below the best; evenly spaced nodes u [N, Q]; step [N, 1]."""
+    """Standardized mean scores a [N, n], below the best; evenly spaced nodes u [N, Q]; their step [N, 1]."""
     t = tf.maximum(deviation, noise_floor(mean))
     # Relative to the best score: the answer knows differences only.
     a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)

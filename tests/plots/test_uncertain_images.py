@@ -1,11 +1,12 @@
 """Images ranked by uncertainty, with bars and intervals."""
 
+import keras
 import numpy as np
 import pytest
 
 from deepsimplex import LatentGaussian
 from deepsimplex.plots import predictions, reliability, uncertain_images
-from deepsimplex.readout import argmax, class_intervals, softmax
+from deepsimplex.readout import Readout, argmax, class_intervals, softmax
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +71,29 @@ def test_probabilities_of_another_readout_have_no_whiskers_and_are_not_mistaken(
         reliability([0, 1, 2, 0, 1], p, latent=latent)
 
 
+class Squared(Readout):
+    """A readout of a user's own: squared scores."""
+
+    def class_probabilities(self, points):
+        squared = keras.ops.square(keras.ops.relu(self.score(points))) + 1e-3
+        return squared / keras.ops.sum(squared, axis=-1, keepdims=True)
+
+
+def test_another_readout_has_its_own_intervals(images):
+    latent = LatentGaussian(np.random.default_rng(0).normal(size=(5, 2)), np.full((5, 1), 0.3))
+    layer = Squared()
+    p = layer.predict(latent)
+    figure = uncertain_images(images, p, latent=latent, readout=layer, k=1, by="confidence")
+    first = int(p.max(axis=1).argmin())
+    lower, upper = layer.intervals(latent[[first]], 0.95)
+    (whiskers,) = [artist for artist in figure.axes[1].collections if artist.get_label() == "interval"]
+    order = np.argsort(-p[first], kind="stable")
+    ends = np.array(whiskers.get_segments())[:, :, 0]
+    np.testing.assert_allclose(ends, np.column_stack([lower[0, order], upper[0, order]]))
+    with pytest.raises(ValueError, match="p must be what the softmax readout makes of latent"):
+        uncertain_images(images, p, latent=latent)
+
+
 def test_latents_of_others_are_named(images):
     p = np.full((5, 3), 1 / 3)
     with pytest.raises(ValueError, match="latent must be of the 5 samples and 3 classes of p; found 4 samples"):
@@ -93,7 +117,7 @@ def test_the_same_latents_as_a_dict(images):
             {"by": "entropie"},
             "by must be one of entropy, confidence, margin, .*; found .entropie.; did you mean",
         ),
-        ({"by": "likelihood"}, "by='likelihood' needs the true classes: give y"),
+        ({"by": "likelihood"}, "by='likelihood' needs the true classes: pass y"),
         ({"k": 0}, "k must be a whole number, at least 1; found 0"),
         ({"y": [0, 1, 2, 3, 0]}, "y must hold class numbers 0..2"),
     ],

@@ -1,0 +1,142 @@
+"""What fit takes beside arrays and tf.data: PyDatasets and generators, for every kind of target and head."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import deepsimplex as ds
+
+
+class Batches(keras.utils.PyDataset):
+    """Batches of arrays, as users write them."""
+
+    def __init__(self, x, y, weight=None, size=50, **kwargs):
+        super().__init__(**kwargs)
+        self.x, self.y, self.weight, self.size = x, y, weight, size
+        self.ended = 0
+
+    def __len__(self):
+        return -(-len(self.x) // self.size)
+
+    def __getitem__(self, index):
+        rows = slice(index * self.size, (index + 1) * self.size)
+        batch = (self.x[rows], self.y[rows])
+        return batch if self.weight is None else (*batch, self.weight[rows])
+
+    def on_epoch_end(self):
+        self.ended += 1
+
+
+def generator(x, y, size=50):
+    while True:
+        for start in range(0, len(x), size):
+            yield x[start : start + size], y[start : start + size]
+
+
+def make(target="ilr", loss=None, **options):
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, **options)
+    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    return model
+
+
+def assert_same_weights(one, other):
+    for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_allclose(left, right, atol=1e-5)
+
+
+@pytest.fixture(scope="module")
+def small(digits):
+    (x, y), (x_test, y_test) = digits
+    return (x[:200], y[:200]), (x_test[:60], y_test[:60])
+
+
+@pytest.mark.parametrize("form", [lambda y: y, lambda y: np.eye(10, dtype="float32")[y]], ids=["int", "one-hot"])
+def test_streams_train_label_targets_like_arrays(form, small):
+    (x, y), (x_test, y_test) = small
+    arrays, of_dataset, of_generator = make(), make(), make()
+    expected = arrays.fit(x, form(y), epochs=2, batch_size=50, shuffle=False, verbose=0).history
+    dataset = Batches(x, form(y))
+    history = of_dataset.fit(
+        dataset, epochs=2, shuffle=False, verbose=0, validation_data=Batches(x_test, y_test)
+    ).history
+    of_generator.fit(generator(x, form(y)), epochs=2, steps_per_epoch=4, verbose=0)
+    assert_same_weights(of_dataset, arrays)
+    assert_same_weights(of_generator, arrays)
+    assert dataset.ended >= 2
+    assert history["loss"] == pytest.approx(expected["loss"], rel=1e-4)
+    assert history["val_loss"][-1] == pytest.approx(arrays.evaluate(x_test, y_test, verbose=0)[0], rel=1e-4)
+    assert of_dataset.evaluate(Batches(x_test, y_test), verbose=0) == pytest.approx(
+        arrays.evaluate(x_test, y_test, verbose=0), rel=1e-4
+    )
+    assert of_dataset.predict(Batches(x_test, y_test), verbose=0).shape == (60, 10)
+
+
+def test_distance_targets_read_streams_once(small):
+    (x, y), _ = small
+    arrays, of_dataset, of_generator = (make("casimac") for _ in range(3))
+    arrays.fit(x, y, epochs=1, batch_size=50, verbose=0)
+    of_dataset.fit(Batches(x, y), epochs=1, verbose=0)
+    of_generator.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
+    assert_same_weights(of_dataset, arrays)
+    assert_same_weights(of_generator, arrays)
+
+
+def test_streams_carry_weights_and_take_class_weights(small):
+    (x, y), _ = small
+    weights = np.where(y == 3, 5.0, 1.0).astype("float32")
+    arrays, weighted, by_class = make(), make(), make()
+    arrays.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
+    weighted.fit(Batches(x, y, weights), epochs=1, shuffle=False, verbose=0)
+    by_class.fit(Batches(x, y), epochs=1, shuffle=False, verbose=0, class_weight={3: 5.0})
+    assert_same_weights(weighted, arrays)
+    assert_same_weights(by_class, arrays)
+
+
+@pytest.mark.parametrize("kind", [Batches, generator, "tf.data"])
+@pytest.mark.parametrize("head", ["variational", "prototypes"])
+def test_heads_adapt_to_streams(head, kind, small):
+    (x, y), _ = small
+    target = "vertices" if head == "prototypes" else "ilr"
+    model = make(target, "sparse_categorical_crossentropy", head={"name": head, **_FEW[head]})
+    streams = {"tf.data": tf.data.Dataset.from_tensor_slices((x, y)).batch(50)}
+    stream = streams[kind] if isinstance(kind, str) else kind(x, y)
+    options = {"steps_per_epoch": 4} if kind is generator else {}
+    history = model.fit(stream, epochs=2, verbose=0, **options).history
+    assert model.head.adapted
+    assert history["loss"][-1] < history["loss"][0]
+    if head == "variational":
+        assert float(model.head.sample_count) == len(x)
+
+
+_FEW = {"variational": {"inducing": 20}, "prototypes": {"prototypes_per_class": 1}}
+
+
+def test_a_head_that_counts_samples_asks_a_generator_for_its_steps(small):
+    (x, y), _ = small
+    with pytest.raises(ValueError, match="steps_per_epoch must be given with a generator"):
+        make(head="variational").fit(generator(x, y), verbose=0)
+
+
+def test_calibration_reads_a_stream(small):
+    (x, y), (x_test, y_test) = small
+    model = make()
+    model.fit(x, y, epochs=2, verbose=0)
+    expected = model.calibrate(x_test, y_test).calibration.temperature_
+    assert model.calibrate(Batches(x_test, y_test)).calibration.temperature_ == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"y": [1]}, "y must not be given beside batches"),
+        ({"validation_split": 0.1}, "validation_split must not be given beside batches"),
+    ],
+)
+def test_what_a_stream_holds_itself_is_refused(arguments, message, small):
+    (x, y), _ = small
+    with pytest.raises(ValueError, match=message):
+        make().fit(Batches(x, y), verbose=0, **arguments)
+    with pytest.raises(ValueError, match=r"call compile\(\) before fit"):
+        ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10).fit(x, y)
