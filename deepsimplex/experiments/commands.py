@@ -16,7 +16,7 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.loading import load_model
+from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder
