@@ -4,7 +4,9 @@ import math
 from collections.abc import Callable
 from typing import Any, Literal, cast
 
+import numpy as np
 from keras import ops
+from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_choice
 
@@ -81,3 +83,18 @@ def check_kernel(kernel: Any) -> Kernel:
     """
     check_choice(kernel, "kernel", KERNELS)
     return cast(Kernel, kernel)
+
+
+def median_distance(rows: NDArray[np.float64]) -> float:
+    """Return the median distance between rows that differ, a first lengthscale; 1 if all are equal.
+
+    Examples
+    --------
+    >>> median_distance(np.array([[0.0], [1.0], [3.0]]))
+    2.0
+    """
+    from scipy.spatial.distance import pdist
+
+    distances = pdist(rows)
+    apart = distances[distances > 0]  # duplicated rows say nothing of the scale
+    return float(np.median(apart)) if apart.size else 1.0

@@ -13,7 +13,7 @@ from sklearn.exceptions import NotFittedError
 
 import deepsimplex as ds
 from deepsimplex._utils import atomic_files
-from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.gpflow_kernels import gpflow
 
 X, y = load_wine(return_X_y=True)
 # What a SavedModel takes is float32: the same numbers for both.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import deepsimplex as ds
-from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.gpflow_kernels import gpflow
 
 RNG = np.random.default_rng(0)
 y = np.arange(60) % 3

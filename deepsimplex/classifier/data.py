@@ -79,6 +79,7 @@ class DataAdapter:
             Whether these are all of the training samples: the target is fitted to them, and the loss adapted.
         """
         floatx = keras.config.floatx()
+        latent: LatentGaussian | None
         if self.holds_latents(y):
             latent = as_latents(y)
             label = np.argmax(latent.loc @ self.target.scores(self.num_classes).T, axis=-1)
@@ -162,10 +163,10 @@ class DataAdapter:
         dtypes = [tf.as_dtype(part.dtype) for part in example.values()]
         weight_dtype = tf.as_dtype(keras.config.floatx())
 
-        def in_numpy(*leaves: np.ndarray) -> list[np.ndarray]:
+        def in_numpy(*leaves: np.ndarray) -> list[np.ndarray | None]:
             y = dict(zip(("loc", "scale"), leaves, strict=True)) if isinstance(spec, dict) else leaves[0]
             observation = self.observe(None, y)
-            parts = [observation[name] for name in names]
+            parts: list[np.ndarray | None] = [observation[name] for name in names]
             return [*parts, self._weights(observation["label"], None, class_weight)] if weighted else parts
 
         def element(x: Any, y: Any, weight: Any = None) -> tuple[Any, ...]:

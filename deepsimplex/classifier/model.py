@@ -247,7 +247,7 @@ class SimplexClassifier(TrainableNetwork):
         Without training samples (a loaded model) there are labels alone, with a warning.
         """
         adapter = self._adapter("evaluate")
-        if not adapter.loss.adapted:
+        if not self.training_loss.adapted:
             warnings.warn(
                 "the loss of compositions needs the scale that fit finds, and there was no fit: it is given as NaN; "
                 "class metrics do not need it",
@@ -281,7 +281,7 @@ class SimplexClassifier(TrainableNetwork):
         """
         adapter = self._adapter("train_on_batch")
         x, y, sample_weight = check_arrays(x, y, sample_weight)
-        if not adapter.loss.adapted:
+        if not self.training_loss.adapted:
             raise ValueError(
                 "train_on_batch needs the scale of the compositions, which fit finds in the training samples: call fit "
                 "first, or compile with losses.Composition(tau=...)"

@@ -1,5 +1,6 @@
 """The network of a classifier: a backbone, a head and a readout, joined and read out as probabilities or latents."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -158,7 +159,7 @@ class SimplexNetwork(keras.Model):
         self,
         x: Any,
         y: Any = None,
-        method: str | Calibration = "temperature",
+        method: str | dict[str, Any] | Calibration = "temperature",
         *,
         sample_weight: Any = None,
         batch_size: int | None = None,
@@ -176,8 +177,8 @@ class SimplexNetwork(keras.Model):
             memory. None removes the calibration.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"temperature", "latent", "platt", "isotonic"} or Calibration
-            See ``deepsimplex.calibration``. Default "temperature", one number that needs few samples. "latent" scales
+        method : {"temperature", "latent", "platt", "isotonic"}, dict or Calibration
+            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number that needs few samples. "latent" scales
             the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
@@ -216,9 +217,7 @@ class SimplexNetwork(keras.Model):
                 raise ValueError("x must be given beside y; calibrate(None) removes the calibration")
             self._set_calibration(None)
             return self
-        calibration = CALIBRATIONS.get(method)
-        if calibration is method:
-            calibration = type(method).from_config(method.get_config())
+        calibration = copy.deepcopy(CALIBRATIONS.get(method))
         x, labels, sample_weight = DataAdapter(self.target, self.num_classes).classes(x, y, sample_weight)
         before = self.calibration
         self._set_calibration(None)

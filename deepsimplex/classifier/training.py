@@ -7,13 +7,13 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.losses import ClassifierLoss, classifier_loss, get_loss
+from deepsimplex.losses import classifier_loss, get_loss
 
 
 class TrainableNetwork(SimplexNetwork):
     """A SimplexNetwork with a loss; the batches it is trained on hold observations in place of labels."""
 
-    training_loss: ClassifierLoss | None = None
+    training_loss: Any = None  # a ClassifierLoss, after compile
 
     def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
         """Configure training.
@@ -67,7 +67,6 @@ class TrainableNetwork(SimplexNetwork):
         missing is computed, all of it from x if ``y_pred`` is no such dict.
         """
         loss = self.training_loss
-        assert loss is not None
         outputs = self._with_probabilities(y_pred if isinstance(y_pred, dict) else self.latent(x, training=training))
         if not loss.adapted or (loss.needs_latents and "loc" not in y):
             return tf.constant(np.nan, keras.config.floatx())
@@ -77,7 +76,6 @@ class TrainableNetwork(SimplexNetwork):
 
     def _with_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """Latents with "log_probabilities" beside them, if the loss needs those; they are computed once."""
-        assert self.training_loss is not None
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
         return {**outputs, "log_probabilities": self.log_probabilities(outputs)}

@@ -146,7 +146,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         if X is None:
             if y is not None:
                 raise ValueError("X must be given beside y; calibrate(None) removes the calibration")
-            vars(self).pop("calibration_", None)
+            self.__dict__.pop("calibration_", None)
             return self
         if y is None:
             raise ValueError("y must be given beside X: the labels of the held-out samples")
@@ -155,14 +155,14 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         if numbers.ndim == 2:
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
         uncalibrated = copy.copy(self)
-        vars(uncalibrated).pop("calibration_", None)
+        uncalibrated.__dict__.pop("calibration_", None)
         calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
         self.calibration_ = calibration
         return self
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         """Return what a calibration is fitted to: probabilities and, if there are any, latents and their readout."""
-        return {"probabilities": self.predict_proba(X)}  # type: ignore[attr-defined]
+        return {"probabilities": self.predict_proba(X)}
 
     @property
     def _calibration(self) -> Calibration | None:

@@ -6,11 +6,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.spread import median_distance
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
 from deepsimplex.heads.prototype_initialization import Initialization
+from deepsimplex.kernels import median_distance
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import Explanation, PrototypeFit, PrototypeProcess, fit_gplvq, log_odds, squared_distances
 from deepsimplex.prototypes.online_learning import Report

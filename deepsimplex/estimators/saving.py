@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
 from deepsimplex.calibration import Calibration
-from deepsimplex.classifier.loading import load_model
+from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.targets import Target
 
 # Increase the number when the meaning of what is stored changes: older files are then refused.

@@ -17,7 +17,7 @@ from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS
 from deepsimplex.classifier import SimplexClassifier
-from deepsimplex.classifier.loading import load_model
+from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder

@@ -12,8 +12,8 @@ from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_array, check_choice, check_labels
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
+from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Step
 from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
 from deepsimplex.gp.stochastic import Rates, Schedule, State, adam

@@ -13,8 +13,8 @@ from scipy.linalg import cho_solve, eigh, solve_triangular
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex.gp.cholesky import SingularError, cholesky
+from deepsimplex.gp.gpflow_kernels import Values
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.kernels import Values
 from deepsimplex.gp.posterior import Posterior, Scaling
 from deepsimplex.gp.regression import GaussianProcess, Model, Problem
 from deepsimplex.latent import LatentGaussian

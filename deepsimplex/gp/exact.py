@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from scipy.linalg import blas, cho_solve, solve_triangular
 
 from deepsimplex.gp.cholesky import cholesky, inverse_triangle
-from deepsimplex.gp.kernels import Values
+from deepsimplex.gp.gpflow_kernels import Values
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.regression import GaussianProcess, Model, Problem
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_array
-from deepsimplex.gp.kernels import KERNELS, kernel_from_state, kernel_state
+from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
 
 # Numbers in the largest tensor of a block of rows.

@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_array, check_choice, check_whole
-from deepsimplex.gp.kernels import NamedKernel, OwnKernel, Values, make_kernel
+from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
 from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
 from deepsimplex.latent import LatentGaussian

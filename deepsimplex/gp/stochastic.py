@@ -220,8 +220,8 @@ class Schedule:
                 cosine = 0.5 * (1.0 + math.cos(math.pi * number / steps))
                 rate = self.learning_rate * ((1.0 - _LAST_RATE) * cosine + _LAST_RATE)
                 number += 1
-                adam_numbers = (tf.constant(x, tf.float64) for x in (number, rate))
-                value, state = step(state, Rates(*adam_numbers, natural, num_samples), *batch)
+                step_number, learning = (tf.constant(x, tf.float64) for x in (number, rate))
+                value, state = step(state, Rates(step_number, learning, natural, num_samples), *batch)
                 values.append(value)
             if epoch < self.epochs:
                 report(epoch, float(np.mean(values)), state)

@@ -9,12 +9,11 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from deepsimplex._utils.spread import median_distance
 from deepsimplex._utils.validation import check_flag, check_number
 from deepsimplex.heads.features import ROWS
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import PrototypeLayer
-from deepsimplex.kernels import KERNELS, Kernel, check_kernel, squared_distances
+from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
 from deepsimplex.targets import Target, get_target
 
 

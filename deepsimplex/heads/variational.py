@@ -8,10 +8,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from deepsimplex._utils.spread import median_distance, spread_rows
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.heads.features import ROWS, feature_rows
-from deepsimplex.kernels import KERNELS, Kernel, check_kernel, squared_distances
+from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
 
@@ -210,6 +209,8 @@ class VariationalGaussianProcess(keras.layers.Layer):
         >>> round(float(ops.exp(layer.log_lengthscale)), 4), float(layer.sample_count)
         (1.4142, 5.0)
         """
+        from sklearn.cluster import kmeans_plusplus  # takes a second to import
+
         rng = np.random.default_rng(seed)
         rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
         if not np.isfinite(rows).all():
@@ -221,12 +222,13 @@ class VariationalGaussianProcess(keras.layers.Layer):
                 f"samples must give {self.inducing_points.shape[1]} features, what the layer was built for; found "
                 f"{rows.shape[1]}"
             )
-        points = spread_rows(rows, self.inducing, rng)
-        if len(points) < self.inducing:
+        distinct = np.unique(rows, axis=0)
+        if len(distinct) < self.inducing:
             raise ValueError(
                 f"samples must have at least as many different features as inducing points, {self.inducing}; found "
-                f"{len(points)}"
+                f"{len(distinct)}"
             )
+        points, _ = kmeans_plusplus(distinct, self.inducing, random_state=int(rng.integers(2**31)))
         self.inducing_points.assign(points)
         self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(rows[:ROWS]))))
         if self.num_samples is None:

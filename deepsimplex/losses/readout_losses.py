@@ -207,8 +207,9 @@ def get_loss(identifier: Any) -> Any:
         if kind is not None:
             return kind(**arguments)
     if identifier is None or (callable(identifier) and not isinstance(identifier, type)):
-        of_keras = getattr(identifier, "__module__", "").startswith("keras.") and hasattr(identifier, "__name__")
-        return get_loss(identifier.__name__) if of_keras else identifier
+        of_keras = getattr(identifier, "__module__", "").startswith("keras.")
+        name = getattr(identifier, "__name__", None) if of_keras else None
+        return identifier if name is None else get_loss(name)
     if isinstance(identifier, dict) and "class_name" in identifier:
         return keras.saving.deserialize_keras_object(identifier)
     return LOSSES.get(identifier)

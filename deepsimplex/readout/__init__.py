@@ -1,7 +1,6 @@
 """Readouts: class probabilities of latent Gaussians."""
 
 from deepsimplex.readout.argmax_readout import argmax, argmax_error, monte_carlo_standard_error
-from deepsimplex.readout.class_scores import decision_function
 from deepsimplex.readout.gradients import feature_gradients
 from deepsimplex.readout.layers import (
     READOUTS,
@@ -12,6 +11,7 @@ from deepsimplex.readout.layers import (
     readout_layer,
 )
 from deepsimplex.readout.readout_base import ClassIntervals, Readout, log_probabilities
+from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
 
 __all__ = [

@@ -12,9 +12,9 @@ from scipy.stats import norm
 
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import exact_quadrature, genz, planar
-from deepsimplex.readout.class_scores import Scores, noise_floor
 from deepsimplex.readout.method import Formula, Method
 from deepsimplex.readout.normal import log_ndtr, smallest_exact
+from deepsimplex.readout.score_matrix import Scores, noise_floor
 
 ArgmaxMethods = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
 

@@ -18,8 +18,8 @@ import numpy as np
 import tensorflow as tf
 from scipy.special import ndtri
 
-from deepsimplex.readout.class_scores import noise_floor
 from deepsimplex.readout.normal import erfc, log_density, log_ndtr, log_or_else, ndtr, tiny_of
+from deepsimplex.readout.score_matrix import noise_floor
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
 # that the dtype can hold only above this. Logarithms reach farther, to margins of 80 between two scores.

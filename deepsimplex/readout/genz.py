@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex.readout.class_scores import score_covariance
 from deepsimplex.readout.normal import (
     log_density,
     log_ndtr,
@@ -21,6 +20,7 @@ from deepsimplex.readout.normal import (
     smallest_mass,
     tiny_of,
 )
+from deepsimplex.readout.score_matrix import score_covariance
 from deepsimplex.readout.sobol_points import sobol
 
 

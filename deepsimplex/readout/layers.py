@@ -14,9 +14,9 @@ from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.argmax_readout import ArgmaxMethod, ArgmaxMethods, argmax, argmax_error
-from deepsimplex.readout.class_scores import Scores
 from deepsimplex.readout.method import Method
 from deepsimplex.readout.readout_base import TRAINING_POINTS, ClassIntervals, Readout, check_level
+from deepsimplex.readout.score_matrix import Scores
 from deepsimplex.readout.softmax_readout import SoftmaxMethod
 
 

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike
 
 from deepsimplex._utils.validation import check_choice, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout.class_scores import Scores
 from deepsimplex.readout.normal import tiny_of
+from deepsimplex.readout.score_matrix import Scores
 
 # Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
 _BUDGET = 2**20

@@ -17,8 +17,8 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.geometry import helmert
-from deepsimplex.readout.class_scores import noise_floor
 from deepsimplex.readout.normal import ndtr, tiny_of
+from deepsimplex.readout.score_matrix import noise_floor
 
 # Where panels of the Gauss-Legendre rule meet, in units of the angle over which the integrand falls to 1/e.
 _EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)

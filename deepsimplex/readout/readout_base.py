@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.class_scores import Scores
 from deepsimplex.readout.method import check_num_points, map_rows
 from deepsimplex.readout.normal import tiny_of
+from deepsimplex.readout.score_matrix import Scores
 from deepsimplex.readout.sobol_points import gaussian
 
 # Sobol points of a readout that defines only ``class_probabilities``, of a training step's metrics, and of intervals.

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import gumbel
-from deepsimplex.readout.class_scores import Scores
 from deepsimplex.readout.method import Formula, Method
 from deepsimplex.readout.normal import log_ndtr, log_or_else, tiny_of
+from deepsimplex.readout.score_matrix import Scores
 from deepsimplex.readout.sobol_points import gaussian
 
 SoftmaxMethods = Literal["auto", "exact", "quasi_monte_carlo"]

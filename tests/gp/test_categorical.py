@@ -12,8 +12,8 @@ from deepsimplex._utils.batching import row_slices
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
 from deepsimplex.gp.categorical import derivatives_by_means
+from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.kernels import gpflow
 from deepsimplex.gp.posterior import Scaling
 from deepsimplex.gp.stochastic import Rates
 from deepsimplex.readout import softmax

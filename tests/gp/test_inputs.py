@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
-from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.posterior import Scaling
 from deepsimplex.latent import LatentGaussian
 

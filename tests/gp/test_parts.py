@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from deepsimplex.gp import ExactGaussianProcess
 from deepsimplex.gp.cholesky import cholesky, inverse_triangle
+from deepsimplex.gp.gpflow_kernels import gpflow, make_kernel
 from deepsimplex.gp.inducing_points import choose_points
-from deepsimplex.gp.kernels import gpflow, make_kernel
 from deepsimplex.latent import LatentGaussian
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.posterior import Posterior, Scaling
 
 RNG = np.random.default_rng(0)

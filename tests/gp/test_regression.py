@@ -6,7 +6,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
-from deepsimplex.gp.kernels import gpflow
+from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 

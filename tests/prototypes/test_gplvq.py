@@ -10,7 +10,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 import deepsimplex as ds
 from deepsimplex import prototypes
-from deepsimplex._utils.spread import median_distance
+from deepsimplex.kernels import median_distance
 from deepsimplex.prototypes.prototype_process import winner_gradient
 from tests.reference import gplvq as reference
 

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 
 import keras
 import numpy as np
@@ -32,7 +33,7 @@ EACH = [
 ]
 
 
-@pytest.mark.parametrize("target", EACH, ids=repr)
+@pytest.mark.parametrize("target", EACH, ids=lambda target: re.sub(" at 0x.*?>", ">", repr(target)))
 def test_serialized_targets_are_the_same_targets(target):
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(target)))
     for again in (keras.saving.deserialize_keras_object(config), TARGETS.get(config)):
@@ -44,7 +45,7 @@ def test_serialized_targets_are_the_same_targets(target):
         np.testing.assert_array_equal(again.scores(3), target.scores(3))
 
 
-@pytest.mark.parametrize("target", EACH, ids=repr)
+@pytest.mark.parametrize("target", EACH, ids=lambda target: re.sub(" at 0x.*?>", ">", repr(target)))
 def test_every_target_answers_what_the_classifier_asks(target):
     assert target.scores(4).shape == (4, target.latent_dim(4))
     assert target.default_readout in ("argmax", "softmax")

@@ -64,7 +64,7 @@ def main(
     model = ds.SimplexClassifier(
         ds.backbones.backbone(**config.model.backbone), "vertices", 10, config.model.covariance, readout="argmax"
     )
-    model.compile(config.training.optimizer, ds.losses.LatentNLL(beta=config.training.beta), metrics=["accuracy"])
+    model.compile(config.training.optimizer, config.training.loss, metrics=["accuracy"])
     with tempfile.TemporaryDirectory() as folder:
         board = CalibrationBoard(folder, test)
         watch = Watch(board, calls)

@@ -47,8 +47,8 @@ def main(epochs: int = 40) -> None:
     p_held, p = (plain.predict(part, verbose=0) for part in (x_held, x_test))
     row("cross-entropy", "none", y_test, p)
     for method in ("temperature", "platt"):
-        calibration = ds.calibration.CALIBRATIONS[method]()
-        row("cross-entropy", method, y_test, calibration.fit(p_held, y_held).transform(p))
+        calibration = ds.calibration.CALIBRATIONS.get(method).fit_outputs(y_held, probabilities=p_held)
+        row("cross-entropy", method, y_test, calibration.apply_probabilities(p))
 
 
 if __name__ == "__main__":
