@@ -178,8 +178,9 @@ class SimplexNetwork(keras.Model):
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
         method : {"temperature", "latent", "platt", "isotonic"}, dict or Calibration
-            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number that needs few samples. "latent" scales
-            the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
+            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
+            that needs few samples. "latent" scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A
+            given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.
