@@ -1,11 +1,11 @@
-# Two commands on a fresh machine: `make demo` and `make test`; `make gallery` draws every figure. Each makes its own
-# virtual environment first.
+# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make gallery` draws every
+# figure, `make docs` builds the documentation. Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo gallery test lint clean
+.PHONY: demo docs gallery test test-fast lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
@@ -15,6 +15,17 @@ gallery: $(VENV)/.installed
 
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2
+
+test-fast: $(VENV)/.installed-test lint
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Strict: a warning or a dead link is an error.
+docs: $(VENV)/.installed-docs build/gallery/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo build/site/index.html
+
+build/gallery/index.html: training/gallery.py | $(VENV)/.installed
+	$(BIN)/python -m training.gallery
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .
@@ -35,4 +46,8 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@ $(VENV)/.installed
+
+$(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --editable '.[docs]'
 	@touch $@ $(VENV)/.installed

@@ -60,10 +60,17 @@ def test_an_unknown_entry_is_refused(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_the_readme_shows_what_the_gallery_draws():
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def test_the_guide_shows_what_the_gallery_draws():
+    guide = (ROOT / "docs" / "guides" / "figures.md").read_text(encoding="utf-8")
     for name in ("reliability_band", "simplex"):
         assert name in gallery.ENTRIES
-        assert f"](training/pictures/{name}.png)" in readme
+        assert f"](../pictures/{name}.png)" in guide
+        assert (ROOT / "training" / "pictures" / f"{name}.png").is_file()
     for name in ds.plots.__all__:
-        assert f"`{name}`" in readme, name
+        assert f"`{name}`" in guide, name
+
+
+def test_the_page_of_the_site_shows_every_entry():
+    page = (ROOT / "docs" / "gallery.md").read_text(encoding="utf-8")
+    for name in gallery.ENTRIES:
+        assert f"<!-- figure {name}: " in page, name

@@ -1,169 +1,200 @@
-"""What the README says runs."""
+"""The examples of the README and of the documentation's pages run, and what they say holds."""
 
 import re
-import subprocess
 import sys
+import types
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-EXAMPLES = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+PAGES = [ROOT / "README.md", ROOT / "docs" / "getting_started.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
 
 
-def test_the_example_has_at_most_twenty_lines():
-    lines = [line for line in EXAMPLES[0].splitlines() if line.strip()]
-    assert 10 <= len(lines) <= 20
+class Example(NamedTuple):
+    """A block of Python on a page."""
+
+    page: str
+    number: int
+    line: int
+    text: str
 
 
-@pytest.mark.slow
-def test_the_example_runs(tmp_path):
-    script = tmp_path / "example.py"
-    script.write_text(EXAMPLES[0])
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    accuracy = float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1])
-    assert accuracy > 0.95
-    assert (tmp_path / "digits.keras").is_file()
-    assert (tmp_path / "served" / "saved_model.pb").is_file()
+def examples_of(path: Path) -> list[Example]:
+    text = path.read_text(encoding="utf-8")
+    found = re.finditer(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)
+    return [Example(path.stem, i, text[: m.start()].count("\n") + 2, m[1]) for i, m in enumerate(found, start=1)]
 
 
-@pytest.mark.slow
-def test_the_example_of_ones_own_images_runs(tmp_path):
-    """On a folder of real images by class, as the README describes it, shortened to one epoch."""
+EXAMPLES = [example for path in PAGES for example in examples_of(path)]
+
+
+def photos(folder: Path) -> None:
+    """A folder of real images by class, as the page describes it."""
     from PIL import Image
     from sklearn.datasets import load_digits
 
     digits = load_digits()
     for index in range(120):
-        folder = tmp_path / "photos" / f"digit_{digits.target[index] % 3}"
-        folder.mkdir(parents=True, exist_ok=True)
+        target = folder / "photos" / f"digit_{digits.target[index] % 3}"
+        target.mkdir(parents=True, exist_ok=True)
         image = Image.fromarray((digits.images[index] * 15.9).astype("uint8"))
-        image.resize((32, 32)).save(folder / f"{index:04d}.png")
-    (example,) = (text for text in EXAMPLES if "photos" in text)
-    script = tmp_path / "own.py"
-    script.write_text(re.sub(r"epochs=\d+", "epochs=1", example))
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+        image.resize((32, 32)).save(target / f"{index:04d}.png")
 
 
-@pytest.mark.slow
-def test_the_example_of_training_through_the_readout_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "composition_mass" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
+def runs(folder: Path, printed: str) -> None:
+    """Nothing more than that."""
 
 
-@pytest.mark.slow
-def test_the_example_of_a_gaussian_process_on_a_backbone_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "VariationalGaussianProcess" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    accuracy = float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1])
-    assert accuracy > 0.95
+def accuracy_above(least: float) -> Callable[[Path, str], None]:
+    def check(folder: Path, printed: str) -> None:
+        assert float(re.search(r"^accuracy +([0-9.]+)", printed, flags=re.MULTILINE)[1]) > least
+
+    return check
 
 
-def test_the_example_of_a_table_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "least_squares_gaussian_process" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
+def twenty_lines(folder: Path, printed: str) -> None:
+    accuracy_above(0.95)(folder, printed)
+    assert (folder / "digits.keras").is_file()
+    assert (folder / "served" / "saved_model.pb").is_file()
 
 
-def test_the_example_of_prototypes_on_a_table_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "regions.png" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.95
-    assert {path.name for path in tmp_path.glob("*.png")} == {"regions.png", "relevance.png"}
+def prototypes_of_a_table(folder: Path, printed: str) -> None:
+    accuracy_above(0.95)(folder, printed)
+    assert {path.name for path in folder.glob("*.png")} == {"regions.png", "relevance.png"}
 
 
-@pytest.mark.slow
-def test_the_example_of_prototypes_on_a_backbone_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "PrototypeGaussianProcess(" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    wins = re.findall(r"\d+", done.stdout[done.stdout.rindex("[") :])
+def prototypes_of_a_network(folder: Path, printed: str) -> None:
+    wins = re.findall(r"\d+", printed[printed.rindex("[") :])
     assert len(wins) == 40
     assert sum(int(number) for number in wins) == 1437
 
 
-@pytest.mark.slow
-def test_the_example_of_a_classifier_that_is_saved_and_served_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "load_classifier" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert float(re.search(r"^accuracy +([0-9.]+)", done.stdout, flags=re.MULTILINE)[1]) > 0.9
-    assert (tmp_path / "iris.npz").is_file()
-    assert (tmp_path / "served" / "saved_model.pb").is_file()
-    assert list((tmp_path / "events").glob("events.out.tfevents.*"))
+def saved_and_served(folder: Path, printed: str) -> None:
+    accuracy_above(0.9)(folder, printed)
+    assert (folder / "iris.npz").is_file()
+    assert (folder / "served" / "saved_model.pb").is_file()
+    assert list((folder / "events" / "calibration").glob("events.out.tfevents.*"))
 
 
-@pytest.mark.slow
-def test_the_example_of_calibration_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "model.calibrate(" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "TemperatureScaling(temperature_=" in done.stdout
-    assert (tmp_path / "calibrated.keras").is_file()
+def calibrated(folder: Path, printed: str) -> None:
+    assert "TemperatureScaling(temperature_=" in printed
+    assert (folder / "calibrated.keras").is_file()
 
 
-@pytest.mark.slow
-def test_the_example_of_watching_calibration_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "CalibrationBoard" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    folders = {path.parent.name for path in (tmp_path / "events").rglob("events.out.tfevents.*")}
+def watched(folder: Path, printed: str) -> None:
+    folders = {path.parent.name for path in (folder / "events").rglob("events.out.tfevents.*")}
     assert folders == {"train", "calibration"}
-    assert len((tmp_path / "events" / "calibration" / "latent.tsv").read_text().splitlines()) == 360
+    assert len((folder / "events" / "calibration" / "latent.tsv").read_text().splitlines()) == 360
 
 
-def test_the_example_of_pictures_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "plots.latent_space" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    found = {path.name: path.stat().st_size for path in tmp_path.glob("*.png")}
+def figures(folder: Path, printed: str) -> None:
+    found = {path.name: path.stat().st_size for path in folder.glob("*.png")}
     assert found.keys() == {"reliability.png", "simplex.png", "latent.png", "confusion.png"}
     assert min(found.values()) > 10_000
 
 
-def test_no_figure_is_left_to_be_filled_in():
-    assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", README)
+def evaluated(folder: Path, printed: str) -> None:
+    """The table below the example is what it prints."""
+    page = (ROOT / "docs" / "guides" / "evaluation.md").read_text(encoding="utf-8")
+    rows = [line.split() for line in re.findall(r"^(?:GMLVQ|forest)(?: +[01]\.\d{4}){5}$", page, flags=re.MULTILINE)]
+    assert len(rows) == 2
+    for name, *shown in rows:
+        (found,) = re.findall(rf"^{name}((?: +[01]\.\d{{4}}){{5}})$", printed, flags=re.MULTILINE)
+        # Another processor may round a fit differently.
+        assert [float(value) for value in shown] == pytest.approx([float(value) for value in found.split()], abs=0.005)
+
+
+def reported(folder: Path, printed: str) -> None:
+    assert "Report on forest" in (folder / "report.html").read_text(encoding="utf-8")
+
+
+class Check(NamedTuple):
+    """What must hold after an example, which is known by a text that no other has."""
+
+    after: Callable[[Path, str], None]
+    epochs: int | None = None  # in place of the example's
+    before: Callable[[Path], None] | None = None
+
+
+CHECKS = {
+    'model.export("served")  # TensorFlow alone serves it': Check(twenty_lines, epochs=8),
+    '"photos"': Check(runs, epochs=1, before=photos),
+    "ds.losses.Composition(": Check(runs, epochs=2),
+    '"variational"': Check(accuracy_above(0.95), epochs=5),
+    "least_squares_gaussian_process": Check(accuracy_above(0.95)),
+    "regions.png": Check(prototypes_of_a_table),
+    "prototypes_per_class": Check(prototypes_of_a_network, epochs=2),
+    "iris.npz": Check(saved_and_served),
+    "calibrated.keras": Check(calibrated, epochs=2),
+    "callbacks=[keras.callbacks.TensorBoard": Check(watched, epochs=2),
+    "plots.latent_space": Check(figures),
+    "compare_partitions": Check(evaluated),
+    "ds.experiments.write": Check(reported),
+}
+OTHERS = Check(runs, epochs=1)
+
+
+def keys_of(example: Example) -> list[str]:
+    return [key for key in CHECKS if key in example.text]
+
+
+@pytest.mark.parametrize("key", CHECKS)
+def test_every_check_is_of_one_example(key):
+    assert sum(key in example.text for example in EXAMPLES) == 1
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.page}-{example.number}")
+def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
+    """In this process and in an empty folder, with fewer epochs where nothing depends on them."""
+    check = next((CHECKS[key] for key in keys_of(example)), OTHERS)
+    text = example.text
+    if check.epochs is not None:
+        text = re.sub(r"epochs=\d+", f"epochs={check.epochs}", text)
+    if check.before is not None:
+        check.before(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    module = types.ModuleType(f"example_{example.page}_{example.number}")
+    monkeypatch.setitem(sys.modules, module.__name__, module)  # what it defines can be found again
+    # Errors name the page and the line.
+    code = compile("\n" * (example.line - 1) + text, f"{example.page}.md", "exec")
+    exec(code, vars(module))
+    check.after(tmp_path, capsys.readouterr().out)
+
+
+def test_the_first_example_has_at_most_twenty_lines():
+    lines = [line for line in EXAMPLES[0].text.splitlines() if line.strip()]
+    assert 10 <= len(lines) <= 20
+
+
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 150
+
+
+@pytest.mark.parametrize(
+    "path", [*ROOT.glob("*.md"), *sorted((ROOT / "docs").rglob("*.md"))], ids=lambda path: path.stem
+)
+def test_no_figure_is_left_to_be_filled_in(path):
+    assert not re.findall(r"TODO|TBD|FIXME|XX+|\?\?|\{\{|<[a-z]+ to be", path.read_text(encoding="utf-8"))
 
 
 def test_every_file_and_picture_that_is_named_exists():
-    for target in re.findall(r"\]\(([^)#]+)\)", README):
-        if "://" not in target:
-            assert (ROOT / target).exists(), target
-    for config in re.findall(r"configs/\w+\.yaml", README):
-        assert (ROOT / config).exists(), config
+    for page in (README, (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")):
+        for target in re.findall(r"\]\(([^)#]+)\)", page):
+            if "://" not in target:
+                assert (ROOT / target).exists(), target
+    for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
+        for config in re.findall(r"configs/\w+\.yaml", path.read_text(encoding="utf-8")):
+            assert (ROOT / config).exists(), config
     for picture in re.findall(r"!\[[^]]*\]\(([^)]+)\)", README):
         assert (ROOT / picture).stat().st_size < 150_000
 
 
-def test_the_commands_exist():
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.stem)
+def test_the_commands_exist(path):
     makefile = (ROOT / "Makefile").read_text()
-    for command in re.findall(r"^make (\w+)", README, flags=re.MULTILINE):
+    for command in re.findall(r"(?:^|`)make ([\w-]+)", path.read_text(encoding="utf-8"), flags=re.MULTILINE):
         assert re.search(rf"^{command}:", makefile, flags=re.MULTILINE), command
-
-
-def test_the_example_of_evaluation_prints_what_stands_below_it(tmp_path):
-    (example,) = (text for text in EXAMPLES if "compare_partitions" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    rows = [line.split() for line in re.findall(r"^(?:GMLVQ|forest)(?: +[01]\.\d{4}){5}$", README, flags=re.MULTILINE)]
-    assert len(rows) == 2
-    for name, *shown in rows:
-        (printed,) = re.findall(rf"^{name}((?: +[01]\.\d{{4}}){{5}})$", done.stdout, flags=re.MULTILINE)
-        # Another processor may round a fit differently.
-        assert [float(value) for value in shown] == pytest.approx(
-            [float(value) for value in printed.split()], abs=0.005
-        )
-
-
-def test_the_example_of_a_report_runs(tmp_path):
-    (example,) = (text for text in EXAMPLES if "ds.experiments.write" in text)
-    done = subprocess.run([sys.executable, "-c", example], capture_output=True, text=True, cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert "Report on forest" in (tmp_path / "report.html").read_text(encoding="utf-8")

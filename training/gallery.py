@@ -4,7 +4,7 @@
 
 Writes a PNG for each entry, and ``index.html`` that shows them; prints each file and the seconds it took, with those of
 learning what it draws, once for all that draw it. ``training/pictures`` holds ``reliability_band.png`` and
-``simplex.png`` of the README as this writes them.
+``simplex.png`` of the documentation as this writes them.
 """
 
 import functools

@@ -15,6 +15,7 @@ from deepsimplex import datasets, evaluation
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
+from deepsimplex.calibration import CALIBRATIONS
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.experiments.backup import repair_backup
@@ -27,8 +28,7 @@ from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.targets import Target, get_target
 
-Verbosity = str | int
-"""As ``verbose`` of Keras' fit: 0 prints nothing, 1 a bar for each epoch, 2 a line; "auto" a bar on a terminal."""
+Verbosity = str | int  # as ``verbose`` of Keras' fit
 BATCH = 1024
 
 
@@ -74,11 +74,6 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
     config : RunConfig
     verbose : {"auto", 0, 1, 2}
         0 prints nothing; otherwise progress, in log files too, and a summary. Default "auto".
-
-    Returns
-    -------
-    LatentGaussian
-        loc [N, L].
 
     Raises
     ------
@@ -253,7 +248,7 @@ def _calibrate(
 ) -> None:
     """Calibrate a model that is saved already, and save it again: a model that cannot be calibrated is not lost."""
     try:
-        model.calibrate(split.x_validation, split.y_validation, method, batch_size=BATCH)
+        model.calibrate(split.x_validation, split.y_validation, CALIBRATIONS.get(method), batch_size=BATCH)
     except ValueError as error:
         raise ConfigurationError(
             f"calibration.method {method['name']}: {error}. The model is in {folder.model}, without a calibration"

@@ -128,3 +128,4 @@ TARGETS: Registry[Target] = Registry(
 """Targets by name; ``TARGETS.get`` makes one from a name, "module:Class", a configuration or a serialized target."""
 
 get_target = TARGETS.get
+"""Make a target from its name, "module:Class", its configuration, or return a target as it is."""

@@ -1,0 +1,177 @@
+"""The documentation builds without a warning, and a browser shows its formulas, figures and reference offline."""
+
+import functools
+import importlib
+import inspect
+import os
+import re
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("mkdocs", reason="needs the extra docs: pip install '.[docs]'")
+pytest.importorskip("material", reason="needs the extra docs: pip install '.[docs]'")
+from tests.browser import browser, errors, keep_screenshot, needs_browser
+
+ROOT = Path(__file__).parents[1]
+REQUESTS = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
+WIDTHS = "return [...document.querySelectorAll('article img')].map((image) => [image.src, image.naturalWidth])"
+FORMULAS = """
+return [...document.querySelectorAll('article math')].map((formula) => {
+  const box = formula.getBoundingClientRect();
+  return [box.width, box.height];
+});
+"""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *arguments: object) -> None:
+        """Requests are not printed."""
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """The documentation, built strictly: a warning or a dead link would be an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": ""}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def address(site) -> Iterator[str]:
+    """A server of the documentation on this machine."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(timeout=30)
+
+
+@pytest.fixture(scope="module")
+def driver():
+    with browser() as driver:
+        yield driver
+
+
+def text_of(driver) -> str:
+    return driver.execute_script("return document.querySelector('article').innerText")
+
+
+def assert_offline(driver, address: str) -> None:
+    """Everything that the page asked for came from this machine, and nothing was missing."""
+    asked = driver.execute_script(REQUESTS)
+    assert asked
+    assert [name for name in asked if not name.startswith((f"{address}/", "data:", "blob:"))] == []
+    assert errors(driver) == []
+
+
+@pytest.mark.slow
+def test_no_page_refers_to_another_host(site):
+    for page in site.rglob("*.html"):
+        html = page.read_text(encoding="utf-8")
+        assert re.findall(r"<(?:script|img|iframe)[^>]* src=[\"']?(?:https?:)?//", html) == [], page
+        assert re.findall(r"<link[^>]* rel=[\"']?(?:stylesheet|preconnect|icon)[^>]* href=[\"']?//", html) == [], page
+        assert re.findall(r"<link[^>]* href=[\"']?https?:", html) == [], page
+
+
+@pytest.mark.slow
+def test_no_formula_is_left_as_it_was_written(site):
+    for page in site.rglob("*.html"):
+        assert "arithmatex" not in page.read_text(encoding="utf-8"), page
+
+
+@pytest.mark.slow
+def test_every_figure_of_the_pages_is_in_the_site(site):
+    for page in site.rglob("*.html"):
+        for source in re.findall(r"<img[^>]* src=\"([^\"]+)\"", page.read_text(encoding="utf-8")):
+            assert source.startswith("data:") or (page.parent / source).is_file(), (page, source)
+
+
+@needs_browser
+@pytest.mark.slow
+def test_formulas_are_rendered(driver, address):
+    driver.get(f"{address}/mathematics/readouts.html")
+    boxes = driver.execute_script(FORMULAS)
+    assert len(boxes) > 30
+    assert all(width > 2 and height > 2 for width, height in boxes)
+    assert max(width for width, _ in boxes) > 100
+    text = text_of(driver)
+    assert re.findall(r"\\\(|\\\[|\\[a-zA-Z]{2,}|\$\$", text) == []
+    assert_offline(driver, address)
+    keep_screenshot(driver, "site_mathematics")
+
+
+@needs_browser
+@pytest.mark.slow
+def test_figures_are_shown(driver, address):
+    driver.get(f"{address}/guides/figures.html")
+    widths = driver.execute_script(WIDTHS)
+    assert len(widths) == 2
+    assert all(width > 200 for _, width in widths), widths
+    assert_offline(driver, address)
+    keep_screenshot(driver, "site_figures")
+
+
+def described(page: str, room: str) -> set[str]:
+    """Names of a room that have a heading; one that a module bears too is described as NAME.NAME."""
+    found = re.findall(rf'<h\d[^>]* id="deepsimplex\.{room}\.([\w.]+)"', page)
+    return {name.split(".")[0] if len(set(name.split("."))) == 1 else name for name in found}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("room", sorted(path.stem for path in (ROOT / "docs" / "reference").glob("*.md")))
+def test_the_reference_describes_every_public_name(site, room):
+    page = (site / "reference" / f"{room}.html").read_text(encoding="utf-8")
+    if room == "deepsimplex":
+        assert {"SimplexClassifier.fit", "SimplexClassifier.predict_proba", "load"} <= set(
+            re.findall(r'id="deepsimplex\.([\w.]+)"', page)
+        )
+        return
+    module = importlib.import_module(f"deepsimplex.{room}")
+    public = {
+        name
+        for name in getattr(module, "__all__", [])
+        if inspect.isroutine(found := getattr(module, name)) or inspect.isclass(found)
+    }
+    assert public - described(page, room) == set()
+    assert "PreparedScore" not in page  # what a decorator hides
+
+
+@pytest.mark.slow
+def test_every_room_has_a_page():
+    import deepsimplex
+
+    rooms = {name for name in deepsimplex.__all__ if inspect.ismodule(getattr(deepsimplex, name))}
+    assert rooms <= {path.stem for path in (ROOT / "docs" / "reference").glob("*.md")}
+
+
+@needs_browser
+@pytest.mark.slow
+def test_the_reference_is_shown(driver, address):
+    driver.get(f"{address}/reference/evaluation.html")
+    headings = driver.execute_script("return [...document.querySelectorAll('article h2')].map((one) => one.innerText)")
+    assert {"brier_score", "expected_calibration_error", "Report"} <= {heading.split()[0] for heading in headings}
+    text = text_of(driver)
+    assert "Parameters" in text
+    assert "Examples" in text
+    assert "brier_score(y, p)" in text
+    assert_offline(driver, address)
+    keep_screenshot(driver, "site_reference")
+
+
+@needs_browser
+@pytest.mark.slow
+def test_pages_open_from_the_disk(driver, site):
+    driver.get(f"{site.as_uri()}/index.html")
+    ((_, width),) = driver.execute_script(WIDTHS)
+    assert width > 200
+    assert "Where to read on" in text_of(driver)
