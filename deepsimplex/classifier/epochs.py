@@ -35,3 +35,13 @@ class SeededEpochs(keras.callbacks.Callback):
     def order(self, rows: int) -> np.ndarray:
         """Return the order of this epoch's samples, a permutation of range(rows), int64."""
         return np.random.default_rng([self.seed, self.step]).permutation(rows)
+
+
+def with_callback(callbacks: Any, own: keras.callbacks.Callback) -> Any:
+    """Return callbacks as Keras takes them, with another at their end."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        callbacks.append(own)
+        return callbacks
+    others = [] if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+    # Last: BackupAndRestore, a user's learning-rate schedule and the like act before an epoch is drawn.
+    return [*others, own]

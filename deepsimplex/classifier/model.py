@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
-from deepsimplex.classifier.epochs import SeededEpochs
+from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.streams import is_observed, is_stream, peek, read, read_batches
 from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_saved_model
@@ -104,7 +103,6 @@ class SimplexClassifier(TrainableNetwork):
     ) -> None:
         super().__init__(backbone, target, num_classes, covariance, head, readout, class_names, name, **kwargs)
         self.seed = int(seed)
-        self._trained_on_integers = False
 
     # Data to batches
 
@@ -187,7 +185,7 @@ class SimplexClassifier(TrainableNetwork):
             training,
             epochs=epochs,
             verbose=verbose,
-            callbacks=_with_callback(callbacks, epoch_order),
+            callbacks=with_callback(callbacks, epoch_order),
             validation_data=validation_data,
             shuffle=shuffle,
             **kwargs,
@@ -197,12 +195,6 @@ class SimplexClassifier(TrainableNetwork):
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
         return DataAdapter(self.target, self.num_classes, self.training_loss)
-
-    def _adapt_head(self, x: Any, labels: Any = None) -> None:
-        """Start the head among the features of training samples, unless it has been adapted or loaded."""
-        if not getattr(self.head, "adapted", True):
-            hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
-            self.head.adapt(x, hard, self.backbone, seed=self.seed)
 
     def _adapt_to_stream(self, stream: Any, steps: int | None) -> Any:
         """The same with a stream; the one that is returned still yields every sample."""
@@ -301,44 +293,6 @@ class SimplexClassifier(TrainableNetwork):
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
         return super().test_on_batch(*self._other_samples(x, y, sample_weight), return_dict=return_dict)
 
-    def _build_pieces(self, samples: Any) -> None:
-        """Create the weights before training: Keras would do so in the first step, too late for a backup.
-
-        Pieces that do not fit are found here too, before the target's work.
-        """
-        leaves = keras.tree.flatten(samples)
-        self._trained_on_integers = all(tf.as_dtype(leaf.dtype).is_integer for leaf in leaves)
-        if not self.built:
-            with self.distribute_strategy.scope():
-                self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), samples))
-
-    def _build_optimizer(self) -> None:
-        if not self.optimizer.built:
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
-
-    def _build_metrics(self, data: Any) -> None:
-        """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
-        # Under a strategy Keras does it.
-        if not isinstance(data, tf.data.Dataset) or self.distribute_strategy.num_replicas_in_sync > 1:
-            return
-        if len(self.metrics) < 2 or self.metrics[1].variables:
-            return
-        label = data.element_spec[1]["label"]
-        uniform = tf.fill([1, self.num_classes], 1.0 / self.num_classes)
-        self.compute_metrics(None, {"label": tf.zeros([1, *label.shape[1:]], label.dtype)}, uniform)
-        self.reset_metrics()
-
-    def _train_uncalibrated(self) -> None:
-        """Remove a calibration before the weights change that it was fitted to."""
-        if self.calibration is not None:
-            warnings.warn(
-                "training changes the outputs that the model was calibrated for, and removes the calibration: call "
-                "calibrate again afterwards",
-                stacklevel=3,
-            )
-            self._set_calibration(None)
-
     # Files
 
     def save(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
@@ -357,21 +311,6 @@ class SimplexClassifier(TrainableNetwork):
             raise FileExistsError(f"filepath {os.fspath(filepath)!r} exists; pass overwrite=True to replace it")
         with replacing(filepath) as fresh:
             super().save(fresh, overwrite=True, **kwargs)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Save the scale of compositions with the weights."""
-        super().save_own_variables(store)
-        tau = getattr(self.training_loss, "tau", None)
-        if tau is not None:
-            store["tau"] = np.float64(tau)
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load the scale of compositions with the weights."""
-        if "tau" in store.keys():  # noqa: SIM118, an HDF5 group
-            if hasattr(self.training_loss, "tau"):
-                self.training_loss.tau = float(np.asarray(store["tau"]))
-        else:
-            super().load_own_variables(store)
 
     def export(
         self,
@@ -454,12 +393,3 @@ def _refuse_beside_stream(**arguments: Any) -> None:
         raise ValueError(
             f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
         )
-
-
-def _with_callback(callbacks: Any, own: keras.callbacks.Callback) -> Any:
-    if isinstance(callbacks, keras.callbacks.CallbackList):
-        callbacks.append(own)
-        return callbacks
-    others = [] if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else [callbacks]
-    # Last: BackupAndRestore, a user's learning-rate schedule and the like act before an epoch is drawn.
-    return [*others, own]

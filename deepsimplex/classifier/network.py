@@ -49,7 +49,7 @@ class SimplexNetwork(keras.Model):
         self.calibration: Calibration | None = None
         self._noise = self.target.noise(self.num_classes)
         self._sample_shape: tuple[int | None, ...] | None = None
-        self._hide("latents", _Latents(self))
+        self._hide("_latents", None)
 
     def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
         latent_dim = self.target.latent_dim(self.num_classes)
@@ -151,7 +151,9 @@ class SimplexNetwork(keras.Model):
             Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``,
             unless the classifier was calibrated by other means than "latent".
         """
-        return LatentGaussian.of(self.latents.predict(x, batch_size=batch_size, verbose=verbose))
+        if self._latents is None:
+            self._hide("_latents", _Latents(self))
+        return LatentGaussian.of(self._latents.predict(x, batch_size=batch_size, verbose=verbose))
 
     # Calibration
 
@@ -178,8 +180,9 @@ class SimplexNetwork(keras.Model):
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
         method : {"temperature", "latent", "platt", "isotonic"}, dict or Calibration
-            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number that needs few samples. "latent" scales
-            the latent Gaussian, so that ``predict_latent`` is calibrated too. A given calibration is copied.
+            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
+            that needs few samples. "latent" scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A
+            given calibration is copied.
         sample_weight : array, optional
         batch_size : int, optional
             Default 32.
@@ -239,7 +242,7 @@ class SimplexNetwork(keras.Model):
         """Predict by this calibration: functions that Keras traced with another are made anew."""
         self.calibration = calibration
         self.predict_function = self.test_function = None
-        self._hide("latents", _Latents(self))
+        self._hide("_latents", None)
 
 
 class _Latents(keras.Model):

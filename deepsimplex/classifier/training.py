@@ -1,5 +1,6 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
+import warnings
 from typing import Any
 
 import keras
@@ -14,6 +15,8 @@ class TrainableNetwork(SimplexNetwork):
     """A SimplexNetwork with a loss; the batches it is trained on hold observations in place of labels."""
 
     training_loss: Any = None  # a ClassifierLoss, after compile
+    seed: int
+    _trained_on_integers = False
 
     def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
         """Configure training.
@@ -129,6 +132,69 @@ class TrainableNetwork(SimplexNetwork):
         else:
             probabilities = self.read_out(self.calibrated_latent(latent))
         return self.compute_metrics(x, y, probabilities, sample_weight)
+
+    # Before training
+
+    def _build_pieces(self, samples: Any) -> None:
+        """Create the weights before training: Keras would do so in the first step, too late for a backup.
+
+        Pieces that do not fit are found here too, before the target's work.
+        """
+        leaves = keras.tree.flatten(samples)
+        self._trained_on_integers = all(tf.as_dtype(leaf.dtype).is_integer for leaf in leaves)
+        if not self.built:
+            with self.distribute_strategy.scope():
+                self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), samples))
+
+    def _build_optimizer(self) -> None:
+        if not self.optimizer.built:
+            with self.distribute_strategy.scope():
+                self.optimizer.build(self.trainable_variables)
+
+    def _build_metrics(self, data: Any) -> None:
+        """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
+        # Under a strategy Keras does it.
+        if not isinstance(data, tf.data.Dataset) or self.distribute_strategy.num_replicas_in_sync > 1:
+            return
+        if len(self.metrics) < 2 or self.metrics[1].variables:
+            return
+        label = data.element_spec[1]["label"]
+        uniform = tf.fill([1, self.num_classes], 1.0 / self.num_classes)
+        self.compute_metrics(None, {"label": tf.zeros([1, *label.shape[1:]], label.dtype)}, uniform)
+        self.reset_metrics()
+
+    def _train_uncalibrated(self) -> None:
+        """Remove a calibration before the weights change that it was fitted to."""
+        if self.calibration is not None:
+            warnings.warn(
+                "training changes the outputs that the model was calibrated for, and removes the calibration: call "
+                "calibrate again afterwards",
+                stacklevel=3,
+            )
+            self._set_calibration(None)
+
+    def _adapt_head(self, x: Any, labels: Any = None) -> None:
+        """Start the head among the features of training samples, unless it has been adapted or loaded."""
+        if not getattr(self.head, "adapted", True):
+            hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
+            self.head.adapt(x, hard, self.backbone, seed=self.seed)
+
+    # Files
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the scale of compositions with the weights."""
+        super().save_own_variables(store)
+        tau = getattr(self.training_loss, "tau", None)
+        if tau is not None:
+            store["tau"] = np.float64(tau)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the scale of compositions with the weights."""
+        if "tau" in store.keys():  # noqa: SIM118, an HDF5 group
+            if hasattr(self.training_loss, "tau"):
+                self.training_loss.tau = float(np.asarray(store["tau"]))
+        else:
+            super().load_own_variables(store)
 
 
 def _batch_size(x: Any) -> Any:

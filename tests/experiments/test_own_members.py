@@ -1,5 +1,7 @@
 """A module beside the configuration file defines members of every kind; a run reaches them by name."""
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,6 +84,17 @@ class Softened(ds.calibration.Calibration):
         return self.share_ * p + (1 - self.share_) / p.shape[-1]
 
 
+@keras.saving.register_keras_serializable(package="members")
+class Chebyshev(ds.distances.Distance):
+    symmetric = True
+
+    def __call__(self, a, b):
+        return np.abs(a - b).max()
+
+    def get_config(self):
+        return {}
+
+
 def features(units=8):
     return keras.Sequential([keras.layers.Flatten(), keras.layers.Dense(units, activation="relu")])
 """
@@ -106,6 +119,34 @@ def config(tmp_path_factory) -> Path:
     before = list(sys.path)
     yield place / "own.yaml"
     sys.path[:] = before
+
+
+IN_A_FRESH_PROCESS = """
+import sys, numpy as np
+import own_run_members, deepsimplex as ds
+for path in sys.argv[2:]:
+    model = ds.load(path)
+    print(type(model.target).__name__, type(getattr(model.target, "distance", None)).__name__)
+    np.save(path + ".npy", model.predict_proba(np.load(sys.argv[1])))
+"""
+
+
+def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
+    distance = {"name": "casimac", "distance": "own_run_members:Chebyshev"}
+    checked = load_config(config, [f"target={distance}", "model.readout=null", "training.epochs=2", "name=distance"])
+    folders = [experiments.train(checked, verbose=0)]
+    assert type(ds.load(folders[0].model).target.distance).__name__ == "Chebyshev"
+    folders.append(experiments.train(load_config(config, ["training.epochs=1", "name=fresh"]), verbose=0))
+    (_, _), (x_test, _) = ds.datasets.load("digits")
+    np.save(tmp_path / "x.npy", x_test)
+    paths = [str(folder.model) for folder in folders]
+    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, str(tmp_path / "x.npy"), *paths]
+    places = os.pathsep.join([str(Path(config).parent), str(Path(__file__).parents[2])])
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": places})
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[-4:] == ["CASIMAC", "Chebyshev", "Corners", "NoneType"]
+    for path in paths:
+        np.testing.assert_allclose(np.load(path + ".npy"), ds.load(path).predict_proba(x_test), atol=1e-5)
 
 
 @pytest.mark.parametrize("method", [None, "own_run_members:Softened"])
