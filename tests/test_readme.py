@@ -6,7 +6,7 @@ import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -148,7 +148,13 @@ def test_every_check_is_of_one_example(key):
     assert sum(key in example.text for example in EXAMPLES) == 1
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.page}-{example.number}")
+def run_of(example: Example) -> Any:
+    """The example as a parameter; those that train a network are slow."""
+    marks = [pytest.mark.slow] if "model.fit(" in example.text else []
+    return pytest.param(example, marks=marks, id=f"{example.page}-{example.number}")
+
+
+@pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
 def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""
     check = next((CHECKS[key] for key in keys_of(example)), OTHERS)
