@@ -22,6 +22,7 @@ from deepsimplex import experiments
 from deepsimplex._utils import progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
 from deepsimplex.losses import get_loss
+from tests.quick_runs import without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 COMMAND = [sys.executable, "-m", "deepsimplex.cli"]
@@ -48,7 +49,7 @@ def checked(tmp_path: Path, *overrides: str) -> RunConfig:
 def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
     """A small run on digits, with validation samples: its folder, its options and what it printed."""
     place = tmp_path_factory.mktemp("runs")
-    arguments = options(place, "data.validation_fraction=0.2", "export.input_dtype=uint8")
+    arguments = options(place, "data.validation_fraction=0.2", "export.input_dtype=uint8", "training.epochs=4")
     printed = command("train", *arguments).stdout
     return RunFolder(place / "runs" / "digits" / "001"), arguments, printed
 
@@ -56,7 +57,7 @@ def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
 def test_a_run_leaves_everything_in_its_folder(finished):
     folder, _, printed = finished
     config = yaml.safe_load(folder.config.read_text())
-    assert (config["seed"], config["training"]["epochs"], config["training"]["batch_size"]) == (0, 12, 32)
+    assert (config["seed"], config["training"]["epochs"], config["training"]["batch_size"]) == (0, 4, 32)
     assert json.loads(folder.versions.read_text()).keys() >= {"python", "deepsimplex", "tensorflow", "keras"}
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.5
@@ -64,7 +65,7 @@ def test_a_run_leaves_everything_in_its_folder(finished):
         assert f"{metrics[name]:.3f}"[:4] in printed
     with folder.history.open() as lines:
         rows = list(csv.DictReader(lines))
-    assert [row["epoch"] for row in rows] == [str(epoch) for epoch in range(12)]
+    assert [row["epoch"] for row in rows] == [str(epoch) for epoch in range(4)]
     assert {"loss", "val_loss", "accuracy", "val_expected_calibration_error"} <= rows[0].keys()
     boards = ["calibration", "train", "validation"]
     assert sorted(path.parent.name for path in folder.events.rglob("events.out.tfevents.*")) == boards
@@ -84,10 +85,9 @@ def test_a_run_leaves_everything_in_its_folder(finished):
         "{name: composition, mass: 0.9}",
     ],
 )
-def test_a_run_trains_with_any_loss(loss, tmp_path, monkeypatch):
-    monkeypatch.setattr(ds.SimplexClassifier, "export", lambda *arguments, **options: None)
-    monkeypatch.setattr(commands, "_draw", lambda *arguments: None)
-    folder = experiments.train(checked(tmp_path, f"training.loss={loss}"), verbose=0)
+def test_a_run_trains_with_any_loss(loss, tmp_path):
+    with without_pictures(export=False):
+        folder = experiments.train(checked(tmp_path, f"training.loss={loss}"), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
     kept = get_loss(yaml.safe_load(folder.config.read_text())["training"]["loss"]).get_config()
     found = ds.load(folder.model).loss.get_config()
@@ -255,7 +255,8 @@ def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
 def test_mixed_precision_ends_with_the_run(tmp_path):
     overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
     policy = keras.config.dtype_policy()
-    folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+    with without_pictures(export=False):
+        folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
     assert keras.config.dtype_policy() == policy
     assert ds.load(folder.model).dtype_policy.name == "mixed_float16"
     with pytest.raises(ConfigurationError):

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex.experiments import load_config, load_predictions
+from tests.quick_runs import without_pictures
 
 MODULE = """
 import keras
@@ -134,9 +136,10 @@ for path in sys.argv[2:]:
 def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
     distance = {"name": "casimac", "distance": "own_run_members:Chebyshev"}
     checked = load_config(config, [f"target={distance}", "model.readout=null", "training.epochs=2", "name=distance"])
-    folders = [experiments.train(checked, verbose=0)]
+    with without_pictures(export=False):
+        fresh = load_config(config, ["training.epochs=1", "name=fresh"])
+        folders = [experiments.train(each, verbose=0) for each in (checked, fresh)]
     assert type(ds.load(folders[0].model).target.distance).__name__ == "Chebyshev"
-    folders.append(experiments.train(load_config(config, ["training.epochs=1", "name=fresh"]), verbose=0))
     (_, _), (x_test, _) = ds.datasets.load("digits")
     np.save(tmp_path / "x.npy", x_test)
     paths = [str(folder.model) for folder in folders]
@@ -154,7 +157,8 @@ def test_a_run_of_own_members(config, method, tmp_path):
     checked = load_config(
         config, [f"name=own{'' if method is None else '-calibrated'}", f"calibration.method={method or 'null'}"]
     )
-    folder = experiments.train(checked, verbose=0)
+    with without_pictures() if method else nullcontext():
+        folder = experiments.train(checked, verbose=0)
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
     model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)
     p = model.predict_proba(x_test)

@@ -12,6 +12,7 @@ from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.experiments import RunFolder, load_config, load_predictions
 from deepsimplex.experiments import report_tables as tables
 from tests.browser import browser, errors, keep_screenshot, needs_browser
+from tests.quick_runs import without_pictures
 
 pytestmark = [pytest.mark.slow, needs_browser]
 ROOT = Path(__file__).parents[2]
@@ -34,13 +35,14 @@ def trained(tmp_path_factory) -> list[RunFolder]:
     place = tmp_path_factory.mktemp("trained")
     small = ["data.limit=500", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
     small += ["training.learning_rate=0.01", f"output={place / 'runs'}", "cache_dir=null"]
-    return [
-        experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), verbose=0)
-        for own in (
-            ["training.epochs=2"],
-            ["name=compositions", "target={name: ilr, smoothing: 0.99}", "training.epochs=1"],
-        )
-    ]
+    with without_pictures(export=False):
+        return [
+            experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), verbose=0)
+            for own in (
+                ["training.epochs=2"],
+                ["name=compositions", "target={name: ilr, smoothing: 0.99}", "training.epochs=1"],
+            )
+        ]
 
 
 @pytest.fixture(scope="module")
