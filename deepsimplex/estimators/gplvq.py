@@ -12,8 +12,10 @@ from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClas
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.kernels import median_distance
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.prototypes import Explanation, PrototypeFit, PrototypeProcess, fit_gplvq, log_odds, squared_distances
+from deepsimplex.prototypes import Explanation, PrototypeFit, fit_gplvq
+from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.online_learning import Report
+from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds
 
 # Number of samples of which the median distance is computed.
 _COMPARED = 1000

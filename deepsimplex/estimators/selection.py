@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from deepsimplex.estimators.labels import Labels
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import TARGETS, Target
 
 Smoothing = Literal["validate", "train"]
 # One row in so many is held out.
@@ -41,7 +41,7 @@ def select_target(
     ValueError
         If ``smoothing`` is unknown, or the target has nothing to choose.
     """
-    target = get_target(classifier.target)
+    target = TARGETS.get(classifier.target)
     if classifier.smoothing is None:
         return target, None, {}
     choices = _choices(classifier.smoothing, target)

@@ -26,7 +26,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import TARGETS, Target
 
 Verbosity = str | int  # as ``verbose`` of Keras' fit
 BATCH = 1024
@@ -63,7 +63,7 @@ def load_split(config: RunConfig) -> Split:
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
     """Make the target of a configuration, with its cache; ``show_progress`` as in ``targets.CASIMAC``."""
-    return get_target(config.target, cache_dir=config.cache_dir, show_progress=show_progress)
+    return TARGETS.get(config.target, cache_dir=config.cache_dir, show_progress=show_progress)
 
 
 def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGaussian:

@@ -154,7 +154,7 @@ class SparseModel(Model):
 
 
 class Frame(NamedTuple):
-    """What the sums need beside samples and hyperparameters.
+    """Constants of the sums over rows, beside samples and hyperparameters.
 
     Attributes
     ----------

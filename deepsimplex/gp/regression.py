@@ -94,7 +94,7 @@ class Problem:
 
     @cached_property
     def pairs(self) -> Any:
-        """What the kernel matrix of all rows is computed from."""
+        """Input of ``kernel.matrix`` for all rows."""
         return self.model.kernel.pairs(tf.constant(self.X))
 
     @property

@@ -14,7 +14,7 @@ from deepsimplex.heads.features import ROWS
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import PrototypeLayer
 from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import TARGETS, Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -131,7 +131,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         if not noise_variance > noise_floor:
             raise ValueError(f"noise_variance must be above noise_floor, {noise_floor}; found {noise_variance!r}")
         self.variance = None if variance is None else check_number(variance, "variance, unless it is None,", 0.0)
-        self.target = get_target(target)
+        self.target = TARGETS.get(target)
         self.kernel = check_kernel(kernel)
         self.ard = check_flag(ard, "ard")
         self.learn_latents = None if learn_latents is None else check_flag(learn_latents, "learn_latents")

@@ -21,7 +21,7 @@ from deepsimplex.monitoring.hyperparameters import (
 )
 from deepsimplex.monitoring.summaries import band_picture, confidences, latents, pictures, scalars
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples, rows_of
-from deepsimplex.readout import readout_layer
+from deepsimplex.readout.layers import readout_layer
 
 FOLDER = "calibration"
 CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram

@@ -11,8 +11,7 @@ from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_whole
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
-from deepsimplex.geometry import Construction, vertices
-from deepsimplex.geometry.vertices import CONSTRUCTIONS
+from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.generalized_mapping import (
     Reduction,
@@ -235,7 +234,7 @@ class CASIMAC(Target):
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
     def _neighborhood(self) -> tuple[int, Classes]:
-        """How many neighbors are needed, and in which classes."""
+        """Return the number of neighbors to search, and whether in the own class, in the others or in all."""
         if self.attraction_strength == 0:
             return self.repulsion_number, "other"
         if self.repulsion_strength == 0:
