@@ -113,6 +113,10 @@ class Mean(Target):
         """Return the averaged observations of other labeled samples, after fit."""
         return _average([target.transform(x, y) for target in self.targets])
 
+    def get_config(self) -> dict[str, Any]:
+        """Serialized targets; ``cache_dir`` and ``show_progress`` are no part of it, as in ``CASIMAC``."""
+        return {"targets": keras.saving.serialize_keras_object(self.targets)}
+
 
 def _average(latents: list[LatentGaussian]) -> LatentGaussian:
     loc = sum(latent.loc for latent in latents) / len(latents)
