@@ -58,9 +58,9 @@ def read_mnist_like(name: str) -> Source:
     Raises
     ------
     ValueError
-        When the copy is damaged: the next one is not taken silently.
+        If the copy is damaged: the next one is not taken silently.
     OSError
-        When there is none and the download fails, listing the places.
+        If no copy is found and the download fails; lists the paths searched.
     """
     for place in _places(name):
         if place.suffix == ".npz" and place.is_file():

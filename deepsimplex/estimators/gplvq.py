@@ -1,4 +1,4 @@
-"""GPLVQ as a scikit-learn classifier: Gaussian processes on prototypes that the likelihood has moved."""
+"""GPLVQ as a scikit-learn classifier: prototypes fitted by likelihood, and Gaussian processes on them."""
 
 from functools import partial
 from typing import Literal
@@ -166,7 +166,7 @@ class GPLVQ(PrototypeClassifier):
 
     @property
     def _processes(self) -> list[PrototypeProcess]:
-        """One for every run, in the order of their classes."""
+        """The Gaussian process of every class that is fitted against the rest, in order."""
         c = np.where(self.prototype_labels_ == self.prototype_runs_, 1.0, -1.0)
         number = len(_runs(self._labels))
         parts = zip(np.split(self._scale(self.prototypes_), number), np.split(c, number), strict=True)
@@ -228,6 +228,6 @@ class GPLVQ(PrototypeClassifier):
 
 
 def _runs(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes that are fitted against the rest: all, or the second of two."""
+    """Return the classes that are fitted against the rest: all, or the second of two."""
     present = np.unique(labels)
     return present if len(present) > 2 else present[-1:]

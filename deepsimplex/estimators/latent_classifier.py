@@ -137,7 +137,7 @@ class LatentClassifier(CalibratedClassifier):
         """Compute lower and upper ends [N, n] of intervals of the class probabilities.
 
         By the softmax readout they are credible intervals at this level. By argmax (CASIMAC, one-hot) they only show
-        how exactly the probability was computed, and all but coincide. See ``deepsimplex.readout.class_intervals``.
+        how exactly the probability was computed, and almost coincide. See ``deepsimplex.readout.class_intervals``.
 
         Raises
         ------

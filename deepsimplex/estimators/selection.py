@@ -10,14 +10,14 @@ from deepsimplex.estimators.labels import Labels
 from deepsimplex.targets import TARGETS, Target
 
 Smoothing = Literal["validate", "train"]
-# One row in so many is held out.
+# One row in ten is held out.
 _HELD_OUT = 10
 
 
 def select_target(
     classifier: Any, X: NDArray[np.float64], labels: Labels, seed: int
 ) -> tuple[Target, float | None, dict[float, float]]:
-    """Choose the value that the ``smoothing`` of a classifier finds best for its target.
+    """Choose the target's candidate value of least negative log-likelihood, as the classifier's ``smoothing`` asks.
 
     Parameters
     ----------

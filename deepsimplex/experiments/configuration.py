@@ -286,8 +286,8 @@ def _explain(problem: Any) -> str:
         message = " ".join(problem["msg"].removeprefix("Value error, ").split())
         if not path:  # about several sections
             return message
-        told = problem["type"] == "missing" or "; found " in message
-        return f"{where}: {message}" + ("" if told else f"; found {problem['input']!r}")
+        has_value = problem["type"] == "missing" or "; found " in message
+        return f"{where}: {message}" + ("" if has_value else f"; found {problem['input']!r}")
     section: Any = RunConfig
     for step in path[:-1]:
         section = section.model_fields[step].annotation

@@ -1,6 +1,6 @@
 """Array algorithms of Learning Vector Quantization (LVQ) and of Gaussian processes on prototypes (GPLVQ).
 
-The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ`` of ``deepsimplex`` are made of them.
+The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ`` of ``deepsimplex`` use them.
 """
 
 from deepsimplex.heads.prototype_initialization import initial_prototypes

@@ -33,7 +33,7 @@ class Mean(Target):
     Raises
     ------
     ValueError
-        When there is none, or when two do not share their latent space.
+        If ``targets`` is empty, or two do not share their latent space.
 
     Examples
     --------
