@@ -141,7 +141,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         self._center = self._positions.mean(axis=0)
 
     def check_target(self, target: Target) -> None:
-        """Raise ValueError for a target that puts classes elsewhere than that of the layer."""
+        """Raise ValueError for a target with other positions of the classes than the layer's."""
         positions = _positions(target, self.num_classes)
         if positions.shape != self._positions.shape or not np.allclose(positions, self._positions):
             raise ValueError(
@@ -215,6 +215,6 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
 
 def _positions(target: Target, n: int) -> NDArray[np.float64]:
-    """Where a target puts the n classes, [n, L]; for a target that needs samples, in the directions of the scores."""
+    """Latent positions of the n classes [n, L]: the target's table or, without one, the scores."""
     table = target.table(n)
     return np.asarray(target.scores(n) if table is None else table.loc, dtype=np.float64)

@@ -220,7 +220,7 @@ def class_intervals(
     seed: int = 0,
     method: ArgmaxMethods = "auto",
 ) -> ClassIntervals:
-    """Intervals of the class probabilities; what they mean depends on the readout.
+    """Intervals of the class probabilities: credible intervals for softmax, the numerical error for argmax.
 
     readout="softmax": the class probabilities softmax(scores f) are random, since f ~ N(loc, Sigma) is. The interval is
     a credible interval: their central quantiles, (1 - level) / 2 and (1 + level) / 2. More points do not narrow it;

@@ -217,7 +217,7 @@ class CASIMAC(Target):
     def _latents(
         self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
     ) -> LatentGaussian:
-        """Latents of the queries, or of the training samples (None); the latest of each kind are remembered."""
+        """Latents of the queries, or of the training samples (None); the latest of each are cached."""
         assert self._samples is not None
         samples, training_labels = self._samples
         labels = training_labels if query_labels is None else query_labels
@@ -345,7 +345,7 @@ def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tupl
 
 
 def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
-    """Raise for classes too small for distances to exist: attraction needs two samples of each, repulsion one."""
+    """Raise ValueError if a class has too few samples: attraction needs two samples of each, repulsion one."""
     sizes = np.bincount(labels, minlength=num_classes)
     if repulsion and not np.all(sizes):
         raise ValueError(

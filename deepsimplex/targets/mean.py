@@ -63,7 +63,7 @@ class Mean(Target):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether every target is."""
+        """Whether every target is fitted."""
         return all(target.is_fitted for target in self.targets)
 
     def scores(self, n: int) -> NDArray[np.float64]:
