@@ -33,7 +33,7 @@ class Mean(Target):
     Raises
     ------
     ValueError
-        When there is none, or when two do not share their latent space.
+        If ``targets`` is empty, or two do not share their latent space.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Mean(Target):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether every target is."""
+        """Whether every target is fitted."""
         return all(target.is_fitted for target in self.targets)
 
     def scores(self, n: int) -> NDArray[np.float64]:
