@@ -1,11 +1,12 @@
 """The examples of the README and of the documentation's pages run, and what they say holds."""
 
+import ast
 import re
 import sys
 import types
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -121,7 +122,7 @@ class Check(NamedTuple):
 
 
 CHECKS = {
-    'model.export("served")  # TensorFlow alone serves it': Check(twenty_lines, epochs=8),
+    'model.export("served")  # TensorFlow alone serves it': Check(twenty_lines, epochs=5),
     '"photos"': Check(runs, epochs=1, before=photos),
     "ds.losses.Composition(": Check(runs, epochs=2),
     '"variational"': Check(accuracy_above(0.95), epochs=5),
@@ -147,7 +148,13 @@ def test_every_check_is_of_one_example(key):
     assert sum(key in example.text for example in EXAMPLES) == 1
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: f"{example.page}-{example.number}")
+def run_of(example: Example) -> Any:
+    """The example as a parameter; those that train a network are slow."""
+    marks = [pytest.mark.slow] if "model.fit(" in example.text else []
+    return pytest.param(example, marks=marks, id=f"{example.page}-{example.number}")
+
+
+@pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
 def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""
     check = next((CHECKS[key] for key in keys_of(example)), OTHERS)
@@ -163,6 +170,26 @@ def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
     code = compile("\n" * (example.line - 1) + text, f"{example.page}.md", "exec")
     exec(code, vars(module))
     check.after(tmp_path, capsys.readouterr().out)
+
+
+def test_the_configuration_of_own_members_is_one(tmp_path, monkeypatch):
+    """The classes of the page on extending, in a module of their own, go into a configuration as the page says."""
+    from deepsimplex.experiments import load_config
+
+    page = ROOT / "docs" / "guides" / "extending.md"
+    parts = (ast.Import, ast.ImportFrom, ast.ClassDef)
+    blocks = [ast.parse(example.text).body for example in examples_of(page)]
+    kept = [ast.unparse(part) for block in blocks for part in block if isinstance(part, parts)]
+    (tmp_path / "mine.py").write_text("\n\n".join(kept))
+    monkeypatch.syspath_prepend(tmp_path)
+    (yaml,) = re.findall(r"```yaml\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (tmp_path / "own.yaml").write_text(f"name: own\ndata: {{name: digits, validation_fraction: 0.2}}\n{yaml}")
+    try:
+        config = load_config(tmp_path / "own.yaml")
+    finally:
+        sys.modules.pop("mine", None)
+    assert config.target == {"name": "mine:Ring", "radius": 2.0}
+    assert config.model.head == {"name": "mine:BoundedHead", "radius": 3.0}
 
 
 def test_the_first_example_has_at_most_twenty_lines():
