@@ -123,7 +123,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(model, digits):
         ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
         ((x, None), "y must be given"),
         ((None, y), "x must be given beside y"),
-        ((tf.data.Dataset.from_tensor_slices((x, y)).batch(9).repeat(),), "must be a finite tf.data.Dataset"),
+        ((tf.data.Dataset.from_tensor_slices((x, y)).batch(9).repeat(),), "must be a finite stream"),
     ]:
         with pytest.raises(ValueError, match=message):
             model.calibrate(*arguments)
