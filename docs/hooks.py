@@ -53,8 +53,8 @@ def _table(results: dict[str, Any]) -> str:
     lines = [columns, ["---"] * len(columns)]
     lines += [[_shown(row.get(column)) for column in columns] for row in results["rows"]]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    command = f"Measured by `{results['command']}`.\n\n" if "command" in results else ""
-    return f"{command}{table}\n\n{results.get('note', '')}"
+    command = f"Measured by `{results['command']}`." if "command" in results else ""
+    return "\n\n".join(part for part in (command, table, results.get("note")) if part)
 
 
 def _shown(value: Any) -> str:

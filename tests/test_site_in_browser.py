@@ -3,6 +3,7 @@
 import functools
 import importlib
 import inspect
+import json
 import os
 import re
 import subprocess
@@ -60,6 +61,41 @@ def address(site) -> Iterator[str]:
 def driver():
     with browser() as driver:
         yield driver
+
+
+def hooks(monkeypatch, folder: Path):
+    """The build's hooks, with the results of a folder."""
+    import importlib.util
+
+    spec = importlib.util.spec_from_file_location("site_hooks", ROOT / "docs" / "hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module, "RESULTS", folder)
+    return module
+
+
+PAGE = "before\n<!-- results grid -->\n| written | by hand |\n<!-- end -->\nafter"
+
+
+def test_tables_are_generated_from_results(monkeypatch, tmp_path):
+    rows = [{"target": "ilr", "NLL": 0.1}, {"target": "casimac", "NLL": None}]
+    (tmp_path / "grid.json").write_text(json.dumps({"command": "python -m training.grid", "rows": rows}))
+    page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
+    table = "| target | NLL |\n| --- | --- |\n| ilr | 0.100 |\n| casimac | - |"
+    assert page.startswith("before\nMeasured by `python -m training.grid`.\n\n" + table)
+    assert "by hand" not in page
+
+
+def test_tables_without_results_stay_as_written(monkeypatch, tmp_path):
+    page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
+    assert page == "before\n| written | by hand |\nafter"
+
+
+def test_an_unknown_command_in_a_formula_raises(monkeypatch, tmp_path):
+    module = hooks(monkeypatch, tmp_path)
+    assert "<math" in module.on_page_content(r'<span class="arithmatex">\(\frac{a}{b}\)</span>', None, None, None)
+    with pytest.raises(ValueError, match="nosuchthing"):
+        module.on_page_content(r'<span class="arithmatex">\(\nosuchthing x\)</span>', None, None, None)
 
 
 def text_of(driver) -> str:
