@@ -246,7 +246,7 @@ class SimplexNetwork(keras.Model):
 
 
 class _Latents(keras.Model):
-    """The classifier seen as a model from samples to latents, to reuse Keras' own predict loop."""
+    """Keras model from samples to latents, for ``predict_latent``."""
 
     def __init__(self, network: SimplexNetwork) -> None:
         super().__init__(name="latents", dtype=network.dtype_policy)
@@ -256,7 +256,8 @@ class _Latents(keras.Model):
         """Build the network, with batches of any size."""
         network = self._network()
         if not network.built:
-            network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
+            with network.distribute_strategy.scope():
+                network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
     def call(self, inputs: Any) -> dict[str, Any]:
         """Return calibrated latents {"loc", "scale"}."""
