@@ -12,7 +12,7 @@ COVARIANCES: tuple[str, ...] = ("isotropic", "diagonal", "full")
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether ``value`` belongs to TensorFlow, without importing it: nothing does if nobody has loaded it."""
+    """Whether ``value`` is a TensorFlow object; does not import TensorFlow."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and (tensorflow.is_tensor(value) or isinstance(value, tensorflow.Variable))
 

@@ -19,7 +19,7 @@ LEVELS = [
     ["_utils"],
     ["geometry", "latent"],
     ["distances", "kernels", "readout", "losses"],
-    ["targets", "backbones", "heads", "evaluation", "metrics", "datasets"],
+    ["targets", "heads", "backbones", "evaluation", "metrics", "datasets"],
     ["gp", "prototypes", "calibration", "plots", "export"],
     ["classifier", "estimators", "monitoring"],
     ["experiments", "cli"],

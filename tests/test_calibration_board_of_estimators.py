@@ -89,7 +89,7 @@ def test_every_fit_adds_a_file(tmp_path):
 @pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
 def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     steps = []
-    classifier = {"exact": make(max_iterations=3), **few_epochs(3)}[name]
+    classifier = {"exact": make(max_iter=3), **few_epochs(3)}[name]
 
     def watch(step):
         step.classifier().save(tmp_path / f"{step.iteration}.npz")

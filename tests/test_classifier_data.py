@@ -37,7 +37,8 @@ def generator(x, y, size=50):
 def make(target="ilr", loss=None, **options):
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, **options)
-    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    # A few steps each: tracing them would take longer.
+    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"], run_eagerly=True)
     return model
 
 

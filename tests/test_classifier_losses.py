@@ -13,7 +13,8 @@ import tensorflow as tf
 
 import deepsimplex as ds
 from deepsimplex.losses import Composition, Hybrid, LatentNLL
-from deepsimplex.readout import log_probabilities
+from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.readout_base import log_probabilities
 
 LOSSES = {
     "latent": lambda: None,
@@ -235,7 +236,7 @@ def test_a_readout_of_ones_own_is_held_above_zero(few):
 def test_readouts_give_logarithms_of_their_probabilities(readout):
     rng = np.random.default_rng(0)
     latent = {"loc": rng.normal(size=(5, 3)).astype("float32"), "scale": np.ones((5, 3), "float32")}
-    layer = ds.readout.readout_layer(readout)
+    layer = readout_layer(readout)
     np.testing.assert_allclose(np.exp(layer.log_probabilities(latent)), layer(latent), rtol=1e-5)
 
 

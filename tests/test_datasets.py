@@ -12,6 +12,7 @@ from PIL import Image
 
 from deepsimplex import datasets
 from deepsimplex.datasets import mnist
+from deepsimplex.datasets.loading import NAMES
 from deepsimplex.datasets.mnist import FILES, read_idx
 
 SHARED = Path(os.environ.get("DEEPSIMPLEX_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
@@ -408,7 +409,7 @@ def test_a_table_in_another_encoding_is_named(tmp_path):
 def test_an_unknown_name_gets_its_nearest_neighbor_and_the_kinds(name, hint):
     with pytest.raises(ValueError, match=hint) as raised:
         datasets.load(name)
-    for part in (*datasets.NAMES, ".npz", ".csv", "folder"):
+    for part in (*NAMES, ".npz", ".csv", "folder"):
         assert part in str(raised.value)
 
 

@@ -55,7 +55,7 @@ def test_single_rows_cannot_be_held_out():
 def test_the_value_of_the_least_nll_on_held_out_rows_is_taken(target, argument, iris):
     X, y, X_test, _ = iris
     classifier = brief(target, random_state=3).fit(X, y)
-    candidates = type(ds.targets.get_target(target)).candidates
+    candidates = type(ds.targets.TARGETS.get(target)).candidates
     assert list(classifier.smoothing_scores_) == list(candidates.values)
     assert classifier.smoothing_ == min(candidates.values, key=classifier.smoothing_scores_.get)
     learn, held_out = hold_out(y, 3)

@@ -1,1 +1,1 @@
-"""What is not the project's subject: validation, batching, atomic files, progress, names."""
+"""General utilities: validation, batching, registries, atomic files, progress, names."""

@@ -23,7 +23,7 @@ class Calibration(ABC):
 
     Examples
     --------
-    Probabilities pulled towards the class frequencies by as much as they err:
+    Shrink probabilities towards the class frequencies, by the error rate:
 
     >>> class Shrinkage(Calibration):
     ...     _fitted = ("share_", "frequencies_")
@@ -103,7 +103,7 @@ class Calibration(ABC):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Make the calibration of which ``get_config`` gave the configuration."""
+        """Make a calibration from ``get_config``'s dict."""
         made = cls(**{name: value for name, value in config.items() if name not in cls._fitted})
         for name in cls._fitted:
             if name in config:

@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import check_labels, check_sample_weight
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import log_probabilities, readout_layer
+from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.readout_base import log_probabilities
 
 # Logarithms of factors lie within +-_MOST; the search begins at the best of the others.
 _MOST = float(np.log(100.0))

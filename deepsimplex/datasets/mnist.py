@@ -38,7 +38,7 @@ def _keras_cache() -> Path:
 
 
 def _places(name: str) -> list[Path]:
-    """Where a copy of "mnist" or "fashion_mnist" may lie, in the order of search: .npz files and idx folders."""
+    """Return the paths to search for "mnist" or "fashion_mnist", in order: .npz files and folders of idx files."""
     spellings = (name, name.replace("_", "-")) if "_" in name else (name,)
     found = [_keras_cache() / "mnist.npz" if name == "mnist" else _keras_cache() / "fashion-mnist"]
     if os.environ.get(ENVIRONMENT_VARIABLE):
@@ -58,9 +58,9 @@ def read_mnist_like(name: str) -> Source:
     Raises
     ------
     ValueError
-        When the copy is damaged: the next one is not taken silently.
+        If the copy is damaged: the next one is not taken silently.
     OSError
-        When there is none and the download fails, listing the places.
+        If no copy is found and the download fails; lists the paths searched.
     """
     for place in _places(name):
         if place.suffix == ".npz" and place.is_file():

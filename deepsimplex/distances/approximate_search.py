@@ -1,4 +1,4 @@
-"""Approximate neighbor search among candidates, for samples so many that even a score of every pair takes too long.
+"""Approximate neighbor search among candidates, for data too large to compare every pair.
 
 Candidates of each class are the nearest by the Euclidean distance between flattened samples, as an inverted file of
 faiss finds them (its cells are made by k-means from a fixed seed, so that the same call gives the same answer). Only
@@ -23,9 +23,9 @@ from deepsimplex.distances.vector_distances import center
 CANDIDATES = 32
 # Queries on which recall is measured: its standard error is then below 0.01 for recalls above 0.9 at k = 1, n = 10.
 RECALL_QUERIES = 256
-# Below so many samples an exhaustive index is as fast as cells are.
+# Below this number of samples an exhaustive index is as fast as cells.
 FLAT = 2000
-# A query looks into one in so many cells.
+# Cells per cell that a query visits.
 CELLS_PER_PROBE = 16
 _QUERIES_AT_ONCE = 4096
 _SEED = 0

@@ -56,7 +56,7 @@ class CallableDistance(Distance):
         return cls(keras.saving.deserialize_keras_object(config["function"]))
 
     def cache_key(self) -> None:
-        """None: what a function computes does not follow from its name."""
+        """Return None: results are not cached, since the name of a function does not identify its code."""
 
     def __repr__(self) -> str:
         return f"CallableDistance({self.function!r})"

@@ -1,4 +1,4 @@
-"""The state of a long search on disk, so that a search that was killed can be resumed."""
+"""Checkpoints of a long search on disk, to resume it after an interruption."""
 
 import shutil
 import time
@@ -20,7 +20,7 @@ class CheckpointWarning(UserWarning):
 
 
 class Checkpoint:
-    """A file that keeps the state of a search, or nothing if there is no folder.
+    """A file that keeps the state of a search.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class Checkpoint:
         return cls(search.checkpoint, fingerprint(distance_key, *options, *arrays))
 
     def load(self) -> dict[str, NDArray] | None:
-        """Load the state; None if there is none, or none that is intact."""
+        """Load the state; None if it is missing or damaged."""
         if self.path is None or not self.path.exists():
             return None
         try:

@@ -163,7 +163,7 @@ class Distance:
         return self.blocks(rows, columns)(slice(0, len(rows)), slice(0, len(columns)))
 
     def resolve(self, search: Search) -> "tuple[Distance, Search]":
-        """Return the distance and the search to run: others than these for distances between features of a network."""
+        """Return the distance and the search to run: ``Embedding`` replaces both."""
         return self, search
 
     def neighbors(self, search: Search) -> Neighbors:
@@ -182,7 +182,7 @@ class Distance:
         return cls(**config)
 
     def cache_key(self) -> str | None:
-        """Return a text that differs whenever distances would, to key stored results; None if there is no such text."""
+        """Return a string that identifies the distance, to key stored results; None if results cannot be stored."""
         return f"{type(self).__module__}:{type(self).__qualname__} {json.dumps(self.get_config(), sort_keys=True)}"
 
     def __repr__(self) -> str:

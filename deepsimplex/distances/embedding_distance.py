@@ -19,7 +19,8 @@ from deepsimplex.distances.named_distances import get_distance
 class Embedding(Distance):
     """d(a, b) = distance(model(a), model(b)): distances between the features that a Keras model makes of the samples.
 
-    For photographs and other data whose pixels say little. Every sample passes through the model once.
+    For photographs and other data where distances between pixels mean little. Every sample passes through the
+    model once.
 
     Parameters
     ----------

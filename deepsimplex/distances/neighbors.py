@@ -199,7 +199,7 @@ def _count_classes(num_classes: int | None, named: dict[str, NDArray[np.int64] |
 
 
 def _check_complete(found: Neighbors, search: Search, metric: Distance) -> None:
-    """Raise an error if a query has fewer neighbors than there are: distances to the others were infinite."""
+    """Raise an error if a query has too few neighbors of a class because distances were infinite."""
     labels = search.query_labels
     if search.queries is None:
         labels = np.empty_like(search.y)

@@ -57,7 +57,7 @@ class Precomputed(Distance):
             )
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
-        """Return the samples' positions: they are only counted."""
+        """Return the indices of the samples."""
         shape = np.shape(x)
         if not shape:
             raise ValueError(f"{name} must have shape [N, ...], a row per sample; found a single number")
@@ -98,7 +98,7 @@ class Precomputed(Distance):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> "Precomputed":
-        """Make a distance without its matrix, which refuses to compute."""
+        """Make a distance without its matrix: it raises an error when used."""
         return cls(np.zeros((0, 0)))
 
     def cache_key(self) -> str:

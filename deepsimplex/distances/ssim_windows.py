@@ -20,7 +20,7 @@ CHUNK = 256
 
 
 class Layout(NamedTuple):
-    """How packed images lie in memory, and the constants of the formula.
+    """Memory layout of packed images, and the constants of the formula.
 
     ``pixel_row`` and ``window_row`` are lengths of rows of pixels and of windows, filled up to whole vectors.
     ``inside`` is 1 for windows of a row and 0 for those that fill up a vector. ``windows`` counts those inside.

@@ -20,7 +20,7 @@ _CALIBRATION = 0.2
 
 
 class _DecidesByMeans(SimplexGaussianProcess):
-    """Regression whose decision function is its means, which Platt scaling calibrates."""
+    """Regression with its means as decision function, for Platt scaling."""
 
     def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
         if pair is not None:
@@ -30,7 +30,7 @@ class _DecidesByMeans(SimplexGaussianProcess):
 
 
 def _platt(classifier: Any, random_state: RandomState) -> CalibratedClassifierCV:
-    """Fit to 80 % of every class, and a sigmoid per class to the decision function of the other 20 %."""
+    """Fit the classifier to 80 % of every class, and a sigmoid per class to its decisions on the other 20 %."""
     # Not calibration.PlattScaling, which takes log-odds: these regressions have no probabilities.
     split = StratifiedShuffleSplit(1, test_size=_CALIBRATION, random_state=random_state)
     return CalibratedClassifierCV(classifier, method="sigmoid", cv=split)

@@ -78,7 +78,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     _learned_as: ClassVar[str]
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether ``fit`` has ended."""
+        """Whether the classifier is fitted."""
         return hasattr(self, self._learned_as)
 
     @contextmanager

@@ -1,4 +1,4 @@
-"""GPLVQ as a scikit-learn classifier: Gaussian processes on prototypes that the likelihood has moved."""
+"""GPLVQ as a scikit-learn classifier: prototypes fitted by likelihood, and Gaussian processes on them."""
 
 from functools import partial
 from typing import Literal
@@ -12,8 +12,10 @@ from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClas
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.kernels import median_distance
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.prototypes import Explanation, PrototypeFit, PrototypeProcess, fit_gplvq, log_odds, squared_distances
+from deepsimplex.prototypes import Explanation, PrototypeFit, fit_gplvq
+from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.online_learning import Report
+from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds
 
 # Number of samples of which the median distance is computed.
 _COMPARED = 1000
@@ -164,7 +166,7 @@ class GPLVQ(PrototypeClassifier):
 
     @property
     def _processes(self) -> list[PrototypeProcess]:
-        """One for every run, in the order of their classes."""
+        """The Gaussian process of every class that is fitted against the rest, in order."""
         c = np.where(self.prototype_labels_ == self.prototype_runs_, 1.0, -1.0)
         number = len(_runs(self._labels))
         parts = zip(np.split(self._scale(self.prototypes_), number), np.split(c, number), strict=True)
@@ -226,6 +228,6 @@ class GPLVQ(PrototypeClassifier):
 
 
 def _runs(labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The classes that are fitted against the rest: all, or the second of two."""
+    """Return the classes that are fitted against the rest: all, or the second of two."""
     present = np.unique(labels)
     return present if len(present) > 2 else present[-1:]

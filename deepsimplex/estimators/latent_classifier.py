@@ -11,8 +11,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
 from deepsimplex.estimators.labels import Labels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function, readout_layer
-from deepsimplex.targets import get_target
+from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function
+from deepsimplex.readout.layers import readout_layer
+from deepsimplex.targets import TARGETS
 
 
 class LatentClassifier(CalibratedClassifier):
@@ -49,7 +50,7 @@ class LatentClassifier(CalibratedClassifier):
     def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any) -> LatentGaussian:
         """Compute the latents of the training samples by a copy of the target, which becomes ``target_``."""
         # Not from its configuration: a distance that is a function has none.
-        self.target_ = copy.deepcopy(get_target(target))
+        self.target_ = copy.deepcopy(TARGETS.get(target))
         return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
 
     @property
@@ -136,7 +137,7 @@ class LatentClassifier(CalibratedClassifier):
         """Compute lower and upper ends [N, n] of intervals of the class probabilities.
 
         By the softmax readout they are credible intervals at this level. By argmax (CASIMAC, one-hot) they only show
-        how exactly the probability was computed, and all but coincide. See ``deepsimplex.readout.class_intervals``.
+        how exactly the probability was computed, and almost coincide. See ``deepsimplex.readout.class_intervals``.
 
         Raises
         ------

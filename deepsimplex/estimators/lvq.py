@@ -54,9 +54,8 @@ class LVQ1(PrototypeClassifier):
     Notes
     -----
     [GPLVQ Eq. 3.1]. LVQ has no probabilities of its own. They are softmax(-mu / T) of the relative distances mu that
-    GLVQ minimizes, with the temperature T of largest likelihood for the smoothed training labels
-    (``deepsimplex.prototypes.relative_scores`` and ``fitted_temperature``). The likeliest class is that of the nearest
-    prototype; far from all prototypes all classes are about equally likely.
+    GLVQ minimizes, with the temperature T of largest likelihood for the smoothed training labels. The likeliest class
+    is that of the nearest prototype; far from all prototypes all classes are about equally likely.
 
     Examples
     --------

@@ -23,11 +23,9 @@ from deepsimplex.estimators.calibrated_classifier import (
     seed_of,
 )
 from deepsimplex.estimators.saving import Saved
-from deepsimplex.prototypes import (
-    Explanation,
-    PrototypeFit,
+from deepsimplex.prototypes import Explanation, PrototypeFit, initial_prototypes
+from deepsimplex.prototypes.class_scores import (
     fitted_temperature,
-    initial_prototypes,
     nearest_of_classes,
     relative_scores,
     squared_distances,

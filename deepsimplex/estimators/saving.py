@@ -20,7 +20,7 @@ from deepsimplex.targets import Target
 # Increase the number when the meaning of what is stored changes: older files are then refused.
 KEY = "deepsimplex classifier 2"
 _ROOM = "deepsimplex.estimators"
-# Kinds of NumPy's dtypes whose arrays hold all they mean.
+# Kinds of NumPy's dtypes that .npz files hold without a pickle.
 _KINDS = "biufUS"
 
 
@@ -169,7 +169,7 @@ def _fitted_attributes(fitted: Any) -> dict[str, Any]:
 
 
 def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Encode a value as JSON: all but numbers, texts and lists as a dict of one key; arrays are added to ``arrays``."""
+    """Encode a value as JSON: dicts of one key for all but numbers, strings and lists; arrays go into ``arrays``."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):

@@ -7,17 +7,17 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 
 from deepsimplex.estimators.labels import Labels
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import TARGETS, Target
 
 Smoothing = Literal["validate", "train"]
-# One row in so many is held out.
+# One row in ten is held out.
 _HELD_OUT = 10
 
 
 def select_target(
     classifier: Any, X: NDArray[np.float64], labels: Labels, seed: int
 ) -> tuple[Target, float | None, dict[float, float]]:
-    """Choose the value that the ``smoothing`` of a classifier finds best for its target.
+    """Choose the target's candidate value of least negative log-likelihood, as the classifier's ``smoothing`` asks.
 
     Parameters
     ----------
@@ -41,7 +41,7 @@ def select_target(
     ValueError
         If ``smoothing`` is unknown, or the target has nothing to choose.
     """
-    target = get_target(classifier.target)
+    target = TARGETS.get(classifier.target)
     if classifier.smoothing is None:
         return target, None, {}
     choices = _choices(classifier.smoothing, target)

@@ -85,7 +85,7 @@ class ResampledScore(NamedTuple):
 
 
 PREPARED: dict[Callable[..., float], Callable[..., PreparedScore]] = {}
-"""For every score of this package the function that prepares it."""
+"""The functions that prepare scores, by the scores of this package."""
 
 
 def score(prepare: Callable[P, PreparedScore]) -> Callable[P, float]:

@@ -17,7 +17,7 @@ def equal_width_edges(bins: int) -> NDArray[np.float64]:
 
 
 def equal_mass_edges(confidences: NDArray[Any], bins: int) -> NDArray[np.float64]:
-    """Edges [bins + 1], from 0 to 1, of bins that hold equally many of the confidences [N], give or take one.
+    """Edges [bins + 1], from 0 to 1, of bins that hold equally many of the confidences [N], up to one.
 
     Each inner edge is a confidence and closes its bin. Equal confidences are never separated, so that ties, and fewer
     samples than bins, leave some bins fuller and others empty.
@@ -91,7 +91,7 @@ class ReliabilityCurve:
 
 
 def _event(probabilities: NDArray[Any], top_label: bool, of_class: int | None) -> tuple[str, NDArray[np.int64]]:
-    """The event that the confidences are about, and the column [N] of each sample's confidence."""
+    """Return the name of the predicted event, and the column [N] of each sample's confidence."""
     samples, n = probabilities.shape
     if of_class is not None:
         if top_label:
@@ -109,7 +109,7 @@ def _event(probabilities: NDArray[Any], top_label: bool, of_class: int | None) -
 def confidences_of(
     y: ArrayLike, p: ArrayLike, top_label: bool, of_class: int | None = None
 ) -> tuple[str, NDArray[Any], NDArray[np.bool_]]:
-    """The event, the confidence [N] of every sample, and whether the event happened [N]."""
+    """Return the name of the event, its predicted probability [N], and whether it happened [N]."""
     labels, probabilities = check_labels_and_probabilities(y, p)
     event, columns = _event(probabilities, top_label, of_class)
     return event, probabilities[np.arange(len(labels)), columns], columns == labels

@@ -19,7 +19,7 @@ MOST_ALONE = 0.1
 """Share of samples alone in their region above which a partition comes with a warning."""
 REGIONS_SHOWN = 30
 SYMBOLS = {"correctness": "CR", "accuracy": "Ac", "ability_to_separate": "AS"}
-"""Of [SPS] sec. 5."""
+"""Symbols of the measures in [SPS] sec. 5."""
 MEASURES = (
     "correctness",
     "accuracy",
@@ -44,7 +44,7 @@ def measure_title(name: str) -> str:
 
 @dataclass(frozen=True)
 class PartitionRegion:
-    """Test samples whose classes of the first ranks by membership are the same, and how they were scaled.
+    """A region: test samples with the same classes of highest membership, and their scaling.
 
     Attributes
     ----------

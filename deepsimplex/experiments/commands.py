@@ -26,7 +26,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import TARGETS, Target
 
 Verbosity = str | int  # as ``verbose`` of Keras' fit
 BATCH = 1024
@@ -63,7 +63,7 @@ def load_split(config: RunConfig) -> Split:
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
     """Make the target of a configuration, with its cache; ``show_progress`` as in ``targets.CASIMAC``."""
-    return get_target(config.target, cache_dir=config.cache_dir, show_progress=show_progress)
+    return TARGETS.get(config.target, cache_dir=config.cache_dir, show_progress=show_progress)
 
 
 def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGaussian:
@@ -87,22 +87,22 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
     >>> make_targets(config, verbose=0).loc.shape
     (50, 9)
     """
-    tell = _printer(verbose)
+    log = _printer(verbose)
     split = load_split(config)
     target = make_target(config, show_progress=bool(verbose))
     begun = time.monotonic()
     latent = target.fit_transform(split.x, split.y, len(split.class_names))
     seconds = time.monotonic() - begun
     norms = np.linalg.norm(latent.loc, axis=1)
-    tell(
+    log(
         f"{len(latent)} latents of dimension {latent.latent_dim} in {seconds:.1f} s; "
         f"norms {norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}"
     )
     # Targets made of distances know whether these were cached.
     searches = [part for part in _parts(target) if hasattr(part, "from_cache")]
     if searches:
-        tell(_search_summary(searches, len(latent), seconds))
-    tell(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
+        log(_search_summary(searches, len(latent), seconds))
+    log(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
     return latent
 
 
@@ -183,19 +183,19 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     >>> train(config)  # doctest: +SKIP
     RunFolder(path=PosixPath('runs/digits/001'))
     """
-    tell = _printer(verbose)
-    folder = _run_to_resume(config, tell) if resume else None
+    log = _printer(verbose)
+    folder = _run_to_resume(config, log) if resume else None
     if folder is not None and folder.metrics.exists():
         return folder
     with _precision(config.training.mixed_precision):
-        return _train(config, folder, tell, verbose)
+        return _train(config, folder, log, verbose)
 
 
-def _train(config: RunConfig, folder: RunFolder | None, tell: Callable[[str], None], verbose: Verbosity) -> RunFolder:
+def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], None], verbose: Verbosity) -> RunFolder:
     """Train from the start (no folder), or continue in the folder of an unfinished run."""
     keras.utils.set_random_seed(config.seed)
     split = load_split(config)
-    tell(
+    log(
         f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
         f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
     )
@@ -232,9 +232,9 @@ def _train(config: RunConfig, folder: RunFolder | None, tell: Callable[[str], No
     seconds = time.monotonic() - begun
     model.save(folder.model)
     if config.calibration.method is not None:
-        _calibrate(model, config.calibration.method, split, folder, tell)
+        _calibrate(model, config.calibration.method, split, folder, log)
     model.export(folder.served, input_dtype=config.export.input_dtype)
-    _evaluate(model, split, folder, tell, training_seconds=round(seconds, 1))
+    _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
     shutil.rmtree(folder.backup, ignore_errors=True)
     return folder
 
@@ -244,7 +244,7 @@ def _printer(verbose: Verbosity) -> Callable[[str], None]:
 
 
 def _calibrate(
-    model: SimplexClassifier, method: dict[str, Any], split: Split, folder: RunFolder, tell: Callable[[str], None]
+    model: SimplexClassifier, method: dict[str, Any], split: Split, folder: RunFolder, log: Callable[[str], None]
 ) -> None:
     """Calibrate a model that is saved already, and save it again: a model that cannot be calibrated is not lost."""
     try:
@@ -254,7 +254,7 @@ def _calibrate(
             f"calibration.method {method['name']}: {error}. The model is in {folder.model}, without a calibration"
         ) from error
     model.save(folder.model)
-    tell(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}")
+    log(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}")
 
 
 @contextmanager
@@ -268,17 +268,17 @@ def _precision(mixed: bool) -> Iterator[None]:
         keras.config.set_dtype_policy(found)
 
 
-def _run_to_resume(config: RunConfig, tell: Callable[[str], None]) -> RunFolder | None:
+def _run_to_resume(config: RunConfig, log: Callable[[str], None]) -> RunFolder | None:
     """Return the newest run of this name, or None if there is none."""
     runs = RunFolder.all(config)
     if not runs:
-        tell(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
+        log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
         return None
     folder = runs[-1]
     trained_with = [section for section in RunConfig.model_fields if section != "export"]
     folder.check_same(config, trained_with, "leave --resume out to begin anew")
     finished = folder.metrics.exists()
-    tell(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
+    log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
     return folder
 
 
@@ -348,7 +348,7 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
 
 
 def _evaluate(
-    model: SimplexClassifier, split: Split, folder: RunFolder, tell: Callable[[str], None], **figures: Any
+    model: SimplexClassifier, split: Split, folder: RunFolder, log: Callable[[str], None], **figures: Any
 ) -> None:
     probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
     report = evaluation.report(split.y_test, probabilities)
@@ -357,7 +357,7 @@ def _evaluate(
     # Figures that this evaluation cannot know, such as the training time, are kept.
     metrics = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **figures}
     folder.write_json(folder.metrics, metrics)
-    tell(str(report))
+    log(str(report))
     for what, path in {
         "model": folder.model,
         "SavedModel": folder.served,
@@ -367,7 +367,7 @@ def _evaluate(
         "TensorBoard events": folder.events,
     }.items():
         if path.exists():
-            tell(f"{what:>20}  {path}")
+            log(f"{what:>20}  {path}")
 
 
 def _save_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:

@@ -27,11 +27,11 @@ from deepsimplex.calibration import CALIBRATIONS
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
-from deepsimplex.targets import get_target
+from deepsimplex.targets import TARGETS
 
 
 class ConfigurationError(ValueError):
-    """Raised for a configuration that cannot be used; names the key, what was found and what would do."""
+    """Raised for an invalid configuration; names the key, the value found and valid ones."""
 
 
 def _named(value: Any) -> Any:
@@ -58,7 +58,7 @@ def _make_backbone(value: dict[str, Any]) -> Any:
 
 
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
-Target = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_target))]
+Target = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(TARGETS.get))]
 Backbone = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(_make_backbone))]
 Head = Annotated[
     dict[str, Any],
@@ -157,7 +157,7 @@ class CalibrationConfig(_Section):
 
 
 class ExportConfig(_Section):
-    """What the SavedModel takes."""
+    """Input dtype of the SavedModel."""
 
     input_dtype: Literal["float32", "uint8"] = "float32"
 
@@ -286,8 +286,8 @@ def _explain(problem: Any) -> str:
         message = " ".join(problem["msg"].removeprefix("Value error, ").split())
         if not path:  # about several sections
             return message
-        told = problem["type"] == "missing" or "; found " in message
-        return f"{where}: {message}" + ("" if told else f"; found {problem['input']!r}")
+        has_value = problem["type"] == "missing" or "; found " in message
+        return f"{where}: {message}" + ("" if has_value else f"; found {problem['input']!r}")
     section: Any = RunConfig
     for step in path[:-1]:
         section = section.model_fields[step].annotation

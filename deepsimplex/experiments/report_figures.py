@@ -98,7 +98,7 @@ def embed(figure: Figure, alt: str, caption: str = "") -> EmbeddedFigure:
 
 
 def partition_figures(comparison: PartitionComparison) -> tuple[EmbeddedFigure, ...]:
-    """Draw the scaled memberships in their simplex, which has three or four classes to be drawn."""
+    """Draw the scaled memberships of three or four classes in their simplex."""
     return tuple(
         embed(plots.simplex(partition), f"Scaled memberships of {name} in the simplex of the classes.", name)
         for name, partition in comparison.partitions.items()

@@ -20,7 +20,7 @@ from deepsimplex.readout import READOUTS
 
 KEY = "deepsimplex predictions 1"
 KEEP = 16
-"""Images kept of the least certain samples, and as many of the surest mistakes: more than a page shows."""
+"""Number of images kept of the least certain samples, and of the most confident mistakes."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,10 +14,9 @@ from deepsimplex.geometry.aitchison import (
     power,
 )
 from deepsimplex.geometry.probability_simplex import from_probability_simplex, tau_from, to_probability_simplex
-from deepsimplex.geometry.vertices import Construction, helmert, nearest_vertex, vertices
+from deepsimplex.geometry.vertices import helmert, nearest_vertex, vertices
 
 __all__ = [
-    "Construction",
     "aitchison_distance",
     "aitchison_inner",
     "aitchison_norm",

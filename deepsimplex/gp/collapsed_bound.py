@@ -154,7 +154,7 @@ class SparseModel(Model):
 
 
 class Frame(NamedTuple):
-    """What the sums need beside samples and hyperparameters.
+    """Constants of the sums over rows, beside samples and hyperparameters.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ class SparseProblem(Problem):
         return functools.reduce(lambda total, part: Sums(*(a + b for a, b in zip(total, part, strict=True))), parts)
 
     def derivatives(self, values: Values, by_sums: Sums) -> list[NDArray[np.float64]]:
-        """Compute the derivatives by the values of what has these derivatives by the sums."""
+        """Backpropagate derivatives by the sums to derivatives by the values."""
         _, compiled = _compiled(self.model)
         total = [np.zeros(np.shape(value)) for value in values]
         for block in self._blocks(values):

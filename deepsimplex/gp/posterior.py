@@ -1,4 +1,4 @@
-"""The posterior of every fitted Gaussian process: a weighted sum of kernels and the variance that is left."""
+"""Posterior of a fitted Gaussian process: its mean is a weighted sum of kernels."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -183,7 +183,7 @@ def _unpickled(kernel: Any, *parts: Any) -> Posterior:
 
 
 class Predictor:
-    """Base class of all that predict by a posterior once they are fitted.
+    """Base class of models that predict by a posterior after ``fit``.
 
     Attributes
     ----------

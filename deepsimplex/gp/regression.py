@@ -58,7 +58,7 @@ class Model:
         return len(values) - (self.noise != "target")
 
     def _variances(self, parameter: Any, own: Any) -> Any:
-        """Compute the variances of rows that the target states as ``own``, shape [N, 1] or [N, L]."""
+        """Compute the noise variances [N, 1] or [N, L] of rows from the target's, ``own``."""
         if self.noise == "learned":
             own = tf.fill(tf.shape(own), parameter)
         elif self.noise == "scaled":
@@ -94,7 +94,7 @@ class Problem:
 
     @cached_property
     def pairs(self) -> Any:
-        """What the kernel matrix of all rows is computed from."""
+        """Input of ``kernel.matrix`` for all rows."""
         return self.model.kernel.pairs(tf.constant(self.X))
 
     @property

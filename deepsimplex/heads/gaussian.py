@@ -70,7 +70,7 @@ class GaussianHead(keras.layers.Layer):
         # Parts made after a layer was frozen do not know of it.
         shared = {"dtype": self._output_dtype, "trainable": self.trainable}
         self._loc = keras.layers.Dense(self.latent_dim, name="loc", **shared)
-        # The scale begins the same for all samples: a random triangle of many dimensions is all but singular, and the
+        # The scale begins the same for all samples: a random triangle of many dimensions is almost singular, and the
         # first gradients of a likelihood under it would be of the order of 1e7.
         self._raw_scale = keras.layers.Dense(
             self._raw_size(),

@@ -14,7 +14,7 @@ from deepsimplex.heads.features import ROWS
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import PrototypeLayer
 from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
-from deepsimplex.targets import Target, get_target
+from deepsimplex.targets import TARGETS, Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -131,7 +131,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         if not noise_variance > noise_floor:
             raise ValueError(f"noise_variance must be above noise_floor, {noise_floor}; found {noise_variance!r}")
         self.variance = None if variance is None else check_number(variance, "variance, unless it is None,", 0.0)
-        self.target = get_target(target)
+        self.target = TARGETS.get(target)
         self.kernel = check_kernel(kernel)
         self.ard = check_flag(ard, "ard")
         self.learn_latents = None if learn_latents is None else check_flag(learn_latents, "learn_latents")
@@ -141,7 +141,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         self._center = self._positions.mean(axis=0)
 
     def check_target(self, target: Target) -> None:
-        """Raise ValueError for a target that puts classes elsewhere than that of the layer."""
+        """Raise ValueError for a target with other positions of the classes than the layer's."""
         positions = _positions(target, self.num_classes)
         if positions.shape != self._positions.shape or not np.allclose(positions, self._positions):
             raise ValueError(
@@ -215,6 +215,6 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
 
 def _positions(target: Target, n: int) -> NDArray[np.float64]:
-    """Where a target puts the n classes, [n, L]; for a target that needs samples, in the directions of the scores."""
+    """Latent positions of the n classes [n, L]: the target's table or, without one, the scores."""
     table = target.table(n)
     return np.asarray(target.scores(n) if table is None else table.loc, dtype=np.float64)

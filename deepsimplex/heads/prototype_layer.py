@@ -229,7 +229,7 @@ class PrototypeLayer(keras.layers.Layer):
         return Explanation.of(distances, weights, self.prototype_labels, k)
 
     def wins(self, x: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
-        """Count the samples that each prototype is the nearest of, shape [M]; those with zero are of no use.
+        """Count the samples that each prototype is the nearest of, shape [M]; those with zero are unused.
 
         Parameters
         ----------

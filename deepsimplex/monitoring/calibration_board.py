@@ -21,7 +21,7 @@ from deepsimplex.monitoring.hyperparameters import (
 )
 from deepsimplex.monitoring.summaries import band_picture, confidences, latents, pictures, scalars
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples, rows_of
-from deepsimplex.readout import readout_layer
+from deepsimplex.readout.layers import readout_layer
 
 FOLDER = "calibration"
 CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram
@@ -42,7 +42,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         batches (x, y), which is read once, now. Required by Keras models; without it only the objective and the
         hyperparameters of an estimator are written.
     every : int
-        Write every so many epochs (or iterations), beginning with the first, and the last one in any case. Default 1.
+        Number of epochs (or iterations) between two writes, from the first on; the last is always written. Default 1.
     samples : int, optional
         Use at most so many of the validation samples, drawn once at random. Default 2000, whose prediction takes about
         a hundredth of the time of an epoch of 60 000; None uses all.
@@ -177,7 +177,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self._write_hyperparameters(model_hyperparameters(self.model, self.params))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Write an epoch, if it is its turn."""
+        """Write an epoch, if it is due."""
         self._record(epoch, epoch % self.every == 0, self._model_outputs, details=True)
 
     def on_train_end(self, logs: Any = None) -> None:
@@ -210,7 +210,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     # Estimators
 
     def __call__(self, step: Any) -> None:
-        """Write a step of an estimator's fit (``deepsimplex.estimators.ClassifierStep``), if it is its turn."""
+        """Write a step of an estimator's fit (``deepsimplex.estimators.ClassifierStep``), if it is due."""
         if step.iteration == 1:
             self._begin()
         numbers: dict[str, float] = {"objective": step.objective / step.num_samples}

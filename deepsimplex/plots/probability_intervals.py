@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import READOUTS, ClassIntervals, readout_layer
+from deepsimplex.readout import READOUTS, ClassIntervals
+from deepsimplex.readout.layers import readout_layer
 
 COMPARED, TOLERANCE = 64, 0.02  # rows that are read out again, and how far sampled probabilities may differ
 

@@ -1,4 +1,4 @@
-"""GLVQ and GMLVQ by L-BFGS: prototypes, and the metric of their distances, of least cost."""
+"""GLVQ and GMLVQ: prototypes, and the metric of their distances, fitted by L-BFGS."""
 
 from collections.abc import Callable
 from typing import Any

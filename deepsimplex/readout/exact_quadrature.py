@@ -50,14 +50,14 @@ def num_panels(n: int, dtype: tf.DType) -> int:
     return n * len(_PANELS[dtype.name]) - 1
 
 
-def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
+def equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
     """Class probabilities of independent scores of one common variance, by the trapezoidal rule.
 
     Parameters
     ----------
     mean : tensor, shape [N, n]
         Mean scores.
-    deviation : tensor, shape [N, 1]
+    scale : tensor, shape [N, 1]
         Their standard deviation; zero is the limit.
     num_points : int
         Number of nodes, spread evenly over the part of the line where any class's integrand counts.
@@ -67,22 +67,22 @@ def equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
     tensor, shape [N, n]
         Probabilities; those that the dtype cannot hold are zero.
     """
-    return _equal_probabilities(*_even_nodes(mean, deviation, num_points, _DEPTH[mean.dtype.name]))
+    return _equal_probabilities(*_even_nodes(mean, scale, num_points, _DEPTH[mean.dtype.name]))
 
 
-def log_equal_variances(mean: Any, deviation: Any, num_points: int) -> Any:
+def log_equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
     """Logarithms, accurate to margins of 80 standard deviations between two scores, and finite beyond."""
 
-    def logarithms(mean: Any, deviation: Any) -> Any:
+    def logarithms(mean: Any, scale: Any) -> Any:
         nodes = max(num_points, _LOG_NODES)
-        a, u, step = _even_nodes(mean, deviation, nodes, _LOG_DEPTH)
+        a, u, step = _even_nodes(mean, scale, nodes, _LOG_DEPTH)
         z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
         return tf.nn.log_softmax(_log_masses(z, step[:, :, tf.newaxis]), axis=-1)
 
-    return log_or_else(equal_variances(mean, deviation, num_points), logarithms, (mean, deviation))
+    return log_or_else(equal_variances(mean, scale, num_points), logarithms, (mean, scale))
 
 
-def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
+def unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
     """Class probabilities of independent scores, each with its own variance, by composite Gauss-Legendre quadrature.
 
     The scores may differ in width by orders of magnitude, so the panels begin and end at fixed multiples of each
@@ -90,7 +90,7 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
 
     Parameters
     ----------
-    mean, deviations : tensor, shape [N, n]
+    mean, scale : tensor, shape [N, n]
         Means and standard deviations of the scores.
     num_points : int
         Nodes per panel.
@@ -100,27 +100,28 @@ def unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
     tensor, shape [N, n]
         Probabilities; those that the dtype cannot hold are zero.
     """
-    z, weights, width = _panel_nodes(mean, deviations, num_points, _PANELS[mean.dtype.name])
+    z, weights, width = _panel_nodes(mean, scale, num_points, _PANELS[mean.dtype.name])
     return _normalized(winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width)
 
 
-def log_unequal_variances(mean: Any, deviations: Any, num_points: int) -> Any:
+def log_unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
     """Logarithms, accurate to margins of 80 of the narrower standard deviations between two scores."""
 
-    def logarithms(mean: Any, deviations: Any) -> Any:
-        z, weights, width = _panel_nodes(mean, deviations, num_points, _LOG_PANELS)
+    def logarithms(mean: Any, scale: Any) -> Any:
+        z, weights, width = _panel_nodes(mean, scale, num_points, _LOG_PANELS)
         return tf.nn.log_softmax(_log_masses(z, weights) - tf.math.log(width), axis=-1)
 
-    return log_or_else(unequal_variances(mean, deviations, num_points), logarithms, (mean, deviations))
+    return log_or_else(unequal_variances(mean, scale, num_points), logarithms, (mean, scale))
 
 
-def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
+def _even_nodes(mean: Any, scale: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
     """Standardized mean scores a [N, n], below the best; evenly spaced nodes u [N, Q]; their step [N, 1]."""
-    t = tf.maximum(deviation, noise_floor(mean))
+    t = tf.maximum(scale, noise_floor(mean))
     # Relative to the best score: the answer knows differences only.
     a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
-    # Against one rival the integrand of the worst class peaks halfway between the two, with a deviation of sqrt(1/2);
-    # more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond either end.
+    # Against one rival the integrand of the worst class peaks halfway between the two, with a standard deviation of
+    # sqrt(1/2); more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond
+    # either end.
     eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
     worst = tf.reduce_min(tf.stop_gradient(a), axis=-1, keepdims=True)
     low = tf.maximum(0.5 * worst, -depth) + math.sqrt(0.5) * float(ndtri(eps))
@@ -129,10 +130,10 @@ def _even_nodes(mean: Any, deviation: Any, num_points: int, depth: float) -> tup
     return a, low + step * tf.range(num_points, dtype=mean.dtype), step
 
 
-def _panel_nodes(mean: Any, deviations: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:
+def _panel_nodes(mean: Any, scale: Any, num_points: int, edges: tuple[float, ...]) -> tuple[Any, Any, Any]:
     """Standardized scores z [N, n, Q] at the nodes of all panels, the nodes' weights [N, 1, Q], and widths [N, n]."""
     m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
-    t = tf.maximum(deviations, noise_floor(mean))
+    t = tf.maximum(scale, noise_floor(mean))
     center, width = tf.stop_gradient(m)[:, :, tf.newaxis], tf.stop_gradient(t)[:, :, tf.newaxis]
     breaks = center + width * tf.constant(edges, mean.dtype)
     low = tf.reduce_max(breaks[:, :, 0], axis=-1, keepdims=True)

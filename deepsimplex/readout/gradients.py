@@ -1,4 +1,4 @@
-"""Gradients of what a model predicts with respect to its input features, by automatic differentiation."""
+"""Gradients of a model's predictions with respect to its input features, by automatic differentiation."""
 
 from collections.abc import Callable
 from typing import Any

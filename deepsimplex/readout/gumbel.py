@@ -65,14 +65,14 @@ def row_size(num_classes: int, shared: bool, num_points: int, dtype: tf.DType) -
     return num_classes * num_points * num_terms(dtype)
 
 
-def probabilities(mean: Any, deviations: Any, num_points: int) -> Any:
+def probabilities(mean: Any, scale: Any, num_points: int) -> Any:
     """Expected softmax of independent Gaussian scores.
 
     Parameters
     ----------
     mean : tensor, shape [N, n]
         Mean scores.
-    deviations : tensor, shape [N, n] or [N, 1]
+    scale : tensor, shape [N, n] or [N, 1]
         Their standard deviations; zero is the limit.
     num_points : int
         Nodes of the integral over the largest sum.
@@ -83,21 +83,21 @@ def probabilities(mean: Any, deviations: Any, num_points: int) -> Any:
         Probabilities; those that the dtype cannot hold are zero.
     """
     m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
-    center, s = tf.stop_gradient(m), tf.stop_gradient(deviations)
+    center, s = tf.stop_gradient(m), tf.stop_gradient(scale)
     low = tf.reduce_max(center - _DEPTH * s, axis=-1, keepdims=True) + _GUMBEL[mean.dtype.name][0]
     # The tail is exponential, and a Gaussian moves it up by s^2 / 2 before its own tail is left behind.
     high = tf.reduce_max(center + tf.minimum(0.5 * tf.square(s), 0.75 * _DEPTH * s), axis=-1, keepdims=True)
     high = high + math.log(mean.shape[-1]) + _REACH[mean.dtype.name]
-    # A score's own part of the line, as wide as its deviation or the Gumbel variable's, lies within so many of its
-    # widths from the low end: nodes may lie the farther apart the farther from it they are.
+    # A score's own part of the line, as wide as its standard deviation or the Gumbel variable's, lies within _DEPTH of
+    # its widths from the low end: nodes may lie the farther apart the farther from it they are.
     reach = tf.asinh((high - low) / _DEPTH)
     tau = reach * tf.constant(np.linspace(0.0, 1.0, num_points), mean.dtype)
     u = low + _DEPTH * tf.sinh(tau)
     weights = _DEPTH * tf.cosh(tau) * (reach / (num_points - 1))
-    if deviations.shape[-1] == 1:
-        masses = _shared_winning_masses(m, deviations, u, weights)
+    if scale.shape[-1] == 1:
+        masses = _shared_winning_masses(m, scale, u, weights)
     else:
-        values = convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], deviations[:, :, tf.newaxis])
+        values = convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], scale[:, :, tf.newaxis])
         masses = winning_masses(*values, weights[:, tf.newaxis, :])
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
@@ -121,9 +121,9 @@ def _shared_winning_masses(m: Any, s: Any, u: Any, weights: Any) -> tuple[Any, A
         The gradient is that of the sums without a table.
     """
     # Hidden from a tape that is open outside: eagerly it would keep every tensor of the table.
-    means, deviations = tf.stop_gradient(m), tf.stop_gradient(s)
+    means, scale = tf.stop_gradient(m), tf.stop_gradient(s)
     x = u[:, tf.newaxis, :] - means[:, :, tf.newaxis]
-    log_cdf, hazard = _log_cdf_and_hazard(x, deviations, u[:, :1])
+    log_cdf, hazard = _log_cdf_and_hazard(x, scale, u[:, :1])
     weighted = weights * tf.exp(tf.reduce_sum(log_cdf, axis=1))
 
     def gradient(upstream: Any) -> tuple[Any, Any, None, None]:
@@ -255,18 +255,18 @@ def _over_gaussian(x: Any, s: Any, orders: tuple[int, ...]) -> list[Any]:
 def _over_gumbel(x: Any, s: Any, orders: tuple[int, ...]) -> list[Any]:
     """Sums over nodes of the Gumbel variable, and the closed form of its exponential tail beyond the last."""
     g, w = _gumbel_nodes(x.dtype.name)
-    deviation, last = s[..., tf.newaxis], float(g[-1])
-    v = (x[..., tf.newaxis] - tf.constant(g, x.dtype)) / deviation
+    scale, last = s[..., tf.newaxis], float(g[-1])
+    v = (x[..., tf.newaxis] - tf.constant(g, x.dtype)) / scale
     start, height = (x - last) / s, math.exp(-last - math.exp(-last))
     tail = height * _tilted(start, s)
     end = height * tf.exp(log_density(start)) / s
-    density = tf.exp(log_density(v)) / deviation if max(orders) > 0 else None
+    density = tf.exp(log_density(v)) / scale if max(orders) > 0 else None
     terms = {
         -1: lambda: (ndtr(-v), height * ndtr(-start) + tail),
         0: lambda: (ndtr(v), height * ndtr(start) - tail),
         1: lambda: (density, tail),
-        2: lambda: (density * -v / deviation, end - tail),
-        3: lambda: (density * (tf.square(v) - 1.0) / tf.square(deviation), -end * start / s - end + tail),
+        2: lambda: (density * -v / scale, end - tail),
+        3: lambda: (density * (tf.square(v) - 1.0) / tf.square(scale), -end * start / s - end + tail),
     }
     sums = [terms[order]() for order in orders]
     return [_weighted(term, tf.constant(w, x.dtype)) + rest for term, rest in sums]

@@ -17,7 +17,7 @@ from deepsimplex.readout.score_matrix import Scores
 # Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
 _BUDGET = 2**20
 
-Settled = Literal["exact", "quasi_monte_carlo", "monte_carlo"]
+ResolvedMethod = Literal["exact", "quasi_monte_carlo", "monte_carlo"]
 Compute = Callable[[Any, Any], Any]
 
 
@@ -50,7 +50,7 @@ class Method(ABC):
 
     scores: Scores
     covariance: Covariance
-    method: Settled
+    method: ResolvedMethod
     num_points: int | None
     seed: int
     methods: ClassVar[tuple[str, ...]]
@@ -75,8 +75,8 @@ class Method(ABC):
                 f"method='exact' needs {cls.exact_needs}; found n = {checked.num_classes} and a {covariance} scale. "
                 "method='auto' takes quasi_monte_carlo here"
             )
-        settled = cast(Settled, method if method != "auto" else "exact" if exact else "quasi_monte_carlo")
-        return cls(checked, covariance, settled, check_num_points(settled, num_points), check_whole(seed, "seed", 0))
+        resolved = cast(ResolvedMethod, method if method != "auto" else "exact" if exact else "quasi_monte_carlo")
+        return cls(checked, covariance, resolved, check_num_points(resolved, num_points), check_whole(seed, "seed", 0))
 
     @staticmethod
     @abstractmethod
@@ -129,7 +129,7 @@ def _compiled(method: Method, log: bool, dtype: str) -> Any:
 
 
 def check_num_points(method: str, num_points: int | None) -> int | None:
-    """Return ``num_points``; raise ValueError unless the method works with so many."""
+    """Return ``num_points``; raise ValueError if the method cannot work with that number."""
     if num_points is None:
         return None
     found = check_whole(num_points, "num_points", 4)

@@ -84,7 +84,7 @@ class Scores:
         return factor if np.allclose(self.matrix, factor * np.eye(n), rtol=0.0, atol=1e-6 * factor) else None
 
     def independence(self, covariance: Covariance) -> Literal["equal variances", "unequal variances"] | None:
-        """How variances compare where scores are independent, up to a shift common to all; None where they are not."""
+        """Whether independent scores have equal or unequal variances; None if the scores are dependent."""
         if covariance == "isotropic" and self.independent_variance is not None:
             return "equal variances"
         if covariance == "diagonal" and self.identity_factor is not None:

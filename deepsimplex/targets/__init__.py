@@ -6,13 +6,12 @@ from deepsimplex.targets.ilr import ILR
 from deepsimplex.targets.mean import TARGETS, Mean, get_target
 from deepsimplex.targets.neighbor_cache import TargetCacheWarning
 from deepsimplex.targets.one_hot import OneHot, Vertices
-from deepsimplex.targets.target import Candidates, LabelTarget, Target
+from deepsimplex.targets.target import LabelTarget, Target
 
 __all__ = [
     "CASIMAC",
     "ILR",
     "TARGETS",
-    "Candidates",
     "Dirichlet",
     "LabelTarget",
     "Mean",

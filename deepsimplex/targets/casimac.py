@@ -11,8 +11,7 @@ from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_whole
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
-from deepsimplex.geometry import Construction, vertices
-from deepsimplex.geometry.vertices import CONSTRUCTIONS
+from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.generalized_mapping import (
     Reduction,
@@ -218,7 +217,7 @@ class CASIMAC(Target):
     def _latents(
         self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
     ) -> LatentGaussian:
-        """Latents of the queries, or of the training samples (None); the latest of each kind are remembered."""
+        """Latents of the queries, or of the training samples (None); the latest of each are cached."""
         assert self._samples is not None
         samples, training_labels = self._samples
         labels = training_labels if query_labels is None else query_labels
@@ -235,7 +234,7 @@ class CASIMAC(Target):
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
     def _neighborhood(self) -> tuple[int, Classes]:
-        """How many neighbors are needed, and in which classes."""
+        """Return the number of neighbors to search, and whether in the own class, in the others or in all."""
         if self.attraction_strength == 0:
             return self.repulsion_number, "other"
         if self.repulsion_strength == 0:
@@ -346,7 +345,7 @@ def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tupl
 
 
 def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
-    """Raise for classes too small for distances to exist: attraction needs two samples of each, repulsion one."""
+    """Raise ValueError if a class has too few samples: attraction needs two samples of each, repulsion one."""
     sizes = np.bincount(labels, minlength=num_classes)
     if repulsion and not np.all(sizes):
         raise ValueError(

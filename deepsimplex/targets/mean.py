@@ -33,7 +33,7 @@ class Mean(Target):
     Raises
     ------
     ValueError
-        When there is none, or when two do not share their latent space.
+        If ``targets`` is empty, or two do not share their latent space.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Mean(Target):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether every target is."""
+        """Whether every target is fitted."""
         return all(target.is_fitted for target in self.targets)
 
     def scores(self, n: int) -> NDArray[np.float64]:
@@ -112,6 +112,10 @@ class Mean(Target):
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
         """Return the averaged observations of other labeled samples, after fit."""
         return _average([target.transform(x, y) for target in self.targets])
+
+    def get_config(self) -> dict[str, Any]:
+        """Serialized targets; ``cache_dir`` and ``show_progress`` are no part of it, as in ``CASIMAC``."""
+        return {"targets": keras.saving.serialize_keras_object(self.targets)}
 
 
 def _average(latents: list[LatentGaussian]) -> LatentGaussian:

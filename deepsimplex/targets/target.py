@@ -109,7 +109,7 @@ class Target(ABC):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether ``transform`` has what it needs: the number of classes, and training samples if they matter."""
+        """Whether the target knows the number of classes and, if it needs them, the training samples."""
         return hasattr(self, "num_classes_")
 
     def get_config(self) -> dict[str, Any]:

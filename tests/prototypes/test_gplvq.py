@@ -11,7 +11,7 @@ from sklearn.gaussian_process.kernels import RBF
 import deepsimplex as ds
 from deepsimplex import prototypes
 from deepsimplex.kernels import median_distance
-from deepsimplex.prototypes.prototype_process import winner_gradient
+from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds, winner_gradient
 from tests.reference import gplvq as reference
 
 NOISES = [1e-3, 0.3, 2.0]
@@ -125,7 +125,7 @@ def test_without_noise_samples_on_prototypes_are_no_nan():
 @each_noise
 def test_the_process_is_scikit_learns(noise):
     X, _, W, c = problem(5)
-    latent = prototypes.PrototypeProcess(W, c, 1.3, noise)(X)
+    latent = PrototypeProcess(W, c, 1.3, noise)(X)
     mean, deviation = (
         GaussianProcessRegressor(RBF(1.3), alpha=noise, optimizer=None).fit(W, c).predict(X, return_std=True)
     )
@@ -135,17 +135,17 @@ def test_the_process_is_scikit_learns(noise):
 
 def test_equal_prototypes_count_once_without_noise_and_disagree_in_peace():
     X, _, W, c = problem(6)
-    once = prototypes.PrototypeProcess(W, c, 1.3, 0.0)(X)
-    twice = prototypes.PrototypeProcess(np.vstack([W, W]), np.tile(c, 2), 1.3, 0.0)(X)
+    once = PrototypeProcess(W, c, 1.3, 0.0)(X)
+    twice = PrototypeProcess(np.vstack([W, W]), np.tile(c, 2), 1.3, 0.0)(X)
     np.testing.assert_allclose(twice.loc, once.loc, atol=1e-4)
     np.testing.assert_allclose(twice.scale, once.scale, atol=1e-4)
-    against = prototypes.PrototypeProcess(np.vstack([W, W]), np.concatenate([c, -c]), 1.3, 0.0)(X)
+    against = PrototypeProcess(np.vstack([W, W]), np.concatenate([c, -c]), 1.3, 0.0)(X)
     np.testing.assert_allclose(against.loc, 0.0, atol=1e-4)
 
 
 def test_contributions_add_up_to_the_mean():
     X, _, W, c = problem(7)
-    process = prototypes.PrototypeProcess(W, c, 1.3, 0.2)
+    process = PrototypeProcess(W, c, 1.3, 0.2)
     np.testing.assert_allclose(process.contributions(X).sum(axis=1), process(X).loc[:, 0], rtol=1e-9, atol=1e-12)
 
 
@@ -247,4 +247,4 @@ def test_far_away_the_sign_of_the_mean_still_decides():
 
 def test_log_odds_are_smooth_where_they_become_a_line():
     z = np.linspace(0.9e-5, 1.1e-5, 100)
-    np.testing.assert_allclose(prototypes.log_odds(z) / z, np.sqrt(8 / np.pi), rtol=1e-8)
+    np.testing.assert_allclose(log_odds(z) / z, np.sqrt(8 / np.pi), rtol=1e-8)

@@ -6,11 +6,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
-from deepsimplex import prototypes
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, initial_prototypes
-from deepsimplex.prototypes import RelativeDistanceCost, fit_glvq, fit_gmlvq, fit_lvq
+from deepsimplex.prototypes import fit_glvq, fit_gmlvq, fit_lvq
+from deepsimplex.prototypes.class_scores import (
+    fitted_temperature,
+    nearest_of_classes,
+    relative_scores,
+    squared_distances,
+)
 from deepsimplex.prototypes.metric_learning import discriminant_directions, rank_penalty, within_class_whitening
-from deepsimplex.prototypes.relative_distance import activate
+from deepsimplex.prototypes.relative_distance import RelativeDistanceCost, activate
 from tests.reference import lvq as reference
 
 each_activation = pytest.mark.parametrize("activation", ["linear", "sigmoid"])
@@ -52,7 +57,7 @@ def test_samples_move_prototypes_as_loops_do(second, window, seed):
     rates = 0.3 * (1 - np.arange(len(X)) / len(X))
     expected = reference.present(X[order], y[order], W, labels, rates, second, window)
     np.testing.assert_allclose(fit.prototypes, expected, rtol=1e-10, atol=1e-12)
-    nearest = np.argmin(prototypes.squared_distances(X, expected), axis=1)
+    nearest = np.argmin(squared_distances(X, expected), axis=1)
     assert (fit.omega, fit.objective, fit.n_iter) == (None, np.sum(labels[nearest] != y), 1)
 
 
@@ -255,8 +260,8 @@ def test_the_penalty_keeps_directions():
 def test_the_nearest_of_every_class_are_found_and_scored():
     D = np.abs(np.random.default_rng(0).normal(size=(20, 6)))
     labels = np.array([0, 2, 2, 0, 3, 3])
-    nearest, which = prototypes.nearest_of_classes(D, labels, 4)
-    scores = prototypes.relative_scores(nearest)
+    nearest, which = nearest_of_classes(D, labels, 4)
+    scores = relative_scores(nearest)
     for i in range(20):
         for c in (0, 2, 3):
             own, other = D[i, labels == c].min(), D[i, labels != c].min()
@@ -267,16 +272,16 @@ def test_the_nearest_of_every_class_are_found_and_scored():
 
 
 def test_scores_where_distances_vanish_or_there_is_one_class_are_numbers():
-    scores = prototypes.relative_scores(np.array([[0.0, 0.0, 1.0], [0.0, 2.0, 0.0]]))
+    scores = relative_scores(np.array([[0.0, 0.0, 1.0], [0.0, 2.0, 0.0]]))
     np.testing.assert_array_equal(scores, [[0.0, 0.0, -1.0], [0.0, -1.0, 0.0]])
-    np.testing.assert_array_equal(prototypes.relative_scores(np.array([[np.inf, 2.0], [np.inf, 0.0]]))[:, 1], 1.0)
+    np.testing.assert_array_equal(relative_scores(np.array([[np.inf, 2.0], [np.inf, 0.0]]))[:, 1], 1.0)
 
 
 def test_the_temperature_is_the_likeliest_one():
     rng = np.random.default_rng(0)
     scores = rng.uniform(-1, 1, size=(400, 3))
     y = np.array([rng.choice(3, p=np.exp(log_softmax(row / 0.3))) for row in scores])
-    T = prototypes.fitted_temperature(scores, y)
+    T = fitted_temperature(scores, y)
     counts = np.bincount(y)
     targets = (np.eye(3)[y] * counts + 1 / 3) / (counts[y] + 1)[:, None]
     losses = [-np.sum(targets * log_softmax(scores / t, axis=1)) for t in (0.999 * T, T, 1.001 * T)]
@@ -286,7 +291,7 @@ def test_the_temperature_is_the_likeliest_one():
 
 def test_samples_that_are_all_right_leave_a_doubt():
     y = np.arange(40) % 2
-    T = prototypes.fitted_temperature(np.where(np.eye(2)[y] > 0, 0.5, -0.5), y)
+    T = fitted_temperature(np.where(np.eye(2)[y] > 0, 0.5, -0.5), y)
     assert 1 / (1 + np.exp(-1 / T)) == pytest.approx(41 / 42, rel=1e-6)
 
 

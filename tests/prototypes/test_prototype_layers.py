@@ -9,8 +9,7 @@ from sklearn.gaussian_process.kernels import RBF
 
 import deepsimplex as ds
 from deepsimplex.heads import PrototypeGaussianProcess, PrototypeScores
-from deepsimplex.prototypes import RelativeDistanceCost
-from deepsimplex.prototypes.relative_distance import activate
+from deepsimplex.prototypes.relative_distance import RelativeDistanceCost, activate
 from tests.fresh_process import assert_reloads_and_serves
 from tests.layer_contract import assert_layer_contract
 from tests.reference import variational as reference

@@ -13,10 +13,10 @@ from deepsimplex.readout import (
     Readout,
     SoftmaxReadout,
     class_intervals,
-    log_probabilities,
-    readout_layer,
     softmax,
 )
+from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.readout_base import log_probabilities
 from tests.readout.test_argmax import latents
 
 V = helmert(4).T
