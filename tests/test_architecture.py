@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import pytest
 
 import deepsimplex
@@ -84,6 +85,35 @@ def test_no_room_imports_upwards(path: Path) -> None:
 )
 def test_a_breach_is_noticed(file: str, module: str) -> None:
     assert breaches(PACKAGE / file, {module}) == [module]
+
+
+def test_no_private_name_of_keras_is_used() -> None:
+    """Attributes with an underscore that Keras' models, layers, losses, metrics and optimizers have."""
+    model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae"])
+    objects = (model, keras.layers.Identity(), model.optimizer, keras.losses.MeanSquaredError(), keras.metrics.Mean())
+    of_keras = {name for each in objects for name in (*dir(each), *vars(each)) if _is_private(name)}
+    assert "_loss_tracker" in of_keras
+    assert "_compile_metrics" in of_keras
+    for path in SOURCES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)} & of_keras
+        assert not used, f"{path} uses {used}"
+        assert not [name for name in imported_modules(path) if name.startswith("keras.src")], path
+
+
+def _is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__")
+
+
+def test_no_basename_stands_in_two_rooms() -> None:
+    names = [path.name for path in SOURCES if path.name != "__init__.py"]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_files_are_short_enough_to_read() -> None:
+    lengths = {str(path.relative_to(PACKAGE)): len(path.read_text(encoding="utf-8").splitlines()) for path in SOURCES}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
 def test_the_public_face_is_sorted_and_complete() -> None:

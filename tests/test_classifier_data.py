@@ -37,7 +37,8 @@ def generator(x, y, size=50):
 def make(target="ilr", loss=None, **options):
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, **options)
-    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"])
+    # A few steps each: tracing them would take longer.
+    model.compile(keras.optimizers.Adam(1e-2), loss, metrics=["accuracy"], run_eagerly=True)
     return model
 
 
@@ -111,6 +112,50 @@ def test_heads_adapt_to_streams(head, kind, small):
 
 
 _FEW = {"variational": {"inducing": 20}, "prototypes": {"prototypes_per_class": 1}}
+
+
+def test_compositions_of_streams_read_ahead_and_lose_nothing(small):
+    (x, y), _ = small
+    soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
+    arrays, of_dataset, of_generator, of_hard = (make(loss=ds.losses.Composition(0.8)) for _ in range(4))
+    arrays.fit(x, soft, epochs=2, batch_size=50, shuffle=False, verbose=0)
+    of_dataset.fit(Batches(x, soft), epochs=2, shuffle=False, verbose=0)
+    of_generator.fit(generator(x, soft), epochs=2, steps_per_epoch=4, verbose=0)
+    for model in (of_dataset, of_generator):
+        assert model.training_loss.tau == pytest.approx(arrays.training_loss.tau, rel=1e-5)
+        assert_same_weights(model, arrays)
+    of_hard.fit(generator(x, y), epochs=1, steps_per_epoch=4, verbose=0)
+    hard = make(loss=ds.losses.Composition(0.8))
+    hard.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
+    assert_same_weights(of_hard, hard)
+
+
+def test_endless_streams_validate_with_steps(small):
+    (x, y), (x_test, y_test) = small
+    model = make("casimac")
+    history = model.fit(
+        x, y, epochs=1, verbose=0, validation_data=generator(x_test, y_test, 20), validation_steps=3
+    ).history
+    expected = model.evaluate(x_test, y_test, verbose=0)
+    assert history["val_loss"][-1] == pytest.approx(expected[0], rel=1e-4)
+    assert model.evaluate(generator(x_test, y_test, 20), steps=3, verbose=0) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_order_of_a_py_dataset_comes_from_the_seed(small):
+    (x, y), _ = small
+    one, other, another = make(), make(), make(seed=3)
+    for model in (one, other, another):
+        model.fit(Batches(x, y, size=20), epochs=2, verbose=0)
+    for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
+        np.testing.assert_array_equal(left, right)
+    assert np.abs(one.get_weights()[0] - another.get_weights()[0]).max() > 1e-5
+
+
+@pytest.mark.parametrize("weights", [[np.nan] * 200, [-1.0] * 200, np.ones((200, 2))])
+def test_sample_weights_are_checked(weights, small):
+    (x, y), _ = small
+    with pytest.raises(ValueError, match="sample_weight must have shape"):
+        make().fit(x, y, sample_weight=weights, verbose=0)
 
 
 def test_a_head_that_counts_samples_asks_a_generator_for_its_steps(small):

@@ -192,6 +192,7 @@ def test_cross_entropies_stay_right_where_probabilities_underflow(loss):
         ("sparse_categorical_crossentropy", keras.losses.SparseCategoricalCrossentropy),
         (keras.losses.categorical_crossentropy, keras.losses.CategoricalCrossentropy),
         ({"name": "categorical_focal_crossentropy", "gamma": 3.0}, keras.losses.CategoricalFocalCrossentropy),
+        ("mse", keras.losses.MeanSquaredError),
         ("hybrid", Hybrid),
         ({"name": "composition", "mass": 0.9}, Composition),
         ({"name": "latent_nll", "beta": 0.5}, LatentNLL),

@@ -365,7 +365,11 @@ def test_fit_adapts_it_once_and_counts_the_samples(fitted, digits, tmp_path):
     assert loaded.head.adapted
     loaded.head.adapt = lambda *arguments, **options: pytest.fail("adapted again")
     loaded.fit(x[:64], y[:64], verbose=0)
-    assert float(loaded.head.sample_count) == len(x)
+    assert float(loaded.head.sample_count) == 64
+    fresh = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10, head="variational")
+    fresh.build((None, 8, 8))
+    fresh.save(tmp_path / "fresh.keras")
+    assert not ds.load(tmp_path / "fresh.keras").head.adapted
 
 
 def test_it_asks_for_the_number_of_samples_where_nobody_counted_them():

@@ -1,4 +1,4 @@
-"""Data for training: whatever Keras' fit takes becomes batches (samples, observation of the target[, weights])."""
+"""Data adapter: convert what ``fit`` takes to batches (x, observation[, weight])."""
 
 import math
 from dataclasses import dataclass
@@ -40,8 +40,7 @@ class DataAdapter:
     target : Target
     num_classes : int
     loss : ClassifierLoss, optional
-        What the observations are for. Without a loss, or with one that compares with labels alone, they hold checked
-        labels alone.
+        Training loss; it decides whether observations contain latents. Without one they contain labels alone.
     """
 
     target: Target
@@ -132,14 +131,16 @@ class DataAdapter:
 
     # Streams
 
-    def must_read(self, stream: Any) -> bool:
-        """Return whether a stream must be read before training: its labels have latents among its own samples."""
-        if is_observed(stream) or not (self.needs_latents and self.target.needs_samples):
-            return False
-        return not (isinstance(stream, tf.data.Dataset) and self.holds_latents(element_spec(stream)[1]))
+    def must_read(self, stream: Any, labels: Any) -> bool:
+        """Return whether a stream must be read before training, because its latents depend on all of its samples."""
+        reads = self.needs_latents and self.target.needs_samples and not self.holds_latents(labels)
+        return reads and not is_observed(stream)
 
-    def stream(self, stream: Any, class_weight: Any = None) -> Any:
-        """Return a stream of the same kind with observations in place of its labels; nothing is read ahead."""
+    def stream(self, stream: Any, class_weight: Any = None, epochs: SeededEpochs | None = None) -> Any:
+        """Return a stream of the same kind with observations in place of its labels; nothing is read ahead.
+
+        The batches of a PyDataset come in the order that ``epochs`` draws.
+        """
         if is_observed(stream):
             return stream
 
@@ -151,7 +152,7 @@ class DataAdapter:
             return samples[:2] if samples.sample_weight is None else tuple(samples)
 
         if isinstance(stream, keras.utils.PyDataset):
-            return ObservedDataset(stream, observe)
+            return ObservedDataset(stream, observe, None if epochs is None else epochs.order)
         if isinstance(stream, tf.data.Dataset):
             return self._dataset(stream, class_weight)
         return (observe(batch) for batch in stream)  # Keras takes generators, no other iterators
@@ -200,20 +201,21 @@ class DataAdapter:
             f"{{'loc', 'scale'}} beside its samples; found {spec}"
         )
 
-    def adapt_loss(self, stream: Any, steps: int | None = None) -> None:
-        """Adapt the loss to the latents of a stream, if it asks for that.
-
-        Hard labels of a label target: the latents of the classes stand for all, and nothing is read. Otherwise the
-        stream is read once, and its samples are dropped.
-        """
-        if self.loss is None or not self.loss.needs_adapt or is_observed(stream):
-            return
+    def adapts_by_reading(self, labels: Any) -> bool:
+        """Return whether the loss must read a stream of such labels; if the latents of the classes do, adapt it."""
+        if self.loss is None or not self.loss.needs_adapt:
+            return False
         table = self.target.table(self.num_classes)
-        if table is not None and isinstance(stream, tf.data.Dataset) and _is_hard(element_spec(stream)[1]):
-            loc, label = table.loc, np.arange(self.num_classes)
-        else:
-            observations = [self.observe(None, y) for _, y, _ in read_batches(stream, steps)]
-            loc, label = (np.concatenate([part[name] for part in observations]) for name in ("loc", "label"))
+        if table is None or self.holds_latents(labels) or not _is_hard(labels):
+            return True
+        self.loss.adapt(table.loc, np.arange(self.num_classes), self.target.scores(self.num_classes))
+        return False
+
+    def adapt_loss(self, stream: Any, steps: int | None = None) -> None:
+        """Adapt the loss to the latents of a stream, whose samples are dropped."""
+        assert self.loss is not None
+        observations = [self.observe(None, y) for _, y, _ in read_batches(stream, steps, "steps_per_epoch")]
+        loc, label = (np.concatenate([part[name] for part in observations]) for name in ("loc", "label"))
         self.loss.adapt(loc, label, self.target.scores(self.num_classes))
 
     def classes(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
@@ -295,7 +297,9 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     if y is None:
         raise ValueError("y must be given beside arrays: labels, soft labels or latents")
     y = y if isinstance(y, LatentGaussian | dict) else np.asarray(y)
-    sample_weight = None if sample_weight is None else np.asarray(sample_weight, keras.config.floatx())
+    # A frame of pandas has a dtype for every column.
+    x = keras.tree.map_structure(lambda leaf: leaf if hasattr(leaf, "dtype") else np.asarray(leaf), x)
+    sample_weight = None if sample_weight is None else _check_weights(sample_weight)
     rows = num_rows(x)
     others = {"x": leaves, "y": keras.tree.flatten(y.as_dict() if isinstance(y, LatentGaussian) else y)}
     others["sample_weight"] = [] if sample_weight is None else [sample_weight]
@@ -305,6 +309,17 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
                 found = len(array) if np.ndim(array) else "a single number"
                 raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {found}")
     return x, y, sample_weight
+
+
+def _check_weights(sample_weight: Any) -> np.ndarray:
+    weights = np.asarray(sample_weight, keras.config.floatx())
+    weights = weights[:, 0] if weights.ndim == 2 and weights.shape[1] == 1 else weights
+    if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)):
+        raise ValueError(
+            f"sample_weight must have shape [N] and be finite and not negative; found shape {weights.shape}"
+            + ("" if weights.ndim != 1 else f" and a least value of {weights.min():g}")
+        )
+    return weights
 
 
 def check_samples(x: Any) -> None:

@@ -7,12 +7,20 @@ from collections.abc import Sequence
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
-from deepsimplex.classifier.streams import is_observed, is_stream, peek, read, read_batches
+from deepsimplex.classifier.streams import (
+    is_observed,
+    is_repeatable,
+    is_stream,
+    peek,
+    read,
+    read_batches,
+    refuse_beside_stream,
+)
 from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_saved_model
 from deepsimplex.latent import Covariance
@@ -21,7 +29,7 @@ from deepsimplex.targets import Target
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class SimplexClassifier(TrainableNetwork):
-    """A classifier that learns latent positions of labels and reads class probabilities out of a latent Gaussian.
+    """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
     and ``model(x)`` give class probabilities [N, n], and metrics see labels and class probabilities. In between lies a
@@ -121,7 +129,7 @@ class SimplexClassifier(TrainableNetwork):
         sample_weight: Any = None,
         **kwargs: Any,
     ) -> keras.callbacks.History:
-        """Compute the targets' latents, if the loss needs them, adapt the head, if it asks for that, then train.
+        """Train the model; compute the latents and adapt the head first, if needed.
 
         Parameters
         ----------
@@ -151,33 +159,32 @@ class SimplexClassifier(TrainableNetwork):
         Raises
         ------
         ValueError
-            Before training, for labels out of range, samples of different number, NaN or infinite values, what
-            the target cannot use (see its documentation), and a mass of compositions that latents cannot reach.
+            Before training, for labels out of range, samples of different number, NaN or infinite values, what the
+            target cannot use, and a mass of compositions that latents cannot reach.
         """
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
         if is_stream(x):
-            _refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
-            first, x = peek(x)
+            refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
+            (first, labels), x = peek(x)
             self._build_pieces(first)
-            if adapter.must_read(x):
-                x, y, sample_weight, batch_size = read(x, kwargs.pop("steps_per_epoch", None))
+            if adapter.must_read(x, labels):
+                x, y, sample_weight, batch_size = read(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
         if is_stream(x):
-            steps = kwargs.get("steps_per_epoch")
-            adapter.adapt_loss(x, steps)
-            training: Any = adapter.stream(self._adapt_to_stream(x, steps), class_weight)
-            shuffle = shuffle and isinstance(training, keras.utils.PyDataset)
+            x = self._read_ahead(x, labels, kwargs.get("steps_per_epoch"))
+            training: Any = adapter.stream(x, class_weight, epoch_order if shuffle else None)
         else:
             x, y, sample_weight = check_arrays(x, y, sample_weight)
             self._build_pieces(x)
             if validation_split and validation_data is None:
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
-            self._adapt_head(samples.x, samples.observation["label"])
+            self._adapt_head(samples.x, samples.observation["label"], len(samples.observation["label"]))
             batch_size = batch_size or 32
             training = batches(samples, batch_size, epoch_order if shuffle else None)
-            shuffle = False
         if validation_data is not None:
-            validation_data = self._others(validation_data, kwargs.pop("validation_batch_size", None) or batch_size)
+            size = kwargs.pop("validation_batch_size", None) or batch_size
+            validation_data, steps = self._others(validation_data, size, kwargs.pop("validation_steps", None))
+            kwargs["validation_steps"] = steps
         self._build_metrics(training)
         self._build_optimizer()
         self._train_uncalibrated()
@@ -187,7 +194,7 @@ class SimplexClassifier(TrainableNetwork):
             verbose=verbose,
             callbacks=with_callback(callbacks, epoch_order),
             validation_data=validation_data,
-            shuffle=shuffle,
+            shuffle=False,  # the order is drawn from the seed
             **kwargs,
         )
 
@@ -196,21 +203,26 @@ class SimplexClassifier(TrainableNetwork):
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
         return DataAdapter(self.target, self.num_classes, self.training_loss)
 
-    def _adapt_to_stream(self, stream: Any, steps: int | None) -> Any:
-        """The same with a stream; the one that is returned still yields every sample."""
-        if getattr(self.head, "adapted", True) or is_observed(stream):
+    def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
+        """Adapt loss and head to a stream; return one that still yields every batch."""
+        adapter, head = self._adapter("fit"), self.head
+        for_loss = adapter.adapts_by_reading(labels)
+        for_head = not getattr(head, "adapted", True)
+        if is_observed(stream) or not (for_loss or for_head):
             return stream
-        if isinstance(stream, tf.data.Dataset | keras.utils.PyDataset):
-            again = stream
-        else:  # can be read once
-            stream, again = itertools.tee(stream)
-            if steps is None and getattr(self.head, "num_samples", 1) is None:
-                raise ValueError(
-                    "steps_per_epoch must be given with a generator for this head, which needs the number of samples"
-                )
-        labeler = DataAdapter(self.target, self.num_classes)
-        self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_batches(stream, steps))
-        return again
+        if not is_repeatable(stream) and steps is None:
+            raise ValueError(
+                "steps_per_epoch must be given with a generator whose first epoch is read ahead: the head starts among "
+                "features of training samples, or the loss needs their latents"
+            )
+        of_loss, of_head, stream = (stream,) * 3 if is_repeatable(stream) else itertools.tee(stream, 3)
+        if for_loss:
+            adapter.adapt_loss(of_loss, steps)
+        if for_head:
+            labeler = DataAdapter(self.target, self.num_classes)
+            read_ahead = read_batches(of_head, steps, "steps_per_epoch")
+            self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_ahead)
+        return stream
 
     def evaluate(
         self,
@@ -223,18 +235,18 @@ class SimplexClassifier(TrainableNetwork):
     ) -> Any:
         """Return the loss and the class metrics of labeled samples: arguments and result as in keras.Model.evaluate.
 
-        A distance target finds the latents of new samples among its training samples. A model loaded from a file has
-        none: it evaluates its class metrics, gives the loss as NaN and warns; call ``model.target.fit(x_train,
-        y_train)`` first to have the loss too. A loss that compares with labels alone needs no latents.
+        A distance target finds the latents of new samples among its training samples. A loaded model has none: it
+        evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
         """
         if is_stream(x):
-            _refuse_beside_stream(y=y, sample_weight=sample_weight)
-        data = self._others(x if is_stream(x) else (x, y, sample_weight), batch_size)
+            refuse_beside_stream(y=y, sample_weight=sample_weight)
+        data = x if is_stream(x) else (x, y, sample_weight)
+        data, kwargs["steps"] = self._others(data, batch_size, kwargs.get("steps"))
         self._build_metrics(data)
         return super().evaluate(data, verbose=verbose, **kwargs)
 
-    def _others(self, data: Any, batch_size: int | None = None) -> Any:
-        """Batches of validation or test samples; latents are found among the training samples.
+    def _others(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> tuple[Any, int | None]:
+        """Return batches of validation or test samples, with latents found among the training samples, and the steps.
 
         Without training samples (a loaded model) there are labels alone, with a warning.
         """
@@ -243,23 +255,25 @@ class SimplexClassifier(TrainableNetwork):
             warnings.warn(
                 "the loss of compositions needs the scale that fit finds, and there was no fit: it is given as NaN; "
                 "class metrics do not need it",
-                stacklevel=4,
+                stacklevel=callers_stacklevel(),
             )
         if is_stream(data):
-            if not adapter.must_read(data):
-                return adapter.stream(data)
-            *data, batch_size = read(data)
-        return batches(self._other_samples(*keras.utils.unpack_x_y_sample_weight(tuple(data))), batch_size or 32)
+            (_, labels), data = peek(data)
+            if not adapter.must_read(data, labels):
+                return adapter.stream(data), steps
+            if not self.target.is_fitted:
+                self._warn_of_unfitted_target()
+                return DataAdapter(self.target, self.num_classes).stream(data), steps
+            *data, batch_size = read(data, steps, "steps")
+            steps = None
+        samples = self._other_samples(*keras.utils.unpack_x_y_sample_weight(tuple(data)))
+        return batches(samples, batch_size or 32), steps
 
     def _other_samples(self, x: Any, y: Any, sample_weight: Any) -> Samples:
         adapter, target = self._adapter("evaluate"), self.target
         x, y, sample_weight = check_arrays(x, y, sample_weight)
         if adapter.needs_latents and target.needs_samples and not target.is_fitted and not adapter.holds_latents(y):
-            warnings.warn(
-                "the latent loss needs the target's training samples, which a loaded model does not carry: it is given "
-                "as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need it",
-                stacklevel=5,
-            )
+            self._warn_of_unfitted_target()
             adapter = DataAdapter(target, self.num_classes)
         return adapter.arrays(x, y, sample_weight)
 
@@ -285,7 +299,6 @@ class SimplexClassifier(TrainableNetwork):
             )
         samples = adapter.arrays(x, y, sample_weight, class_weight)
         self._build_pieces(x)
-        self._adapt_head(x, samples.observation["label"])
         self._train_uncalibrated()
         return super().train_on_batch(*samples, return_dict=return_dict)
 
@@ -296,7 +309,7 @@ class SimplexClassifier(TrainableNetwork):
     # Files
 
     def save(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
-        """Save as ``.keras``, whole or not at all: an earlier file survives a full disk.
+        """Save to a ``.keras`` file atomically: an existing file is kept if writing fails.
 
         Parameters
         ----------
@@ -336,8 +349,8 @@ class SimplexClassifier(TrainableNetwork):
 
         Notes
         -----
-        Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L] and "latent_scale"; the class names
-        are written to ``assets.extra/class_names.json``.
+        Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale"; class names in
+        ``assets.extra/class_names.json``.
         """
         if format != "tf_saved_model":
             super().export(filepath, format=format, verbose=verbose, **kwargs)
@@ -385,11 +398,3 @@ class SimplexClassifier(TrainableNetwork):
 
 
 _PIECES = ("backbone", "target", "head", "readout")
-
-
-def _refuse_beside_stream(**arguments: Any) -> None:
-    given = [name for name, value in arguments.items() if value is not None]
-    if given:
-        raise ValueError(
-            f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
-        )

@@ -11,8 +11,9 @@ from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout import log_probabilities, readout_layer
-from deepsimplex.targets import Target, get_target
+from deepsimplex.readout.layers import readout_layer
+from deepsimplex.readout.readout_base import log_probabilities
+from deepsimplex.targets import TARGETS, Target
 
 
 class SimplexNetwork(keras.Model):
@@ -39,7 +40,7 @@ class SimplexNetwork(keras.Model):
             if class_names is None:
                 raise ValueError("num_classes must be given, or class_names, one for each class")
             num_classes = len(class_names)
-        self.target: Target = get_target(target)
+        self.target: Target = TARGETS.get(target)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
         self.class_names = _check_class_names(class_names, self.num_classes)
@@ -246,7 +247,7 @@ class SimplexNetwork(keras.Model):
 
 
 class _Latents(keras.Model):
-    """The classifier seen as a model from samples to latents, to reuse Keras' own predict loop."""
+    """Keras model from samples to latents, for ``predict_latent``."""
 
     def __init__(self, network: SimplexNetwork) -> None:
         super().__init__(name="latents", dtype=network.dtype_policy)
@@ -256,7 +257,8 @@ class _Latents(keras.Model):
         """Build the network, with batches of any size."""
         network = self._network()
         if not network.built:
-            network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
+            with network.distribute_strategy.scope():
+                network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
     def call(self, inputs: Any) -> dict[str, Any]:
         """Return calibrated latents {"loc", "scale"}."""

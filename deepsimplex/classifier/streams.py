@@ -8,11 +8,18 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex.latent import LatentGaussian
+
 
 class ObservedDataset(keras.utils.PyDataset):
-    """A PyDataset whose labels are replaced by observations."""
+    """A PyDataset whose labels are replaced by observations, in an order drawn for every epoch."""
 
-    def __init__(self, dataset: keras.utils.PyDataset, observe: Callable[[Any], tuple[Any, ...]]) -> None:
+    def __init__(
+        self,
+        dataset: keras.utils.PyDataset,
+        observe: Callable[[Any], tuple[Any, ...]],
+        order: Callable[[int], np.ndarray] | None = None,
+    ) -> None:
         super().__init__(
             workers=dataset.workers,
             use_multiprocessing=dataset.use_multiprocessing,
@@ -20,6 +27,8 @@ class ObservedDataset(keras.utils.PyDataset):
         )
         self.dataset = dataset
         self.observe = observe
+        self.order = order
+        self.indices: np.ndarray | None = None
 
     @property
     def num_batches(self) -> int | None:
@@ -27,10 +36,12 @@ class ObservedDataset(keras.utils.PyDataset):
         return self.dataset.num_batches
 
     def __getitem__(self, index: int) -> tuple[Any, ...]:
-        return self.observe(self.dataset[index])
+        return self.observe(self.dataset[index if self.indices is None else int(self.indices[index])])
 
     def on_epoch_begin(self) -> None:
-        """Pass the event on."""
+        """Draw the order of the batches, and pass the event on."""
+        if self.order is not None and self.num_batches is not None:
+            self.indices = self.order(self.num_batches)
         self.dataset.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
@@ -51,19 +62,27 @@ def is_observed(x: Any) -> bool:
     return isinstance(x, ObservedDataset)
 
 
-def peek(stream: Any) -> tuple[Any, Any]:
-    """Return the samples of the first batch (or their specification), and a stream that still yields that batch."""
+def is_repeatable(stream: Any) -> bool:
+    """Return whether a stream can be read more than once; a generator cannot."""
+    return isinstance(stream, tf.data.Dataset | keras.utils.PyDataset)
+
+
+def peek(stream: Any) -> tuple[tuple[Any, Any], Any]:
+    """Return samples and labels of the first batch, or their specifications, and a stream that still yields it."""
     if isinstance(stream, tf.data.Dataset):
-        return element_spec(stream)[0], stream
+        return element_spec(stream)[:2], stream
     if isinstance(stream, keras.utils.PyDataset):
-        return keras.utils.unpack_x_y_sample_weight(stream[0])[0], stream
-    first = next(stream, None)
+        first = stream[0]
+    else:
+        first = next(stream, None)
+        stream = itertools.chain([first], stream)
     if first is None:
         raise ValueError("x must yield samples; found a generator that is exhausted")
-    return keras.utils.unpack_x_y_sample_weight(first)[0], itertools.chain([first], stream)
+    x, y, _ = keras.utils.unpack_x_y_sample_weight(first)
+    return (x, y if isinstance(y, dict | LatentGaussian) else np.asarray(y)), stream
 
 
-def read_batches(stream: Any, steps: int | None = None) -> Iterator[tuple[Any, Any, Any]]:
+def read_batches(stream: Any, steps: int | None = None, argument: str = "steps") -> Iterator[tuple[Any, Any, Any]]:
     """Yield the batches (x, y, weights) of an epoch as arrays: ``steps`` of them, or all."""
     if isinstance(stream, tf.data.Dataset):
         element_spec(stream)
@@ -77,17 +96,16 @@ def read_batches(stream: Any, steps: int | None = None) -> Iterator[tuple[Any, A
     if infinite and steps is None:
         raise ValueError(
             "x must be a finite stream where all of it is read, for the neighbors of a distance target, the scale of "
-            "compositions or a calibration: pass it without repeat(), since epochs repeat it anyway, or give "
-            "steps_per_epoch"
+            f"compositions or a calibration: pass it without repeat(), or give {argument}"
         )
     for batch in itertools.islice(found, steps):
         x, y, weight = keras.utils.unpack_x_y_sample_weight(batch)
         yield keras.tree.map_structure(np.asarray, x), keras.tree.map_structure(np.asarray, y), weight
 
 
-def read(stream: Any, steps: int | None = None) -> tuple[Any, Any, Any, int]:
+def read(stream: Any, steps: int | None = None, argument: str = "steps") -> tuple[Any, Any, Any, int]:
     """Read an epoch of a stream, in order: x, y, sample weights or None, and its batch size."""
-    found = list(read_batches(stream, steps))
+    found = list(read_batches(stream, steps, argument))
     if not found:
         raise ValueError("x must yield samples; found an empty stream")
     x, y, weight = (
@@ -105,3 +123,12 @@ def element_spec(dataset: tf.data.Dataset) -> Any:
     if any(leaf.shape.rank in (None, 0) for leaf in keras.tree.flatten(spec)):
         raise ValueError(f"a tf.data.Dataset must be batched and have tensors of known rank; found {spec}")
     return spec
+
+
+def refuse_beside_stream(**arguments: Any) -> None:
+    """Raise ValueError for arguments that a stream holds itself."""
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
+        )

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.losses import classifier_loss, get_loss
 
@@ -42,6 +43,8 @@ class TrainableNetwork(SimplexNetwork):
         """
         loss = get_loss(loss)
         chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
+        if chosen.needs_adapt:  # to the training samples of this model, which a copy keeps
+            chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, getattr(self.head, "covariance", None))
         if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
             raise ValueError(
@@ -50,8 +53,7 @@ class TrainableNetwork(SimplexNetwork):
             )
         self._hide("training_loss", chosen)
         with self.distribute_strategy.scope():
-            if self.distribute_strategy.num_replicas_in_sync > 1 and isinstance(optimizer, keras.optimizers.Optimizer):
-                # Made outside of the scope its step would be counted once for every replica.
+            if _counts_steps_twice(optimizer, self.distribute_strategy):
                 optimizer = type(optimizer).from_config(optimizer.get_config())
             super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
 
@@ -73,7 +75,7 @@ class TrainableNetwork(SimplexNetwork):
         outputs = self._with_probabilities(y_pred if isinstance(y_pred, dict) else self.latent(x, training=training))
         if not loss.adapted or (loss.needs_latents and "loc" not in y):
             return tf.constant(np.nan, keras.config.floatx())
-        value = loss.compute(y, outputs, sample_weight)
+        value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
@@ -107,12 +109,12 @@ class TrainableNetwork(SimplexNetwork):
         return self._report(x, y, outputs, loss, sample_weight, training=False)
 
     def _share_of_batch(self, x: Any) -> Any:
-        """What this replica's part of the batch weighs, 1 for equal parts; None on a single device.
+        """Weight of this replica's part of the batch: its size over the mean size; None if losses are not averaged.
 
         Keras averages the means of the replicas, whose parts of a last batch may differ in size.
         """
         replica = tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1:
+        if replica is None or replica.num_replicas_in_sync == 1 or not self.training_loss.averages:
             return None
         rows = tf.cast(_batch_size(x), tf.float32)
         return rows * replica.num_replicas_in_sync / replica.all_reduce(tf.distribute.ReduceOp.SUM, rows)
@@ -169,15 +171,24 @@ class TrainableNetwork(SimplexNetwork):
             warnings.warn(
                 "training changes the outputs that the model was calibrated for, and removes the calibration: call "
                 "calibrate again afterwards",
-                stacklevel=3,
+                stacklevel=callers_stacklevel(),
             )
             self._set_calibration(None)
 
-    def _adapt_head(self, x: Any, labels: Any = None) -> None:
+    def _adapt_head(self, x: Any, labels: Any = None, num_samples: int | None = None) -> None:
         """Start the head among the features of training samples, unless it has been adapted or loaded."""
         if not getattr(self.head, "adapted", True):
             hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
             self.head.adapt(x, hard, self.backbone, seed=self.seed)
+        elif num_samples is not None and hasattr(self.head, "set_num_samples"):
+            self.head.set_num_samples(num_samples)
+
+    def _warn_of_unfitted_target(self) -> None:
+        warnings.warn(
+            "the latent loss needs the target's training samples, which a loaded model does not carry: it is given "
+            "as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need it",
+            stacklevel=callers_stacklevel(),
+        )
 
     # Files
 
@@ -190,12 +201,18 @@ class TrainableNetwork(SimplexNetwork):
 
     def load_own_variables(self, store: Any) -> None:
         """Load the scale of compositions with the weights."""
-        if "tau" in store.keys():  # noqa: SIM118, an HDF5 group
-            if hasattr(self.training_loss, "tau"):
-                self.training_loss.tau = float(np.asarray(store["tau"]))
-        else:
-            super().load_own_variables(store)
+        names = list(store.keys())
+        if "tau" in names and hasattr(self.training_loss, "tau"):
+            self.training_loss.tau = float(np.asarray(store["tau"]))
+        super().load_own_variables({name: store[name] for name in names if name != "tau"})
 
 
 def _batch_size(x: Any) -> Any:
     return tf.shape(keras.tree.flatten(x)[0])[0]
+
+
+def _counts_steps_twice(optimizer: Any, strategy: tf.distribute.Strategy) -> bool:
+    """Whether an optimizer was made outside of the scope: every replica would count a step."""
+    if strategy.num_replicas_in_sync == 1 or not isinstance(optimizer, keras.optimizers.Optimizer):
+        return False
+    return not isinstance(optimizer.iterations.value, tf.distribute.DistributedValues)

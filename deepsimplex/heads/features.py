@@ -234,7 +234,7 @@ def _labeled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
 
 def _as_arrays(samples: Any) -> Any:
     """One array of samples, or a structure of such, of several inputs."""
-    return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict) else np.asarray(samples)
+    return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict | tuple) else np.asarray(samples)
 
 
 def _count(samples: Any) -> int:

@@ -107,9 +107,15 @@ class PrototypeLayer(keras.layers.Layer):
             shape, initializer, name=name, dtype=self._output_dtype, autocast=False, trainable=trainable
         )
 
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights, and whether they were adapted."""
+        super().save_own_variables(store)
+        store["adapted"] = np.array(self.adapted, dtype="float32")
+
     def load_own_variables(self, store: Any) -> None:
-        super().load_own_variables(store)
-        self.adapted = True
+        """Load the weights, and whether they were adapted."""
+        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
+        self.adapted = bool(np.asarray(store["adapted"]))
 
     def adapt(
         self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0

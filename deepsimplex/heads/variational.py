@@ -155,7 +155,12 @@ class VariationalGaussianProcess(keras.layers.Layer):
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
         self.sample_count = self.add_weight(
-            (), keras.initializers.Constant(self.num_samples or 0), name="sample_count", trainable=False, autocast=False
+            (),
+            keras.initializers.Constant(self.num_samples or 0),
+            name="sample_count",
+            trainable=False,
+            dtype=self._output_dtype,
+            autocast=False,
         )
         # At zero, q is the prior.
         self.mean = self._weight("mean", (M, L), regularizer=self._divergence_of_means)
@@ -231,15 +236,32 @@ class VariationalGaussianProcess(keras.layers.Layer):
         points, _ = kmeans_plusplus(distinct, self.inducing, random_state=int(rng.integers(2**31)))
         self.inducing_points.assign(points)
         self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(rows[:ROWS]))))
-        if self.num_samples is None:
-            self.sample_count.assign(count)
+        self.set_num_samples(count)
         self.adapted = True
         return self
 
+    def set_num_samples(self, num_samples: int) -> None:
+        """Divide the divergence by this number of training samples, unless the constructor was given one.
+
+        Examples
+        --------
+        >>> layer = VariationalGaussianProcess(3, inducing=2).adapt(np.eye(5))
+        >>> layer.set_num_samples(50)
+        >>> float(layer.sample_count)
+        50.0
+        """
+        if self.num_samples is None:
+            self.sample_count.assign(num_samples)
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights, and whether they were adapted."""
+        super().save_own_variables(store)
+        store["adapted"] = np.array(self.adapted, dtype="float32")
+
     def load_own_variables(self, store: Any) -> None:
-        """Load the weights; a layer that has them needs no ``adapt``."""
-        super().load_own_variables(store)
-        self.adapted = True
+        """Load the weights, and whether they were adapted."""
+        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
+        self.adapted = bool(np.asarray(store["adapted"]))
 
     def call(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         # features: [N, d]

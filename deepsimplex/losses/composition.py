@@ -28,7 +28,7 @@ class Composition(ClassifierLoss):
         Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
         finds the tau that gives it. Default 0.98.
     tau : float, optional
-        Scale of the compositions. Default None: not known before ``fit``.
+        Scale of the compositions, positive. Default None: ``fit`` finds it; ``model.training_loss.tau`` holds it.
     reduction, name, dtype
         As in keras.losses.Loss.
 
@@ -61,7 +61,8 @@ class Composition(ClassifierLoss):
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
         self.mass = check_number(mass, "mass", above=0, below=1)
-        self.tau = tau
+        self.tau = None if tau is None else check_number(tau, "tau", above=0)
+        self._given = self.tau
 
     @property
     def adapted(self) -> bool:
@@ -69,8 +70,12 @@ class Composition(ClassifierLoss):
         return self.tau is not None
 
     def adapt(self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike) -> None:
-        """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L]."""
-        self.tau = composition_scale(loc, labels, scores, self.mass)
+        """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L].
+
+        A tau that the constructor was given stays.
+        """
+        if self._given is None:
+            self.tau = composition_scale(loc, labels, scores, self.mass)
 
     def observe(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Return the "composition" [N, n] of latents; nothing before tau is known."""
@@ -90,7 +95,7 @@ class Composition(ClassifierLoss):
         return -tf.reduce_sum(tf.math.multiply_no_nan(y_pred, tf.cast(y_true, y_pred.dtype)), axis=-1)
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mass": self.mass, "tau": self.tau}
+        return {**super().get_config(), "mass": self.mass, "tau": self._given}
 
 
 def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.float64]:

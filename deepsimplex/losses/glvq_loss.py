@@ -21,7 +21,7 @@ class GLVQ(keras.losses.Loss):
     activation : {"sigmoid", "linear"}
         Phi. Default "sigmoid": 1 / (1 + exp(-steepness mu)), for which samples near the decision count most.
     steepness : float
-        Of the sigmoid; with 1 it is all but linear. Default 2.
+        Slope of the sigmoid; at 1 it is almost linear. Default 2.
     reduction, name, dtype
         As in keras.losses.Loss.
 

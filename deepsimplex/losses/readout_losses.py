@@ -1,9 +1,11 @@
 """Losses of class probabilities that are read out of latents, in log space, and their mixtures with latent losses."""
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.registry import Registry
@@ -55,7 +57,8 @@ class CrossEntropy(keras.losses.Loss):
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]
-        if not (self.label_smoothing or self.gamma) and not is_soft(y_true) and self.alpha == 1.0:
+        plain = not (self.label_smoothing or self.gamma) and np.ndim(self.alpha) == 0 and self.alpha == 1.0
+        if plain and not is_soft(y_true):
             return -value_of_label(y_true, y_pred)
         n = y_pred.shape[1]
         shares = y_true if is_soft(y_true) else tf.one_hot(tf.cast(tf.reshape(y_true, [-1]), tf.int32), n)
@@ -93,7 +96,10 @@ class ProbabilityLoss(ClassifierLoss):
                 f"loss must be of class probabilities, not of logits; found {type(loss).__name__}(from_logits=True). "
                 "Leave from_logits out: it is computed in log space anyway"
             )
-        super().__init__(name=getattr(loss, "name", None) or "probability_loss")
+        super().__init__(
+            name=getattr(loss, "name", None) or "probability_loss",
+            reduction=getattr(loss, "reduction", "sum_over_batch_size"),
+        )
         self.loss = loss
         self.in_log_space = _in_log_space(loss)
 
@@ -107,7 +113,8 @@ class ProbabilityLoss(ClassifierLoss):
             return self.loss(label, p, sample_weight=sample_weight)
         losses = tf.convert_to_tensor(self.loss(label, p))
         weighted = losses if sample_weight is None else losses * tf.cast(sample_weight, losses.dtype)
-        return tf.reduce_mean(weighted) / tf.distribute.get_strategy().num_replicas_in_sync
+        mean = tf.math.divide_no_nan(tf.reduce_sum(weighted), tf.cast(tf.size(weighted), weighted.dtype))
+        return mean / tf.distribute.get_strategy().num_replicas_in_sync
 
     def _form(self, label: Any, n: int) -> Any:
         """Labels as the loss takes them."""
@@ -145,11 +152,11 @@ class Hybrid(ClassifierLoss):
     needs_probabilities = True
 
     def __init__(self, weight: float = 0.5, latent: LatentLoss | dict[str, Any] | None = None, name: str = "hybrid"):
-        super().__init__(name=name)
-        self.weight = check_number(weight, "weight", above=0, below=1)
         self.latent = LatentNLL() if latent is None else get_loss(latent)
         if not isinstance(self.latent, LatentLoss):
             raise TypeError(f"latent must be a LatentLoss; found {type(self.latent).__name__}")
+        super().__init__(name=name, reduction=self.latent.reduction)
+        self.weight = check_number(weight, "weight", above=0, below=1)
         self.cross_entropy = CrossEntropy(reduction=self.latent.reduction)
 
     def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
@@ -206,6 +213,12 @@ def get_loss(identifier: Any) -> Any:
         kind = _OF_KERAS.get(name.replace("_", "").lower())
         if kind is not None:
             return kind(**arguments)
+        found = keras.saving.get_registered_object(name)
+        if found is None and not arguments:
+            with contextlib.suppress(ValueError):  # a short name, such as "mse"
+                found = keras.losses.get(name)
+        if callable(found) and not isinstance(found, type):
+            return get_loss(found)
     if identifier is None or (callable(identifier) and not isinstance(identifier, type)):
         of_keras = getattr(identifier, "__module__", "").startswith("keras.")
         name = getattr(identifier, "__name__", None) if of_keras else None

@@ -3,7 +3,7 @@
 from deepsimplex.targets.casimac import CASIMAC
 from deepsimplex.targets.dirichlet import Dirichlet
 from deepsimplex.targets.ilr import ILR
-from deepsimplex.targets.mean import TARGETS, Mean, get_target
+from deepsimplex.targets.mean import TARGETS, Mean
 from deepsimplex.targets.neighbor_cache import TargetCacheWarning
 from deepsimplex.targets.one_hot import OneHot, Vertices
 from deepsimplex.targets.target import LabelTarget, Target
@@ -19,5 +19,4 @@ __all__ = [
     "Target",
     "TargetCacheWarning",
     "Vertices",
-    "get_target",
 ]

@@ -130,6 +130,3 @@ TARGETS: Registry[Target] = Registry(
     {"casimac": CASIMAC, "dirichlet": Dirichlet, "ilr": ILR, "mean": Mean, "one_hot": OneHot, "vertices": Vertices},
 )
 """Targets by name; ``TARGETS.get`` makes one from a name, "module:Class", a configuration or a serialized target."""
-
-get_target = TARGETS.get
-"""Make a target from its name, "module:Class", its configuration, or return a target as it is."""
