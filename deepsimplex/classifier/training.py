@@ -96,34 +96,40 @@ class TrainableNetwork(SimplexNetwork):
         with tf.GradientTape() as tape:
             outputs = self._with_probabilities(self.latent(x, training=True))
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
-            scaled_loss = self.optimizer.scale_loss(loss if share is None else loss * tf.cast(share, loss.dtype))
+            weighted = loss * tf.cast(share, loss.dtype) if share is not None and self.training_loss.averages else loss
+            scaled_loss = self.optimizer.scale_loss(weighted)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
-        return self._report(x, y, outputs, loss, sample_weight, training=True)
+        return self._report(x, y, outputs, loss, sample_weight, share, training=True)
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         outputs = self._with_probabilities(self.latent(x, training=False))
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
-        return self._report(x, y, outputs, loss, sample_weight, training=False)
+        return self._report(x, y, outputs, loss, sample_weight, self._share_of_batch(x), training=False)
 
     def _share_of_batch(self, x: Any) -> Any:
-        """Weight of this replica's part of the batch: its size over the mean size; None if losses are not averaged.
+        """Weight of this replica's part of the batch: its size over the mean size; None on a single device.
 
         Keras averages the means of the replicas, whose parts of a last batch may differ in size.
         """
         replica = tf.distribute.get_replica_context()
-        if replica is None or replica.num_replicas_in_sync == 1 or not self.training_loss.averages:
+        if replica is None or replica.num_replicas_in_sync == 1:
             return None
         rows = tf.cast(_batch_size(x), tf.float32)
         return rows * replica.num_replicas_in_sync / replica.all_reduce(tf.distribute.ReduceOp.SUM, rows)
 
-    def _report(self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, training: bool) -> dict[str, Any]:
+    def _report(
+        self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, share: Any, training: bool
+    ) -> dict[str, Any]:
         """Update the loss and the metrics of the epoch, and return them."""
         tracker, *others = self.metrics
         replicas = tf.distribute.get_strategy().num_replicas_in_sync  # a loss is divided by their number
-        tracker.update_state(loss * replicas, sample_weight=_batch_size(x))
+        rows = tf.cast(_batch_size(x), tf.float32)
+        if share is not None and not self.training_loss.averages:
+            rows /= share  # sums count alike, however many samples they are of
+        tracker.update_state(loss * replicas, sample_weight=rows)
         if not others:
             return self.get_metrics_result()  # no metric asks for probabilities
         latent = {name: outputs[name] for name in ("loc", "scale")}

@@ -8,9 +8,8 @@ from deepsimplex.readout.layers import (
     SoftmaxReadout,
     class_intervals,
     method_for,
-    readout_layer,
 )
-from deepsimplex.readout.readout_base import ClassIntervals, Readout, log_probabilities
+from deepsimplex.readout.readout_base import ClassIntervals, Readout
 from deepsimplex.readout.score_matrix import decision_function
 from deepsimplex.readout.softmax_readout import softmax
 
@@ -25,9 +24,7 @@ __all__ = [
     "class_intervals",
     "decision_function",
     "feature_gradients",
-    "log_probabilities",
     "method_for",
     "monte_carlo_standard_error",
-    "readout_layer",
     "softmax",
 ]
