@@ -137,14 +137,14 @@ def test_sample_weight_and_class_weight_say_the_same(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0)
     by_class, by_sample, plain, both, doubled = (make("ilr", eager=True) for _ in range(5))
-    by_class.fit(x, y, epochs=1, verbose=0, class_weight={3: 5.0})
-    by_sample.fit(x, y, epochs=1, verbose=0, sample_weight=weights)
-    plain.fit(x, y, epochs=1, verbose=0)
+    by_class.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0})
+    by_sample.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=weights)
+    plain.fit(x, y, epochs=1, batch_size=100, verbose=0)
     for one, other in zip(by_class.get_weights(), by_sample.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
     assert np.abs(by_class.get_weights()[0] - plain.get_weights()[0]).max() > 1e-4
-    both.fit(x, y, epochs=1, verbose=0, class_weight={3: 5.0}, sample_weight=np.full(len(y), 2.0))
-    doubled.fit(x, y, epochs=1, verbose=0, sample_weight=2.0 * weights)
+    both.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0}, sample_weight=np.full(len(y), 2.0))
+    doubled.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=2.0 * weights)
     np.testing.assert_allclose(both.get_weights()[0], doubled.get_weights()[0], atol=1e-7)
 
 
@@ -386,7 +386,7 @@ def test_several_inputs_train_label_targets(kind, shuffle, few):
     inputs = [keras.Input((8, 4), name=name) for name in names]
     halves = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
     wires = dict(zip(names, inputs, strict=True)) if kind is dict else inputs
-    model = ds.SimplexClassifier(keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "ilr", 10)
+    model = ds.SimplexClassifier(keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "one_hot", 10)
     model.compile(metrics=["accuracy"])
 
     def parts(images):
