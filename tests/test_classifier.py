@@ -19,12 +19,13 @@ TARGETS = {
 }
 
 
-def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), **arguments):
+def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), eager=False, **arguments):
+    """``eager`` for a few steps: tracing them would take longer."""
     keras.utils.set_random_seed(seed)
     target = TARGETS[target]() if isinstance(target, str) else target
     model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
     if compiled:
-        model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
+        model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"], run_eagerly=eager)
     return model
 
 
@@ -123,9 +124,9 @@ def test_orders_differ_between_epochs_and_between_calls_of_fit():
 
 def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few):
     (x, y), _ = few
-    model = make("casimac")
+    model = make("casimac", eager=True)
     split = model.fit(x, y, epochs=2, verbose=0, validation_split=0.2).history
-    other = make("casimac")
+    other = make("casimac", eager=True)
     by_hand = other.fit(x[:240], y[:240], epochs=2, verbose=0, validation_data=(x[240:], y[240:])).history
     assert split == by_hand
     with pytest.raises(ValueError, match="validation_split must leave samples on both sides"):
@@ -135,23 +136,21 @@ def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few
 def test_sample_weight_and_class_weight_say_the_same(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0)
-    by_class, by_sample, plain = make("ilr"), make("ilr"), make("ilr")
-    by_class.fit(x, y, epochs=2, verbose=0, class_weight={3: 5.0})
-    by_sample.fit(x, y, epochs=2, verbose=0, sample_weight=weights)
-    plain.fit(x, y, epochs=2, verbose=0)
+    by_class, by_sample, plain, both, doubled = (make("ilr", eager=True) for _ in range(5))
+    by_class.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0})
+    by_sample.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=weights)
+    plain.fit(x, y, epochs=1, batch_size=100, verbose=0)
     for one, other in zip(by_class.get_weights(), by_sample.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-7)
     assert np.abs(by_class.get_weights()[0] - plain.get_weights()[0]).max() > 1e-4
-    both = make("ilr")
-    both.fit(x, y, epochs=2, verbose=0, class_weight={3: 5.0}, sample_weight=np.full(len(y), 2.0))
-    doubled = make("ilr")
-    doubled.fit(x, y, epochs=2, verbose=0, sample_weight=2.0 * weights)
+    both.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0}, sample_weight=np.full(len(y), 2.0))
+    doubled.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=2.0 * weights)
     np.testing.assert_allclose(both.get_weights()[0], doubled.get_weights()[0], atol=1e-7)
 
 
 def test_zero_weight_takes_samples_out_of_the_loss(few):
     (x, y), (x_test, y_test) = few
-    model = make("ilr")
+    model = make("ilr", eager=True)
     model.fit(x, y, epochs=1, verbose=0)
     halves = np.repeat([1.0, 0.0], 50)
     loss = model.evaluate(x_test, y_test, sample_weight=halves, verbose=0, batch_size=100)[0]
@@ -173,7 +172,7 @@ def test_latents_can_be_given_in_place_of_labels(few):
     (x, y), (x_test, y_test) = few
     target = ds.targets.CASIMAC("euclidean")
     latent = target.fit_transform(x, y)
-    by_label, by_latent, by_array = make("casimac"), make("casimac"), make("casimac")
+    by_label, by_latent, by_array = (make("casimac") for _ in range(3))
     by_label.fit(x, y, epochs=2, verbose=0)
     by_latent.fit(x, latent, epochs=2, verbose=0, validation_data=(x_test, target.transform(x_test, y_test)))
     by_array.fit(x, latent.loc.astype("float32"), epochs=2, verbose=0)
@@ -208,11 +207,11 @@ def test_a_dataset_of_latents_streams(few):
     loc = latent.loc.astype("float32")
     dicts = tf.data.Dataset.from_tensor_slices((x, {"loc": loc, "scale": latent.scale.astype("float32")})).batch(50)
     plain = tf.data.Dataset.from_tensor_slices((x, loc)).batch(50)
-    arrays = make("casimac")
-    arrays.fit(x, y, epochs=3, batch_size=50, shuffle=False, verbose=0)
+    arrays = make("casimac", eager=True)
+    arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0)
     for dataset in (dicts, plain):
-        model = make("casimac")
-        history = model.fit(dataset, epochs=3, verbose=0).history
+        model = make("casimac", eager=True)
+        history = model.fit(dataset, epochs=2, verbose=0).history
         assert "accuracy" in history
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-5)
 
@@ -220,12 +219,12 @@ def test_a_dataset_of_latents_streams(few):
 def test_a_dataset_carries_weights_and_takes_class_weights(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
-    weighted = make("ilr")
-    weighted.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(50), epochs=2, verbose=0)
-    by_class = make("ilr")
-    by_class.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50), epochs=2, verbose=0, class_weight={3: 5.0})
-    arrays = make("ilr")
-    arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
+    weighted = make("ilr", eager=True)
+    weighted.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(50), epochs=1, verbose=0)
+    by_class = make("ilr", eager=True)
+    by_class.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50), epochs=1, verbose=0, class_weight={3: 5.0})
+    arrays = make("ilr", eager=True)
+    arrays.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
     for model in (weighted, by_class):
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
 
@@ -387,7 +386,7 @@ def test_several_inputs_train_label_targets(kind, shuffle, few):
     inputs = [keras.Input((8, 4), name=name) for name in names]
     halves = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
     wires = dict(zip(names, inputs, strict=True)) if kind is dict else inputs
-    model = ds.SimplexClassifier(keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "ilr", 10)
+    model = ds.SimplexClassifier(keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "one_hot", 10)
     model.compile(metrics=["accuracy"])
 
     def parts(images):

@@ -99,8 +99,7 @@ def test_streams_carry_weights_and_take_class_weights(small):
 @pytest.mark.parametrize("head", ["variational", "prototypes"])
 def test_heads_adapt_to_streams(head, kind, small):
     (x, y), _ = small
-    target = "vertices" if head == "prototypes" else "ilr"
-    model = make(target, "sparse_categorical_crossentropy", head={"name": head, **_FEW[head]})
+    model = make("vertices", "sparse_categorical_crossentropy", head={"name": head, **_FEW[head]})
     streams = {"tf.data": tf.data.Dataset.from_tensor_slices((x, y)).batch(50)}
     stream = streams[kind] if isinstance(kind, str) else kind(x, y)
     options = {"steps_per_epoch": 4} if kind is generator else {}

@@ -25,11 +25,12 @@ LOSSES = {
 THROUGH_THE_READOUT = [name for name in LOSSES if name != "latent"]
 
 
-def make(loss="class", target="casimac", num_classes=10, hidden=(24,), **arguments):
+def make(loss="class", target="casimac", num_classes=10, hidden=(24,), eager=False, **arguments):
+    """``eager`` for a few steps: tracing them would take longer."""
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
     loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=loss, metrics=["accuracy"])
+    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=loss, metrics=["accuracy"], run_eagerly=eager)
     return model
 
 
@@ -68,14 +69,14 @@ class NearestScore(keras.layers.Layer):
 def briefly(four):
     """One small network under every loss: the weights are the same."""
     (x, y), _ = four
-    first = make("latent", num_classes=4, covariance="diagonal")
+    first = make("latent", num_classes=4, covariance="diagonal", eager=True)
     first.fit(x, y, epochs=2, verbose=0)
     models = {"latent": first}
     tau = ds.losses.composition_scale(first.target.fit_transform(x, y, 4).loc, y, first.target.scores(4))
     for name, loss in {**LOSSES, "composition": lambda: Composition(tau=tau)}.items():
         if name != "latent":
             models[name] = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
-            models[name].compile(loss=loss(), metrics=["accuracy"])
+            models[name].compile(loss=loss(), metrics=["accuracy"], run_eagerly=True)
     return models
 
 
@@ -109,18 +110,18 @@ def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
     _, (x_test, y_test) = four
     first = briefly["latent"]
     model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
-    model.compile(loss=Hybrid(0.1))
+    model.compile(loss=Hybrid(0.1), run_eagerly=True)
     latent, of_class = (briefly[name].evaluate(x_test, y_test, verbose=0)[0] for name in ("latent", "class"))
     found = model.evaluate(x_test, y_test, verbose=0)
     assert found == pytest.approx(0.9 * latent + 0.1 * of_class, rel=1e-5)
-    model.compile(loss=Hybrid(0.1, LatentNLL(reduction="sum")))  # the class term is summed with it
+    model.compile(loss=Hybrid(0.1, LatentNLL(reduction="sum")), run_eagerly=True)  # the class term is summed with it
     total = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
     assert total == pytest.approx(100 * found, rel=1e-5)
 
 
 def test_hybrid_takes_a_latent_loss_of_ones_own(few):
     (x, y), _ = few
-    model = make(Hybrid(0.25, LatentNLL(beta=0.5)))
+    model = make(Hybrid(0.25, LatentNLL(beta=0.5)), eager=True)
     model.fit(x, y, epochs=1, verbose=0)
     predicted, observed = model.predict_latent(x), model.target.fit_transform(x, y, 10)
     terms = scipy.stats.norm.logpdf(observed.loc, predicted.loc, predicted.scale)
@@ -134,7 +135,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
     """Phi(mu / sigma) [CASIMAC Eq. 36]: the vertices are +1 and -1."""
     (x, y), _ = few
     binary = (y > 4).astype(int)
-    model = make("class", num_classes=2)
+    model = make("class", num_classes=2, eager=True)
     model.fit(x, binary, epochs=2, verbose=0)
     latent = model.predict_latent(x)
     z = np.asarray(latent.loc / latent.scale, float)[:, 0] * np.where(binary == 0, 1, -1)
@@ -144,7 +145,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
 
 def test_the_composition_of_a_label_target_is_label_smoothing(few):
     (x, y), _ = few
-    model = make(Composition(0.9), target="one_hot")
+    model = make(Composition(0.9), target="one_hot", eager=True)
     model.fit(x, y, epochs=1, verbose=0)
     smoothed = np.where(np.eye(10)[y] == 1, 0.9, 0.1 / 9)
     p = np.asarray(model.predict(x, verbose=0), float)
@@ -155,7 +156,7 @@ def test_the_composition_of_a_label_target_is_label_smoothing(few):
 @pytest.mark.parametrize("mass", [None, 0.7])
 def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
     (x, y), (x_test, y_test) = few
-    model = make("composition" if mass is None else Composition(mass))
+    model = make("composition" if mass is None else Composition(mass), eager=True)
     model.fit(x, y, epochs=1, verbose=0, validation_data=(x_test, y_test))
     loc = model.target.fit_transform(x, y, 10).loc
     shares = ds.losses.composition(loc, model.target.scores(10), tau_of(model))
@@ -280,7 +281,7 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
 def test_under_the_class_objective_every_data_set_streams(target, few):
     (x, y), _ = few
-    arrays, streamed, endless = make("class", target), make("class", target), make("class", target)
+    arrays, streamed, endless = (make("class", target, eager=True) for _ in range(3))
     arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0)
     streamed.fit(batched(x, y), epochs=2, verbose=0)
     endless.fit(batched(x, y).repeat(), epochs=2, steps_per_epoch=6, verbose=0)
@@ -302,7 +303,7 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
 def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    arrays, streamed = make("class", target), make("class", target)
+    arrays, streamed = (make("class", target, eager=True) for _ in range(2))
     arrays.fit(x, soft, epochs=2, batch_size=50, shuffle=False, verbose=0, class_weight={3: 2.0})
     streamed.fit(batched(x, soft), epochs=2, verbose=0, class_weight={3: 2.0})
     np.testing.assert_allclose(first_weight(streamed), first_weight(arrays), atol=1e-5)
@@ -316,7 +317,7 @@ def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
 def test_the_class_objective_takes_latents_by_their_class(few):
     (x, y), _ = few
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
-    by_label, by_latent, streamed = make("class"), make("class"), make("class")
+    by_label, by_latent, streamed = (make("class", eager=True) for _ in range(3))
     by_label.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
     by_latent.fit(x, latent, epochs=1, batch_size=50, shuffle=False, verbose=0)
     streamed.fit(batched(x, latent.loc.astype("float32")), epochs=1, verbose=0)
@@ -368,13 +369,13 @@ def test_endless_streams_have_a_scale_only_with_hard_labels(few):
 def test_sample_weight_and_class_weight_say_the_same(objective, few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
-    by_class, by_sample, plain = (make(objective) for _ in range(3))
+    by_class, by_sample, plain = (make(objective, eager=True) for _ in range(3))
     by_class.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, class_weight={3: 5.0})
     by_sample.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
     plain.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
     np.testing.assert_allclose(first_weight(by_class), first_weight(by_sample), atol=1e-6)
     if objective == "class":  # for the others a distance target reads the data set, as tests/test_classifier.py has it
-        streamed = make(objective)
+        streamed = make(objective, eager=True)
         streamed.fit(batched(x, y, weights), epochs=1, verbose=0)
         np.testing.assert_allclose(first_weight(streamed), first_weight(by_sample), atol=1e-6)
     assert np.abs(first_weight(by_class) - first_weight(plain)).max() > 1e-4
@@ -427,7 +428,7 @@ def test_it_reloads_in_a_fresh_process_with_the_same_loss(few, tmp_path):
 
 def test_weights_alone_carry_the_scale(few, tmp_path):
     (x, y), _ = few
-    model, other = make("composition"), make("composition")
+    model, other = (make("composition", eager=True) for _ in range(2))
     model.fit(x, y, epochs=1, verbose=0)
     model.save_weights(tmp_path / "model.weights.h5")
     other.build((None, 8, 8))
@@ -505,7 +506,7 @@ def test_draws_are_fine_where_no_gradient_comes_through_them():
 
 def test_compositions_without_a_fit_have_no_scale(few):
     (x, y), _ = few
-    model = make("composition", target="one_hot")
+    model = make("composition", target="one_hot", eager=True)
     with pytest.raises(ValueError, match=r"call fit first, or compile with losses\.Composition\(tau=\.\.\.\)"):
         model.train_on_batch(x, y)
     with pytest.warns(UserWarning, match="there was no fit"):
@@ -526,7 +527,7 @@ def test_a_mass_out_of_reach_is_told_before_training(few):
 @pytest.mark.parametrize("objective", ["hybrid", "composition"])
 def test_a_reloaded_distance_target_gives_no_latent_loss(objective, few, tmp_path):
     (x, y), (x_test, y_test) = few
-    model = make(objective)
+    model = make(objective, eager=True)
     model.fit(x, y, epochs=1, verbose=0)
     model.save(tmp_path / "model.keras")
     reloaded = ds.load(tmp_path / "model.keras")

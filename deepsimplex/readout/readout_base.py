@@ -257,6 +257,14 @@ def log_probabilities(readout: keras.layers.Layer, latent: dict[str, Any]) -> An
     """Compute logarithms of the class probabilities [N, n] that a layer reads out of latents.
 
     A ``Readout`` computes them itself. Those of any other layer are floored at its smallest normal number.
+
+    Examples
+    --------
+    >>> import deepsimplex as ds
+    >>> latent = {"loc": tf.constant([[0.0, 1.0]]), "scale": tf.constant([[0.5]])}
+    >>> layer = ds.readout.ArgmaxReadout()
+    >>> np.allclose(np.exp(log_probabilities(layer, latent)), layer(latent))
+    True
     """
     if hasattr(readout, "log_probabilities"):
         return readout.log_probabilities(latent)
