@@ -163,8 +163,10 @@ class VariationalGaussianProcess(keras.layers.Layer):
             autocast=False,
         )
         # At zero, q is the prior.
-        self.mean = self._weight("mean", (M, L), regularizer=self._divergence_of_means)
-        self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=self._divergence_of_factors)
+        self.mean = self._weight("mean", (M, L), regularizer=self._per_sample(self._divergence_of_means))
+        self.raw_factor = self._weight(
+            "raw_factor", (factors, M, M), regularizer=self._per_sample(self._divergence_of_factors)
+        )
 
     def _weight(
         self,
@@ -306,20 +308,19 @@ class VariationalGaussianProcess(keras.layers.Layer):
         >>> float(layer.kl_divergence())
         0.0
         """
-        per_sample = self._divergence_of_means(self.mean) + self._divergence_of_factors(self.raw_factor)
-        return self.sample_count * per_sample
+        return self._divergence_of_means(self.mean) + self._divergence_of_factors(self.raw_factor)
 
-    def _per_sample(self) -> Any:
-        return ops.divide_no_nan(1.0, self.sample_count)
+    def _per_sample(self, divergence: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda weight: ops.divide_no_nan(divergence(weight), self.sample_count)
 
     def _divergence_of_means(self, mean: Any) -> Any:
-        return 0.5 * ops.sum(ops.square(mean)) * self._per_sample()
+        return 0.5 * ops.sum(ops.square(mean))
 
     def _divergence_of_factors(self, raw: Any) -> Any:
         """(tr S - M - log |S|) / 2 of every latent dimension; the logarithm of R's diagonal is that of the weights."""
         shared_by = self.latent_dim // raw.shape[0]
         excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
-        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype))) * self._per_sample()
+        return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype)))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         rows, L = input_shape[0], self.latent_dim
