@@ -168,7 +168,7 @@ def test_what_cannot_be_predicted_is_told_why(inference):
     [
         ({"inducing": 0}, "inducing, unless it holds points [M, d], must be a whole number, at least 1; found 0"),
         ({"inducing": 2}, "inducing must be at least the number of classes, 3; found 2"),
-        ({"inducing": X[:9, :1]}, "inducing must have 2 columns, as the training samples; found 1"),
+        ({"inducing": X[:9, :1]}, "inducing must have 2 columns; found shape (9, 1)"),
     ],
 )
 def test_what_is_no_inducing_point_is_told_why(inference, options, message):
@@ -187,7 +187,7 @@ def test_what_is_no_inducing_point_is_told_why(inference, options, message):
             for options, message in [
                 ({"epochs": -1}, "epochs must be a whole number, at least 0; found -1"),
                 ({"batch_size": 0}, "batch_size must be a whole number, at least 1; found 0"),
-                ({"learning_rate": 0.0}, "learning_rate must be above 0; found 0.0"),
+                ({"learning_rate": 0.0}, "learning_rate must be a number above 0; found 0.0"),
             ]
         ),
         ("categorical", {"link": "logit"}, "link must be one of ilr, softmax; found 'logit'"),
