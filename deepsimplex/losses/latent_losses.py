@@ -19,6 +19,14 @@ class ClassifierLoss(keras.losses.Loss):
         Whether training goes through the readout.
     needs_adapt : bool
         Whether ``adapt`` must see the latents of the training samples first.
+
+    Examples
+    --------
+    >>> class Distance(ClassifierLoss):
+    ...     def compute(self, observation, outputs, sample_weight=None):
+    ...         return keras.ops.mean(keras.ops.abs(observation["loc"] - outputs["loc"]))
+    >>> float(Distance().compute({"loc": keras.ops.ones((3, 2))}, {"loc": keras.ops.zeros((3, 2))}))
+    1.0
     """
 
     needs_latents = True
