@@ -189,7 +189,7 @@ class DataAdapter:
         """One sample's labels or latents of the same form."""
         if isinstance(spec, dict):
             return {"loc": np.zeros((1, spec["loc"].shape[1])), "scale": np.ones((1, *spec["scale"].shape[1:]))}
-        if len(spec.shape) == 1 or spec.shape[1:] == [1]:
+        if _is_hard(spec):
             return np.zeros(1, np.int64)
         if spec.shape[1] == self.num_classes:
             return np.eye(self.num_classes)[:1]

@@ -16,6 +16,22 @@ BATCH_SIZE = 256
 Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
+class AdaptedLayer(keras.layers.Layer):
+    """Base class of heads that start among features; ``adapted``, whether they do, is saved with the weights."""
+
+    adapted = False
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights, and whether they were adapted."""
+        super().save_own_variables(store)
+        store["adapted"] = np.array(self.adapted, dtype="float32")
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the weights, and whether they were adapted."""
+        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
+        self.adapted = bool(np.asarray(store["adapted"]))
+
+
 def feature_rows(
     samples: Any, backbone: Callable[..., Any] | None, rows: int, rng: np.random.Generator
 ) -> tuple[NDArray[np.float64], int]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
-from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
+from deepsimplex.heads.features import ROWS, AdaptedLayer, batches_of, features_of, labeled_feature_rows
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes
 
 # Root mean square standard deviation of features above which adapt warns.
@@ -61,7 +61,7 @@ class Explanation:
         return cls(order, labels[order], *nearest)
 
 
-class PrototypeLayer(keras.layers.Layer):
+class PrototypeLayer(AdaptedLayer):
     """A Keras layer that compares features [N, d] with M prototypes, the same number for every class.
 
     Attributes
@@ -85,7 +85,6 @@ class PrototypeLayer(keras.layers.Layer):
         self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
         check_choice(initialization, "initialization", INITIALIZATIONS)
         self.initialization = initialization
-        self.adapted = False
         half = self.compute_dtype in ("float16", "bfloat16")
         self._output_dtype = "float32" if half else self.compute_dtype
 
@@ -106,16 +105,6 @@ class PrototypeLayer(keras.layers.Layer):
         return self.add_weight(
             shape, initializer, name=name, dtype=self._output_dtype, autocast=False, trainable=trainable
         )
-
-    def save_own_variables(self, store: Any) -> None:
-        """Save the weights, and whether they were adapted."""
-        super().save_own_variables(store)
-        store["adapted"] = np.array(self.adapted, dtype="float32")
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load the weights, and whether they were adapted."""
-        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
-        self.adapted = bool(np.asarray(store["adapted"]))
 
     def adapt(
         self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0

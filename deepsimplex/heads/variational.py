@@ -9,14 +9,14 @@ import numpy as np
 from keras import ops
 
 from deepsimplex._utils.validation import check_whole
-from deepsimplex.heads.features import ROWS, feature_rows
+from deepsimplex.heads.features import ROWS, AdaptedLayer, feature_rows
 from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class VariationalGaussianProcess(keras.layers.Layer):
+class VariationalGaussianProcess(AdaptedLayer):
     """Map features [N, d] to the posterior of Gaussian processes over latent space: on a backbone, a deep kernel.
 
     L latent processes f_l share one kernel k and M inducing points U. With K = k(U, U) = C C^T their values there are
@@ -136,7 +136,6 @@ class VariationalGaussianProcess(keras.layers.Layer):
         self.ard = bool(ard)
         self.jitter = float(jitter)
         self.scale_floor = float(scale_floor)
-        self.adapted = False
         half = self.compute_dtype in ("float16", "bfloat16")
         self._output_dtype = "float32" if half else self.compute_dtype
 
@@ -254,16 +253,6 @@ class VariationalGaussianProcess(keras.layers.Layer):
         """
         if self.num_samples is None:
             self.sample_count.assign(num_samples)
-
-    def save_own_variables(self, store: Any) -> None:
-        """Save the weights, and whether they were adapted."""
-        super().save_own_variables(store)
-        store["adapted"] = np.array(self.adapted, dtype="float32")
-
-    def load_own_variables(self, store: Any) -> None:
-        """Load the weights, and whether they were adapted."""
-        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
-        self.adapted = bool(np.asarray(store["adapted"]))
 
     def call(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         # features: [N, d]
