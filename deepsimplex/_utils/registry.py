@@ -29,8 +29,8 @@ class Registry(Mapping[str, type], Generic[Member]):
     >>> activations = Registry("layer", keras.layers.Layer, {"relu": keras.layers.ReLU})
     >>> activations.get({"name": "relu", "max_value": 6.0}).max_value
     6.0
-    >>> activations.get("keras.layers:Flatten").name
-    'flatten'
+    >>> type(activations.get("keras.layers:Flatten")).__name__
+    'Flatten'
     >>> activations.name_of(keras.layers.ReLU())
     'relu'
     """
