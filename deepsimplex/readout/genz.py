@@ -42,24 +42,29 @@ def probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     -------
     tensor, shape [N, n]
     """
-    masses = tf.reduce_mean(_masses(mean, factor, num_points, seed, log=False), axis=-1)
-    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+    return _shares(_conditions(mean, factor), num_points, seed, mean.dtype)
 
 
 def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     """Logarithms of the class probabilities, also of those that underflow."""
+    conditions = _conditions(mean, factor)
 
-    def logarithms(mean: Any, factor: Any) -> Any:
-        log_masses = tf.reduce_logsumexp(_masses(mean, factor, num_points, seed, log=True), axis=-1)
-        return tf.nn.log_softmax(log_masses, axis=-1)
+    def logarithms(*parts: Any) -> Any:
+        masses = _masses(tf.nest.pack_sequence_as(conditions, parts), num_points, seed, mean.dtype, log=True)
+        return tf.nn.log_softmax(tf.reduce_logsumexp(masses, axis=-1), axis=-1)
 
-    return log_or_else(probabilities(mean, factor, num_points, seed), logarithms, (mean, factor))
+    return log_or_else(_shares(conditions, num_points, seed, mean.dtype), logarithms, tf.nest.flatten(conditions))
 
 
-def _masses(mean: Any, factor: Any, num_points: int, seed: int, log: bool) -> Any:
+def _shares(conditions: list[tuple[Any, Any]], num_points: int, seed: int, dtype: tf.DType) -> Any:
+    masses = tf.reduce_mean(_masses(conditions, num_points, seed, dtype, log=False), axis=-1)
+    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+
+
+def _masses(conditions: list[tuple[Any, Any]], num_points: int, seed: int, dtype: tf.DType, log: bool) -> Any:
     """Product [N, n, points] of the conditional probabilities that differences are positive, or its logarithm."""
-    first, *others = _conditions(mean, factor)
-    points = sobol(num_points, max(mean.shape[-1] - 2, 1), seed)
+    first, *others = conditions
+    points = sobol(num_points, max(len(others), 1), seed)
     cdf = log_ndtr if log else ndtr
     mass = cdf(first[0])  # of the next difference being positive, given those before
     total = mass
@@ -67,9 +72,9 @@ def _masses(mean: Any, factor: Any, num_points: int, seed: int, log: bool) -> An
     for point, condition in zip(points.T, others, strict=False):
         # -draws is normal, truncated to where the difference before is positive.
         if log:
-            draws.append(log_ndtri(tf.constant(np.log(point), mean.dtype) + mass))
+            draws.append(log_ndtri(tf.constant(np.log(point), dtype) + mass))
         else:
-            draws.append(ndtri(tf.constant(point, mean.dtype) * tf.maximum(mass, smallest_mass(mean.dtype))))
+            draws.append(ndtri(tf.constant(point, dtype) * tf.maximum(mass, smallest_mass(dtype))))
         mass = cdf(_given(condition, draws))
         total = total + mass if log else total * mass
     return total
