@@ -14,6 +14,9 @@ if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
         os.environ.setdefault(threads, share)
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
+# Tests run what XLA compiles once or twice: LLVM's optimizations took a third of the time of compiling it.
+os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
+
 # TensorFlow's traces make and keep millions of objects: looking for unreachable ones among them after every 700 took
 # a tenth of the time.
 gc.set_threshold(50_000, 20, 100)

@@ -108,7 +108,9 @@ def test_before_any_sample_the_result_is_zero_and_reset_returns_there(metric_cla
 def test_it_compiles_with_xla_at_any_batch_size(metric_class):
     metric = metric_class(num_classes=4) if metric_class is metrics.ClasswiseCalibrationError else metric_class()
 
-    @tf.function(jit_compile=True, input_signature=[tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 4])])
+    signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 4])]
+
+    @tf.function(jit_compile=True, input_signature=signature, autograph=False)
     def update(y, p):
         metric.update_state(y, p)
         return metric.result()
@@ -125,8 +127,8 @@ def test_a_label_that_is_no_class_makes_the_result_nan_in_any_graph_unless_its_w
         metric.update_state([], np.zeros((0, 3), np.float32))  # creates the variables
     updates = {
         eager: eager.update_state,
-        graph: tf.function(graph.update_state),
-        compiled: tf.function(compiled.update_state, jit_compile=True),
+        graph: tf.function(graph.update_state, autograph=False),
+        compiled: tf.function(compiled.update_state, jit_compile=True, autograph=False),
     }
     labels, p = make_case(3, 12, seed=9)
     weights = np.where(np.arange(12) == 5, 0.0, 1.0)

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import argmax, method_for, monte_carlo_standard_error
+from deepsimplex.readout import argmax, method_for, monte_carlo_standard_error, planar
 from tests.reference.readout import (
     argmax_by_counting,
     argmax_independent,
@@ -109,11 +109,11 @@ def test_equal_and_unequal_variances_agree_where_they_meet():
 @pytest.mark.parametrize(("n", "single", "double"), [(10, 1e-6, 1e-10), (100, 1e-6, 1e-10), (1000, 1e-6, 1e-8)])
 def test_a_class_far_behind_leaves_the_others_exact(n, single, double):
     rng = np.random.default_rng(n)
-    scores = rng.normal(size=(12, n)) * rng.uniform(0.1, 2.0, (12, 1))
+    scores = (rng.normal(size=(12, n)) * rng.uniform(0.1, 2.0, (12, 1)))[:5]
     scores[:, 0] = -60.0
-    latent = {"loc": scores, "scale": np.ones((12, 1))}
+    latent = {"loc": scores, "scale": np.ones((5, 1))}
     exact = at_once(latent, np.eye(n), num_points=2048)
-    np.testing.assert_allclose(argmax(latent, np.eye(n)), exact, rtol=0, atol=double)
+    np.testing.assert_allclose(at_once(latent, np.eye(n)), exact, rtol=0, atol=double)
     found = at_once({key: value.astype("float32") for key, value in latent.items()}, np.eye(n))
     np.testing.assert_allclose(found, exact, rtol=0, atol=single)
 
@@ -199,7 +199,7 @@ def test_symmetric_input_gives_one_over_n(n):
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(3, 12), log_s=st.floats(-3, 2))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_permuting_classes_permutes_probabilities(seed, n, log_s):
     rng = np.random.default_rng(seed)
     loc, scale, order = rng.normal(size=(4, n - 1)), np.full((4, 1), 10.0**log_s), rng.permutation(n)
@@ -237,7 +237,7 @@ def test_constructions_and_factors_of_the_scores_do_not_matter():
 
 @pytest.mark.parametrize(("num_points", "tolerance"), [(128, 3e-3), (1024, 1e-4)])
 def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tolerance):
-    latent = latents(30, 9, "isotropic")
+    latent = latents(10, 9, "isotropic")
     exact = argmax(latent)
     found = at_once(latent, method="quasi_monte_carlo", num_points=num_points)
     np.testing.assert_allclose(found, exact, atol=tolerance)
@@ -246,7 +246,7 @@ def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tol
 
 
 def test_the_default_number_of_points_errs_by_less_than_two_in_a_thousand():
-    latent = latents(50, 9, "diagonal", seed=2)
+    latent = latents(20, 9, "diagonal", seed=2)
     reference = at_once(latent, num_points=2**11)  # errs by 6e-5
     assert method_for(latent) == "quasi_monte_carlo"
     assert np.abs(at_once(latent) - reference).max() < 2e-3
@@ -288,7 +288,7 @@ def test_monte_carlo_errs_as_its_standard_error_says():
 
 @pytest.mark.parametrize("method", ["auto", "quasi_monte_carlo", "monte_carlo"])
 def test_the_same_call_gives_the_same_answer_row_by_row(method):
-    latent = latents(9, 4, "diagonal")
+    latent = latents(9, 3, "diagonal")
     first = argmax(latent, method=method)
     np.testing.assert_array_equal(first, argmax(latent, method=method))
     np.testing.assert_allclose(first[3:5], argmax(latent[3:5], method=method), atol=1e-13)
@@ -349,41 +349,46 @@ def test_gradients_agree_with_finite_differences(dims, kind, scores):
         np.testing.assert_allclose(numeric, expected, rtol=1e-5, err_msg=str(direction))
 
 
-@pytest.mark.parametrize(("dims", "kind"), [(2, "full"), (3, "isotropic"), (3, "full")])
-@pytest.mark.parametrize("jit_compile", [False, True])
-def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, jit_compile):
+@pytest.mark.parametrize(
+    ("dims", "kind", "method"), [(2, "full", "exact"), (3, "isotropic", "exact"), (2, "full", "quasi_monte_carlo")]
+)
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, jit_compile, monkeypatch):
+    # A continued fraction cut short is as good a program as a precise one, and compiles in half of the time.
+    monkeypatch.setitem(planar._LEVELS, "float64", 3)
     latent = latents(6, dims, kind)
     loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
 
     def both(loc, scale):
         with tf.GradientTape() as tape:
             tape.watch(scale)
-            log_p = argmax({"loc": loc, "scale": scale}, num_points=32, log=True)
+            log_p = argmax({"loc": loc, "scale": scale}, method=method, num_points=32, log=True)
             top = tf.reduce_sum(log_p[:, 0])
         return log_p, tape.gradient(top, scale)
 
-    for eager, compiled in zip(both(loc, scale), tf.function(both, jit_compile=jit_compile)(loc, scale), strict=True):
+    graph = tf.function(both, jit_compile=jit_compile, autograph=False)
+    for eager, compiled in zip(both(loc, scale), graph(loc, scale), strict=True):
         np.testing.assert_allclose(compiled, eager, atol=1e-12)
 
 
-@pytest.mark.parametrize("known_rows", [True, False])
-@pytest.mark.parametrize("kind", ["isotropic", "diagonal"])
-def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, kind, known_rows):
-    latent = latents(11, 3, kind)
+@pytest.mark.parametrize("known_rows", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.parametrize(("dims", "method", "row_size"), [(3, "exact", 4 * 32), (2, "quasi_monte_carlo", 3 * 2 * 32)])
+def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, dims, method, row_size, known_rows):
+    latent = latents(11, dims, "isotropic" if method == "exact" else "diagonal")
     loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
 
     def gradient(loc, scale):
         with tf.GradientTape() as tape:
             tape.watch([loc, scale])
-            p = argmax({"loc": loc, "scale": scale}, num_points=32)
+            p = argmax({"loc": loc, "scale": scale}, method=method, num_points=32)
             top = tf.reduce_sum(tf.math.log(p[:, 1]))
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 3 * 4 * 32 * (1 if kind == "isotropic" else 3))
+    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 3 * row_size)
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
-    compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows)
+    compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows, autograph=False)
     for a, b in zip(compiled(loc, scale), whole, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-12)
 

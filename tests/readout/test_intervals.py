@@ -105,7 +105,7 @@ def test_the_mean_lies_inside_unless_a_rare_outcome_carries_it():
 
 
 @pytest.mark.parametrize("readout", ["softmax", "argmax"])
-@pytest.mark.parametrize("n", [2, 5])
+@pytest.mark.parametrize("n", [2, 4])
 def test_the_same_call_gives_the_same_answer_row_by_row(monkeypatch, n, readout):
     latent = latents(9, n - 1, "diagonal")
     first = class_intervals(latent, readout=readout)
@@ -113,7 +113,7 @@ def test_the_same_call_gives_the_same_answer_row_by_row(monkeypatch, n, readout)
     np.testing.assert_allclose(
         np.array(first)[:, 3:5], class_intervals(latent[3:5], readout=readout), rtol=0, atol=1e-13
     )
-    monkeypatch.setattr("deepsimplex.readout.readout_base._BUDGET", 2 * 5 * 4096)  # pieces of two rows
+    monkeypatch.setattr("deepsimplex.readout.readout_base._BUDGET", 2 * n * 4096)  # pieces of two rows
     np.testing.assert_allclose(first, class_intervals(latent, readout=readout), rtol=0, atol=1e-13)
 
 
@@ -170,7 +170,7 @@ def test_graphs_are_refused():
 
 @each_kind
 def test_intervals_of_the_argmax_readout_lie_around_its_answer(kind):
-    latent = latents(10, 4, kind)
+    latent = latents(5, 3, kind)
     p, error = argmax(latent), argmax_error(latent)
     lower, upper = class_intervals(latent, 0.95, readout="argmax")
     np.testing.assert_allclose(lower, np.maximum(p - 1.959964 * error, 0.0), atol=1e-8)

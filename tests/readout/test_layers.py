@@ -22,6 +22,11 @@ def latent_of(kind, rows=5, dtype="float32"):
     return {"loc": rng.normal(size=(rows, 3)).astype(dtype), "scale": scale.astype(dtype)}
 
 
+def tensors(latent):
+    """The latent as tensors, which functions compute step by step: arrays would have a graph traced."""
+    return {key: tf.constant(value) for key, value in latent.items()}
+
+
 def model_with(layer, kind):
     inputs = {"loc": keras.Input((3,), name="loc"), "scale": keras.Input(SCALES[kind], name="scale")}
     return keras.Model(inputs, layer(inputs))
@@ -31,7 +36,7 @@ def model_with(layer, kind):
 @pytest.mark.parametrize("kind", list(SCALES))
 def test_eager_and_symbolic_calls_give_what_the_function_gives(layer, arguments, function, kind):
     latent = latent_of(kind)
-    expected = function({key: tf.constant(value) for key, value in latent.items()}, **arguments)
+    expected = function(tensors(latent), **arguments)
     np.testing.assert_allclose(layer(**arguments)(latent), expected, atol=1e-6)
     model = model_with(layer(**arguments), kind)
     assert model.output.shape == (None, 4)
@@ -65,7 +70,7 @@ def test_half_precision_is_computed_and_returned_in_float32(layer, arguments, fu
     exact = function({key: tf.cast(value, tf.float32) for key, value in half.items()}, **arguments)
     np.testing.assert_allclose(found, exact, atol=1e-6)
     full_precision = readout(latent_of("diagonal"))  # float32 inputs are not cast down either
-    np.testing.assert_allclose(full_precision, function(latent_of("diagonal"), **arguments), atol=1e-6)
+    np.testing.assert_allclose(full_precision, function(tensors(latent_of("diagonal")), **arguments), atol=1e-6)
     model = model_with(readout, "diagonal")
     assert model.output.dtype == "float32"
 
@@ -76,16 +81,19 @@ def test_a_model_that_ends_in_the_layer_trains_reloads_and_exports(layer, argume
     loc = keras.layers.Dense(3, kernel_initializer=keras.initializers.GlorotUniform(1))(inputs)
     scale = keras.layers.Dense(3, "softplus", kernel_initializer=keras.initializers.GlorotUniform(2))(inputs)
     model = keras.Model(inputs, layer(**arguments)({"loc": loc, "scale": scale}))
-    model.compile(keras.optimizers.SGD(0.5), "sparse_categorical_crossentropy")
+    model.compile(keras.optimizers.SGD(0.5), "sparse_categorical_crossentropy", run_eagerly=True)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(32, 6)).astype("float32")
     y = rng.integers(0, 4, 32)
     before = model.evaluate(x, y, verbose=0)
     model.fit(x, y, epochs=3, batch_size=32, verbose=0)
     assert model.evaluate(x, y, verbose=0) < before
+    model.run_eagerly = False
     expected = model.predict(x, verbose=0)
     model.save(tmp_path / "model.keras")
-    np.testing.assert_array_equal(keras.models.load_model(tmp_path / "model.keras").predict(x, verbose=0), expected)
+    again = keras.models.load_model(tmp_path / "model.keras")
+    again.run_eagerly = False
+    np.testing.assert_array_equal(again.predict(x, verbose=0), expected)
     model.export(tmp_path / "served", verbose=False)
     served = tf.saved_model.load(tmp_path / "served")
     np.testing.assert_allclose(served.serve(x), expected, atol=1e-6)
@@ -117,22 +125,27 @@ def test_in_training_a_layer_samples_at_few_points_and_exact_ones_stay():
 
 
 @pytest.mark.parametrize(
-    ("layer", "kind"),
+    ("layer", "kind", "method"),
     # The argmax of a full scale goes the way of a diagonal one, from a factor that the softmax has too.
-    [(ArgmaxReadout, "isotropic"), (ArgmaxReadout, "diagonal"), *[(SoftmaxReadout, kind) for kind in SCALES]],
+    [
+        (ArgmaxReadout, "isotropic", "auto"),
+        pytest.param(ArgmaxReadout, "diagonal", "quasi_monte_carlo", marks=pytest.mark.slow),
+        *[(SoftmaxReadout, kind, "auto") for kind in SCALES],
+    ],
 )
-def test_training_compiles_with_xla(layer, kind):
-    """Batches of a size that the graph does not know, as fit makes them."""
+def test_training_compiles_with_xla(layer, kind, method):
+    """Three classes, in batches of a size that the graph does not know, as fit makes them."""
     inputs = keras.Input((6,))
-    size = int(np.prod(SCALES[kind]))
-    scale = keras.layers.Reshape(SCALES[kind])(keras.layers.Dense(size, "softplus")(inputs))
-    readout = layer(num_points=16)
-    latent = {"loc": keras.layers.Dense(3)(inputs), "scale": scale}
+    shape = {"isotropic": (1,), "diagonal": (2,), "full": (2, 2)}[kind]
+    scale = keras.layers.Reshape(shape)(keras.layers.Dense(int(np.prod(shape)), "softplus")(inputs))
+    readout = layer(method=method, num_points=16)
+    latent = {"loc": keras.layers.Dense(2)(inputs), "scale": scale}
     model = keras.Model(inputs, readout(latent))
-    log_p = tf.function(lambda x: tf.reduce_mean(readout.log_probabilities(keras.Model(inputs, latent)(x))))
+    latent_model = keras.Model(inputs, latent)
+    log_p = tf.function(lambda x: tf.reduce_mean(readout.log_probabilities(latent_model(x))), autograph=False)
     x = np.random.default_rng(0).normal(size=(16, 6)).astype("float32")
     model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=True)
-    assert np.isfinite(model.fit(x, np.arange(16) % 4, batch_size=8, verbose=0).history["loss"]).all()
+    assert np.isfinite(model.fit(x, np.arange(16) % 3, batch_size=8, verbose=0).history["loss"]).all()
     assert np.isfinite(log_p(x))
 
 
@@ -141,7 +154,8 @@ def test_training_compiles_with_xla(layer, kind):
 def test_nothing_in_the_graph_calls_python(layer, kind):
     """Such a graph could be exported, but would run in no other process."""
     signature = {"loc": tf.TensorSpec([None, 3]), "scale": tf.TensorSpec([None, *SCALES[kind]])}
-    graph = tf.function(layer(), input_signature=[signature]).get_concrete_function().graph.as_graph_def()
+    traced = tf.function(layer(), input_signature=[signature], autograph=False)
+    graph = traced.get_concrete_function().graph.as_graph_def()
     functions = [node for function in graph.library.function for node in function.node_def]
     operations = {node.op for node in [*graph.node, *functions]}
     assert len(operations) > 5

@@ -50,7 +50,7 @@ def test_independent_scores_agree_with_a_dense_quadrature(smallest, largest):
     np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, atol=3e-10)
     np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, rtol=1e-7)
     single = LatentGaussian(loc.astype("float32"), scale.astype("float32"))
-    np.testing.assert_allclose(softmax(single, np.eye(6))[0], expected, atol=1e-6)
+    np.testing.assert_allclose(at_once(single, np.eye(6))[0], expected, atol=1e-6)
 
 
 @pytest.mark.parametrize(("wide", "double", "single"), [(8.0, 1e-9, 1e-6), (50.0, 1e-8, 1e-5), (400.0, 1e-6, 1e-4)])
@@ -62,7 +62,7 @@ def test_one_wide_score_among_certain_ones(wide, double, single):
     p = softmax_of(np.stack([np.broadcast_to(m, g.shape) for m in latent.loc[0, :5]] + [g]), axis=0)
     expected = p @ density / density.sum()
     np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, atol=double)
-    found = softmax(LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32")), np.eye(6))
+    found = at_once(LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32")), np.eye(6))
     np.testing.assert_allclose(found[0], expected, atol=single)
 
 
@@ -87,7 +87,7 @@ def test_isotropic_scores_of_a_simplex_agree_with_independent_ones():
 
 
 @given(seed=st.integers(0, 10**6), n=st.integers(3, 8), log_s=st.floats(-3, 1.5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 def test_permuting_classes_permutes_probabilities(seed, n, log_s):
     rng = np.random.default_rng(seed)
     latent = {"loc": 3 * rng.normal(size=(4, n - 1)), "scale": np.full((4, 1), 10.0**log_s)}
@@ -159,13 +159,13 @@ def test_more_points_converge():
     assert fine < 0.5 * coarse
 
 
-@pytest.mark.parametrize("jit_compile", [False, True])
+@pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dims", "spread", "scores"), [(1, 1, None), (3, 3, None), (3, 1, None), (3, 3, np.eye(3))])
 def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, spread, scores, jit_compile):
     rng = np.random.default_rng(4)
     loc, scale = tf.constant(rng.normal(size=(3, dims))), tf.constant(rng.uniform(0.3, 1.5, (3, spread)))
 
-    @tf.function(jit_compile=jit_compile)
+    @tf.function(jit_compile=jit_compile, autograph=False)
     def both(loc, scale):
         with tf.GradientTape() as tape:
             tape.watch([loc, scale])
