@@ -128,18 +128,23 @@ def test_the_public_face_is_sorted_and_complete() -> None:
 def test_the_import_is_light() -> None:
     """Under 0.5 s over keras itself, and neither GPflow nor matplotlib beyond what keras brings."""
     script = """
-import json, sys, time
+import json, os, sys, time
 import keras
 before = set(sys.modules)
-start = time.process_time()
-import deepsimplex
-seconds = time.process_time() - start
-print(json.dumps({"seconds": seconds, "new": sorted({name.split(".")[0] for name in set(sys.modules) - before})}))
+for _ in range(3):  # a process that shares its core with others may take longer than it needs
+    if os.fork():
+        if os.wait()[1] == 0:
+            break
+        continue
+    start = time.process_time()
+    import deepsimplex
+    seconds = time.process_time() - start
+    new = sorted({name.split(".")[0] for name in set(sys.modules) - before})
+    print(json.dumps({"seconds": seconds, "new": new}), flush=True)
+    os._exit(seconds >= 0.5)
 """
     command = [sys.executable, "-c", script]
-    for _ in range(3):  # a process that shares its core with others may take longer than it needs
-        run = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        if run["seconds"] < 0.5:
-            break
+    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    run = json.loads(lines[-1])
     assert run["seconds"] < 0.5
     assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(run["new"])

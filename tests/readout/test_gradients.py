@@ -98,7 +98,9 @@ def test_double_precision_into_a_single_precision_model_comes_back_double(model)
     np.testing.assert_allclose(gradients, single, atol=1e-6)
 
 
-@pytest.mark.parametrize("wrap", [lambda function: function, tf.function], ids=["eager", "graph"])
+@pytest.mark.parametrize(
+    "wrap", [lambda function: function, pytest.param(tf.function, marks=pytest.mark.slow)], ids=["eager", "graph"]
+)
 def test_neither_batches_nor_graphs_change_the_answer(wrap):
     regressor = random_regressor(3, "diagonal")
     x = np.random.default_rng(4).normal(size=(7, FEATURES))
