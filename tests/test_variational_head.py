@@ -220,7 +220,7 @@ def test_a_plain_model_counts_the_divergence_once():
 def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
     layer = random_layer(covariance=covariance)
     model = ds.SimplexClassifier(keras.layers.Flatten(), "vertices", 4, head=layer)
-    model.compile(optimizer=keras.optimizers.SGD(0.0))
+    model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=covariance == "diagonal")
     observation = ds.LatentGaussian(np.ones((5, 3), "float32"), np.full((5, 1), 0.5, "float32"))
     data_term = float(ds.losses.LatentNLL()(observation.as_dict(), layer(FEATURES)))
     expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
@@ -236,7 +236,7 @@ def test_a_classifier_counts_the_divergence_once(place):
     else:  # its means are features for another head
         inputs = keras.Input((D,))
         model = ds.SimplexClassifier(keras.Model(inputs, layer(inputs)["loc"]), "ilr", 4)
-    model.compile(optimizer=keras.optimizers.SGD(0.0))
+    model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=place == "backbone")
     y = np.array([0, 1, 2, 3, 0])
     observation = model.target.fit_transform(FEATURES, y).as_dict()
     observation = {name: value.astype("float32") for name, value in observation.items()}
@@ -348,27 +348,29 @@ def test_it_asks_for_flat_features():
 
 
 @pytest.fixture(scope="module")
-def fitted(digits):
-    (x, y), _ = digits
+def fitted(four):
+    """Read out by argmax, whose graph is small."""
+    (x, y), _ = four
     keras.utils.set_random_seed(0)
-    backbone = ds.backbones.mlp([64])
-    model = ds.SimplexClassifier(backbone, "ilr", 10, head={"name": "variational", "inducing": 50})
+    backbone, head = ds.backbones.mlp([64]), {"name": "variational", "inducing": 50}
+    model = ds.SimplexClassifier(backbone, "ilr", 4, head=head, readout="argmax")
     model.compile(optimizer=keras.optimizers.Adam(0.01))
-    model.fit(x, y, epochs=8, batch_size=64, verbose=0)
+    model.fit(x, y, epochs=20, verbose=0)
     return model
 
 
-def test_fit_adapts_it_once_and_counts_the_samples(fitted, digits, tmp_path):
-    (x, y), _ = digits
+def test_fit_adapts_it_once_and_counts_the_samples(fitted, four, tmp_path):
+    (x, y), _ = four
     assert fitted.head.adapted
     assert float(fitted.head.sample_count) == len(x)
     fitted.save(tmp_path / "model.keras")
     loaded = ds.load(tmp_path / "model.keras")
     assert loaded.head.adapted
     loaded.head.adapt = lambda *arguments, **options: pytest.fail("adapted again")
+    loaded.run_eagerly = True
     loaded.fit(x[:64], y[:64], verbose=0)
     assert float(loaded.head.sample_count) == 64
-    fresh = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10, head="variational")
+    fresh = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 4, head="variational", readout="argmax")
     fresh.build((None, 8, 8))
     fresh.save(tmp_path / "fresh.keras")
     assert not ds.load(tmp_path / "fresh.keras").head.adapted
@@ -381,67 +383,69 @@ def test_it_asks_for_the_number_of_samples_where_nobody_counted_them():
         layer(FEATURES, training=True)
 
 
-def test_it_learns_digits(fitted, digits):
-    _, (x_test, y_test) = digits
+def test_it_learns_digits(fitted, four):
+    _, (x_test, y_test) = four
     p = fitted.predict_proba(x_test)
-    assert np.mean(p.argmax(axis=1) == y_test) > 0.93
-    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.4
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.96
+    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.2
     assert fitted.predict_latent(x_test).covariance == "isotropic"
 
 
-def test_it_is_less_sure_of_noise_than_of_digits(fitted, digits):
-    _, (x_test, _) = digits
+def test_it_is_less_sure_of_noise_than_of_digits(fitted, four):
+    _, (x_test, _) = four
     noise = np.random.default_rng(0).uniform(size=x_test.shape).astype("float32")
     scales = [np.asarray(fitted.latent(x)["scale"]) for x in (x_test, noise)]
     assert np.median(scales[1]) > 1.5 * np.median(scales[0])
 
 
-def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
-    _, (x_test, _) = digits
+@pytest.mark.slow
+def test_it_reloads_and_serves_in_a_fresh_process(fitted, four, tmp_path):
+    _, (x_test, _) = four
     assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
 
 
-def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(digits):
-    (x, y), (x_test, y_test) = digits
+def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(four):
+    (x, y), (x_test, y_test) = four
     keras.utils.set_random_seed(0)
     target = ds.targets.ILR(noise_scale=1.0)
     latents = target.fit_transform(x, y)
     far = ds.LatentGaussian(100 * latents.loc, 100 * latents.scale)
-    head = ds.heads.VariationalGaussianProcess(10, 50, variance=np.mean(far.loc**2))
-    model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 10, head=head)
+    head = ds.heads.VariationalGaussianProcess(4, 50, variance=np.mean(far.loc**2))
+    model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 4, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01))
-    model.fit(x, far, epochs=5, batch_size=64, verbose=0)
-    predicted = model.predict_latent(x_test).loc @ target.scores(10).T
-    assert np.mean(predicted.argmax(axis=1) == y_test) > 0.9
+    model.fit(x, far, epochs=12, verbose=0)
+    predicted = model.predict_latent(x_test).loc @ target.scores(4).T
+    assert np.mean(predicted.argmax(axis=1) == y_test) > 0.95
 
 
 @pytest.mark.slow
-def test_it_trains_compiled_on_batches_of_any_size(digits):
-    (x, y), _ = digits
-    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=90, covariance="diagonal", kernel="matern52")
-    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", 10, head=head)
+def test_it_trains_compiled_on_batches_of_any_size(four):
+    (x, y), _ = four
+    head = ds.heads.VariationalGaussianProcess(4, 8, num_samples=90, covariance="diagonal", kernel="matern52")
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", 4, head=head)
     model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
     history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]  # batches of 64 and 26
     assert history[-1] < history[0]
 
 
-def test_it_serves_targets_of_as_many_dimensions_as_classes(digits):
-    (x, y), (x_test, _) = digits
-    head = ds.heads.VariationalGaussianProcess(10, 8, num_samples=200, latent_dim=10)
-    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "dirichlet", 10, head=head)
-    model.compile()
+def test_it_serves_targets_of_as_many_dimensions_as_classes(four):
+    (x, y), (x_test, _) = four
+    head = ds.heads.VariationalGaussianProcess(4, 8, num_samples=200, latent_dim=4)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "dirichlet", 4, head=head)
+    model.compile(run_eagerly=True)
     model.fit(x[:200], y[:200], verbose=0)
     np.testing.assert_allclose(model.predict_proba(x_test[:9]).sum(axis=1), 1.0, rtol=1e-5)
 
 
-def test_it_trains_through_the_readout_under_mixed_precision(digits):
-    (x, y), _ = digits
+@pytest.mark.slow
+def test_it_trains_through_the_readout_under_mixed_precision(four):
+    (x, y), _ = four
     policy = keras.mixed_precision.dtype_policy()
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         inputs = keras.Input(x.shape[1:])
         backbone = ds.backbones.mlp([32])
-        head = ds.heads.VariationalGaussianProcess(10, 20, num_samples=300).adapt(x[:300], backbone=backbone)
+        head = ds.heads.VariationalGaussianProcess(4, 20, num_samples=300).adapt(x[:300], backbone=backbone)
         model = keras.Model(inputs, ds.readout.ArgmaxReadout()(head(backbone(inputs))))
         model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
         history = model.fit(x[:300], y[:300], epochs=5, verbose=0).history["loss"]

@@ -213,8 +213,8 @@ def test_prototypes_start_among_samples_of_their_class(make):
 def test_a_data_set_is_read_once_and_every_class_is_drawn_from():
     """Of a class of few among many samples too."""
     reads = []
-    X = np.random.default_rng(0).normal(size=(5000, 3)).astype("float32")
-    y = (np.arange(5000) % 1000 == 999).astype("int64")
+    X = np.random.default_rng(0).normal(size=(2000, 3)).astype("float32")
+    y = (np.arange(2000) % 400 == 399).astype("int64")
 
     def rows():
         reads.append(1)
@@ -350,7 +350,7 @@ def test_the_process_knows_where_its_target_puts_classes(target, few):
     assert PrototypeGaussianProcess.from_config(layer.get_config()).get_config() == layer.get_config()
 
 
-@pytest.mark.parametrize("target", ["ilr", "casimac"])
+@pytest.mark.parametrize("target", ["ilr", pytest.param("casimac", marks=pytest.mark.slow)])
 def test_other_targets_learn_digits(target, four):
     (x, y), (x_test, y_test) = four
     keras.utils.set_random_seed(0)
@@ -365,7 +365,7 @@ def test_other_targets_learn_digits(target, four):
 @pytest.mark.slow
 def test_it_trains_compiled(four):
     (x, y), _ = four
-    model = classifier(x, y, "class", 4)
+    model = classifier(x, y, "class")
     model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
     history = model.fit(x[:64], y[:64], batch_size=32, epochs=3, verbose=0).history["loss"]
     assert history[-1] < history[0]
@@ -417,7 +417,7 @@ def test_a_wrong_argument_is_named(make, message):
 LOSSES = {"class": "sparse_categorical_crossentropy", "latent": None, "hybrid": "hybrid"}
 
 
-def classifier(x, y, loss, num_classes=10, **options):
+def classifier(x, y, loss, num_classes=4, **options):
     keras.utils.set_random_seed(0)
     backbone = ds.backbones.mlp([64])
     head = PrototypeGaussianProcess(num_classes, 4, **options).adapt(x, y, backbone)
@@ -427,18 +427,19 @@ def classifier(x, y, loss, num_classes=10, **options):
 
 
 @pytest.fixture(scope="module")
-def fitted(digits):
-    (x, y), _ = digits
+def fitted(four):
+    (x, y), _ = four
     model = classifier(x, y, "hybrid")
-    model.fit(x, y, epochs=8, batch_size=64, verbose=0)
+    model.fit(x, y, epochs=18, verbose=0)
     return model
 
 
-def test_a_deep_prototype_network_learns_digits(fitted, digits):
-    _, (x_test, y_test) = digits
+@pytest.mark.slow
+def test_a_deep_prototype_network_learns_digits(fitted, four):
+    _, (x_test, y_test) = four
     p = fitted.predict_proba(x_test)
-    assert np.mean(p.argmax(axis=1) == y_test) > 0.95
-    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.2
+    assert np.mean(p.argmax(axis=1) == y_test) > 0.97
+    assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.1
     latent = fitted.predict_latent(x_test)
     assert latent.covariance == "isotropic"
     np.testing.assert_allclose(ds.readout.argmax(latent), p, atol=1e-5)
@@ -447,7 +448,7 @@ def test_a_deep_prototype_network_learns_digits(fitted, digits):
 @pytest.mark.parametrize("objective", ["class", "latent"])
 def test_every_likelihood_trains_all_that_is_learned(objective, four):
     (x, y), _ = four
-    model = classifier(x, y, objective, 4, learn_latents=True)
+    model = classifier(x, y, objective, learn_latents=True)
     before = [weight.numpy() for weight in model.head.weights]
     history = model.fit(x, y, epochs=6, batch_size=32, verbose=0).history["loss"]
     assert history[-1] < 0.8 * history[0]
@@ -455,18 +456,19 @@ def test_every_likelihood_trains_all_that_is_learned(objective, four):
         assert not np.array_equal(weight, value), weight.name
 
 
-def test_it_learns_raw_pixels(few):
+def test_it_learns_raw_pixels(four):
     """With a median distance for its length, which the thesis's algorithm lacks where it fails on images."""
-    (x, y), (x_test, y_test) = few
+    (x, y), (x_test, y_test) = four
     flatten = keras.layers.Flatten()
-    model = ds.SimplexClassifier(flatten, "vertices", 10, head={"name": "prototypes", "prototypes_per_class": 4})
+    model = ds.SimplexClassifier(flatten, "vertices", 4, head={"name": "prototypes", "prototypes_per_class": 4})
     model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
     model.fit(x, y, epochs=10, verbose=0)
-    assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.85
+    assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.95
 
 
-def test_it_reloads_and_serves_in_a_fresh_process(fitted, digits, tmp_path):
-    _, (x_test, _) = digits
+@pytest.mark.slow
+def test_it_reloads_and_serves_in_a_fresh_process(fitted, four, tmp_path):
+    _, (x_test, _) = four
     assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
 
 
