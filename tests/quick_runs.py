@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, partialmethod
 
 import pytest
 
@@ -12,11 +12,16 @@ from deepsimplex.monitoring import CalibrationBoard
 
 
 @contextmanager
-def without_pictures(*, export: bool = True) -> Iterator[None]:
-    """Runs inside the block draw nothing, and export no SavedModel if told so."""
+def without_pictures(*, export: bool = True, eager: bool = False) -> Iterator[None]:
+    """Runs inside the block draw nothing, and export no SavedModel or trace no function if told so.
+
+    A few steps take less time eagerly than the tracing of the functions that train, validate and predict.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(commands, "CalibrationBoard", partial(CalibrationBoard, pictures=False))
         patch.setattr(commands, "_draw", lambda *arguments: None)
         if not export:
             patch.setattr(SimplexClassifier, "export", lambda *arguments, **options: None)
+        if eager:
+            patch.setattr(SimplexClassifier, "compile", partialmethod(SimplexClassifier.compile, run_eagerly=True))
         yield
