@@ -1,7 +1,7 @@
 """Runs of experiments without the pictures that take most of the time of a small one."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial, partialmethod
 
 import pytest
@@ -22,6 +22,13 @@ def without_pictures(*, export: bool = True, eager: bool = False) -> Iterator[No
         patch.setattr(commands, "_draw", lambda *arguments: None)
         if not export:
             patch.setattr(SimplexClassifier, "export", lambda *arguments, **options: None)
-        if eager:
-            patch.setattr(SimplexClassifier, "compile", partialmethod(SimplexClassifier.compile, run_eagerly=True))
+        with eager_classifiers() if eager else nullcontext():
+            yield
+
+
+@contextmanager
+def eager_classifiers() -> Iterator[None]:
+    """Classifiers that are compiled inside the block run eagerly, and so do those loaded from their files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SimplexClassifier, "compile", partialmethod(SimplexClassifier.compile, run_eagerly=True))
         yield

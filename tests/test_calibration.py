@@ -96,7 +96,7 @@ def test_it_mends_an_overtrained_network_on_real_images():
     (X, Y), _ = ds.datasets.load("digits")
     keras.utils.set_random_seed(0)
     network = keras.Sequential([ds.backbones.mlp([64]), keras.layers.Dense(10, activation="softmax")])
-    network.compile(keras.optimizers.Adam(0.03), "sparse_categorical_crossentropy")
+    network.compile(keras.optimizers.Adam(0.03), "sparse_categorical_crossentropy", run_eagerly=True)
     network.fit(X[:100], Y[:100], epochs=100, batch_size=100, verbose=0)
     held_out, p = (network.predict(part, batch_size=1000, verbose=0) for part in (X[300:900], X[900:]))
     y = Y[900:]
@@ -365,8 +365,8 @@ def test_names_are_known_and_near_ones_told():
 
 @pytest.mark.parametrize("kind", [*MAPS, LatentScaling])
 def test_outputs_of_a_classifier_fit_what_probabilities_or_latents_do(kind):
-    latent, y = drawn_latents(3, 400, 15, 2.0, "isotropic")
-    layer, weights = ds.readout.SoftmaxReadout(), np.random.default_rng(0).uniform(size=400)
+    latent, y = drawn_latents(3, 100, 15, 2.0, "isotropic")
+    layer, weights = ds.readout.SoftmaxReadout(), np.random.default_rng(0).uniform(size=100)
     p = layer.predict(latent)
     found = kind().fit_outputs(y, probabilities=p, latent=latent, readout=layer, sample_weight=weights)
     if kind is LatentScaling:

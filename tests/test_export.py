@@ -85,6 +85,7 @@ for path in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served_models, data, tmp_path):
     x = data[2]
     np.save(tmp_path / "x.npy", x)

@@ -24,7 +24,7 @@ few = y < 2
 
 
 def make(*arguments, **options):
-    return ds.SimplexGaussianProcess(*arguments, **{"max_iter": 5, "random_state": 3, **options})
+    return ds.SimplexGaussianProcess(*arguments, **{"max_iter": 2, "random_state": 3, **options})
 
 
 CLASSIFIERS = {
@@ -68,19 +68,26 @@ def place(classifiers, tmp_path_factory) -> Path:
     return place
 
 
-def run(script: str, place: Path) -> None:
-    # Written and run elsewhere: a source tree in the working folder must not help what is to run alone.
-    (place / "script.py").write_text(script)
-    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
-LOAD = """
-import pathlib
-import numpy as np
-import deepsimplex as ds
-from deepsimplex._utils import atomic_files
+SERVE_THEN_LOAD = """
+import pathlib, sys
+# So that TensorFlow, too, finds no Keras.
+blocked = ("deepsimplex", "keras", "gpflow", "tensorflow_probability", "tf_keras")
+for name in blocked:
+    sys.modules[name] = None
+import numpy as np, tensorflow as tf
 X = np.load("x.npy")
+x = X.astype("float32")
+for path in pathlib.Path("served").iterdir():
+    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
+    assert list(signature.structured_input_signature[1]) == ["features"]
+    parts = [signature(features=tf.constant(rows)) for rows in (x[:1], x[1:])]
+    np.savez(
+        pathlib.Path("outputs") / (path.name + ".npz"),
+        **{name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]},
+    )
+for name in blocked:
+    del sys.modules[name]
+import deepsimplex as ds
 for path in sorted(pathlib.Path(".").glob("*.npz")):
     loaded = ds.load(path)
     np.savez(
@@ -91,42 +98,32 @@ for path in sorted(pathlib.Path(".").glob("*.npz")):
 """
 
 
+@pytest.fixture(scope="module")
+def elsewhere(place) -> Path:
+    """The same folder with what another process predicts, first with TensorFlow alone and then from the files."""
+    for name in ("loaded", "outputs"):
+        (place / name).mkdir()
+    # Written and run elsewhere: a source tree in the working folder must not help what is to run alone.
+    (place / "script.py").write_text(SERVE_THEN_LOAD)
+    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
 @pytest.mark.slow
-def test_another_process_predicts_the_same(classifiers, place):
-    (place / "loaded").mkdir()
-    run(LOAD, place)
+def test_another_process_predicts_the_same(classifiers, elsewhere):
     for name, classifier in classifiers.items():
-        loaded = np.load(place / "loaded" / f"{name}.npz")
+        loaded = np.load(elsewhere / "loaded" / f"{name}.npz")
         np.testing.assert_allclose(loaded["p"], classifier.predict_proba(X_TEST), rtol=1e-12, err_msg=name)
         np.testing.assert_allclose(loaded["decision"], classifier.decision_function(X_TEST), rtol=1e-9, atol=1e-9)
         np.testing.assert_allclose(loaded["loc"], classifier.predict_latent(X_TEST).loc, rtol=1e-10, atol=1e-12)
         np.testing.assert_array_equal(loaded["labels"], classifier.predict(X_TEST).astype(str))
 
 
-SERVE = """
-import pathlib, sys
-# So that TensorFlow, too, finds no Keras.
-for name in ("deepsimplex", "keras", "gpflow", "tensorflow_probability", "tf_keras"):
-    sys.modules[name] = None
-import numpy as np, tensorflow as tf
-x = np.load("x.npy").astype("float32")
-for path in pathlib.Path("served").iterdir():
-    signature = tf.saved_model.load(str(path)).signatures["serving_default"]
-    assert list(signature.structured_input_signature[1]) == ["features"]
-    parts = [signature(features=tf.constant(rows)) for rows in (x[:1], x[1:])]
-    np.savez(
-        pathlib.Path("outputs") / (path.name + ".npz"),
-        **{name: np.concatenate([part[name].numpy() for part in parts]) for name in parts[0]},
-    )
-"""
-
-
 @pytest.mark.slow
-def test_tensorflow_alone_serves_the_same(classifiers, place):
-    (place / "outputs").mkdir()
-    run(SERVE, place)
+def test_tensorflow_alone_serves_the_same(classifiers, elsewhere):
     for name in SERVED:
-        classifier, outputs = classifiers[name], np.load(place / "outputs" / f"{name}.npz")
+        classifier, outputs = classifiers[name], np.load(elsewhere / "outputs" / f"{name}.npz")
         assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]
         p, latent = classifier.predict_proba(X_TEST), classifier.predict_latent(X_TEST)
         np.testing.assert_allclose(outputs["class_probabilities"], p, rtol=1e-6, err_msg=name)

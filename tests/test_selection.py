@@ -22,7 +22,7 @@ def iris():
 
 
 def brief(target="ilr", smoothing="validate", **arguments):
-    return ds.SimplexGaussianProcess(target, smoothing=smoothing, max_iter=10, **arguments)
+    return ds.SimplexGaussianProcess(target, smoothing=smoothing, max_iter=4, **arguments)
 
 
 @pytest.mark.parametrize("check", [check_dict_unchanged, check_estimators_overwrite_params, check_fit2d_1sample])

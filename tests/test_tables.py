@@ -5,7 +5,9 @@ import pytest
 from sklearn.datasets import load_digits, load_iris
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
+import deepsimplex as ds
 from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
+from tests.quick_runs import eager_classifiers
 from training.tables import gplvq, ilr_gp, prototypes
 
 
@@ -108,21 +110,29 @@ def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
 
 
 @pytest.mark.slow
-def test_prototypes_tell_two_from_nine(tmp_path):
+def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
     """Those of pixels; so few steps do not give a network the averages that it predicts with."""
     digits = load_digits()
     folder = tmp_path / "images"
     folder.mkdir()
     x, y = np.kron(digits.images * 15, np.ones((3, 3))).astype(np.uint8), digits.target  # 24 pixels a side
     np.savez(folder / "mnist.npz", X_train=x[:900], y_train=y[:900], X_test=x[900:], y_test=y[900:])
-    errors = [float(cell.rstrip("%")) for cell in prototypes.mnist_table(tmp_path, number=60, folds=2).columns[2].cells]
+    of_features = prototypes.of_features
+    monkeypatch.setattr(prototypes, "of_features", lambda x, y, epochs=15: of_features(x, y, min(epochs, 2)))
+    with eager_classifiers():
+        table = prototypes.mnist_table(tmp_path, number=60, folds=2)
+    errors = [float(cell.rstrip("%")) for cell in table.columns[2].cells]
     assert len(errors) == 3
     assert errors[0] < 10
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
-def test_both_ends_of_a_network_are_measured():
+def test_both_ends_of_a_network_are_measured(monkeypatch):
+    """On every other pixel, to take less time."""
+    (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
+    data = (x[:, ::2, ::2], y), (x_test[:2000, ::2, ::2], y_test[:2000])
+    monkeypatch.setattr(ds.datasets, "load", lambda name: data)
     table = prototypes.fashion_table(seeds=1, epochs=3, limit=12_800)
     accuracies = [float(cell) for cell in table.columns[1].cells]
     assert len(accuracies) == 2

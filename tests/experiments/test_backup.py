@@ -11,8 +11,9 @@ import pytest
 
 import deepsimplex as ds
 from deepsimplex import experiments
-from deepsimplex.experiments import ConfigurationError, RunConfig, commands, load_config
+from deepsimplex.experiments import ConfigurationError, RunConfig, load_config
 from deepsimplex.experiments.backup import EARLIER, METADATA, WEIGHTS, repair_backup
+from tests.quick_runs import without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 EPOCHS, STEPS = 5, 4
@@ -51,9 +52,7 @@ def nothing(backup: Path) -> None:
 @pytest.fixture(scope="module", autouse=True)
 def unexported():
     """Weights are looked at here, what a run exports and draws in test_commands.py."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ds.SimplexClassifier, "export", lambda *arguments, **options: None)
-        patch.setattr(commands, "_draw", lambda *arguments: None)
+    with without_pictures(export=False):
         yield
 
 
@@ -91,6 +90,7 @@ def backup(cut_run, tmp_path) -> Path:
     return tmp_path / "backup"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", [nothing, cut_weights])
 def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
     config, copy = cut_run
@@ -133,6 +133,7 @@ def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, b
     assert repair_backup(backup, STEPS) == 0
 
 
+@pytest.mark.slow
 def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
     config, copy = cut_run
     folder = experiments.RunFolder(Path(config.output) / "digits" / "001")

@@ -133,10 +133,11 @@ for path in sys.argv[2:]:
 """
 
 
+@pytest.mark.slow
 def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
     distance = {"name": "casimac", "distance": "own_run_members:Chebyshev"}
     checked = load_config(config, [f"target={distance}", "model.readout=null", "training.epochs=2", "name=distance"])
-    with without_pictures(export=False):
+    with without_pictures(export=False, eager=True):
         fresh = load_config(config, ["training.epochs=1", "name=fresh"])
         folders = [experiments.train(each, verbose=0) for each in (checked, fresh)]
     assert type(ds.load(folders[0].model).target.distance).__name__ == "Chebyshev"
@@ -152,12 +153,13 @@ def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
         np.testing.assert_allclose(np.load(path + ".npy"), ds.load(path).predict_proba(x_test), atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", [None, "own_run_members:Softened"])
 def test_a_run_of_own_members(config, method, tmp_path):
     checked = load_config(
         config, [f"name=own{'' if method is None else '-calibrated'}", f"calibration.method={method or 'null'}"]
     )
-    with without_pictures() if method else nullcontext():
+    with without_pictures(eager=True) if method else nullcontext():
         folder = experiments.train(checked, verbose=0)
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
     model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)

@@ -33,9 +33,9 @@ return [...document.images].map(image => [image.complete, image.naturalWidth, im
 def trained(tmp_path_factory) -> list[RunFolder]:
     """Two small runs on the digits."""
     place = tmp_path_factory.mktemp("trained")
-    small = ["data.limit=500", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
+    small = ["data.limit=200", "data.validation_fraction=0.2", "model.backbone={name: mlp, hidden: [32]}"]
     small += ["training.learning_rate=0.01", f"output={place / 'runs'}", "cache_dir=null"]
-    with without_pictures(export=False):
+    with without_pictures(export=False, eager=True):
         return [
             experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), verbose=0)
             for own in (
