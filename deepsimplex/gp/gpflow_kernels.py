@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import check_shapes
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -14,11 +13,13 @@ from scipy.spatial.distance import pdist
 
 from deepsimplex._utils.names import did_you_mean
 
-# Writing the shapes into GPflow's docstrings takes five times as long as all else of its import.
-_docstrings = check_shapes.get_rewrite_docstrings()
-check_shapes.set_rewrite_docstrings(None)
-with warnings.catch_warnings():  # GPflow's own imports are deprecated in TensorFlow
+with warnings.catch_warnings():  # their own imports are deprecated in TensorFlow
     warnings.simplefilter("ignore", DeprecationWarning)
+    import check_shapes
+
+    # Writing the shapes into GPflow's docstrings takes five times as long as all else of its import.
+    _docstrings = check_shapes.get_rewrite_docstrings()
+    check_shapes.set_rewrite_docstrings(None)
     import gpflow
 check_shapes.set_rewrite_docstrings(_docstrings)
 
