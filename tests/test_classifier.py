@@ -1,14 +1,12 @@
 """SimplexClassifier as a Keras user meets it: fit, evaluate, predict, save, reload, resume."""
 
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 import deepsimplex as ds
+from tests.fresh_process import run
 
 TARGETS = {
     "casimac": lambda: ds.targets.CASIMAC("euclidean"),
@@ -19,8 +17,8 @@ TARGETS = {
 }
 
 
-def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), eager=False, **arguments):
-    """``eager`` for a few steps: tracing them would take longer."""
+def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), eager=True, **arguments):
+    """Eager for a few steps: tracing them would take longer."""
     keras.utils.set_random_seed(seed)
     target = TARGETS[target]() if isinstance(target, str) else target
     model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
@@ -31,9 +29,11 @@ def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), 
 
 @pytest.fixture(scope="module")
 def fitted(four):
-    """One model fitted on digits, shared by tests that only look at it."""
+    """One model fitted on digits, not eagerly, shared by tests that only look at it."""
     (x, y), _ = four
-    model = make("casimac", num_classes=4, covariance="diagonal", class_names=[f"digit {k}" for k in range(4)])
+    model = make(
+        "casimac", num_classes=4, compiled=False, covariance="diagonal", class_names=[f"digit {k}" for k in range(4)]
+    )
     model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy", ds.metrics.ExpectedCalibrationError()])
     model.fit(x, y, epochs=10, verbose=0)
     return model
@@ -45,10 +45,10 @@ def fitted(four):
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_learns_digits_with_every_covariance(target, covariance, few, four):
-    num_classes = 10 if covariance == "isotropic" else 4
+    num_classes, batch_size = (10, 32) if covariance == "isotropic" else (4, 100)
     (x, y), (x_test, y_test) = few if num_classes == 10 else four
-    model = make(target, num_classes, covariance=covariance)
-    history = model.fit(x, y, epochs=12, batch_size=32, verbose=0, validation_data=(x_test, y_test)).history
+    model = make(target, num_classes, eager=num_classes == 4, covariance=covariance)
+    history = model.fit(x, y, epochs=12, batch_size=batch_size, verbose=0, validation_data=(x_test, y_test)).history
     assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
     assert history["loss"][-1] < history["loss"][0]
     p = model.predict(x_test, verbose=0)
@@ -89,7 +89,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
     def weights(seed):
         keras.utils.set_random_seed(3)
         model = ds.SimplexClassifier(ds.backbones.mlp([8], dropout=0.3), "ilr", 10, seed=seed)
-        model.compile()
+        model.compile(run_eagerly=True)
         model.fit(x, y, epochs=2, verbose=0)
         return np.concatenate([w.ravel() for w in model.get_weights()])
 
@@ -124,9 +124,9 @@ def test_orders_differ_between_epochs_and_between_calls_of_fit():
 
 def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few):
     (x, y), _ = few
-    model = make("casimac", eager=True)
+    model = make("casimac")
     split = model.fit(x, y, epochs=2, verbose=0, validation_split=0.2).history
-    other = make("casimac", eager=True)
+    other = make("casimac")
     by_hand = other.fit(x[:240], y[:240], epochs=2, verbose=0, validation_data=(x[240:], y[240:])).history
     assert split == by_hand
     with pytest.raises(ValueError, match="validation_split must leave samples on both sides"):
@@ -136,7 +136,7 @@ def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few
 def test_sample_weight_and_class_weight_say_the_same(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0)
-    by_class, by_sample, plain, both, doubled = (make("ilr", eager=True) for _ in range(5))
+    by_class, by_sample, plain, both, doubled = (make("ilr") for _ in range(5))
     by_class.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0})
     by_sample.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=weights)
     plain.fit(x, y, epochs=1, batch_size=100, verbose=0)
@@ -150,7 +150,7 @@ def test_sample_weight_and_class_weight_say_the_same(few):
 
 def test_zero_weight_takes_samples_out_of_the_loss(few):
     (x, y), (x_test, y_test) = few
-    model = make("ilr", eager=True)
+    model = make("ilr")
     model.fit(x, y, epochs=1, verbose=0)
     halves = np.repeat([1.0, 0.0], 50)
     loss = model.evaluate(x_test, y_test, sample_weight=halves, verbose=0, batch_size=100)[0]
@@ -190,9 +190,9 @@ def test_a_dataset_of_labels_trains_like_arrays(target, few):
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(50)
     validation = tf.data.Dataset.from_tensor_slices((x_test, y_test)).batch(40)
     model = make(target)
-    streamed = model.fit(dataset, epochs=6, verbose=0, validation_data=validation).history
+    streamed = model.fit(dataset, epochs=3, verbose=0, validation_data=validation).history
     arrays = make(target)
-    arrays.fit(x, y, epochs=6, batch_size=50, shuffle=target == "casimac", verbose=0)
+    arrays.fit(x, y, epochs=3, batch_size=50, shuffle=target == "casimac", verbose=0)
     for one, other in zip(model.get_weights(), arrays.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
     as_arrays = model.evaluate(x_test, y_test, batch_size=40, verbose=0)
@@ -207,10 +207,10 @@ def test_a_dataset_of_latents_streams(few):
     loc = latent.loc.astype("float32")
     dicts = tf.data.Dataset.from_tensor_slices((x, {"loc": loc, "scale": latent.scale.astype("float32")})).batch(50)
     plain = tf.data.Dataset.from_tensor_slices((x, loc)).batch(50)
-    arrays = make("casimac", eager=True)
+    arrays = make("casimac")
     arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0)
     for dataset in (dicts, plain):
-        model = make("casimac", eager=True)
+        model = make("casimac")
         history = model.fit(dataset, epochs=2, verbose=0).history
         assert "accuracy" in history
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-5)
@@ -219,11 +219,11 @@ def test_a_dataset_of_latents_streams(few):
 def test_a_dataset_carries_weights_and_takes_class_weights(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
-    weighted = make("ilr", eager=True)
+    weighted = make("ilr")
     weighted.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(50), epochs=1, verbose=0)
-    by_class = make("ilr", eager=True)
+    by_class = make("ilr")
     by_class.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50), epochs=1, verbose=0, class_weight={3: 5.0})
-    arrays = make("ilr", eager=True)
+    arrays = make("ilr")
     arrays.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
     for model in (weighted, by_class):
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
@@ -330,8 +330,8 @@ def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
     (x, y), (x_test, _) = four
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = make("casimac", num_classes=4, covariance="diagonal")
-        history = model.fit(x, y, epochs=5, verbose=0).history
+        model = make("casimac", num_classes=4, eager=False, covariance="diagonal")
+        history = model.fit(x, y, epochs=3, verbose=0).history
         assert history["loss"][-1] < history["loss"][0]
         p = model.predict(x_test, verbose=0)
         assert p.dtype == np.float32
@@ -345,7 +345,7 @@ def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
 
 def test_two_classes(few):
     (x, y), (x_test, y_test) = few
-    model = make("casimac", num_classes=2)
+    model = make("casimac", num_classes=2, eager=False)
     model.fit(x, (y > 4).astype(int), epochs=15, verbose=0)
     p = model.predict(x_test, verbose=0)
     assert p.shape == (100, 2)
@@ -374,7 +374,7 @@ def test_a_subclassed_backbone(few):
     (x, y), (x_test, _) = few
     model = ds.SimplexClassifier(PlainBackbone(), "ilr", 10)
     assert model.predict(x_test, verbose=0).shape == (100, 10)  # before any training too
-    model.compile()
+    model.compile(run_eagerly=True)
     assert model.fit(x, y, epochs=1, verbose=0).history["loss"][0] > 0
 
 
@@ -499,7 +499,7 @@ def test_usual_callbacks_work(few, tmp_path):
         keras.callbacks.EarlyStopping(patience=2, restore_best_weights=True),
         keras.callbacks.ReduceLROnPlateau(),
     ]
-    history = model.fit(x, y, epochs=5, verbose=0, callbacks=callbacks, validation_data=(x_test, y_test)).history
+    history = model.fit(x, y, epochs=4, verbose=0, callbacks=callbacks, validation_data=(x_test, y_test)).history
     p = ds.load(best).predict(x_test, verbose=0)
     assert np.mean(p.argmax(axis=1) == y_test) == pytest.approx(max(history["val_accuracy"]))
 
@@ -513,7 +513,7 @@ def test_each_step_is_traced_once(four, monkeypatch):
             ds.SimplexClassifier, name, lambda self, data, name=name, step=step: traced.append(name) or step(self, data)
         )
     (x, y), (x_test, y_test) = four
-    model = make("ilr", num_classes=4)
+    model = make("ilr", num_classes=4, eager=False)
     model.fit(x, y, epochs=2, verbose=0, validation_data=(x_test, y_test))
     assert traced == ["train_step", "test_step"]
     model.compile(metrics=["accuracy"])
@@ -541,7 +541,7 @@ model = keras.models.load_model(sys.argv[1] + "/model.keras")
 assert model.class_names[3] == "digit 3" and type(model.target) is deepsimplex.targets.CASIMAC
 np.save(sys.argv[1] + "/p.npy", model.predict(np.load(sys.argv[1] + "/x.npy"), verbose=0))
 """
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], check=True, capture_output=True)
+    run(script, tmp_path)
     np.testing.assert_allclose(np.load(tmp_path / "p.npy"), fitted.predict(x_test, verbose=0), atol=1e-5)
 
 
@@ -633,17 +633,17 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_pa
     def model():
         keras.utils.set_random_seed(4)
         made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), ds.targets.CASIMAC("euclidean"), 10, seed=11)
-        made.compile()
+        made.compile(run_eagerly=True)
         made(x[:1])
         return made
 
     whole = model()
-    whole.fit(x, y, epochs=5, verbose=0)
+    whole.fit(x, y, epochs=4, verbose=0)
     backup = str(tmp_path / "backup")
     cut = model()
     with pytest.raises(KeyboardInterrupt):
-        cut.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut(2)])
+        cut.fit(x, y, epochs=4, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut(2)])
     resumed = model()
-    resumed.fit(x, y, epochs=5, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
+    resumed.fit(x, y, epochs=4, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
     for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)

@@ -1,8 +1,6 @@
 """The losses of a classifier: each is its formula, and is saved, resumed, weighted and configured."""
 
 import json
-import subprocess
-import sys
 
 import keras
 import numpy as np
@@ -15,6 +13,7 @@ import deepsimplex as ds
 from deepsimplex.losses import Composition, Hybrid, LatentNLL
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.readout.readout_base import log_probabilities
+from tests.fresh_process import run
 
 LOSSES = {
     "latent": lambda: None,
@@ -173,8 +172,9 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
 def test_every_objective_trains_through_a_readout_that_samples(objective, covariance, four):
     """Of few points, which is faster to train with. Below, digits are told apart through one that is exact."""
     (x, y), (x_test, y_test) = four
-    model = make(objective, num_classes=4, covariance=covariance, readout=ds.readout.ArgmaxReadout(num_points=16))
-    history = model.fit(x, y, epochs=8, verbose=0, validation_data=(x_test, y_test)).history
+    readout = ds.readout.ArgmaxReadout(num_points=16)
+    model = make(objective, num_classes=4, eager=objective != "class", covariance=covariance, readout=readout)
+    history = model.fit(x, y, epochs=5, verbose=0, validation_data=(x_test, y_test)).history
     assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
     assert np.isfinite([history["loss"], history["val_loss"]]).all()
     assert history["loss"][-1] < history["loss"][0]
@@ -187,7 +187,7 @@ def test_every_objective_trains_through_a_readout_that_samples(objective, covari
 )
 def test_every_objective_trains_label_targets(objective, target, few):
     (x, y), _ = few
-    history = make(objective, target=target).fit(x, y, epochs=3, verbose=0).history
+    history = make(objective, target=target, eager=True).fit(x, y, epochs=3, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
 
 
@@ -195,7 +195,7 @@ def test_every_objective_trains_label_targets(objective, target, few):
 def test_digits_are_told_apart(objective, digits):
     (x, y), (x_test, y_test) = digits
     model = make(objective, hidden=(64,))
-    model.fit(x, y, epochs=8, verbose=0)
+    model.fit(x, y, epochs=4, verbose=0)
     assert model.evaluate(x_test, y_test, verbose=0)[1] > 0.9
 
 
@@ -228,7 +228,7 @@ def test_a_readout_of_ones_own_is_held_above_zero(few):
     logarithms = log_probabilities(layer, latent)
     assert np.isfinite(logarithms).all()
     assert logarithms.dtype == tf.float32
-    model = make("class", readout=NearestScore())
+    model = make("class", readout=NearestScore(), eager=True)
     history = model.fit(x, y, epochs=5, verbose=0, validation_data=(x_test, y_test)).history
     assert history["val_accuracy"][-1] > 0.5
 
@@ -269,7 +269,7 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
     for method in ("fit", "fit_transform", "transform"):
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
     monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
-    model = make("class")
+    model = make("class", eager=True)
     history = model.fit(x, y, epochs=2, verbose=0, validation_data=(x_test, y_test)).history
     loss, _ = model.evaluate(x_test, y_test, verbose=0)
     assert loss == pytest.approx(history["val_loss"][-1], rel=1e-5)
@@ -279,12 +279,12 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
 
 
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
-def test_under_the_class_objective_every_data_set_streams(target, few):
-    (x, y), _ = few
-    arrays, streamed, endless = (make("class", target, eager=True) for _ in range(3))
-    arrays.fit(x, y, epochs=2, batch_size=50, shuffle=False, verbose=0)
-    streamed.fit(batched(x, y), epochs=2, verbose=0)
-    endless.fit(batched(x, y).repeat(), epochs=2, steps_per_epoch=6, verbose=0)
+def test_under_the_class_objective_every_data_set_streams(target, four):
+    (x, y), _ = four
+    arrays, streamed, endless = (make("class", target, 4, eager=True) for _ in range(3))
+    arrays.fit(x, y, epochs=2, batch_size=100, shuffle=False, verbose=0)
+    streamed.fit(batched(x, y, size=100), epochs=2, verbose=0)
+    endless.fit(batched(x, y, size=100).repeat(), epochs=2, steps_per_epoch=3, verbose=0)
     for model in (streamed, endless):
         np.testing.assert_allclose(first_weight(model), first_weight(arrays), atol=1e-5)
 
@@ -301,7 +301,7 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
 
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
 def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
-    (x, y), _ = few
+    x, y = (part[:100] for part in few[0])
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     arrays, streamed = (make("class", target, eager=True) for _ in range(2))
     arrays.fit(x, soft, epochs=2, batch_size=50, shuffle=False, verbose=0, class_weight={3: 2.0})
@@ -309,7 +309,7 @@ def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
     np.testing.assert_allclose(first_weight(streamed), first_weight(arrays), atol=1e-5)
     p = np.asarray(arrays.predict(x, verbose=0), float)
     expected = -np.mean(np.sum(soft * np.log(p), axis=1))
-    assert arrays.evaluate(x, soft, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
+    assert arrays.evaluate(x, soft, batch_size=100, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
     with pytest.raises(tf.errors.OpError, match="every row of y must sum to 1"):
         streamed.fit(batched(x, 2 * soft), verbose=0)
 
@@ -329,17 +329,14 @@ def test_the_class_objective_takes_latents_by_their_class(few):
 
 
 @pytest.mark.slow
-def test_compositions_of_streams_have_the_scale_of_arrays(few):
-    x, y = (part[:100] for part in few[0])
-    soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
+def test_compositions_of_streams_have_the_scale_of_arrays(four):
+    x, y = (part[:100] for part in four[0])
+    soft = (0.9 * np.eye(4)[y] + 0.025).astype("float32")
+    latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 4)
     loc, scale = latent.loc.astype("float32"), latent.scale.astype("float32")
 
     def scale_of(target, *data):
-        model = make("latent", target)
-        model.compile(
-            loss=Composition(0.8), run_eagerly=True
-        )  # the scale is known before the first step: nothing to compile for
+        model = make(Composition(0.8), target, 4, eager=True)
         history = model.fit(*data, epochs=1, verbose=0).history
         assert np.isfinite(history["loss"]).all()
         return tau_of(model)
@@ -355,7 +352,7 @@ def test_compositions_of_streams_have_the_scale_of_arrays(few):
 def test_endless_streams_have_a_scale_only_with_hard_labels(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    model = make(Composition(0.8), "ilr")
+    model = make(Composition(0.8), "ilr", eager=True)
     model.fit(batched(x, y).repeat(), epochs=1, steps_per_epoch=2, verbose=0)
     with pytest.raises(ValueError, match=r"must be a finite stream.*without repeat\(\)"):
         model.fit(batched(x, soft).repeat(), epochs=1, verbose=0)
@@ -393,7 +390,7 @@ data = np.load(sys.argv[1] + "/data.npz")
 for name in sys.argv[2:]:
     model = keras.models.load_model(f"{sys.argv[1]}/{name}.keras")
     if model.training_loss.needs_latents:
-        model.target.fit(data["x"], data["y"], 10)
+        model.target.fit(data["x"], data["y"], 4)
     config = model.loss.name if name == "class" else keras.saving.serialize_keras_object(model.loss)["config"]
     found = {"config": config, "tau": getattr(model.training_loss, "tau", None)}
     found["loss"] = model.evaluate(data["x_test"], data["y_test"], verbose=0)[0]
@@ -402,17 +399,15 @@ for name in sys.argv[2:]:
 
 
 @pytest.mark.slow
-def test_it_reloads_in_a_fresh_process_with_the_same_loss(few, tmp_path):
-    (x, y), (x_test, y_test) = few
+def test_it_reloads_in_a_fresh_process_with_the_same_loss(four, tmp_path):
+    (x, y), (x_test, y_test) = four
     np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
     losses = {"class": "sparse_categorical_crossentropy", "hybrid": Hybrid(0.3), "composition": Composition(0.9)}
-    models = {name: make(loss) for name, loss in losses.items()}
+    models = {name: make(loss, num_classes=4, eager=True) for name, loss in losses.items()}
     for name, model in models.items():
         model.fit(x, y, epochs=2, verbose=0)
         model.save(tmp_path / f"{name}.keras")
-    command = [sys.executable, "-c", RELOAD, str(tmp_path), *losses]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    lines = done.stdout.splitlines()[-len(losses) :]
+    lines = run(RELOAD, tmp_path, *losses).splitlines()[-len(losses) :]
     for (name, model), line in zip(models.items(), lines, strict=True):
         found = json.loads(line)
         assert found["loss"] == pytest.approx(model.evaluate(x_test, y_test, verbose=0)[0], rel=1e-5)
@@ -439,8 +434,8 @@ def test_weights_alone_carry_the_scale(few, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["hybrid", "composition"])
-def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, few, tmp_path):
-    (x, y), _ = few
+def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, four, tmp_path):
+    (x, y), _ = four
 
     class Cut(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
@@ -449,8 +444,8 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
 
     def model():
         keras.utils.set_random_seed(4)
-        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 10, seed=11)
-        made.compile(loss=LOSSES[objective]())
+        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 4, seed=11)
+        made.compile(loss=LOSSES[objective](), run_eagerly=objective == "composition")
         return made
 
     whole, cut, resumed = model(), model(), model()
@@ -471,8 +466,8 @@ def test_mixed_precision_trains(objective, covariance, four):
     (x, y), _ = four
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = make(objective, num_classes=4, covariance=covariance)
-        history = model.fit(x, y, epochs=3, verbose=0).history
+        model = make(objective, num_classes=4, eager=objective == "hybrid", covariance=covariance)
+        history = model.fit(x, y, epochs=2, verbose=0).history
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert np.isfinite(history["loss"]).all()

@@ -1,12 +1,10 @@
 """Training under MirroredStrategy on two logical CPUs equals training on one device: losses, metrics and weights."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+
+from tests.fresh_process import run
 
 # Logical devices are made before TensorFlow starts, hence a process of its own, one for all cases.
 SCRIPT = """
@@ -54,14 +52,11 @@ CASES = [
 @pytest.fixture(scope="module")
 def runs():
     """(history, weights, probabilities) of every case, on one device and on two."""
-    command = [sys.executable, "-c", SCRIPT, json.dumps(CASES)]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr[-3000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('["')]
     found = {}
-    for name, *run in lines:
-        found.setdefault(name, []).append(run)
+    for line in run(SCRIPT, json.dumps(CASES)).splitlines():
+        if line.startswith('["'):
+            name, *outcome = json.loads(line)
+            found.setdefault(name, []).append(outcome)
     return found
 
 
