@@ -2,16 +2,18 @@
 
 import gc
 import os
+import sys
 
 import pytest
 
 # The threads of a compiled kernel wait for one another wherever their work meets, hundreds of times in a search. Beside
-# another process each wait is for a core to become free: a search took up to ten times as long (measured). Processes
-# of tests therefore share the cores out, and those that wait sleep.
-if workers := os.environ.get("PYTEST_XDIST_WORKER_COUNT"):
-    share = str(max(1, (os.cpu_count() or 1) // int(workers)))
-    for threads in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
-        os.environ.setdefault(threads, share)
+# another process each wait is for a core to become free: a search took up to ten times as long, a Cholesky
+# factorization of sixty rows a thousand times (measured). Processes of tests therefore share the cores out, and those
+# that wait sleep.
+share = str(max(1, (os.cpu_count() or 1) // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))))
+for threads in ("NUMBA_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+    os.environ.setdefault(threads, share)
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Tests run what XLA compiles once or twice: LLVM's optimizations took a third of the time of compiling it.
@@ -20,6 +22,16 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 # TensorFlow's traces make and keep millions of objects: looking for unreachable ones among them after every 700 took
 # a tenth of the time.
 gc.set_threshold(50_000, 20, 100)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _graphs_as_traced():
+    """Run graphs as they were traced: optimizing them pays in longer runs, and takes a third of the time of short ones.
+
+    Fresh processes optimize them.
+    """
+    if tensorflow := sys.modules.get("tensorflow"):
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
 
 
 @pytest.fixture(scope="session")

@@ -173,7 +173,7 @@ def test_every_objective_trains_through_a_readout_that_samples(objective, covari
     """Of few points, which is faster to train with. Below, digits are told apart through one that is exact."""
     (x, y), (x_test, y_test) = four
     readout = ds.readout.ArgmaxReadout(num_points=16)
-    model = make(objective, num_classes=4, eager=objective != "class", covariance=covariance, readout=readout)
+    model = make(objective, num_classes=4, covariance=covariance, readout=readout)
     history = model.fit(x, y, epochs=5, verbose=0, validation_data=(x_test, y_test)).history
     assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
     assert np.isfinite([history["loss"], history["val_loss"]]).all()
@@ -187,7 +187,7 @@ def test_every_objective_trains_through_a_readout_that_samples(objective, covari
 )
 def test_every_objective_trains_label_targets(objective, target, few):
     (x, y), _ = few
-    history = make(objective, target=target, eager=True).fit(x, y, epochs=3, verbose=0).history
+    history = make(objective, target=target).fit(x, y, epochs=3, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
 
 
@@ -445,7 +445,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(objective, 
     def model():
         keras.utils.set_random_seed(4)
         made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 4, seed=11)
-        made.compile(loss=LOSSES[objective](), run_eagerly=objective == "composition")
+        made.compile(loss=LOSSES[objective]())
         return made
 
     whole, cut, resumed = model(), model(), model()
@@ -466,7 +466,7 @@ def test_mixed_precision_trains(objective, covariance, four):
     (x, y), _ = four
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = make(objective, num_classes=4, eager=objective == "hybrid", covariance=covariance)
+        model = make(objective, num_classes=4, covariance=covariance)
         history = model.fit(x, y, epochs=2, verbose=0).history
     finally:
         keras.mixed_precision.set_global_policy("float32")

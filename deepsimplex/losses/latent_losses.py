@@ -5,7 +5,8 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from deepsimplex.latent import LatentGaussian, probability_distributions
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout.normal import log_density
 
 
 class ClassifierLoss(keras.losses.Loss):
@@ -142,12 +143,17 @@ class LatentNLL(LatentLoss):
         observation, latent = LatentGaussian.of(y_true), LatentGaussian.of(y_pred)
         # An observation's noise is a standard deviation, of shape [N, 1] or [N, L].
         predictive = latent.with_noise(observation.scale)
-        if self.beta == 0.0:
-            return -predictive.distribution().log_prob(observation.loc)
         self.check(predictive.latent_dim + 1, predictive.covariance)
-        terms = probability_distributions().Normal(predictive.loc, predictive.scale).log_prob(observation.loc)
-        weight = tf.stop_gradient(tf.square(predictive.scale) ** self.beta)
-        return -tf.reduce_sum(weight * terms, axis=-1)
+        residual, scale = observation.loc - predictive.loc, predictive.scale
+        if predictive.covariance == "full":
+            z = tf.linalg.triangular_solve(scale, residual[..., tf.newaxis])[..., 0]
+            scale = tf.linalg.diag_part(scale)
+        else:
+            z = residual / scale
+        terms = log_density(z) - tf.math.log(scale)
+        if self.beta > 0:
+            terms *= tf.stop_gradient(scale ** (2.0 * self.beta))
+        return -tf.reduce_sum(terms, axis=-1)
 
     def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError for a positive beta with a full covariance."""
