@@ -48,13 +48,14 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _table(results: dict[str, Any]) -> str:
-    """A table in Markdown from {"rows": [{column: value}, ...]} with "command" and "note" as an option."""
+    """A table in Markdown from {"rows": [{column: value}, ...]}, as an option with "command", "date" and "cores"."""
     columns = list(results["rows"][0])
     lines = [columns, ["---"] * len(columns)]
     lines += [[_shown(row.get(column)) for column in columns] for row in results["rows"]]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    command = f"Measured by `{results['command']}`." if "command" in results else ""
-    return "\n\n".join(part for part in (command, table, results.get("note")) if part)
+    when = f" on {results['date']}, {results['cores']} cores" if "date" in results else ""
+    command = f"Measured{when} by `{results['command']}`." if "command" in results else ""
+    return f"{command}\n\n{table}".strip()
 
 
 def _shown(value: Any) -> str:

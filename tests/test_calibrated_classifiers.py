@@ -1,7 +1,5 @@
 """Calibrated classifiers as their users meet them: predictions, files, SavedModels, further training."""
 
-import subprocess
-import sys
 from contextlib import nullcontext
 
 import keras
@@ -15,6 +13,7 @@ import deepsimplex as ds
 from deepsimplex import evaluation, experiments
 from deepsimplex.experiments.configuration import ConfigurationError, load_config
 from tests.eager_steps import eagerly
+from tests.fresh_process import run
 from tests.quick_runs import without_pictures
 
 METHODS = ["temperature", "latent", "platt", "isotonic"]
@@ -283,9 +282,7 @@ def served(overconfident, data, fitted, wine, tmp_path_factory):
                 classifier.export(place / f"served_{name}")
         classifier.calibrate(None)
     np.save(place / "x_tables.npy", X_test.astype("float32"))
-    (place / "script.py").write_text(IN_A_FRESH_PROCESS)
-    done = subprocess.run([sys.executable, "script.py"], cwd=place, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    run(IN_A_FRESH_PROCESS, folder=place)
     return place, expected
 
 

@@ -4,8 +4,6 @@ import json
 import resource
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +16,7 @@ import tensorflow as tf
 import deepsimplex as ds
 from deepsimplex.export.saved_model import CHECKSUMS
 from tests.eager_steps import eagerly
+from tests.fresh_process import run
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +81,7 @@ for path in sys.argv[2:]:
     for name in outputs:
         assert (outputs[name].numpy() == again[name].numpy()).all(), name
     np.savez(pathlib.Path(path).name + ".npz", **{name: value.numpy() for name, value in outputs.items()})
+assert "deepsimplex" not in sys.modules
 """
 
 
@@ -89,11 +89,7 @@ for path in sys.argv[2:]:
 def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served_models, data, tmp_path):
     x = data[2]
     np.save(tmp_path / "x.npy", x)
-    script = tmp_path / "serve.py"
-    script.write_text(SERVE_WITH_TENSORFLOW_ALONE)
-    # Run elsewhere: an editable install or a source tree in the working folder must not help.
-    command = [sys.executable, str(script), "x.npy", *map(str, served_models.values())]
-    subprocess.run(command, check=True, cwd=tmp_path, capture_output=True)
+    run(SERVE_WITH_TENSORFLOW_ALONE, "x.npy", *served_models.values(), folder=tmp_path)
     for kind, classifier in classifiers.items():
         outputs = np.load(tmp_path / f"{'-'.join(kind)}.npz")
         assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]

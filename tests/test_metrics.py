@@ -1,8 +1,5 @@
 """The Keras metrics: streaming, and equal to the evaluation room."""
 
-import subprocess
-import sys
-
 import keras
 import numpy as np
 import pytest
@@ -11,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from deepsimplex import evaluation, metrics
+from tests.fresh_process import run
 from tests.reference import evaluation as oracle
 
 few = settings(max_examples=12, deadline=None)
@@ -261,12 +259,9 @@ print("agreed")
 
 
 @pytest.mark.slow
-def test_devices_add_up(tmp_path):
+def test_devices_add_up():
     """Two logical devices, in a process of their own: devices are settled before TensorFlow begins."""
-    (tmp_path / "script.py").write_text(ON_TWO_DEVICES)
-    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines()[-1] == "agreed"
+    assert run(ON_TWO_DEVICES).splitlines()[-1] == "agreed"
 
 
 def test_the_configuration_makes_an_equal_metric():

@@ -1,12 +1,13 @@
 """The grid of targets, heads and readouts on real images, beside softmax cross-entropy on the same backbone.
 
-    python -m training.grid [--data digits] [--seeds 3] [--epochs 40] [--limit 5000]
+    python -m training.grid [--data digits] [--seeds 3] [--epochs 40] [--limit 5000] [--output grid.json]
 
 Prints a Markdown table: medians over the seeds of accuracy, NLL and ECE on the test samples, and seconds of one fit.
 """
 
 import statistics
 import time
+from pathlib import Path
 from typing import Annotated, Any
 
 import keras
@@ -14,6 +15,7 @@ import numpy as np
 import typer
 
 import deepsimplex as ds
+from training.results import ResultTable
 
 PROTOTYPES = "isotropic, of prototypes"
 
@@ -64,11 +66,12 @@ def main(
     epochs: Annotated[int, typer.Option(help="epochs of each run")] = 40,
     batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
     limit: Annotated[int | None, typer.Option(help="training samples to use")] = None,
+    output: Annotated[Path | None, typer.Option(help="JSON file to write the table to")] = None,
 ) -> None:
     """Train every row with every seed and print the table."""
     (x, y), (x_test, y_test) = ds.datasets.load(data)
     x, y, n = x[:limit], y[:limit], int(y.max()) + 1
-    print("| target | covariance | readout | accuracy | NLL | ECE | seconds |\n|---|---|---|---|---|---|---|")
+    table = ResultTable()
 
     def measure(label: str, covariance: Any, target: Any) -> None:
         results = []
@@ -94,12 +97,14 @@ def main(
                 (report.accuracy, report.negative_log_likelihood, report.expected_calibration_error, seconds)
             )
         accuracy, nll, ece, seconds = (statistics.median(column) for column in zip(*results, strict=True))
-        row = f"{accuracy:.3f} | {nll:.3f} | {ece:.3f} | {seconds:.0f}"
-        print(f"| {label} | {covariance} | {readout} | {row} |", flush=True)
+        scores = {"accuracy": accuracy, "NLL": nll, "ECE": ece, "seconds": round(seconds)}
+        table.add(target=label, covariance=covariance, readout=readout, **scores)
 
     for label, target, covariance in GRID:
         measure(label, covariance, target)
     measure("cross-entropy, for comparison", "-", None)
+    if output:
+        table.write(output)
 
 
 if __name__ == "__main__":

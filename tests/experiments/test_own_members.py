@@ -1,7 +1,5 @@
 """A module beside the configuration file defines members of every kind; a run reaches them by name."""
 
-import os
-import subprocess
 import sys
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,6 +10,7 @@ import pytest
 import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex.experiments import load_config, load_predictions
+from tests.fresh_process import run
 from tests.quick_runs import without_pictures
 
 MODULE = """
@@ -125,11 +124,12 @@ def config(tmp_path_factory) -> Path:
 
 IN_A_FRESH_PROCESS = """
 import sys, numpy as np
+sys.path.insert(0, sys.argv[1])
 import own_run_members, deepsimplex as ds
-for path in sys.argv[2:]:
+for path in sys.argv[3:]:
     model = ds.load(path)
     print(type(model.target).__name__, type(getattr(model.target, "distance", None)).__name__)
-    np.save(path + ".npy", model.predict_proba(np.load(sys.argv[1])))
+    np.save(path + ".npy", model.predict_proba(np.load(sys.argv[2])))
 """
 
 
@@ -144,11 +144,8 @@ def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
     (_, _), (x_test, _) = ds.datasets.load("digits")
     np.save(tmp_path / "x.npy", x_test)
     paths = [str(folder.model) for folder in folders]
-    command = [sys.executable, "-c", IN_A_FRESH_PROCESS, str(tmp_path / "x.npy"), *paths]
-    places = os.pathsep.join([str(Path(config).parent), str(Path(__file__).parents[2])])
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": places})
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.split()[-4:] == ["CASIMAC", "Chebyshev", "Corners", "NoneType"]
+    printed = run(IN_A_FRESH_PROCESS, Path(config).parent, tmp_path / "x.npy", *paths)
+    assert printed.split()[-4:] == ["CASIMAC", "Chebyshev", "Corners", "NoneType"]
     for path in paths:
         np.testing.assert_allclose(np.load(path + ".npy"), ds.load(path).predict_proba(x_test), atol=1e-5)
 

@@ -1,24 +1,21 @@
 """Calibration after training, on the digits: 1100 to learn from, 337 held out to calibrate with, 360 to judge.
 
-    python -m training.tables.calibration [--epochs 40]
+    python -m training.tables.calibration [--epochs 40] [--output calibration.json]
 
 Prints a Markdown table: accuracy, NLL and ECE on the test images before and after every calibration.
 """
+
+from pathlib import Path
 
 import keras
 import numpy as np
 import typer
 
 import deepsimplex as ds
+from training.results import ResultTable
 
 LEARNED_FROM = 1100
 TARGETS = {"CASIMAC, argmax": "casimac", "ILR 0.99, softmax": "ilr"}
-
-
-def row(name: str, method: str, y: np.ndarray, p: np.ndarray) -> None:
-    """Print one line of the table."""
-    scores = (ds.evaluation.accuracy, ds.evaluation.negative_log_likelihood, ds.evaluation.expected_calibration_error)
-    print(f"| {name} | {method} | " + " | ".join(f"{score(y, p):.3f}" for score in scores) + " |", flush=True)
 
 
 def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
@@ -29,11 +26,17 @@ def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
     return model
 
 
-def main(epochs: int = 40) -> None:
+def main(epochs: int = 40, output: Path | None = None) -> None:
     """Train, calibrate, and print."""
+    table = ResultTable()
+
+    def row(name: str, method: str, y: np.ndarray, p: np.ndarray) -> None:
+        report = ds.evaluation.report(y, np.asarray(p, float))
+        nll, ece = report.negative_log_likelihood, report.expected_calibration_error
+        table.add(classifier=name, calibration=method, accuracy=report.accuracy, NLL=nll, ECE=ece)
+
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
     (x, x_held), (y, y_held) = np.split(x, [LEARNED_FROM]), np.split(y, [LEARNED_FROM])
-    print("| classifier | calibration | accuracy | NLL | ECE |\n|---|---|---|---|---|")
     for name, target in TARGETS.items():
         keras.utils.set_random_seed(0)
         model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 10)
@@ -49,6 +52,8 @@ def main(epochs: int = 40) -> None:
     for method in ("temperature", "platt"):
         calibration = ds.calibration.CALIBRATIONS.get(method).fit_outputs(y_held, probabilities=p_held)
         row("cross-entropy", method, y_test, calibration.apply_probabilities(p))
+    if output:
+        table.write(output)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,36 @@
+"""Tables of measured results: printed line by line in Markdown, and written as JSON for the documentation's pages."""
+
+import datetime
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from deepsimplex._utils.atomic_files import replacing
+
+
+class ResultTable:
+    """Rows of one table, each a dict from column to value; all have the columns of the first."""
+
+    def __init__(self) -> None:
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, **row: Any) -> None:
+        """Add a row, and print it."""
+        if not self.rows:
+            print(f"| {' | '.join(row)} |\n|{'---|' * len(row)}")
+        self.rows.append(row)
+        print(f"| {' | '.join(map(shown, row.values()))} |", flush=True)
+
+    def write(self, path: Path) -> None:
+        """Write the rows with the command, the date and the number of cores, as JSON."""
+        command = f"python -m {sys.modules['__main__'].__spec__.name} {' '.join(sys.argv[1:])}".strip()
+        facts = {"command": command, "date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
+        with replacing(path) as fresh:
+            fresh.write_text(json.dumps(facts | {"rows": self.rows}, indent=1) + "\n", encoding="utf-8")
+
+
+def shown(value: Any) -> str:
+    """A cell: floats have three decimals."""
+    return f"{value:.3f}" if isinstance(value, float) else str(value)
