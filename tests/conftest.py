@@ -30,8 +30,20 @@ def _graphs_as_traced():
 
     Fresh processes optimize them.
     """
+    _optimize_graphs(False)
+
+
+@pytest.fixture
+def optimized_graphs():
+    """Optimize graphs as users' processes do, for results that equal theirs bit by bit."""
+    _optimize_graphs(True)
+    yield
+    _optimize_graphs(False)
+
+
+def _optimize_graphs(optimize: bool) -> None:
     if tensorflow := sys.modules.get("tensorflow"):
-        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": True})
+        tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": not optimize})
 
 
 @pytest.fixture(scope="session")

@@ -156,7 +156,7 @@ def test_a_run_of_own_members(config, method, tmp_path):
     checked = load_config(
         config, [f"name=own{'' if method is None else '-calibrated'}", f"calibration.method={method or 'null'}"]
     )
-    with without_pictures(eager=True) if method else nullcontext():
+    with without_pictures() if method else nullcontext():
         folder = experiments.train(checked, verbose=0)
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
     model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)

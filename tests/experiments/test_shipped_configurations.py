@@ -11,6 +11,7 @@ from deepsimplex import datasets, experiments
 from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments import load_config
 from deepsimplex.experiments.commands import Split, build_classifier, load_split
+from tests.quick_runs import without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 needs_fashion_mnist = pytest.mark.skipif(
@@ -37,7 +38,8 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
     """On few samples, in smaller and larger steps: its own 48 would not do."""
     few = ["data.limit=2000", "training.epochs=3", "training.batch_size=16", "training.learning_rate=0.005"]
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
+    with without_pictures(export=False):
+        folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.6
     assert metrics["test_samples"] == 10_000
@@ -66,6 +68,9 @@ def test_a_head_by_name_starts_among_the_samples_and_learns(head):
 
 @pytest.mark.slow
 def test_the_demo_tells_digits_apart(tmp_path):
-    places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    folder = experiments.train(load_config(CONFIGS / "digits.yaml", places), verbose=0)
+    """In a third of its epochs, and larger steps."""
+    changes = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}", "training.epochs=14"]
+    changes += ["training.learning_rate=0.003"]
+    with without_pictures(export=False):
+        folder = experiments.train(load_config(CONFIGS / "digits.yaml", changes), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] >= 0.97
