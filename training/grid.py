@@ -71,7 +71,7 @@ def main(
     """Train every row with every seed and print the table."""
     (x, y), (x_test, y_test) = ds.datasets.load(data)
     x, y, n = x[:limit], y[:limit], int(y.max()) + 1
-    table = ResultTable()
+    table = ResultTable("training.grid")
 
     def measure(label: str, covariance: Any, target: Any) -> None:
         results = []

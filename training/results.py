@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import shlex
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,16 @@ from deepsimplex._utils.atomic_files import replacing
 
 
 class ResultTable:
-    """Rows of one table, each a dict from column to value; all have the columns of the first."""
+    """Rows of one table, each a dict from column to value; all have the columns of the first.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    script : str
+        Module that measures them: "training.grid".
+    """
+
+    def __init__(self, script: str) -> None:
+        self.script = script
         self.rows: list[dict[str, Any]] = []
 
     def add(self, **row: Any) -> None:
@@ -25,7 +33,7 @@ class ResultTable:
 
     def write(self, path: Path) -> None:
         """Write the rows with the command, the date and the number of cores, as JSON."""
-        command = f"python -m {sys.modules['__main__'].__spec__.name} {' '.join(sys.argv[1:])}".strip()
+        command = shlex.join(["python", "-m", self.script, *sys.argv[1:]])
         facts = {"command": command, "date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
         with replacing(path) as fresh:
             fresh.write_text(json.dumps(facts | {"rows": self.rows}, indent=1) + "\n", encoding="utf-8")

@@ -28,7 +28,7 @@ def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
 
 def main(epochs: int = 40, output: Path | None = None) -> None:
     """Train, calibrate, and print."""
-    table = ResultTable()
+    table = ResultTable("training.tables.calibration")
 
     def row(name: str, method: str, y: np.ndarray, p: np.ndarray) -> None:
         report = ds.evaluation.report(y, np.asarray(p, float))
