@@ -88,7 +88,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
 
     def weights(seed):
         keras.utils.set_random_seed(3)
-        model = ds.SimplexClassifier(ds.backbones.mlp([8], dropout=0.3), "ilr", 10, seed=seed)
+        model = ds.SimplexClassifier(ds.backbones.mlp([8], dropout=0.3), "one_hot", 10, seed=seed)
         model.compile(run_eagerly=True)
         model.fit(x, y, epochs=2, verbose=0)
         return np.concatenate([w.ravel() for w in model.get_weights()])
@@ -136,7 +136,7 @@ def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few
 def test_sample_weight_and_class_weight_say_the_same(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0)
-    by_class, by_sample, plain, both, doubled = (make("ilr") for _ in range(5))
+    by_class, by_sample, plain, both, doubled = (make("one_hot") for _ in range(5))
     by_class.fit(x, y, epochs=1, batch_size=100, verbose=0, class_weight={3: 5.0})
     by_sample.fit(x, y, epochs=1, batch_size=100, verbose=0, sample_weight=weights)
     plain.fit(x, y, epochs=1, batch_size=100, verbose=0)
@@ -150,7 +150,7 @@ def test_sample_weight_and_class_weight_say_the_same(few):
 
 def test_zero_weight_takes_samples_out_of_the_loss(few):
     (x, y), (x_test, y_test) = few
-    model = make("ilr")
+    model = make("one_hot")
     model.fit(x, y, epochs=1, verbose=0)
     halves = np.repeat([1.0, 0.0], 50)
     loss = model.evaluate(x_test, y_test, sample_weight=halves, verbose=0, batch_size=100)[0]
@@ -162,7 +162,7 @@ def test_soft_labels_train_label_targets(few):
     (x, y), _ = few
     soft = 0.9 * np.eye(10)[y] + 0.01
     for data in ((x, soft), (tf.data.Dataset.from_tensor_slices((x, soft.astype("float32"))).batch(50),)):
-        model = make("ilr", eager=False)
+        model = make("one_hot", eager=False)
         history = model.fit(*data, epochs=5, verbose=0).history
         assert history["loss"][-1] < history["loss"][0]
         assert history["accuracy"][-1] > 0.5
@@ -184,7 +184,7 @@ def test_latents_can_be_given_in_place_of_labels(few):
 # Data sets
 
 
-@pytest.mark.parametrize("target", ["casimac", "ilr"])
+@pytest.mark.parametrize("target", ["casimac", "one_hot"])
 def test_a_dataset_of_labels_trains_like_arrays(target, few):
     (x, y), (x_test, y_test) = few
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(50)
@@ -219,11 +219,11 @@ def test_a_dataset_of_latents_streams(few):
 def test_a_dataset_carries_weights_and_takes_class_weights(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
-    weighted = make("ilr")
+    weighted = make("one_hot")
     weighted.fit(tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(50), epochs=1, verbose=0)
-    by_class = make("ilr")
+    by_class = make("one_hot")
     by_class.fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50), epochs=1, verbose=0, class_weight={3: 5.0})
-    arrays = make("ilr")
+    arrays = make("one_hot")
     arrays.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
     for model in (weighted, by_class):
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
@@ -238,7 +238,7 @@ def test_distance_targets_refuse_endless_data_sets(few):
 def test_labels_out_of_range_in_a_stream_stop_training(few):
     (x, y), _ = few
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"y must hold class numbers 0\.\.9"):
-        make("ilr").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
+        make("one_hot").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
 
 
 # What is wrong is said before any work is done
@@ -279,7 +279,7 @@ def test_integer_images_are_refused_by_a_metric_that_needs_the_unit_interval(few
 
 def test_an_absent_class_is_fine_for_label_targets(few):
     (x, y), (x_test, _) = few
-    model = make("ilr")
+    model = make("one_hot")
     model.fit(x[y != 4], y[y != 4], epochs=2, verbose=0)
     assert model.predict(x_test, verbose=0).shape == (100, 10)
 
@@ -429,7 +429,7 @@ def test_binary_labels_stream_as_columns(few, binary):
     (x, _), _ = few
     labels, _ = binary
     column = tf.data.Dataset.from_tensor_slices((x, labels[:, None].astype("float32"))).batch(50)
-    streamed, arrays = make("ilr", num_classes=2), make("ilr", num_classes=2)
+    streamed, arrays = make("one_hot", num_classes=2), make("one_hot", num_classes=2)
     streamed.fit(column, epochs=2, verbose=0)
     arrays.fit(x, labels, epochs=2, batch_size=50, shuffle=False, verbose=0)
     np.testing.assert_allclose(streamed.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
@@ -462,7 +462,7 @@ def test_a_readout_for_another_number_of_classes_is_refused(few):
 
 def test_single_steps(few):
     (x, y), _ = few
-    model = make("ilr")
+    model = make("one_hot")
     before = model.test_on_batch(x, y, return_dict=True)["loss"]
     for _ in range(20):
         model.train_on_batch(x, y)
@@ -477,7 +477,7 @@ def test_nan_in_a_stream_stops_training(few):
     (x, y), _ = few
     broken = np.where(np.arange(300)[:, None, None] == 70, np.nan, x).astype("float32")
     with pytest.raises(tf.errors.InvalidArgumentError, match="x must be finite"):
-        make("ilr").fit(tf.data.Dataset.from_tensor_slices((broken, y)).batch(50), verbose=0)
+        make("one_hot").fit(tf.data.Dataset.from_tensor_slices((broken, y)).batch(50), verbose=0)
 
 
 def test_pieces_that_do_not_fit_are_found_before_the_target_works(few, monkeypatch):

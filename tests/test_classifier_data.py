@@ -34,7 +34,7 @@ def generator(x, y, size=50):
             yield x[start : start + size], y[start : start + size]
 
 
-def make(target="ilr", loss=None, **options):
+def make(target="vertices", loss=None, **options):
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, **options)
     # A few steps each: tracing them would take longer.
@@ -56,7 +56,7 @@ def small(digits):
 @pytest.mark.parametrize("form", [lambda y: y, lambda y: np.eye(10, dtype="float32")[y]], ids=["int", "one-hot"])
 def test_streams_train_label_targets_like_arrays(form, small):
     (x, y), (x_test, y_test) = small
-    arrays, of_dataset, of_generator = make(), make(), make()
+    arrays, of_dataset, of_generator = (make("ilr") for _ in range(3))
     expected = arrays.fit(x, form(y), epochs=2, batch_size=50, shuffle=False, verbose=0).history
     dataset = Batches(x, form(y))
     history = of_dataset.fit(
