@@ -87,6 +87,7 @@ def test_a_breach_is_noticed(file: str, module: str) -> None:
     assert breaches(PACKAGE / file, {module}) == [module]
 
 
+@pytest.mark.slow
 def test_no_private_name_of_keras_is_used() -> None:
     """Attributes with an underscore that Keras' models, layers, losses, metrics and optimizers have."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])

@@ -56,6 +56,7 @@ def eager(model):
         yield model
 
 
+@pytest.mark.slow
 @each_method
 def test_it_mends_an_overconfident_classifier(method, eager, data):
     model, (_, held_out, (x_test, y_test)) = eager, data
@@ -71,6 +72,7 @@ def test_it_mends_an_overconfident_classifier(method, eager, data):
     assert p.dtype == np.float32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "eager"), [("temperature", False), ("latent", False), ("platt", True), ("isotonic", True)]
 )
@@ -116,6 +118,7 @@ def test_another_calibration_is_fitted_to_uncalibrated_outputs(eager, data):
     assert not given.is_fitted
 
 
+@pytest.mark.slow
 def test_data_sets_weights_and_one_hot_labels_are_taken(eager, data):
     model, (_, (x, y), _) = eager, data
     weights = np.random.default_rng(0).uniform(size=len(y)).astype(np.float32)
@@ -127,6 +130,7 @@ def test_data_sets_weights_and_one_hot_labels_are_taken(eager, data):
     assert model.calibrate(x, y).calibration.temperature_ != pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_what_cannot_be_learned_leaves_the_model_as_it_was(eager, data):
     model, (_, (x, y), (x_test, _)) = eager, data
     model.calibrate(x, y)
@@ -213,6 +217,7 @@ def fitted(wine):
     return {name: make().fit(*wine[0]) for name, make in CLASSIFIERS.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_classifiers_of_tables_are_calibrated(name, fitted, wine):
     classifier, (X_test, y_test) = fitted[name], wine[2]
@@ -311,6 +316,7 @@ def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
         np.testing.assert_allclose(outputs["class_probabilities"], expected[key][0], atol=1e-6, err_msg=key)
 
 
+@pytest.mark.slow
 def test_a_calibration_belongs_to_its_fit(wine):
     classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(*wine[0]).calibrate(*wine[1])
     before = classifier.predict_proba(wine[2][0])
@@ -321,6 +327,7 @@ def test_a_calibration_belongs_to_its_fit(wine):
     assert not hasattr(classifier.fit(*wine[0]), "calibration_")
 
 
+@pytest.mark.slow
 def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
     classifier = fitted["dirichlet"]
     raw = classifier.class_intervals(wine[2][0])

@@ -37,6 +37,7 @@ def nll_at(p: np.ndarray, y: np.ndarray, temperature: float, weights: np.ndarray
     return float(np.average(own, weights=weights))
 
 
+@pytest.mark.slow
 @given(n=st.integers(2, 8), seed=st.integers(0, 2**32 - 1), hotness=st.floats(0.2, 5.0))
 @few
 def test_no_temperature_of_a_fine_grid_is_likelier(n, seed, hotness):
@@ -276,6 +277,7 @@ def drawn_latents(n: int, samples: int, seed: int, factor: float, covariance: st
     return LatentGaussian(loc, scale), (f @ ds.geometry.vertices(n).T).argmax(axis=1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "covariance"), [(2, "isotropic"), (4, "isotropic"), (3, "diagonal")])
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_the_width_of_simulated_latents_is_found(n, covariance, factor):
@@ -305,6 +307,7 @@ def test_for_two_classes_it_is_the_maximum_of_a_known_likelihood():
     assert found == pytest.approx(grid[likelihood.argmax()], rel=5e-3)
 
 
+@pytest.mark.slow
 def test_under_softmax_mean_and_scale_have_their_factors():
     rng = np.random.default_rng(13)
     loc, scale = rng.normal(size=(150, 2)), np.full((150, 1), 0.5)
@@ -363,6 +366,7 @@ def test_names_are_known_and_near_ones_told():
     assert ds.calibration.CALIBRATIONS.get(given) is given
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [*MAPS, LatentScaling])
 def test_outputs_of_a_classifier_fit_what_probabilities_or_latents_do(kind):
     latent, y = drawn_latents(3, 100, 15, 2.0, "isotropic")

@@ -54,6 +54,7 @@ def run(four, tmp_path_factory):
     return model, test, folder / "calibration", written
 
 
+@pytest.mark.slow
 def test_every_tag_is_written_and_no_other(run):
     *_, written = run
     by_epoch = {*SCORES, *(f"calibration_of_class/{k}" for k in ("0_none", "1_one tab", "2_two", "3_three"))}
@@ -169,6 +170,7 @@ def test_the_projectors_files_hold_every_latent(run):
         np.testing.assert_allclose(sprite[top : top + 8, left : left + 8, 0] / 255, x[row].reshape(8, 8), atol=0.003)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("every", "epochs", "steps"), [(1, 2, {0, 1}), (2, 3, {0, 2}), (2, 2, {0, 1}), (3, 6, {0, 3, 5})]
 )
@@ -182,6 +184,7 @@ def test_the_last_epoch_is_written_whatever_is_left_out(every, epochs, steps, fe
     assert float(written["score/accuracy", max(steps)]) == pytest.approx(accuracy)
 
 
+@pytest.mark.slow
 def test_a_model_without_latents_has_no_pictures_of_them(four, tmp_path):
     data, (x, y) = four
     model = plain()
@@ -196,6 +199,7 @@ def test_a_model_without_latents_has_no_pictures_of_them(four, tmp_path):
     assert not list((tmp_path / "calibration").glob("*latent*"))
 
 
+@pytest.mark.slow
 def test_two_classes_may_be_one_probability(four, tmp_path):
     (x, y), (x_test, y_test) = [(x[y < 2], y[y < 2]) for x, y in four]
     model = plain(1, "sigmoid")
@@ -208,6 +212,7 @@ def test_two_classes_may_be_one_probability(four, tmp_path):
     assert not any(tag.startswith("calibration_of_class") for tag in tags(written))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
 def test_scales_of_every_covariance_are_standard_deviations(covariance, four, tmp_path):
     data, (x, y) = four
@@ -233,6 +238,7 @@ class Noisy(keras.layers.Layer):
         return inputs + keras.random.normal(keras.ops.shape(inputs), stddev=0.1, seed=self.seeds)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["simplex", "plain", "noisy"])
 def test_training_is_the_same_bit_by_bit(kind, four, tmp_path):
     data, test = four
@@ -250,6 +256,7 @@ def test_training_is_the_same_bit_by_bit(kind, four, tmp_path):
         np.testing.assert_array_equal(ours, alone)
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_writes_the_epochs_that_are_left(few, tmp_path):
     model, board = plain(10), ds.monitoring.CalibrationBoard(tmp_path, few[1], every=2, pictures=False)
     fit(model, few[0], board, epochs=2)
@@ -271,6 +278,7 @@ class Interrupt(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_what_was_written_before_an_exception_is_there(few, tmp_path):
     model, backup = plain(10), tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt), ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False) as board:
@@ -284,6 +292,7 @@ def test_what_was_written_before_an_exception_is_there(few, tmp_path):
     assert {step for tag, step in written if tag == "score/accuracy"} == {1}
 
 
+@pytest.mark.slow
 def test_keras_own_board_writes_beside_it_and_drops_nothing(few, tmp_path):
     """It asks TensorFlow to record some steps only, while an epoch ends too."""
     own = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
@@ -297,6 +306,7 @@ def test_keras_own_board_writes_beside_it_and_drops_nothing(few, tmp_path):
     assert not tags(theirs) & SCORES
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_is_told_once_and_goes_on(four, tmp_path):
     data, test = four
     for name, model in {"simplex": classifier(), "plain": plain()}.items():
@@ -318,6 +328,7 @@ def test_a_training_that_diverges_is_told_once_and_goes_on(four, tmp_path):
         assert not any(tag.startswith("pictures/") or tag == "confidence" for tag in tags(written))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["simplex", "plain"])
 def test_half_precision_is_scored(kind, four, tmp_path):
     data, (x, y) = four
@@ -334,6 +345,7 @@ def test_half_precision_is_scored(kind, four, tmp_path):
     assert "pictures/reliability" in tags(written)
 
 
+@pytest.mark.slow
 def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
     data, (x, y) = four
     (others, digit), _ = digits
@@ -383,6 +395,7 @@ def test_samples_of_a_data_frame_keep_its_names():
     np.testing.assert_array_equal(drawn.x, np.eye(5)[drawn.rows])
 
 
+@pytest.mark.slow
 def test_inputs_may_be_a_structure(few, tmp_path):
     (x, y), (x_test, y_test) = few
     upper, lower = keras.Input((4, 8, 1), name="upper"), keras.Input((4, 8, 1), name="lower")
@@ -473,6 +486,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_trains(model, labels, op
         np.testing.assert_array_equal(ours, then)
 
 
+@pytest.mark.slow
 def test_one_sample_and_one_class_have_their_limits(four, tmp_path):
     data, (x, y) = four
     model = plain()

@@ -31,6 +31,7 @@ def few_epochs(epochs):
     }
 
 
+@pytest.mark.slow
 def test_a_fit_is_written_as_it_went(tmp_path):
     with ds.monitoring.CalibrationBoard(tmp_path / "events", (X_TEST, NAMES_TEST)) as board:
         classifier = make(classes=["a", "c", "b"]).fit(X, NAMES, callback=board)
@@ -61,6 +62,7 @@ def test_a_fit_is_written_as_it_went(tmp_path):
     assert written["objective", 1] > last["objective"]
 
 
+@pytest.mark.slow
 def test_lengthscales_have_curves_of_their_own_or_a_histogram(tmp_path):
     board = ds.monitoring.CalibrationBoard(tmp_path / "few", every=2)
     make(ard=True, inference="collapsed", inducing=10).fit(X, NAMES, callback=board)
@@ -86,6 +88,7 @@ def test_every_fit_adds_a_file(tmp_path):
     assert {step for tag, step in third if tag not in ONCE} == {1}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
 def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
     steps = []
@@ -121,6 +124,7 @@ def written_of(name, every, folder):
 EPOCHS = {"stochastic": 4, "categorical": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "every", "iterations"),
     [("stochastic", 2, {1, 3, 4}), ("categorical", 2, {1, 3}), ("categorical", 5, {1, 3})],
@@ -155,6 +159,7 @@ def test_a_fit_outlives_a_board_that_fails_in_the_end():
     assert classifier.predict_proba(X_TEST).shape == (len(X_TEST), 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "categorical"])
 def test_a_step_that_is_kept_gives_the_classifier_of_its_iteration(name):
     classifier, steps, made = {"exact": make(max_iter=2), **few_epochs(2)}[name], [], []

@@ -42,6 +42,7 @@ def fitted(four):
 # Fitting
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_learns_digits_with_every_covariance(target, covariance, few, four):
@@ -61,6 +62,7 @@ def test_every_target_learns_digits_with_every_covariance(target, covariance, fe
     assert history["val_accuracy"][-1] == pytest.approx(np.mean(p.argmax(axis=1) == y_test), abs=1e-6)
 
 
+@pytest.mark.slow
 def test_calling_predicting_and_reading_out_agree(fitted, four):
     _, (x_test, _) = four
     p = fitted.predict_proba(x_test)
@@ -72,6 +74,7 @@ def test_calling_predicting_and_reading_out_agree(fitted, four):
     np.testing.assert_allclose(ds.readout.argmax(latent), p, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_target_noise_is_read_out_with_the_latents(few):
     (x, y), (x_test, _) = few
     model = make("ilr")
@@ -83,6 +86,7 @@ def test_the_target_noise_is_read_out_with_the_latents(few):
     np.testing.assert_allclose(ds.readout.softmax(latent, scores=scores), model.predict_proba(x_test), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
     (x, y), _ = few
 
@@ -122,6 +126,7 @@ def test_orders_differ_between_epochs_and_between_calls_of_fit():
     assert len(set(seen)) == 3
 
 
+@pytest.mark.slow
 def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few):
     (x, y), _ = few
     model = make("casimac")
@@ -133,6 +138,7 @@ def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few
         model.fit(x[:4], y[:4], validation_split=0.999)
 
 
+@pytest.mark.slow
 def test_sample_weight_and_class_weight_say_the_same(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0)
@@ -148,6 +154,7 @@ def test_sample_weight_and_class_weight_say_the_same(few):
     np.testing.assert_allclose(both.get_weights()[0], doubled.get_weights()[0], atol=1e-7)
 
 
+@pytest.mark.slow
 def test_zero_weight_takes_samples_out_of_the_loss(few):
     (x, y), (x_test, y_test) = few
     model = make("one_hot")
@@ -158,6 +165,7 @@ def test_zero_weight_takes_samples_out_of_the_loss(few):
     assert 2 * loss == pytest.approx(half, rel=1e-4)  # Keras divides by the number of samples, not by their weight
 
 
+@pytest.mark.slow
 def test_soft_labels_train_label_targets(few):
     (x, y), _ = few
     soft = 0.9 * np.eye(10)[y] + 0.01
@@ -168,6 +176,7 @@ def test_soft_labels_train_label_targets(few):
         assert history["accuracy"][-1] > 0.5
 
 
+@pytest.mark.slow
 def test_latents_can_be_given_in_place_of_labels(few):
     (x, y), (x_test, y_test) = few
     target = ds.targets.CASIMAC("euclidean")
@@ -184,6 +193,7 @@ def test_latents_can_be_given_in_place_of_labels(few):
 # Data sets
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "one_hot"])
 def test_a_dataset_of_labels_trains_like_arrays(target, few):
     (x, y), (x_test, y_test) = few
@@ -201,6 +211,7 @@ def test_a_dataset_of_labels_trains_like_arrays(target, few):
     assert model.predict(validation, verbose=0).shape == (100, 10)
 
 
+@pytest.mark.slow
 def test_a_dataset_of_latents_streams(few):
     (x, y), _ = few
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y)
@@ -216,6 +227,7 @@ def test_a_dataset_of_latents_streams(few):
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_dataset_carries_weights_and_takes_class_weights(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
@@ -263,6 +275,7 @@ def test_bad_samples_are_refused(change, message, few):
         make("casimac").fit(*change(*few[0]), verbose=0)
 
 
+@pytest.mark.slow
 def test_a_class_of_one_sample_cannot_attract(few):
     (x, y), _ = few
     keep = (y != 4) | (np.arange(len(y)) == np.flatnonzero(y == 4)[0])
@@ -277,6 +290,7 @@ def test_integer_images_are_refused_by_a_metric_that_needs_the_unit_interval(few
         make(ds.targets.CASIMAC(ds.distances.SSIM(5))).fit((x * 255).astype("uint8"), y, verbose=0)
 
 
+@pytest.mark.slow
 def test_an_absent_class_is_fine_for_label_targets(few):
     (x, y), (x_test, _) = few
     model = make("one_hot")
@@ -312,6 +326,7 @@ def test_a_backbone_that_ends_in_feature_maps_is_told_how_to_pool():
 # Any Keras model, any precision
 
 
+@pytest.mark.slow
 def test_a_functional_color_backbone_with_augmentation_and_dropout(few):
     (x, y), (x_test, _) = few
     inputs = keras.Input((8, 8, 3))
@@ -326,6 +341,7 @@ def test_a_functional_color_backbone_with_augmentation_and_dropout(few):
     assert model.predict(np.repeat(x_test[..., None], 3, axis=-1), verbose=0).shape == (100, 10)
 
 
+@pytest.mark.slow
 def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
     (x, y), (x_test, _) = four
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -352,6 +368,7 @@ def test_two_classes(few):
     assert np.mean(p.argmax(axis=1) == (y_test > 4)) > 0.75
 
 
+@pytest.mark.slow
 def test_it_can_be_a_part_of_another_model(fitted, four):
     _, (x_test, _) = four
     inputs = keras.Input((8, 8))
@@ -370,6 +387,7 @@ class PlainBackbone(keras.Model):
         return self.dense(self.flatten(images))
 
 
+@pytest.mark.slow
 def test_a_subclassed_backbone(few):
     (x, y), (x_test, _) = few
     model = ds.SimplexClassifier(PlainBackbone(), "ilr", 10)
@@ -378,6 +396,7 @@ def test_a_subclassed_backbone(few):
     assert model.fit(x, y, epochs=1, verbose=0).history["loss"][0] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shuffle", [True, False])
 @pytest.mark.parametrize("kind", [list, dict])
 def test_several_inputs_train_label_targets(kind, shuffle, few):
@@ -416,6 +435,7 @@ def binary(few):
     return labels, model.get_weights()[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [np.ndarray.tolist, lambda y: y[:, None].astype("float32"), lambda y: y.astype(bool)])
 def test_binary_labels_in_every_usual_form(form, few, binary):
     (x, _), _ = few
@@ -425,6 +445,7 @@ def test_binary_labels_in_every_usual_form(form, few, binary):
     np.testing.assert_allclose(model.get_weights()[0], expected, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_binary_labels_stream_as_columns(few, binary):
     (x, _), _ = few
     labels, _ = binary
@@ -435,6 +456,7 @@ def test_binary_labels_stream_as_columns(few, binary):
     np.testing.assert_allclose(streamed.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "layer"),
     [
@@ -490,6 +512,7 @@ def test_pieces_that_do_not_fit_are_found_before_the_target_works(few, monkeypat
         make("casimac", covariance="full").compile(loss=ds.losses.LatentNLL(beta=0.5))
 
 
+@pytest.mark.slow
 def test_usual_callbacks_work(few, tmp_path):
     (x, y), (x_test, y_test) = few
     model = make("casimac", eager=False)
@@ -504,6 +527,7 @@ def test_usual_callbacks_work(few, tmp_path):
     assert np.mean(p.argmax(axis=1) == y_test) == pytest.approx(max(history["val_accuracy"]))
 
 
+@pytest.mark.slow
 def test_each_step_is_traced_once(four, monkeypatch):
     """A sampling readout takes seconds to trace."""
     traced = []
@@ -545,6 +569,7 @@ np.save(sys.argv[1] + "/p.npy", model.predict(np.load(sys.argv[1] + "/x.npy"), v
     np.testing.assert_allclose(np.load(tmp_path / "p.npy"), fitted.predict(x_test, verbose=0), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted, four, tmp_path):
     (x, y), (x_test, y_test) = four
     fitted.save(tmp_path / "model.keras")
@@ -563,6 +588,7 @@ def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted,
     assert model.evaluate(x_test, y_test, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_training_goes_on_after_a_reload(fitted, four, tmp_path):
     (x, y), _ = four
     fitted.save(tmp_path / "model.keras")
@@ -627,6 +653,7 @@ class Cut(keras.callbacks.Callback):
             raise KeyboardInterrupt
 
 
+@pytest.mark.slow
 def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_path):
     (x, y), _ = few
 

@@ -53,6 +53,7 @@ def small(digits):
     return (x[:200], y[:200]), (x_test[:60], y_test[:60])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [lambda y: y, lambda y: np.eye(10, dtype="float32")[y]], ids=["int", "one-hot"])
 def test_streams_train_label_targets_like_arrays(form, small):
     (x, y), (x_test, y_test) = small
@@ -74,6 +75,7 @@ def test_streams_train_label_targets_like_arrays(form, small):
     assert of_dataset.predict(Batches(x_test, y_test), verbose=0).shape == (60, 10)
 
 
+@pytest.mark.slow
 def test_distance_targets_read_streams_once(small):
     (x, y), _ = small
     arrays, of_dataset, of_generator = (make("casimac") for _ in range(3))
@@ -84,6 +86,7 @@ def test_distance_targets_read_streams_once(small):
     assert_same_weights(of_generator, arrays)
 
 
+@pytest.mark.slow
 def test_streams_carry_weights_and_take_class_weights(small):
     (x, y), _ = small
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
@@ -95,6 +98,7 @@ def test_streams_carry_weights_and_take_class_weights(small):
     assert_same_weights(by_class, arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Batches, generator, "tf.data"])
 @pytest.mark.parametrize("head", ["variational", "prototypes"])
 def test_heads_adapt_to_streams(head, kind, small):
@@ -113,6 +117,7 @@ def test_heads_adapt_to_streams(head, kind, small):
 _FEW = {"variational": {"inducing": 20}, "prototypes": {"prototypes_per_class": 1}}
 
 
+@pytest.mark.slow
 def test_compositions_of_streams_read_ahead_and_lose_nothing(small):
     (x, y), _ = small
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
@@ -129,6 +134,7 @@ def test_compositions_of_streams_read_ahead_and_lose_nothing(small):
     assert_same_weights(of_hard, hard)
 
 
+@pytest.mark.slow
 def test_endless_streams_validate_with_steps(small):
     (x, y), (x_test, y_test) = small
     model = make("casimac")
@@ -140,6 +146,7 @@ def test_endless_streams_validate_with_steps(small):
     assert model.evaluate(generator(x_test, y_test, 20), steps=3, verbose=0) == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_order_of_a_py_dataset_comes_from_the_seed(small):
     (x, y), _ = small
     one, other, another = make(), make(), make(seed=3)
@@ -163,6 +170,7 @@ def test_a_head_that_counts_samples_asks_a_generator_for_its_steps(small):
         make(head="variational").fit(generator(x, y), verbose=0)
 
 
+@pytest.mark.slow
 def test_calibration_reads_a_stream(small):
     (x, y), (x_test, y_test) = small
     model = make()

@@ -105,6 +105,7 @@ def test_every_objective_is_its_formula(objective, briefly, four):
     assert model.test_on_batch(x_test, y_test)[0] == pytest.approx(loss, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
     _, (x_test, y_test) = four
     first = briefly["latent"]
@@ -118,6 +119,7 @@ def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
     assert total == pytest.approx(100 * found, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_hybrid_takes_a_latent_loss_of_ones_own(few):
     (x, y), _ = few
     model = make(Hybrid(0.25, LatentNLL(beta=0.5)), eager=True)
@@ -130,6 +132,7 @@ def test_hybrid_takes_a_latent_loss_of_ones_own(few):
     assert found == pytest.approx(0.75 * latent + 0.25 * of_class, rel=1e-4)
 
 
+@pytest.mark.slow
 def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
     """Phi(mu / sigma) [CASIMAC Eq. 36]: the vertices are +1 and -1."""
     (x, y), _ = few
@@ -142,6 +145,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
     assert model.evaluate(x, binary, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_the_composition_of_a_label_target_is_label_smoothing(few):
     (x, y), _ = few
     model = make(Composition(0.9), target="one_hot", eager=True)
@@ -152,6 +156,7 @@ def test_the_composition_of_a_label_target_is_label_smoothing(few):
     assert model.evaluate(x, y, batch_size=300, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mass", [None, 0.7])
 def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
     (x, y), (x_test, y_test) = few
@@ -181,6 +186,7 @@ def test_every_objective_trains_through_a_readout_that_samples(objective, covari
     assert history["val_accuracy"][-1] > 0.9  # chance is 0.25
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "target"),
     [("class", "ilr"), ("class", "dirichlet"), ("class", "one_hot"), ("hybrid", "ilr"), ("composition", "dirichlet")],
@@ -191,6 +197,7 @@ def test_every_objective_trains_label_targets(objective, target, few):
     assert history["loss"][-1] < history["loss"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", LOSSES)
 def test_digits_are_told_apart(objective, digits):
     (x, y), (x_test, y_test) = digits
@@ -199,6 +206,7 @@ def test_digits_are_told_apart(objective, digits):
     assert model.evaluate(x_test, y_test, verbose=0)[1] > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
 def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covariance, few):
@@ -220,6 +228,7 @@ def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covarian
             assert np.isfinite(gradient).all()
 
 
+@pytest.mark.slow
 def test_a_readout_of_ones_own_is_held_above_zero(few):
     (x, y), (x_test, y_test) = few
     latent = {"loc": 100.0 * ds.geometry.vertices(10).astype("float32"), "scale": np.ones((10, 1), "float32")}
@@ -241,6 +250,7 @@ def test_readouts_give_logarithms_of_their_probabilities(readout):
     np.testing.assert_allclose(np.exp(layer.log_probabilities(latent)), layer(latent), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_readout_is_computed_once_a_step(few, monkeypatch):
     (x, y), _ = few
     model = make("class", covariance="diagonal")
@@ -264,6 +274,7 @@ def test_the_readout_is_computed_once_a_step(few, monkeypatch):
 # Labels alone
 
 
+@pytest.mark.slow
 def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recwarn):
     (x, y), (x_test, y_test) = few
     for method in ("fit", "fit_transform", "transform"):
@@ -278,6 +289,7 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
     assert not recwarn.list
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
 def test_under_the_class_objective_every_data_set_streams(target, four):
     (x, y), _ = four
@@ -289,6 +301,7 @@ def test_under_the_class_objective_every_data_set_streams(target, four):
         np.testing.assert_allclose(first_weight(model), first_weight(arrays), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
     (x, y), _ = few
     inputs = [keras.Input((8, 4)), keras.Input((8, 4))]
@@ -299,6 +312,7 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
     assert history["loss"][-1] < history["loss"][0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
 def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
     x, y = (part[:100] for part in few[0])
@@ -314,6 +328,7 @@ def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
         streamed.fit(batched(x, 2 * soft), verbose=0)
 
 
+@pytest.mark.slow
 def test_the_class_objective_takes_latents_by_their_class(few):
     (x, y), _ = few
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
@@ -349,6 +364,7 @@ def test_compositions_of_streams_have_the_scale_of_arrays(four):
     assert scale_of("ilr", weighted) == pytest.approx(scale_of("ilr", x, soft), rel=1e-5)
 
 
+@pytest.mark.slow
 def test_endless_streams_have_a_scale_only_with_hard_labels(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
@@ -421,6 +437,7 @@ def test_it_reloads_in_a_fresh_process_with_the_same_loss(four, tmp_path):
         reloaded.fit(x, y, epochs=1, verbose=0)  # goes on
 
 
+@pytest.mark.slow
 def test_weights_alone_carry_the_scale(few, tmp_path):
     (x, y), _ = few
     model, other = (make("composition", eager=True) for _ in range(2))
@@ -499,6 +516,7 @@ def test_draws_are_fine_where_no_gradient_comes_through_them():
     make("latent", readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
 
 
+@pytest.mark.slow
 def test_compositions_without_a_fit_have_no_scale(few):
     (x, y), _ = few
     model = make("composition", target="one_hot", eager=True)
@@ -519,6 +537,7 @@ def test_a_mass_out_of_reach_is_told_before_training(few):
         make("composition").fit(twins, their_labels, verbose=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["hybrid", "composition"])
 def test_a_reloaded_distance_target_gives_no_latent_loss(objective, few, tmp_path):
     (x, y), (x_test, y_test) = few

@@ -63,6 +63,7 @@ def fitted(classifier, *data):
     return clone(classifier).fit(*data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_labels_of_any_kind_name_the_columns(name, wine):
     """The order of the classes is that of their inducing points too, and of the minibatches' random numbers."""
@@ -78,6 +79,7 @@ def test_labels_of_any_kind_name_the_columns(name, wine):
     np.testing.assert_allclose(np.exp(named.predict_log_proba(X_test)), named.predict_proba(X_test), rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot"])
 @pytest.mark.parametrize("inference", ["exact", "collapsed", "stochastic"])
 def test_every_target_of_labels_classifies_wine(target, inference, wine):
@@ -109,6 +111,7 @@ def test_distances_of_ones_own_work_too(wine):
     assert not own.target.is_fitted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["stochastic", "categorical"])
 def test_defaults_serve_small_data(inference):
     X, y = load_iris(return_X_y=True)
@@ -118,6 +121,7 @@ def test_defaults_serve_small_data(inference):
     assert ds.evaluation.negative_log_likelihood(y[1::2], classifier.predict_proba(X[1::2])) < 0.35
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["collapsed", "stochastic", "categorical"])
 def test_every_latent_dimension_has_inducing_points_of_its_own_on_request(inference, wine):
     X, y, X_test, y_test = wine
@@ -151,6 +155,7 @@ def test_a_column_of_labels_is_taken_and_told_to_the_line_that_gave_it(wine):
     np.testing.assert_array_equal(classifier.predict_proba(X_test), p)
 
 
+@pytest.mark.slow
 def test_soft_labels_are_shares_of_the_classes(wine):
     X, y, X_test, _ = wine
     hard = ds.SimplexGaussianProcess().fit(X, y)
@@ -267,6 +272,7 @@ def test_decisions_and_intervals(wine):
         classifier.decision_function(X_test, pair=(0, "red"))
 
 
+@pytest.mark.slow
 def test_it_joins_pipelines_and_searches(wine):
     X, y, *_ = wine
     pipeline = make_pipeline(StandardScaler(), ds.SimplexGaussianProcess(scale_features=False, max_iter=30))
@@ -285,6 +291,7 @@ def test_regressors_without_deviations_take_those_of_their_residuals(wine):
     assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.4
 
 
+@pytest.mark.slow
 def test_latents_hold_observation_noise_where_the_notes_say_so():
     """Of so many equal rows the latent function is known well, and an observation of it is not."""
     X, y = np.zeros((300, 1)), np.arange(300) % 2

@@ -112,6 +112,7 @@ def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, da
         model.predict((255 * data[2]).astype("uint8"))
 
 
+@pytest.mark.slow
 def test_uint8_images_are_scaled_inside(classifier, data, tmp_path):
     pixels = np.round(255 * data[2]).astype("uint8")
     classifier.export(tmp_path / "bytes", input_dtype="uint8")
@@ -163,6 +164,7 @@ def test_a_missing_saved_model_is_named(tmp_path):
         ds.export.load_served(tmp_path / "nothing")
 
 
+@pytest.mark.slow
 def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypatch):
     path = tmp_path / "served"
     classifier.export(path)
@@ -194,6 +196,7 @@ def files_no_larger_than(limit: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
+@pytest.mark.slow
 def test_files_that_cannot_be_written_whole_leave_the_earlier_ones(classifier, tmp_path):
     """A real limit on the size of files, as a full disk sets one."""
     classifier.save(tmp_path / "model.keras")
@@ -210,6 +213,7 @@ def test_files_that_cannot_be_written_whole_leave_the_earlier_ones(classifier, t
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "served"]
 
 
+@pytest.mark.slow
 def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):
     precious = tmp_path / "folder" / "data" / "precious.txt"
     precious.parent.mkdir(parents=True)
@@ -238,6 +242,7 @@ def test_predictions_reloaded_and_served_agree(kind, classifiers, served_models,
         np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_of_integer_pixels_is_served_integer_pixels(data, tmp_path):
     x, y, x_test = data
     x, x_test = (np.round(255 * images).astype("uint8") for images in (x, x_test))
@@ -255,6 +260,7 @@ def test_a_model_of_integer_pixels_is_served_integer_pixels(data, tmp_path):
         served.predict(x_test.astype(int) - 1 - x_test.min())
 
 
+@pytest.mark.slow
 def test_mixed_precision_models_are_served(data, tmp_path):
     x, y, x_test = data
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -272,6 +278,7 @@ def test_mixed_precision_models_are_served(data, tmp_path):
     np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_the_home_folder_is_known_by_its_sign(classifier, data, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))

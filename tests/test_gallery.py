@@ -30,6 +30,7 @@ def test_every_entry_is_of_a_figure():
     assert {gallery.plot_of(entry) for entry in gallery.ENTRIES} == set(ds.plots.__all__)
 
 
+@pytest.mark.slow
 def test_entries_become_pictures_and_a_page(tmp_path):
     """Those that learn nothing slow; all of them in the slow test below."""
     names = ["relevance", "simplex", "decision_regions"]

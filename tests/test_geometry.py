@@ -19,6 +19,7 @@ def compositions(n: int, samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).dirichlet(np.full(n, 3.0), samples) + 1e-6
 
 
+@pytest.mark.slow
 @constructions
 @given(n=class_counts)
 @few
@@ -39,6 +40,7 @@ def test_iterative_vertices_are_the_papers_recursion(n):
     assert geometry.vertices(n)[0, 0] == pytest.approx(1.0)
 
 
+@pytest.mark.slow
 @given(n=class_counts)
 @few
 def test_helmert_is_an_orthonormal_basis_of_the_zero_sum_hyperplane(n):

@@ -87,6 +87,7 @@ def test_backbones_build_on_gray_and_color_images(tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_cnn_predicts_what_it_learned_from_a_hundred_images():
     """Batch normalization's averages must have left their start after 60 steps."""
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
@@ -142,6 +143,7 @@ def test_given_latents_are_learned_saved_and_reloaded(covariance, digits, tmp_pa
     assert reloaded.evaluate(x, observation, verbose=0) == pytest.approx(as_dict, rel=1e-5)
 
 
+@pytest.mark.slow
 def test_plain_latents_are_observed_without_noise(digits):
     x, latents = digits
     model = digits_model()

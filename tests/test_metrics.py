@@ -118,6 +118,7 @@ def test_it_compiles_with_xla_at_any_batch_size(metric_class):
     assert float(update(y[20:], p[20:])) == pytest.approx(EXACT[metric_class](y, p), rel=1e-5)
 
 
+@pytest.mark.slow
 @each
 def test_a_label_that_is_no_class_makes_the_result_nan_in_any_graph_unless_its_weight_is_zero(metric_class):
     eager, graph, compiled = metric_class(), metric_class(), metric_class()
@@ -186,6 +187,7 @@ def assert_agrees(found: dict, y: np.ndarray, p: np.ndarray, rel: float = 1e-4) 
         assert found[name] == pytest.approx(getattr(evaluation, name)(y, p), rel=rel), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
 def test_it_serves_a_classifier_that_xla_compiles(dtype):
     x, y = make_data()
@@ -196,6 +198,7 @@ def test_it_serves_a_classifier_that_xla_compiles(dtype):
     assert_agrees(found, y, p, rel=1e-4 if dtype == "float32" else 1e-2)
 
 
+@pytest.mark.slow
 def test_it_serves_any_keras_classifier_and_travels_in_its_file(tmp_path):
     x, y = make_data()
     model = make_classifier(jit_compile=False)

@@ -154,6 +154,7 @@ def run_of(example: Example) -> Any:
     return pytest.param(example, marks=marks, id=f"{example.page}-{example.number}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("example", [run_of(example) for example in EXAMPLES])
 def test_the_example_runs(example, tmp_path, monkeypatch, capsys):
     """In this process and in an empty folder, with fewer epochs where nothing depends on them."""

@@ -214,6 +214,7 @@ class Own(ds.SimplexGaussianProcess):
     pass
 
 
+@pytest.mark.slow
 def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
     for message, classifier, name in cannot_be_saved():
         (tmp_path / name).write_text("earlier")
@@ -224,6 +225,7 @@ def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
         np.testing.assert_allclose(latent.loc, classifier.predict_latent(X_TEST).loc, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_kernels_of_ones_own_can_be_exported(tmp_path):
     classifier = make(kernel=gpflow.kernels.Matern12(active_dims=[0, 3]) + gpflow.kernels.Constant()).fit(X, y)
     classifier.export(tmp_path / "served", class_names=["a", "b", "c"])
@@ -235,6 +237,7 @@ def test_kernels_of_ones_own_can_be_exported(tmp_path):
         classifier.export(tmp_path / "served", class_names=["a", "b"])
 
 
+@pytest.mark.slow
 def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     (tmp_path / "elsewhere").mkdir()

@@ -51,6 +51,7 @@ def test_single_rows_cannot_be_held_out():
         hold_out(np.arange(3), seed=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("target", "argument"), [("ilr", "smoothing"), ("dirichlet", "concentration")])
 def test_the_value_of_the_least_nll_on_held_out_rows_is_taken(target, argument, iris):
     X, y, X_test, _ = iris
@@ -70,6 +71,7 @@ def test_the_value_of_the_least_nll_on_held_out_rows_is_taken(target, argument, 
     assert (refitted.smoothing_, refitted.smoothing_scores_) == (None, {})
 
 
+@pytest.mark.slow
 def test_the_likelihood_of_the_training_rows_chooses_too(iris):
     X, y, *_ = iris
     classifier = brief("dirichlet", "train").fit(X, y)
@@ -87,6 +89,7 @@ def test_the_targets_other_arguments_and_the_setting_stay(iris):
     assert classifier.target_.smoothing != 0.5
 
 
+@pytest.mark.slow
 def test_soft_labels_and_named_classes_choose_as_numbers_do(iris):
     X, y, *_ = iris
     numbers = brief("dirichlet").fit(X, y)
@@ -98,6 +101,7 @@ def test_soft_labels_and_named_classes_choose_as_numbers_do(iris):
         )
 
 
+@pytest.mark.slow
 def test_only_the_final_fit_is_watched(iris):
     X, y, *_ = iris
     steps, expected = [], []

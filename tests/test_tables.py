@@ -44,6 +44,7 @@ def test_a_row_is_measured_and_judged():
     assert figures["lambda"] in (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999)
 
 
+@pytest.mark.slow
 def test_letter_is_learned_by_minibatches_with_the_lambda_of_the_paper():
     X, y = load_digits(return_X_y=True)
     settings = ilr_gp.LETTER | {"inducing": 20, "epochs": 3}
@@ -99,6 +100,7 @@ def test_the_thesiss_tables_have_all_cells(monkeypatch, capsys, tmp_path):
     assert "MNIST: no --data" in printed
 
 
+@pytest.mark.slow
 def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
     digits = load_digits()
     few = {"X": np.tile(digits.data[:200, 20:30], (76, 1)), "y": np.tile(digits.target[:200], 76)}

@@ -33,6 +33,7 @@ def within(inference, exactly, *, by_minibatches):
     return by_minibatches if inference in MINIBATCHES else exactly
 
 
+@pytest.mark.slow
 @each_inference
 def test_a_constant_feature_changes_nothing(inference):
     atol = within(inference, 1e-6, by_minibatches=0.02)
@@ -77,6 +78,7 @@ def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
     assert classifier.score(rows, np.repeat([0, 1, 2], 20)) > 0.9
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("inference", ["collapsed", *MINIBATCHES])
 def test_inducing_points_may_be_equal_and_more_than_rows(inference):
     p = make(inference, inducing=X).fit(X, y).predict_proba(X)
@@ -109,6 +111,7 @@ def test_one_class_of_several_is_what_is_predicted(inference):
 
 
 # Both inferences check their features alike: one of them is shown every dtype.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("inference", "dtypes"),
     [("exact", ["float16", "float32", "int8", "uint16", "object", ">f8", "bool"]), ("collapsed", ["float16", "bool"])],

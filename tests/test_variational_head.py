@@ -45,6 +45,7 @@ def kernels_of(layer, features):
     return K + layer.jitter * variance * np.eye(len(U)), k, variance
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("num_classes", [2, 5])
 def test_it_keeps_the_layer_contract(covariance, num_classes, tmp_path):
@@ -203,6 +204,7 @@ def test_half_precision_stays_outside(policy):
 # The divergence is counted once, whatever model the layer is in.
 
 
+@pytest.mark.slow
 def test_a_plain_model_counts_the_divergence_once():
     layer = random_layer()
     inputs = keras.Input((D,))
@@ -216,6 +218,7 @@ def test_a_plain_model_counts_the_divergence_once():
     assert float(sum(layer.losses)) * 50 == pytest.approx(float(layer.kl_divergence()))  # after training, eagerly
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
     layer = random_layer(covariance=covariance)
@@ -228,6 +231,7 @@ def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
     assert model.fit(FEATURES, observation, verbose=0).history["loss"] == [expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["head", "backbone"])
 def test_a_classifier_counts_the_divergence_once(place):
     layer = random_layer()
@@ -359,6 +363,7 @@ def fitted(four):
     return model
 
 
+@pytest.mark.slow
 def test_fit_adapts_it_once_and_counts_the_samples(fitted, four, tmp_path):
     (x, y), _ = four
     assert fitted.head.adapted
@@ -383,6 +388,7 @@ def test_it_asks_for_the_number_of_samples_where_nobody_counted_them():
         layer(FEATURES, training=True)
 
 
+@pytest.mark.slow
 def test_it_learns_digits(fitted, four):
     _, (x_test, y_test) = four
     p = fitted.predict_proba(x_test)
@@ -404,6 +410,7 @@ def test_it_reloads_and_serves_in_a_fresh_process(fitted, four, tmp_path):
     assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
 
 
+@pytest.mark.slow
 def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(four):
     (x, y), (x_test, y_test) = four
     keras.utils.set_random_seed(0)
@@ -428,6 +435,7 @@ def test_it_trains_compiled_on_batches_of_any_size(four):
     assert history[-1] < history[0]
 
 
+@pytest.mark.slow
 def test_it_serves_targets_of_as_many_dimensions_as_classes(four):
     (x, y), (x_test, _) = four
     head = ds.heads.VariationalGaussianProcess(4, 8, num_samples=200, latent_dim=4)

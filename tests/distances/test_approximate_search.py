@@ -9,6 +9,7 @@ from deepsimplex.distances import SSIM, Embedding, class_neighbors
 from tests.reference import distances as reference
 
 
+@pytest.mark.slow
 def test_approximate_search_measures_its_recall(fashion):
     x, y = fashion[0][:200, ::2, ::2], fashion[1][:200]
     exact = class_neighbors(x, y, SSIM(5), 2, classes="other")
@@ -28,6 +29,7 @@ def test_approximate_search_measures_its_recall(fashion):
     assert exact.recall == 1.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", ["euclidean", "cityblock", "function"])
 def test_approximate_search_under_any_metric(distance):
     rng = np.random.default_rng(0)
@@ -66,6 +68,7 @@ def test_approximate_search_does_not_mind_where_samples_lie(offset, scale):
     assert class_neighbors(x, y, method="approximate").recall > 0.99
 
 
+@pytest.mark.slow
 def test_approximate_search_looks_through_a_model(fashion):
     class Half:
         passed = 0

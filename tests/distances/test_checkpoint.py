@@ -54,6 +54,7 @@ def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, dis
     assert not (tmp_path / "state").exists()
 
 
+@pytest.mark.slow
 def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
     x, y = fashion[0][:60], fashion[1][:60]
     arguments = {"x": x, "y": y, "distance": "euclidean", "method": "brute_force", "block_bytes": 2**11}

@@ -53,6 +53,7 @@ def evaluated(monkeypatch):
     return counts
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", VECTORS)
 @pytest.mark.parametrize("k", [1, 3])
 def test_vectors(distance, k, evaluated):
@@ -176,6 +177,7 @@ def test_block_size_changes_nothing(digits, distance, block_bytes):
     np.testing.assert_array_equal(whole.indices, parts.indices)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 13])
 def test_ssim_on_fashion_mnist(fashion, window):
     x, y = fashion[0][:400].copy(), fashion[1][:400]
@@ -192,6 +194,7 @@ def test_ssim_on_fashion_mnist(fashion, window):
         np.testing.assert_allclose(found.distances[i, label], exact, atol=2e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", VECTORS)
 def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
     x, y = fashion

@@ -195,6 +195,7 @@ def test_double_precision_equals_scikit_image(fashion, window, channels):
     np.testing.assert_allclose(SSIM(window).pairwise(x[:5], x), expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_accelerated_search_finds_the_same(fashion, monkeypatch):
     from deepsimplex.distances import ssim
 
@@ -208,6 +209,7 @@ def test_accelerated_search_finds_the_same(fashion, monkeypatch):
     assert accelerated.distances[30, y[3], 0] == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 25])
 def test_hard_images_are_compared_well(window):
     """Half dark, half bright and nearly flat: there float32 is at its worst."""

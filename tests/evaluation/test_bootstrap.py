@@ -67,6 +67,7 @@ def test_resamples_keep_their_strata_and_their_seed():
     np.testing.assert_array_equal(list(draws(9, None, 3, 4)), list(draws(9, None, 5, 4))[:3])
 
 
+@pytest.mark.slow
 def test_the_interval_of_an_accuracy_is_the_binomials():
     """Of 200 test sets' 90% intervals about 180 hold the true accuracy, and their width is about right."""
     rng = np.random.default_rng(0)

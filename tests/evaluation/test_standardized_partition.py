@@ -85,6 +85,7 @@ def test_every_depth_is_the_oracles(case, data):
     assert partition.unscaled_accuracy == pytest.approx(oracle.closeness(m, y.tolist()), abs=1e-12)
 
 
+@pytest.mark.slow
 @given(case=labeled_memberships(tied=False), data=st.data())
 @few
 def test_what_scaling_keeps(case, data):
@@ -119,6 +120,7 @@ def test_what_scaling_keeps(case, data):
     np.testing.assert_allclose(renamed.membership, scaled[:, swapped], rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 @given(
     seed=st.integers(0, 2**32 - 1),
     spread=st.floats(-12, 2.5),

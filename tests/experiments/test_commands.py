@@ -112,6 +112,7 @@ def test_parts_that_do_not_fit_are_named_before_a_folder_is_made(overrides, mess
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.slow
 def test_model_and_saved_model_of_a_run_agree(finished):
     folder, _, _ = finished
     (_, _), (x_test, _) = ds.datasets.load("digits")
@@ -122,6 +123,7 @@ def test_model_and_saved_model_of_a_run_agree(finished):
     np.testing.assert_allclose(served.predict(pixels)["class_probabilities"], p, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
     folder, arguments, _ = finished
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
@@ -143,6 +145,7 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
     np.testing.assert_array_equal(load_predictions(folder.test_predictions).y, y_test)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("method", "readout"), [("temperature", None), ("latent", "argmax")])
 def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
     folder, arguments, _ = finished
@@ -155,6 +158,7 @@ def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(fini
     assert np.allclose(read_out, kept.p, atol=1e-4) == (readout is not None)
 
 
+@pytest.mark.slow
 def test_evaluate_and_export_take_the_newest_run(finished, command):
     folder, arguments, _ = finished
     metrics = json.loads(folder.metrics.read_text())
@@ -176,6 +180,7 @@ def test_evaluate_and_export_take_the_newest_run(finished, command):
     assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}
 
 
+@pytest.mark.slow
 def test_evaluate_refuses_what_may_hold_training_samples(finished):
     folder, arguments, _ = finished
     before = folder.metrics.read_bytes()
@@ -253,6 +258,7 @@ def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
     assert split.class_names == ["cat", "dog"]
 
 
+@pytest.mark.slow
 def test_mixed_precision_ends_with_the_run(tmp_path):
     overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
     policy = keras.config.dtype_policy()
@@ -302,6 +308,7 @@ def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(target
     assert "taken from" not in printed
 
 
+@pytest.mark.slow
 def test_only_the_targets_command_shows_progress_in_a_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
     commands.make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])

@@ -184,6 +184,7 @@ def test_damaged_files_of_a_run_are_named(iris, tmp_path, file, content, message
     assert not (tmp_path / "report.html").exists()
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_scores_are(iris, page):
     page = Page(page)
     for found in iris.values():
@@ -254,6 +255,7 @@ def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
     assert "versicolor" in page.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_test_set_of_one_has_a_page(tmp_path, n):
     one = Predictions.of([1], [[0.25, 0.75] + [0.0] * (n - 2)])
@@ -290,11 +292,13 @@ def test_nothing_is_fetched_and_every_picture_has_words(page):
     assert not page.all("script")
 
 
+@pytest.mark.slow
 def test_the_same_call_writes_the_same_page(iris, page, tmp_path):
     again = ds.experiments.write_report(tmp_path / "again.html", iris, level=0.9, seed=4, **QUICK)
     assert again.read_bytes() == page.read_bytes()
 
 
+@pytest.mark.slow
 def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeypatch):
     page = tmp_path / "report.html"
     page.write_text("earlier")
@@ -355,6 +359,7 @@ def test_small_drawings_are_lines_and_large_ones_pixels():
     assert (large.width, large.height) == (288, 192)
 
 
+@pytest.mark.slow
 def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, command):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     other = tmp_path / "logistic.npz"
@@ -403,6 +408,7 @@ def test_a_built_package_carries_the_template(tmp_path):
     assert carried == {f"deepsimplex/experiments/templates/page.{kind}" for kind in ("css", "html")}
 
 
+@pytest.mark.slow
 def test_of_sixty_classes_the_worst_have_a_diagram(tmp_path):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.full(60, 0.1), 200)

@@ -19,6 +19,7 @@ needs_fashion_mnist = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @needs_fashion_mnist
 @pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"])
 def test_the_network_of_the_paper_has_80318_parameters(name):
@@ -45,6 +46,7 @@ def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
     assert metrics["test_samples"] == 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head",
     [

@@ -64,6 +64,7 @@ def test_derivatives_of_the_likelihood_agree_with_finite_differences(link):
         np.testing.assert_allclose(curvature[:, dim], -(above - 2 * at + below) / 1e-8, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
 def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings):
     """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
@@ -146,6 +147,7 @@ def two_classes(seed=0):
     return X, y, settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("epochs", [0, 20])
 def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
     X, y, settings = two_classes()
@@ -188,6 +190,7 @@ def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
     np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, atol=0.1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
 def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
     X, y = rings
@@ -202,6 +205,7 @@ def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
     np.testing.assert_array_equal(again.predict(X).loc, process.predict(X).loc)
 
 
+@pytest.mark.slow
 def test_soft_labels_are_memberships(rings):
     X, y = rings
     hard = CategoricalProcess(inducing=20, batch_size=30, epochs=30).fit(X, np.eye(n)[y])
@@ -210,6 +214,7 @@ def test_soft_labels_are_memberships(rings):
     assert p_soft.max(axis=1).mean() < p_hard.max(axis=1).mean() - 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
 def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
     X, y = rings
@@ -258,6 +263,7 @@ def test_points_of_a_single_feature_are_told_to_be_a_column(inducing):
         CategoricalProcess(inducing=inducing).fit(X, np.arange(20) % 2)
 
 
+@pytest.mark.slow
 def test_two_rows_are_enough():
     X = np.array([[0.0], [1.0]])
     process = CategoricalProcess(epochs=2).fit(X, [0, 1])

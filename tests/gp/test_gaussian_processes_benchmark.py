@@ -21,6 +21,7 @@ def small(monkeypatch, tmp_path):
     return tmp_path / "letter.npz"
 
 
+@pytest.mark.slow
 def test_classes_and_memory_are_measured(small, capsys):
     benchmark.classes(1)
     printed = capsys.readouterr().out

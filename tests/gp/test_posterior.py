@@ -31,6 +31,7 @@ def posterior(request, monkeypatch):
     return Posterior(Watched(lengthscales=2.0), support, weights, triangles, features, latents)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
 def test_a_graph_of_any_number_of_rows_keeps_to_the_budget(jit, posterior):
     served = tf.function(posterior, input_signature=[tf.TensorSpec([None, D])], autograph=False, jit_compile=jit)

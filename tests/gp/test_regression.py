@@ -72,11 +72,13 @@ def test_derivatives_agree_with_finite_differences(make, deviations, noise):
     assert_derivatives_are_right(process, process._problem(*data(deviations), None))
 
 
+@pytest.mark.slow
 def test_derivatives_by_inducing_points_agree_with_finite_differences():
     process = CollapsedGaussianProcess(inducing=6, learn_inducing=True)
     assert_derivatives_are_right(process, process._problem(*data(NOISES["two values"]), None))
 
 
+@pytest.mark.slow
 @each_noise
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(deviations, noise):
@@ -140,6 +142,7 @@ def test_the_bound_of_separate_inducing_points_is_that_of_every_dimension_with_i
     assert np.abs(supports[0] - supports[1]).max() > 0.1
 
 
+@pytest.mark.slow
 @each_noise
 def test_separate_inducing_points_that_are_the_same_are_as_shared_ones(deviations):
     X, observation = data(deviations)
@@ -169,6 +172,7 @@ def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
     np.testing.assert_allclose(latent.scale, width * np.sqrt(variance[:, :1]), rtol=1e-3)
 
 
+@pytest.mark.slow
 @each_noise
 def test_with_the_data_as_inducing_points_collapsed_is_exact(deviations):
     X, observation = data(deviations)
@@ -181,6 +185,7 @@ def test_with_the_data_as_inducing_points_collapsed_is_exact(deviations):
     np.testing.assert_allclose(collapsed.predict(new).scale, exact.predict(new).scale, rtol=5e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_blocks_of_rows_change_nothing(monkeypatch):
     X, observation = data(NOISES["two values"])
     whole = CollapsedGaussianProcess(inducing=8, max_iter=0).fit(X, observation)
@@ -208,6 +213,7 @@ def test_the_order_of_rows_does_not_matter():
     np.testing.assert_allclose(other.loc, one.loc, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("separate", [False, True])
 def test_the_order_of_rows_does_not_move_the_inducing_points(separate):
     X, observation = data(NOISES["two values"])
@@ -229,6 +235,7 @@ def test_restarts_are_repeatable_and_never_worse():
     assert twice[0] <= once + 1e-9
 
 
+@pytest.mark.slow
 def test_what_is_not_to_be_learned_stays():
     X, observation = data(NOISES["shared"])
     kernel = gpflow.kernels.Matern52(lengthscales=0.7)
@@ -247,6 +254,7 @@ def test_what_is_not_to_be_learned_stays():
     assert np.ptp(unmoved.lengthscales.numpy()) == 0.0
 
 
+@pytest.mark.slow
 def test_every_step_is_told_with_what_it_came_to():
     X, observation = data(NOISES["shared"])
     steps = []

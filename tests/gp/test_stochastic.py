@@ -50,6 +50,7 @@ def test_sums_of_minibatches_are_those_of_all_samples_on_average():
     np.testing.assert_array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
 
 
+@pytest.mark.slow
 def test_minibatches_come_near_the_bound_of_all_samples():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, (600, 1))

@@ -340,6 +340,7 @@ def test_the_variance_of_a_gaussian_process_is_drawn():
     assert np.median(distance) < 0.1 * np.ptp(contours.levels)
 
 
+@pytest.mark.slow
 def test_a_keras_model_is_drawn_with_the_names_it_keeps():
     X, y = load_iris(return_X_y=True)
     X = X[:, 2:].astype(np.float32)

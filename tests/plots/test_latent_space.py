@@ -38,6 +38,7 @@ def test_principal_components_keep_the_distances_of_a_plane():
     np.testing.assert_allclose(np.linalg.norm(places[:, None] - places[None], axis=-1), between, atol=1e-9)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(3, 8), st.integers(0, 10_000), st.booleans())
 def test_in_the_plane_of_three_classes_the_borders_part_their_samples(n, seed, ilr):

@@ -47,6 +47,7 @@ def assert_drawn(ax, band):
     np.testing.assert_allclose([low, high], band.frequencies(at))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "of_class"), [(2, None), (2, 0), (4, None), (4, 3)])
 def test_the_band_and_the_mean_classifier_are_drawn(n, of_class):
     y, p, latent = latents(n)
@@ -106,6 +107,7 @@ def test_the_legend_stands_where_the_curve_is_not():
         assert (middle[0] > 0.5 > middle[1]) == (corner == "lower right")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3])
 def test_a_test_set_of_one_is_drawn(n):
     y, p, latent = latents(n, samples=1)
@@ -114,6 +116,7 @@ def test_a_test_set_of_one_is_drawn(n):
     assert plots.reliability(y, p).axes[0].child_axes[0].get_ylabel() == "share\n(N = 1)"
 
 
+@pytest.mark.slow
 def test_latents_that_do_not_fit_are_refused():
     y, p, latent = latents(3)
     for options, message in (

@@ -34,6 +34,7 @@ def moved(layer, features=D):
     return layer
 
 
+@pytest.mark.slow
 @each_layer
 def test_they_keep_the_layer_contract(make, tmp_path):
     assert_layer_contract(lambda: moved(make()), FEATURES, tmp_path)
@@ -210,6 +211,7 @@ def test_prototypes_start_among_samples_of_their_class(make):
         assert center == pytest.approx(5.0 * label, abs=1.5)
 
 
+@pytest.mark.slow
 def test_a_data_set_is_read_once_and_every_class_is_drawn_from():
     """Of a class of few among many samples too."""
     reads = []
@@ -350,6 +352,7 @@ def test_the_process_knows_where_its_target_puts_classes(target, few):
     assert PrototypeGaussianProcess.from_config(layer.get_config()).get_config() == layer.get_config()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["ilr", pytest.param("casimac", marks=pytest.mark.slow)])
 def test_other_targets_learn_digits(target, four):
     (x, y), (x_test, y_test) = four
@@ -445,6 +448,7 @@ def test_a_deep_prototype_network_learns_digits(fitted, four):
     np.testing.assert_allclose(ds.readout.argmax(latent), p, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", ["class", "latent"])
 def test_every_likelihood_trains_all_that_is_learned(objective, four):
     (x, y), _ = four
@@ -456,6 +460,7 @@ def test_every_likelihood_trains_all_that_is_learned(objective, four):
         assert not np.array_equal(weight, value), weight.name
 
 
+@pytest.mark.slow
 def test_it_learns_raw_pixels(four):
     """With a median distance for its length, which the thesis's algorithm lacks where it fails on images."""
     (x, y), (x_test, y_test) = four
@@ -472,6 +477,7 @@ def test_it_reloads_and_serves_in_a_fresh_process(fitted, four, tmp_path):
     assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
 
 
+@pytest.mark.slow
 def test_lvq_ends_a_network(few, tmp_path):
     (x, y), (x_test, y_test) = few
     keras.utils.set_random_seed(0)

@@ -64,6 +64,7 @@ def test_isotropic_scale_agrees_with_adaptive_quadrature(n, s):
     np.testing.assert_allclose(p32[0], expected, atol=1e-6 * max(1.0, 0.1 / s))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n", "smallest", "largest"), [(3, 0.5, 2.0), (10, 0.01, 3.0), (10, 0.5, 1.0)])
 def test_independent_components_agree_with_adaptive_quadrature(n, smallest, largest):
     rng = np.random.default_rng(n)
@@ -245,6 +246,7 @@ def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tol
     assert (found > 0).all()
 
 
+@pytest.mark.slow
 def test_the_default_number_of_points_errs_by_less_than_two_in_a_thousand():
     latent = latents(20, 9, "diagonal", seed=2)
     reference = at_once(latent, num_points=2**11)  # errs by 6e-5
@@ -349,6 +351,7 @@ def test_gradients_agree_with_finite_differences(dims, kind, scores):
         np.testing.assert_allclose(numeric, expected, rtol=1e-5, err_msg=str(direction))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dims", "kind", "method"), [(2, "full", "exact"), (3, "isotropic", "exact"), (2, "full", "quasi_monte_carlo")]
 )
@@ -371,6 +374,7 @@ def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, j
         np.testing.assert_allclose(compiled, eager, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known_rows", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize(("dims", "method", "row_size"), [(3, "exact", 4 * 32), (2, "quasi_monte_carlo", 3 * 2 * 32)])
 def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, dims, method, row_size, known_rows):

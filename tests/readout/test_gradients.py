@@ -74,6 +74,7 @@ def model():
     return model
 
 
+@pytest.mark.slow
 def test_gradients_of_a_classifier_agree_with_finite_differences(model):
     x = np.random.default_rng(2).normal(size=(5, FEATURES)).astype("float32")
 

@@ -75,6 +75,7 @@ def test_one_direction_of_noise_gives_the_quantiles_of_a_monotone_function():
     np.testing.assert_allclose(upper[0], ends.max(axis=0), atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("width", "rms", "most"), [(1.0, 2e-3, 0.012), (3.0, 4e-3, 0.04)])
 def test_the_default_number_of_points_errs_as_the_docstring_says(width, rms, most):
     latent, S = latents(20, 9, "diagonal", seed=2), width * vertices(10)
@@ -94,6 +95,7 @@ def test_scale_zero_is_the_softmax_of_the_mean_without_width(n, kind, dtype):
     np.testing.assert_allclose(lower, softmax_of(latent.loc @ vertices(n).T, axis=1), atol=10 * np.finfo(dtype).eps)
 
 
+@pytest.mark.slow
 def test_the_mean_lies_inside_unless_a_rare_outcome_carries_it():
     latent = latents(20, 4, "diagonal")
     lower, upper = class_intervals(latent)
@@ -104,6 +106,7 @@ def test_the_mean_lies_inside_unless_a_rare_outcome_carries_it():
     assert class_intervals(rare, 0.5, steep).upper[0, 0] < softmax(rare, steep)[0, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("readout", ["softmax", "argmax"])
 @pytest.mark.parametrize("n", [2, 4])
 def test_the_same_call_gives_the_same_answer_row_by_row(monkeypatch, n, readout):
@@ -156,6 +159,7 @@ def test_wrong_arguments_are_named(arguments, message):
         class_intervals(latents(2, 3, "diagonal"), **arguments)
 
 
+@pytest.mark.slow
 def test_graphs_are_refused():
     @tf.function
     def traced(loc):
@@ -168,6 +172,7 @@ def test_graphs_are_refused():
 # The argmax readout: numerical error
 
 
+@pytest.mark.slow
 @each_kind
 def test_intervals_of_the_argmax_readout_lie_around_its_answer(kind):
     latent = latents(5, 3, kind)

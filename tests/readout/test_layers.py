@@ -75,6 +75,7 @@ def test_half_precision_is_computed_and_returned_in_float32(layer, arguments, fu
     assert model.output.dtype == "float32"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layer", "arguments", "function"), LAYERS[1:])
 def test_a_model_that_ends_in_the_layer_trains_reloads_and_exports(layer, arguments, function, tmp_path):
     inputs = keras.Input((6,))
@@ -125,6 +126,7 @@ def test_in_training_a_layer_samples_at_few_points_and_exact_ones_stay():
     np.testing.assert_array_equal(SoftmaxReadout()(two_classes, training=True), SoftmaxReadout()(two_classes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("layer", "kind", "method"),
     # The argmax of a full scale goes the way of a diagonal one, from a factor that the softmax has too.

@@ -21,6 +21,7 @@ def sampled(latent, num_points):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dims", "num_points"), [(5, None), (3, 512)])
 def test_the_spread_of_scramblings_is_the_size_of_the_true_error(dims, num_points):
     latent = latents(20, dims, "isotropic")
@@ -108,6 +109,7 @@ def test_scale_zero_has_an_error():
     assert np.isfinite(argmax_error(tied)).all()
 
 
+@pytest.mark.slow
 def test_the_bound_covers_narrow_directions_of_three_classes():
     """Where two scores are all but tied, round-off of their means is many of the deviations that part them."""
     rng = np.random.default_rng(0)

@@ -86,6 +86,7 @@ def test_isotropic_scores_of_a_simplex_agree_with_independent_ones():
     np.testing.assert_allclose(tripled, p, atol=1e-13)
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10**6), n=st.integers(3, 8), log_s=st.floats(-3, 1.5))
 @settings(max_examples=8, deadline=None)
 def test_permuting_classes_permutes_probabilities(seed, n, log_s):
@@ -223,6 +224,7 @@ def test_points_have_the_moments_of_the_gaussian(num_points, dims):
     np.testing.assert_allclose(points.T @ points / num_points, np.eye(dims), atol=1e-13)
 
 
+@pytest.mark.slow
 def test_narrow_gaussians_need_few_points():
     """Two terms of the Taylor series are exact; the rest is as small as the third power of the deviation."""
     latent = latents(20, 9, "diagonal")
@@ -280,6 +282,7 @@ def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypa
         np.testing.assert_allclose(found, expected, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, 4])
 def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
     rng = np.random.default_rng(6)
