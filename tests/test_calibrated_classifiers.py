@@ -339,6 +339,7 @@ def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
     classifier.calibrate(None)
 
 
+@pytest.mark.slow
 def test_what_tables_cannot_be_calibrated_with_is_named(fitted, wine):
     classifier, (X, y) = fitted["lvq"], wine[1]
     for arguments, message in [

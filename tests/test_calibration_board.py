@@ -63,6 +63,7 @@ def test_every_tag_is_written_and_no_other(run):
     assert written.keys() == {(tag, step) for tag in by_epoch for step in (0, 1)} | {(tag, 0) for tag in ALWAYS}
 
 
+@pytest.mark.slow
 def test_scores_are_those_of_a_report(run):
     model, (x, y), _, written = run
     p = model.predict_proba(x)

@@ -545,6 +545,7 @@ def test_each_step_is_traced_once(four, monkeypatch):
     assert traced == ["train_step", "test_step", "test_step"]
 
 
+@pytest.mark.slow
 def test_the_summary_shows_the_pieces_alone(fitted):
     lines = []
     fitted.summary(print_fn=lines.append)

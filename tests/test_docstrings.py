@@ -40,6 +40,7 @@ def test_public_docstrings_have_an_example(name, member):
     assert ">>>" in member.__doc__, name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("module", MODULES)
 def test_examples_run(module, tmp_path, monkeypatch):
     """In a copy of the working folder's names: configs are read, files go to a temporary folder."""

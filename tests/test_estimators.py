@@ -178,6 +178,7 @@ def test_two_classes_of_ilr_are_one_gaussian_process(wine):
     np.testing.assert_allclose(latent.scale, abs(size) * single.scale, rtol=1e-3)
 
 
+@pytest.mark.slow
 @each_classifier
 def test_a_pickle_and_another_fit_give_the_same_answer(classifier, wine):
     X, y, X_test, _ = wine
@@ -252,6 +253,7 @@ def test_what_is_no_seed_is_said(classifier, random_state, wine):
         clone(classifier).set_params(random_state=random_state).fit(X, y)
 
 
+@pytest.mark.slow
 def test_decisions_and_intervals(wine):
     X, y, X_test, _ = wine
     classifier = ds.SimplexGaussianProcess().fit(X, y)

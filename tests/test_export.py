@@ -101,6 +101,7 @@ def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served
         np.testing.assert_allclose(outputs["latent_scale"], latent.scale, atol=1e-5)
 
 
+@pytest.mark.slow
 @each_kind
 def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, data):
     classifier, model = classifiers[kind], ds.export.load_served(served_models[kind])

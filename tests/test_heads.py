@@ -120,6 +120,7 @@ def digits():
     return x, (x.reshape(300, 64) @ projection).astype("float32")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
 def test_given_latents_are_learned_saved_and_reloaded(covariance, digits, tmp_path):
     x, latents = digits

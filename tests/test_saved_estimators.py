@@ -132,6 +132,7 @@ def test_tensorflow_alone_serves_the_same(classifiers, elsewhere):
         np.testing.assert_allclose(outputs["latent_scale"], latent.scale, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_the_loader_of_saved_models_takes_it(name, classifiers, place):
     classifier, served = classifiers[name], ds.export.load_served(place / "served" / name)

@@ -38,6 +38,7 @@ def test_verdicts_allow_for_the_errors_of_both(metric, ours, expected):
     assert ilr_gp.verdict(metric, np.array(ours), mean=0.85, deviation=0.02) == expected
 
 
+@pytest.mark.slow
 def test_a_row_is_measured_and_judged():
     figures = ilr_gp.measure(ilr_gp.load("wine", None), 50, MinMaxScaler, seed=0, max_iter=2)
     assert figures["ACC"] > 0.9

@@ -397,6 +397,7 @@ def test_it_learns_digits(fitted, four):
     assert fitted.predict_latent(x_test).covariance == "isotropic"
 
 
+@pytest.mark.slow
 def test_it_is_less_sure_of_noise_than_of_digits(fitted, four):
     _, (x_test, _) = four
     noise = np.random.default_rng(0).uniform(size=x_test.shape).astype("float32")

@@ -90,6 +90,7 @@ def export_saved_model(
     if input_dtype not in INPUT_DTYPES:
         raise ValueError(f"input_dtype must be one of {', '.join(INPUT_DTYPES)}; found {input_dtype!r}")
 
+    @tf.function(autograph=False)  # Keras calls it twice: once for its variables, once to write it
     def serve(samples: Any) -> dict[str, Any]:
         if input_dtype == "uint8":
             samples = tf.cast(samples, tf.float32) / pixel_scale

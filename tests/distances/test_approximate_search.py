@@ -61,6 +61,7 @@ def test_approximate_search_keeps_no_state(tmp_path):
         class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("offset", "scale"), [(1e8, 1.0), (0.0, 1e60), (0.0, 1e-60)])
 def test_approximate_search_does_not_mind_where_samples_lie(offset, scale):
     rng = np.random.default_rng(0)

@@ -141,6 +141,7 @@ def test_search_finds_the_nearest(images, window, k):
         np.testing.assert_array_equal(found.indices, np.where(wanted[:, :, None], indices, -1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("images", KINDS, indirect=True)
 def test_a_call_on_two_images_is_scikit_image(images):
     x, _, data_range = images

@@ -105,6 +105,7 @@ def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
         assert [row["epoch"] for row in csv.DictReader(lines)] == [str(epoch) for epoch in range(EPOCHS)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "epochs"),
     [(nothing, 3), (cut_weights, 2), (cut_metadata, 2), (killed_between_the_files, 2), (lost_metadata, 2)],

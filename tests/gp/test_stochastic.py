@@ -19,6 +19,7 @@ def problem_of(deviations, noise):
     return StochasticGaussianProcess(inducing=8, noise=noise, ard=True)._problem(*data(deviations), None)
 
 
+@pytest.mark.slow
 @each_noise
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_the_collapsed_bound(deviations, noise):
