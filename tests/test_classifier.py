@@ -556,6 +556,7 @@ def test_the_summary_shows_the_pieces_alone(fitted):
 # Files
 
 
+@pytest.mark.slow
 def test_it_saves_and_reloads_in_a_fresh_process(fitted, four, tmp_path):
     _, (x_test, _) = four
     fitted.save(tmp_path / "model.keras")

@@ -18,6 +18,8 @@ from deepsimplex.export.saved_model import CHECKSUMS
 from tests.eager_steps import eagerly
 from tests.fresh_process import run
 
+pytestmark = pytest.mark.slow  # classifiers of every kind are fitted for all of them
+
 
 @pytest.fixture(scope="module")
 def data(four):
@@ -85,7 +87,6 @@ assert "deepsimplex" not in sys.modules
 """
 
 
-@pytest.mark.slow
 def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served_models, data, tmp_path):
     x = data[2]
     np.save(tmp_path / "x.npy", x)
@@ -101,7 +102,6 @@ def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served
         np.testing.assert_allclose(outputs["latent_scale"], latent.scale, atol=1e-5)
 
 
-@pytest.mark.slow
 @each_kind
 def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, data):
     classifier, model = classifiers[kind], ds.export.load_served(served_models[kind])
@@ -113,7 +113,6 @@ def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, da
         model.predict((255 * data[2]).astype("uint8"))
 
 
-@pytest.mark.slow
 def test_uint8_images_are_scaled_inside(classifier, data, tmp_path):
     pixels = np.round(255 * data[2]).astype("uint8")
     classifier.export(tmp_path / "bytes", input_dtype="uint8")
@@ -165,7 +164,6 @@ def test_a_missing_saved_model_is_named(tmp_path):
         ds.export.load_served(tmp_path / "nothing")
 
 
-@pytest.mark.slow
 def test_a_failing_export_leaves_the_earlier_one(classifier, tmp_path, monkeypatch):
     path = tmp_path / "served"
     classifier.export(path)
@@ -197,7 +195,6 @@ def files_no_larger_than(limit: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, ignored)
 
 
-@pytest.mark.slow
 def test_files_that_cannot_be_written_whole_leave_the_earlier_ones(classifier, tmp_path):
     """A real limit on the size of files, as a full disk sets one."""
     classifier.save(tmp_path / "model.keras")
@@ -214,7 +211,6 @@ def test_files_that_cannot_be_written_whole_leave_the_earlier_ones(classifier, t
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "served"]
 
 
-@pytest.mark.slow
 def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):
     precious = tmp_path / "folder" / "data" / "precious.txt"
     precious.parent.mkdir(parents=True)
@@ -243,7 +239,6 @@ def test_predictions_reloaded_and_served_agree(kind, classifiers, served_models,
         np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_a_model_of_integer_pixels_is_served_integer_pixels(data, tmp_path):
     x, y, x_test = data
     x, x_test = (np.round(255 * images).astype("uint8") for images in (x, x_test))
@@ -261,7 +256,6 @@ def test_a_model_of_integer_pixels_is_served_integer_pixels(data, tmp_path):
         served.predict(x_test.astype(int) - 1 - x_test.min())
 
 
-@pytest.mark.slow
 def test_mixed_precision_models_are_served(data, tmp_path):
     x, y, x_test = data
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -279,7 +273,6 @@ def test_mixed_precision_models_are_served(data, tmp_path):
     np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_the_home_folder_is_known_by_its_sign(classifier, data, tmp_path, monkeypatch):
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))

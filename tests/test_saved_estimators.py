@@ -15,6 +15,8 @@ import deepsimplex as ds
 from deepsimplex._utils import atomic_files
 from deepsimplex.gp.gpflow_kernels import gpflow
 
+pytestmark = pytest.mark.slow  # classifiers of every kind are fitted for all of them
+
 X, y = load_wine(return_X_y=True)
 # What a SavedModel takes is float32: the same numbers for both.
 X = X.astype("float32").astype("float64")
@@ -110,7 +112,6 @@ def elsewhere(place) -> Path:
     return place
 
 
-@pytest.mark.slow
 def test_another_process_predicts_the_same(classifiers, elsewhere):
     for name, classifier in classifiers.items():
         loaded = np.load(elsewhere / "loaded" / f"{name}.npz")
@@ -120,7 +121,6 @@ def test_another_process_predicts_the_same(classifiers, elsewhere):
         np.testing.assert_array_equal(loaded["labels"], classifier.predict(X_TEST).astype(str))
 
 
-@pytest.mark.slow
 def test_tensorflow_alone_serves_the_same(classifiers, elsewhere):
     for name in SERVED:
         classifier, outputs = classifiers[name], np.load(elsewhere / "outputs" / f"{name}.npz")
@@ -132,7 +132,6 @@ def test_tensorflow_alone_serves_the_same(classifiers, elsewhere):
         np.testing.assert_allclose(outputs["latent_scale"], latent.scale, rtol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", SERVED)
 def test_the_loader_of_saved_models_takes_it(name, classifiers, place):
     classifier, served = classifiers[name], ds.export.load_served(place / "served" / name)
@@ -215,7 +214,6 @@ class Own(ds.SimplexGaussianProcess):
     pass
 
 
-@pytest.mark.slow
 def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
     for message, classifier, name in cannot_be_saved():
         (tmp_path / name).write_text("earlier")
@@ -226,7 +224,6 @@ def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
         np.testing.assert_allclose(latent.loc, classifier.predict_latent(X_TEST).loc, rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_kernels_of_ones_own_can_be_exported(tmp_path):
     classifier = make(kernel=gpflow.kernels.Matern12(active_dims=[0, 3]) + gpflow.kernels.Constant()).fit(X, y)
     classifier.export(tmp_path / "served", class_names=["a", "b", "c"])
@@ -238,7 +235,6 @@ def test_kernels_of_ones_own_can_be_exported(tmp_path):
         classifier.export(tmp_path / "served", class_names=["a", "b"])
 
 
-@pytest.mark.slow
 def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     (tmp_path / "elsewhere").mkdir()

@@ -141,7 +141,8 @@ def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: boo
     Returns
     -------
     float
-        In [0, 1/2]; 0 is perfect.
+        In [0, 3/4]; 0 is perfect. The largest is that of events that always happen where they are unlikely and never
+        where they are likely.
 
     Examples
     --------
@@ -150,7 +151,7 @@ def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: boo
     >>> round(area_deviation([1, 1], [[0.5, 0.5], [0.5, 0.5]]), 4)
     0.25
     """
-    return _of_curve("area_deviation", y, p, bins, top_label, largest=0.5)
+    return _of_curve("area_deviation", y, p, bins, top_label, largest=0.75)
 
 
 def _classwise_terms(y: ArrayLike, p: ArrayLike, bins: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:

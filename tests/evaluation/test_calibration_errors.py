@@ -38,7 +38,13 @@ def test_area_deviation_is_the_oracles(case, bins):
     y, p = case
     ours = evaluation.area_deviation(y, p, bins)
     assert ours == pytest.approx(oracle.area_deviation(y, p, bins), abs=1e-6)
-    assert -1e-12 <= ours <= 0.5 + 1e-12
+    assert -1e-12 <= ours <= 0.75 + 1e-12
+
+
+def test_the_area_is_largest_where_the_unlikely_happens_and_the_likely_does_not():
+    p = np.array([0.001, 0.4999, 0.5001, 0.999])
+    y = np.array([1, 1, 0, 0])
+    assert 0.74 < evaluation.area_deviation(y, np.column_stack([1 - p, p])) < 0.75
 
 
 def test_samples_drawn_from_the_probabilities_are_calibrated():
