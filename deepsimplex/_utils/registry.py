@@ -102,7 +102,7 @@ class Registry(Mapping[str, type], Generic[Member]):
         return next((name for name, known in self.items() if known is kind), f"{kind.__module__}:{kind.__qualname__}")
 
     def _make(self, kind: type[Member], arguments: dict[str, Any], defaults: dict[str, Any]) -> Member:
-        known = inspect.signature(kind).parameters
+        known = constructor_parameters(kind)
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
         unknown = [key for key in arguments if key not in known]
         if unknown and not takes_any:
@@ -115,6 +115,17 @@ class Registry(Mapping[str, type], Generic[Member]):
             if required and key not in given:
                 raise ValueError(f"{self.kind} {kind.__name__} needs the argument {key!r}; found {sorted(given)}")
         return kind(**given)
+
+
+def constructor_parameters(kind: type[Any]) -> dict[str, inspect.Parameter]:
+    """Parameters of a class' constructor.
+
+    Of ``__init__``: before Python 3.11.4 the signature of a Keras layer is that of ``__new__(cls, *args, **kwargs)``.
+    """
+    if kind.__init__ is object.__init__:
+        return {}
+    _, *parameters = inspect.signature(kind.__init__).parameters.items()
+    return dict(parameters)
 
 
 def _imported(name: str, kind: str) -> Any:

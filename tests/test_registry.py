@@ -1,0 +1,16 @@
+"""Members by name: what their constructors take is read the same on every version of Python."""
+
+from deepsimplex._utils.registry import constructor_parameters
+
+
+class Made:
+    def __new__(cls, *args, **kwargs):
+        return super().__new__(cls)
+
+    def __init__(self, units, bias=True):
+        self.units, self.bias = units, bias
+
+
+def test_constructors_take_what_init_takes():
+    assert list(constructor_parameters(Made)) == ["units", "bias"]
+    assert constructor_parameters(type("Plain", (), {})) == {}
