@@ -32,7 +32,8 @@ def _execute(program: str, arguments: list[str], folder: Path | None, outputs: s
     for stream in (sys.stdout, sys.stderr):
         file = os.open(f"{outputs}/{stream.name.strip('<>')}", os.O_WRONLY | os.O_CREAT)
         os.dup2(file, stream.fileno())
-    os.chdir(folder or os.getcwd())
+    if folder:
+        os.chdir(folder)
     sys.argv = ["program", *arguments]
     exec(compile(program, "program", "exec"), {"__name__": "__main__"})
 

@@ -254,8 +254,7 @@ for place in sorted(pathlib.Path(".").glob("served_*")):
 assert "deepsimplex" not in sys.modules
 import deepsimplex as ds
 for path in sorted(pathlib.Path(".").glob("model_*")):
-    loaded = ds.load(path) if path.suffix == ".keras" else ds.load(path)
-    np.save(path.stem + ".npy", loaded.predict_proba(x[path.stem.split("_")[1]]))
+    np.save(path.stem + ".npy", ds.load(path).predict_proba(x[path.stem.split("_")[1]]))
 """
 
 

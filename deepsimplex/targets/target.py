@@ -1,14 +1,13 @@
 """Base classes of targets, which turn labels and samples into Gaussian observations in latent space."""
 
-import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple, Self
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.registry import constructor_parameters
 from deepsimplex._utils.validation import check_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
@@ -114,7 +113,9 @@ class Target(ABC):
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor as plain JSON, read from the attributes of the same names."""
-        return {key: keras.saving.serialize_keras_object(getattr(self, key)) for key in _parameters(self)}
+        return {
+            key: keras.saving.serialize_keras_object(getattr(self, key)) for key in constructor_parameters(type(self))
+        }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -122,13 +123,10 @@ class Target(ABC):
         return cls(**config)
 
     def __repr__(self) -> str:
-        values = {key: getattr(self, key) for key in _parameters(self) if hasattr(self, key)}
-        given = {key: value for key, value in values.items() if repr(value) != repr(_parameters(self)[key].default)}
+        parameters = constructor_parameters(type(self))
+        values = {key: getattr(self, key) for key in parameters if hasattr(self, key)}
+        given = {key: value for key, value in values.items() if repr(value) != repr(parameters[key].default)}
         return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in given.items())})"
-
-
-def _parameters(target: Target) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(type(target)).parameters
 
 
 class LabelTarget(Target):
