@@ -51,7 +51,7 @@ class VectorDistance(Distance):
         if array.dtype.kind != "f":
             # Integers of up to 16 bits are exact in float32.
             array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
-        if array.size and max(array.max(), -array.min()) > LARGEST:
+        if array.size and max(float(array.max()), -float(array.min())) > LARGEST:
             raise ValueError(f"{name} must be below {LARGEST:g} in size, else distances overflow; scale the samples")
         return np.ascontiguousarray(array.reshape(len(array), int(np.prod(array.shape[1:]))))
 
