@@ -258,7 +258,8 @@ for path in sorted(pathlib.Path(".").glob("model_*")):
 """
 
 
-SAVED_WITH = {"process": METHODS, "dirichlet": ["latent"], "lvq": ["temperature", "platt", "isotonic"]}
+# Every method goes into the files of images; here each is met once.
+SAVED_WITH = {"process": ["temperature"], "dirichlet": ["latent"], "lvq": ["platt"], "gmlvq": ["isotonic"]}
 
 
 @pytest.fixture(scope="module")
@@ -306,7 +307,7 @@ def test_files_and_saved_models_are_calibrated_in_another_process(served):
 def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
     place, expected = served
     exported = sorted(path.stem.removeprefix("served_") for path in place.glob("served_tables_*.npz"))
-    assert len(exported) == 6
+    assert exported == ["tables_categorical_temperature", "tables_dirichlet_latent", "tables_process_temperature"]
     for key, (p, _) in expected.items():
         if key.startswith("tables"):
             np.testing.assert_allclose(np.load(place / f"model_{key}.npy"), p, rtol=1e-9, err_msg=key)
@@ -362,7 +363,7 @@ name: calibrated
 data: {name: digits, limit: 300, validation_fraction: 0.3}
 target: ilr
 model: {backbone: {name: mlp, hidden: [16]}}
-training: {epochs: 3, batch_size: 50, learning_rate: 0.01}
+training: {epochs: 2, batch_size: 70, learning_rate: 0.02}
 calibration: {method: temperature}
 """
 

@@ -281,7 +281,7 @@ def drawn_latents(n: int, samples: int, seed: int, factor: float, covariance: st
 @pytest.mark.parametrize(("n", "covariance"), [(2, "isotropic"), (4, "isotropic"), (3, "diagonal")])
 @pytest.mark.parametrize("factor", [0.5, 2.0])
 def test_the_width_of_simulated_latents_is_found(n, covariance, factor):
-    latent, y = drawn_latents(n, 3000, 11, factor, covariance)
+    latent, y = drawn_latents(n, 1500, 11, factor, covariance)
     scaling = LatentScaling().fit(latent, y)
     assert scaling.mean_factor_ == 1.0
     assert scaling.scale_factor_ == pytest.approx(factor, rel=0.15)

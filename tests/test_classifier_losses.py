@@ -25,11 +25,12 @@ THROUGH_THE_READOUT = [name for name in LOSSES if name != "latent"]
 
 
 def make(loss="class", target="casimac", num_classes=10, hidden=(24,), eager=False, **arguments):
-    """``eager`` for a few steps: tracing them would take longer."""
+    """``eager`` for a few steps: tracing them would take longer, and Adam half of each step."""
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
     loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
-    model.compile(optimizer=keras.optimizers.Adam(1e-2), loss=loss, metrics=["accuracy"], run_eagerly=eager)
+    optimizer = keras.optimizers.SGD(0.05) if eager else keras.optimizers.Adam(1e-2)
+    model.compile(optimizer, loss, metrics=["accuracy"], run_eagerly=eager)
     return model
 
 
@@ -69,7 +70,7 @@ def briefly(four):
     """One small network under every loss: the weights are the same."""
     (x, y), _ = four
     first = make("latent", num_classes=4, covariance="diagonal", eager=True)
-    first.fit(x, y, epochs=2, verbose=0)
+    first.fit(x, y, epochs=2, batch_size=50, verbose=0)
     models = {"latent": first}
     tau = ds.losses.composition_scale(first.target.fit_transform(x, y, 4).loc, y, first.target.scores(4))
     for name, loss in {**LOSSES, "composition": lambda: Composition(tau=tau)}.items():
@@ -123,7 +124,7 @@ def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
 def test_hybrid_takes_a_latent_loss_of_ones_own(few):
     (x, y), _ = few
     model = make(Hybrid(0.25, LatentNLL(beta=0.5)), eager=True)
-    model.fit(x, y, epochs=1, verbose=0)
+    model.fit(x, y, batch_size=100, verbose=0)
     predicted, observed = model.predict_latent(x), model.target.fit_transform(x, y, 10)
     terms = scipy.stats.norm.logpdf(observed.loc, predicted.loc, predicted.scale)
     latent = -np.mean(np.sum(predicted.scale * terms, axis=1))
@@ -138,7 +139,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
     (x, y), _ = few
     binary = (y > 4).astype(int)
     model = make("class", num_classes=2, eager=True)
-    model.fit(x, binary, epochs=2, verbose=0)
+    model.fit(x, binary, epochs=2, batch_size=100, verbose=0)
     latent = model.predict_latent(x)
     z = np.asarray(latent.loc / latent.scale, float)[:, 0] * np.where(binary == 0, 1, -1)
     expected = -np.mean(scipy.special.log_ndtr(z))
@@ -149,7 +150,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
 def test_the_composition_of_a_label_target_is_label_smoothing(few):
     (x, y), _ = few
     model = make(Composition(0.9), target="one_hot", eager=True)
-    model.fit(x, y, epochs=1, verbose=0)
+    model.fit(x, y, batch_size=100, verbose=0)
     smoothed = np.where(np.eye(10)[y] == 1, 0.9, 0.1 / 9)
     p = np.asarray(model.predict(x, verbose=0), float)
     expected = -np.mean(np.sum(smoothed * np.log(p), axis=1))
@@ -161,7 +162,7 @@ def test_the_composition_of_a_label_target_is_label_smoothing(few):
 def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
     (x, y), (x_test, y_test) = few
     model = make("composition" if mass is None else Composition(mass), eager=True)
-    model.fit(x, y, epochs=1, verbose=0, validation_data=(x_test, y_test))
+    model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test))
     loc = model.target.fit_transform(x, y, 10).loc
     shares = ds.losses.composition(loc, model.target.scores(10), tau_of(model))
     own = shares[np.arange(len(y)), y]
@@ -172,7 +173,7 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("objective", "covariance"),
-    [("class", "diagonal"), ("class", "full"), ("hybrid", "full"), ("composition", "diagonal")],
+    [("class", "diagonal"), ("hybrid", "full"), ("composition", "diagonal")],
 )
 def test_every_objective_trains_through_a_readout_that_samples(objective, covariance, four):
     """Of few points, which is faster to train with. Below, digits are told apart through one that is exact."""
@@ -191,9 +192,9 @@ def test_every_objective_trains_through_a_readout_that_samples(objective, covari
     ("objective", "target"),
     [("class", "ilr"), ("class", "dirichlet"), ("class", "one_hot"), ("hybrid", "ilr"), ("composition", "dirichlet")],
 )
-def test_every_objective_trains_label_targets(objective, target, few):
-    (x, y), _ = few
-    history = make(objective, target=target).fit(x, y, epochs=3, verbose=0).history
+def test_every_objective_trains_label_targets(objective, target, four):
+    (x, y), _ = four
+    history = make(objective, target, num_classes=4, eager=True).fit(x, y, epochs=3, batch_size=100, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
 
 
@@ -237,7 +238,7 @@ def test_a_readout_of_ones_own_is_held_above_zero(few):
     logarithms = log_probabilities(layer, latent)
     assert np.isfinite(logarithms).all()
     assert logarithms.dtype == tf.float32
-    model = make("class", readout=NearestScore(), eager=True)
+    model = make("class", readout=NearestScore())
     history = model.fit(x, y, epochs=5, verbose=0, validation_data=(x_test, y_test)).history
     assert history["val_accuracy"][-1] > 0.5
 
@@ -281,7 +282,7 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
     monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
     model = make("class", eager=True)
-    history = model.fit(x, y, epochs=2, verbose=0, validation_data=(x_test, y_test)).history
+    history = model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test)).history
     loss, _ = model.evaluate(x_test, y_test, verbose=0)
     assert loss == pytest.approx(history["val_loss"][-1], rel=1e-5)
     assert model.evaluate(batched(x_test, y_test), verbose=0)[0] == pytest.approx(loss, rel=1e-5)
@@ -333,9 +334,9 @@ def test_the_class_objective_takes_latents_by_their_class(few):
     (x, y), _ = few
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
     by_label, by_latent, streamed = (make("class", eager=True) for _ in range(3))
-    by_label.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
-    by_latent.fit(x, latent, epochs=1, batch_size=50, shuffle=False, verbose=0)
-    streamed.fit(batched(x, latent.loc.astype("float32")), epochs=1, verbose=0)
+    by_label.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0)
+    by_latent.fit(x, latent, epochs=1, batch_size=100, shuffle=False, verbose=0)
+    streamed.fit(batched(x, latent.loc.astype("float32"), size=100), epochs=1, verbose=0)
     for model in (by_latent, streamed):
         np.testing.assert_allclose(first_weight(model), first_weight(by_label), atol=1e-5)
 
@@ -352,7 +353,7 @@ def test_compositions_of_streams_have_the_scale_of_arrays(four):
 
     def scale_of(target, *data):
         model = make(Composition(0.8), target, 4, eager=True)
-        history = model.fit(*data, epochs=1, verbose=0).history
+        history = model.fit(*data, batch_size=100 if len(data) > 1 else None, verbose=0).history
         assert np.isfinite(history["loss"]).all()
         return tau_of(model)
 
@@ -383,13 +384,13 @@ def test_sample_weight_and_class_weight_say_the_same(objective, few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
     by_class, by_sample, plain = (make(objective, eager=True) for _ in range(3))
-    by_class.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, class_weight={3: 5.0})
-    by_sample.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
-    plain.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
+    by_class.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0, class_weight={3: 5.0})
+    by_sample.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0, sample_weight=weights)
+    plain.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0)
     np.testing.assert_allclose(first_weight(by_class), first_weight(by_sample), atol=1e-6)
     if objective == "class":  # for the others a distance target reads the data set, as tests/test_classifier.py has it
         streamed = make(objective, eager=True)
-        streamed.fit(batched(x, y, weights), epochs=1, verbose=0)
+        streamed.fit(batched(x, y, weights, size=100), epochs=1, verbose=0)
         np.testing.assert_allclose(first_weight(streamed), first_weight(by_sample), atol=1e-6)
     assert np.abs(first_weight(by_class) - first_weight(plain)).max() > 1e-4
     half = plain.evaluate(x[:50], y[:50], batch_size=50, verbose=0)[0]
@@ -421,7 +422,7 @@ def test_it_reloads_in_a_fresh_process_with_the_same_loss(four, tmp_path):
     losses = {"class": "sparse_categorical_crossentropy", "hybrid": Hybrid(0.3), "composition": Composition(0.9)}
     models = {name: make(loss, num_classes=4, eager=True) for name, loss in losses.items()}
     for name, model in models.items():
-        model.fit(x, y, epochs=2, verbose=0)
+        model.fit(x, y, epochs=2, batch_size=100, verbose=0)
         model.save(tmp_path / f"{name}.keras")
     lines = run(RELOAD, tmp_path, *losses).splitlines()[-len(losses) :]
     for (name, model), line in zip(models.items(), lines, strict=True):
@@ -434,14 +435,14 @@ def test_it_reloads_in_a_fresh_process_with_the_same_loss(four, tmp_path):
         if name == "composition":
             assert found["tau"] == tau_of(model) > 0
         reloaded = ds.load(tmp_path / f"{name}.keras")
-        reloaded.fit(x, y, epochs=1, verbose=0)  # goes on
+        reloaded.fit(x, y, batch_size=100, verbose=0)  # goes on
 
 
 @pytest.mark.slow
 def test_weights_alone_carry_the_scale(few, tmp_path):
     (x, y), _ = few
     model, other = (make("composition", eager=True) for _ in range(2))
-    model.fit(x, y, epochs=1, verbose=0)
+    model.fit(x, y, batch_size=100, verbose=0)
     model.save_weights(tmp_path / "model.weights.h5")
     other.build((None, 8, 8))
     other.optimizer.build(other.trainable_variables)
@@ -526,7 +527,7 @@ def test_compositions_without_a_fit_have_no_scale(few):
         loss, accuracy = model.evaluate(x, y, verbose=0)
     assert np.isnan(loss)
     assert 0 <= accuracy <= 1
-    model.fit(x, y, epochs=1, verbose=0)
+    model.fit(x, y, batch_size=100, verbose=0)
     assert np.isfinite(model.train_on_batch(x, y)[0])
 
 
@@ -542,7 +543,7 @@ def test_a_mass_out_of_reach_is_told_before_training(few):
 def test_a_reloaded_distance_target_gives_no_latent_loss(objective, few, tmp_path):
     (x, y), (x_test, y_test) = few
     model = make(objective, eager=True)
-    model.fit(x, y, epochs=1, verbose=0)
+    model.fit(x, y, batch_size=100, verbose=0)
     model.save(tmp_path / "model.keras")
     reloaded = ds.load(tmp_path / "model.keras")
     with pytest.warns(UserWarning, match="target.fit"):
