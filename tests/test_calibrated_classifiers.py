@@ -160,9 +160,11 @@ def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration
     models = [make(train, loss="sparse_categorical_crossentropy") for _ in range(2)]
     models[1].calibrate(*held_out)
     message = "training changes the outputs that the model was calibrated for, and removes the calibration"
-    models[0].fit(*train, epochs=1, verbose=0)
+    for model in models:
+        model.run_eagerly = True
+    models[0].fit(*train, epochs=1, batch_size=50, verbose=0)
     with pytest.warns(UserWarning, match=message):
-        models[1].fit(*train, epochs=1, verbose=0)
+        models[1].fit(*train, epochs=1, batch_size=50, verbose=0)
     assert models[1].calibration is None
     np.testing.assert_array_equal(*(model.predict_proba(x_test) for model in models))
     models[1].calibrate(*held_out)

@@ -5,6 +5,7 @@ import json
 import os
 import shlex
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,11 @@ class ResultTable:
             print(f"| {' | '.join(row)} |\n|{'---|' * len(row)}")
         self.rows.append(row)
         print(f"| {' | '.join(map(shown, row.values()))} |", flush=True)
+
+    def measure(self, measurements: Iterable[tuple[str, str]]) -> None:
+        """Add a row for every measurement and its result, as they come."""
+        for measured, result in measurements:
+            self.add(measured=measured, result=result)
 
     def write(self, path: Path) -> None:
         """Write the rows with the command, the date and the number of cores, as JSON."""

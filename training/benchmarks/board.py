@@ -1,6 +1,6 @@
 """What monitoring costs: ``CalibrationBoard`` beside an epoch of the convolutional network on Fashion-MNIST.
 
-    python -m training.benchmarks.board [--epochs 3] [--calls 5]
+    python -m training.benchmarks.board [--epochs 3] [--calls 5] [--output FILE.json]
 
 The network and batch size of configs/fashion_mnist_cnn.yaml, all 60 000 images, the 10 000 test images as validation
 data of the board, with its defaults. Everything is measured in one run, medians: epochs without the board, its calls
@@ -22,7 +22,8 @@ import typer
 import deepsimplex as ds
 from deepsimplex.experiments import load_config
 from deepsimplex.monitoring import CalibrationBoard
-from training.benchmarks.neighbors import line, seconds
+from training.benchmarks.neighbors import seconds
+from training.results import ResultTable
 
 CONFIG = Path(__file__).parents[2] / "configs" / "fashion_mnist_cnn.yaml"
 
@@ -57,6 +58,7 @@ def main(
     epochs: Annotated[int, typer.Option(help="epochs to take medians of, beside a first one that is left out")] = 3,
     calls: Annotated[int, typer.Option(help="calls of the board after each")] = 5,
     images: Annotated[int, typer.Option(help="training images to use")] = 60_000,
+    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
 ) -> None:
     """Measure and print."""
     config = load_config(CONFIG)
@@ -80,15 +82,22 @@ def main(
     epoch = statistics.median(watch.epochs[1:])
     measured = (watch.written, watch.predicted, watch.busy)
     written, predicted, busy = (statistics.median(times[calls:]) for times in measured)
-    line("cores, and processes that wanted one in the last minutes", f"{os.cpu_count()}, {os.getloadavg()[1]:.1f}")
-    line(f"epoch of {min(images, len(x))} images", f"{epoch:.1f} s (median of {epochs})")
     used = f"{board.samples} of {len(test[0])} images"
-    line(f"call of the board, {used}", f"{written:.2f} s (median of {epochs * calls})")
-    line("  of which prediction", f"{predicted:.2f} s")
-    line("  beyond prediction", f"{written - predicted:.2f} s")
-    line("  beyond prediction, processor time of the thread", f"{busy:.2f} s")
-    line("call over epoch", f"{written / epoch:.1%}")
-    line("end of training: embedding projector and prediction", f"{end:.2f} s")
+    table = ResultTable("training.benchmarks.board")
+    table.measure(
+        {
+            "processes that wanted a core in the last minutes": f"{os.getloadavg()[1]:.1f}",
+            f"epoch of {min(images, len(x))} images": f"{epoch:.1f} s (median of {epochs})",
+            f"call of the board, {used}": f"{written:.2f} s (median of {epochs * calls})",
+            "of which prediction": f"{predicted:.2f} s",
+            "beyond prediction": f"{written - predicted:.2f} s",
+            "beyond prediction, processor time of the thread": f"{busy:.2f} s",
+            "call over epoch": f"{written / epoch:.1%}",
+            "end of training: embedding projector and prediction": f"{end:.2f} s",
+        }.items()
+    )
+    if output:
+        table.write(output)
 
 
 class _Model(keras.callbacks.Callback):

@@ -2,6 +2,7 @@
 
     pip install -e '.[peers]'
     python -m training.benchmarks.gaussian_processes --letter letter.npz [--parts exact,letter,classes,memory]
+        [--output FILE.json]
 
 ``letter.npz`` holds the letter recognition data of UCI as arrays X [20000, 16] and y. Everything is measured in one
 run; speeds are ratios within it.
@@ -9,7 +10,7 @@ run; speeds are ratios within it.
 
 import multiprocessing
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
@@ -22,7 +23,7 @@ from sklearn.datasets import load_digits, make_blobs
 import deepsimplex as ds
 from training.benchmarks import gaussian_process_peers as peers
 from training.benchmarks.memory import PeakMemory
-from training.benchmarks.neighbors import line
+from training.results import ResultTable
 
 TRAIN, LETTER_TRAIN, INDUCING = 1200, 15_000, 200
 # The likelihood to be reached on letter, on so many test rows, and when to give up.
@@ -30,6 +31,7 @@ GOAL, TEST_ROWS, PATIENCE = 0.30, 2500, 600.0
 CLASSES = (5, 20, 100)
 
 Data = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
+Measurement = tuple[str, str]
 
 
 def split(X: NDArray[Any], y: NDArray[Any], train: int) -> Data:
@@ -52,7 +54,7 @@ def nll(latent: ds.LatentGaussian, scores: NDArray[Any], y: NDArray[Any]) -> flo
     return ds.evaluation.negative_log_likelihood(y, ds.readout.softmax(latent, scores, **sampled))
 
 
-def exact(repeats: int) -> None:
+def exact(repeats: int) -> Iterator[Measurement]:
     """ILR to convergence beside gpytorch's Dirichlet GP, on digits: fit and latents of the test rows."""
     digits = load_digits()
     X, y, X_test, y_test = split(digits.data / 16.0, digits.target, TRAIN)
@@ -70,10 +72,10 @@ def exact(repeats: int) -> None:
         other.append(time.perf_counter() - between)
     of_own = nll(latent, classifier.target_.scores_, y_test)
     ratio = np.median(np.array(other) / np.array(own))
-    line(f"digits, {TRAIN} rows: exact ILR to convergence", f"{np.median(own):.1f} s, NLL {of_own:.3f}")
+    yield f"digits, {TRAIN} rows: exact ILR to convergence", f"{np.median(own):.1f} s, NLL {of_own:.3f}"
     found = f"{np.median(other):.1f} s, NLL {nll(of_peer, np.eye(10), y_test):.3f}"
-    line(f"the same, gpytorch, Dirichlet, {peers.STEPS} steps", found)
-    line("ratio", f"{ratio:.1f} times")
+    yield f"the same, gpytorch, Dirichlet, {peers.STEPS} steps", found
+    yield "ratio", f"{ratio:.1f} times"
 
 
 class Over(Exception):
@@ -104,13 +106,13 @@ class Race:
         self._away += time.perf_counter() - now
         return score <= GOAL or self.passed > PATIENCE
 
-    def result(self) -> None:
-        """One line."""
+    def result(self) -> Measurement:
+        """What was raced for, and how long it took."""
         reached = f"{self.seconds:.1f} s" if np.isfinite(self.seconds) else f"not in {self.passed:.0f} s"
-        line(f"letter, {INDUCING} points: {self.name} to NLL {GOAL:.2f}", f"{reached} (best {self.best:.3f})")
+        return f"letter, {INDUCING} points: {self.name} to NLL {GOAL:.2f}", f"{reached} (best {self.best:.3f})"
 
 
-def letter(path: Path) -> None:
+def letter(path: Path) -> Iterator[Measurement]:
     """Time to a likelihood: ILR by its own likelihood and by that of labels, beside GPflow's SVGP with a softmax."""
     X, y, X_test, y_test = load_letter(path)
     X_test, y_test = X_test[:TEST_ROWS], y_test[:TEST_ROWS]
@@ -136,25 +138,27 @@ def letter(path: Path) -> None:
 
         with suppress(Over):
             fit(watch)
-        race.result()
         return race
 
     categorical = ds.gp.CategoricalProcess("ilr", epochs=40, **common)
-    races = [
-        run("stochastic ILR", stochastic(epochs=120, learning_rate=0.05), target.scores_),
-        run("stochastic ILR, separate points", stochastic(epochs=40, separate_inducing=True), target.scores_),
-        run("categorical ILR", lambda watch: categorical.fit(X, np.eye(n)[y], watch), None),
-    ]
+    races = []
+    for name, fit, scores in (
+        ("stochastic ILR", stochastic(epochs=120, learning_rate=0.05), target.scores_),
+        ("stochastic ILR, separate points", stochastic(epochs=40, separate_inducing=True), target.scores_),
+        ("categorical ILR", lambda watch: categorical.fit(X, np.eye(n)[y], watch), None),
+    ):
+        races.append(run(name, fit, scores))
+        yield races[-1].result()
     peer = Race("GPflow's SVGP, softmax", y_test)
     peers.gpflow_svgp(X, y, INDUCING, lambda _, latent: peer.look(lambda: (latent(X_test), np.eye(n))))
-    peer.result()
+    yield peer.result()
     slow, more = (peer.seconds, "") if np.isfinite(peer.seconds) else (peer.passed, "more than ")
     for race in races:
         found = f"{more}{slow / race.seconds:.1f} times" if np.isfinite(race.seconds) else "lost"
-        line(f"ratio of {peer.name} to {race.name}", found)
+        yield f"ratio of {peer.name} to {race.name}", found
 
 
-def classes(repeats: int) -> None:
+def classes(repeats: int) -> Iterator[Measurement]:
     """Fit and probabilities of exact ILR for more and more classes of the same number of rows."""
     times: dict[int, list[float]] = {n: [] for n in CLASSES}
     for _ in range(repeats + 1):
@@ -166,16 +170,16 @@ def classes(repeats: int) -> None:
             times[n].append(time.perf_counter() - begun)
     medians = {n: float(np.median(found[1:])) for n, found in times.items()}  # the first traces
     for n, median in medians.items():
-        line(f"exact ILR, {TRAIN} rows, {n} classes: fit and predict_proba", f"{median:.1f} s")
-    line(f"ratio of {CLASSES[-1]} classes to {CLASSES[0]}", f"{medians[CLASSES[-1]] / medians[CLASSES[0]]:.2f} times")
+        yield f"exact ILR, {TRAIN} rows, {n} classes: fit and predict_proba", f"{median:.1f} s"
+    yield f"ratio of {CLASSES[-1]} classes to {CLASSES[0]}", f"{medians[CLASSES[-1]] / medians[CLASSES[0]]:.2f} times"
 
 
-def memory(path: Path) -> None:
+def memory(path: Path) -> Iterator[Measurement]:
     """Of collapsed processes on letter, each in a process of its own."""
     for target in ("ilr", "dirichlet"):
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             gibibytes = pool.apply(memory_of, (path, target))
-        line(f"letter, collapsed, {target}: memory above imports and data", f"{gibibytes:.2f} GiB")
+        yield f"letter, collapsed, {target}: memory above imports and data", f"{gibibytes:.2f} GiB"
 
 
 def memory_of(path: Path, target: str) -> float:
@@ -192,9 +196,14 @@ def main(
     letter_file: Annotated[Path | None, typer.Option("--letter")] = None,
     parts: Annotated[str, typer.Option(help="Some of exact, letter, classes, memory.")] = "exact,classes,memory,letter",
     repeats: Annotated[int, typer.Option(min=1)] = 3,
+    output: Annotated[Path | None, typer.Option(help="A JSON file for the table.")] = None,
 ) -> None:
-    """Print a line for every figure."""
-    runs: dict[str, Callable[[], None]] = {"exact": lambda: exact(repeats), "classes": lambda: classes(repeats)}
+    """Measure and print."""
+    table = ResultTable("training.benchmarks.gaussian_processes")
+    runs: dict[str, Callable[[], Iterator[Measurement]]] = {
+        "exact": lambda: exact(repeats),
+        "classes": lambda: classes(repeats),
+    }
     if letter_file is not None:
         found = letter_file
         runs |= {"memory": lambda: memory(found), "letter": lambda: letter(found)}
@@ -202,7 +211,9 @@ def main(
         if part not in runs:
             raise typer.BadParameter(f"{part!r} is unknown, or needs --letter; there are {', '.join(runs)}")
     for part in parts.split(","):
-        runs[part]()
+        table.measure(runs[part]())
+    if output:
+        table.write(output)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Exact neighbors of full Fashion-MNIST: speed, memory, growth and agreement.
 
-    python -m training.benchmarks.neighbors [--samples 60000] [--fewer 15000] [--repeats 5]
+    python -m training.benchmarks.neighbors [--samples 60000] [--fewer 15000] [--repeats 5] [--output FILE.json]
 
 Everything is measured in one run, and speeds are compared as ratios within it: scikit-image's structural_similarity,
 every pair by brute force, and the exact search. A pair counts once; the search for the targets wants pairs of different
@@ -9,10 +9,10 @@ classes only. Times are of
 """
 
 import math
-import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from skimage.metrics import structural_similarity
 
 import deepsimplex as ds
 from training.benchmarks.memory import PeakMemory
+from training.results import ResultTable
 
 WINDOWS = (5, 13)
 BLOCK = 1024  # images on either side of a block that brute force evaluates for its speed
@@ -32,11 +33,6 @@ def seconds(work: Callable[[], Any]) -> float:
     begun = time.perf_counter()
     work()
     return time.perf_counter() - begun
-
-
-def line(what: str, found: str) -> None:
-    """Print one result."""
-    print(f"{what:<66} {found}", flush=True)
 
 
 def brute_force_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
@@ -57,7 +53,7 @@ def peer_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
     return PEER_PAIRS / seconds(work)
 
 
-def against_the_peer(x: np.ndarray, repeats: int) -> None:
+def against_the_peer(x: np.ndarray, repeats: int) -> Iterator[tuple[str, str]]:
     """Brute force and scikit-image, alternating."""
     rng = np.random.default_rng(0)
     for window in WINDOWS:
@@ -65,10 +61,10 @@ def against_the_peer(x: np.ndarray, repeats: int) -> None:
         speeds = [(brute_force_speed(x, window, rng), peer_speed(x, window, rng)) for _ in range(repeats)]
         ratio = statistics.median(ours / peer for ours, peer in speeds)
         ours = statistics.median(ours for ours, _ in speeds)
-        line(f"brute force, window {window}, over scikit-image", f"{ratio:.0f} times ({ours / 1e6:.2f} M pairs/s)")
+        yield f"brute force, window {window}, over scikit-image", f"{ratio:.0f} times ({ours / 1e6:.2f} M pairs/s)"
 
 
-def agreement(x: np.ndarray, y: np.ndarray) -> None:
+def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, str]]:
     """Largest difference to scikit-image on random pairs, and neighbors against brute force."""
     rng = np.random.default_rng(1)
     pairs = rng.integers(0, len(x), size=(200, 2))
@@ -79,13 +75,13 @@ def agreement(x: np.ndarray, y: np.ndarray) -> None:
             metric = ds.distances.SSIM(window, dtype=dtype)
             found = [metric.pairwise(images[i : i + 1], images[j : j + 1])[0, 0] for i, j in pairs]
             error = np.abs(np.array(found) - expected).max()
-            line(f"difference to scikit-image, 200 pairs, window {window}, {dtype}", f"{error:.1e}")
+            yield f"difference to scikit-image, 200 pairs, window {window}, {dtype}", f"{error:.1e}"
     for distance in ("euclidean", "cityblock", *(ds.distances.SSIM(window) for window in WINDOWS)):
         exact, brute = (
             ds.distances.class_neighbors(x, y, distance, 3, method=method) for method in ("exact", "brute_force")
         )
         same = (exact.indices == brute.indices).mean()
-        line(f"neighbors as by brute force, {len(x)} images, k = 3, {distance}", f"{same:.2%}")
+        yield f"neighbors as by brute force, {len(x)} images, k = 3, {distance}", f"{same:.2%}"
 
 
 def targets(x: np.ndarray, y: np.ndarray) -> tuple[dict[str, float], dict[int, float], float]:
@@ -103,34 +99,42 @@ def targets(x: np.ndarray, y: np.ndarray) -> tuple[dict[str, float], dict[int, f
     return taken, speeds, memory.gibibytes
 
 
-def main(
-    samples: Annotated[int, typer.Option(help="training images to use")] = 60_000,
-    fewer: Annotated[int, typer.Option(help="images of the smaller search, for the growth")] = 15_000,
-    repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5,
-) -> None:
-    """Measure and print."""
-    (x, y), _ = ds.datasets.load("fashion_mnist")
-    x, y = x[:samples].reshape(-1, 28, 28), np.asarray(y[:samples])
-    line("cores", str(os.cpu_count()))
-    against_the_peer(x, repeats)
-    agreement(x[:3000], y[:3000])
+def searches(x: np.ndarray, y: np.ndarray, fewer: int) -> Iterator[tuple[str, str]]:
+    """Time and memory of the informed targets, speed over brute force, and growth with the number of images."""
     small, _, _ = targets(x[:fewer], y[:fewer])
     taken, speeds, memory = targets(x, y)
     counts = np.bincount(y)
     pairs = (len(y) ** 2 - int(counts @ counts)) // 2
-    line(f"euclidean targets of {len(x)} images", f"{taken['euclidean']:.1f} s")
+    yield f"euclidean targets of {len(x)} images", f"{taken['euclidean']:.1f} s"
     for window in WINDOWS:
         speed = pairs / taken[f"ssim {window}"]
-        line(
+        yield (
             f"exact search, window {window}, over brute force",
             f"{speed / speeds[window]:.2f} times ({taken[f'ssim {window}']:.1f} s, {speed / 1e6:.2f} M pairs/s "
             f"against {speeds[window] / 1e6:.2f})",
         )
     whole, part = sum(taken.values()), sum(small.values())
-    line(f"the three informed targets of {len(x)} images", f"{whole / 60:.1f} minutes")
-    line("memory of that above imports and data", f"{memory:.2f} GiB")
+    yield f"the three informed targets of {len(x)} images", f"{whole / 60:.1f} minutes"
+    yield "memory of that above imports and data", f"{memory:.2f} GiB"
     growth = math.log(whole / part) / math.log(len(x) / min(fewer, len(x) - 1))
-    line(f"growth from {fewer} images ({part:.1f} s) to {len(x)}", f"N^{growth:.2f}")
+    yield f"growth from {fewer} images ({part:.1f} s) to {len(x)}", f"N^{growth:.2f}"
+
+
+def main(
+    samples: Annotated[int, typer.Option(help="training images to use")] = 60_000,
+    fewer: Annotated[int, typer.Option(help="images of the smaller search, for the growth")] = 15_000,
+    repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5,
+    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
+) -> None:
+    """Measure and print."""
+    table = ResultTable("training.benchmarks.neighbors")
+    (x, y), _ = ds.datasets.load("fashion_mnist")
+    x, y = x[:samples].reshape(-1, 28, 28), np.asarray(y[:samples])
+    table.measure(against_the_peer(x, repeats))
+    table.measure(agreement(x[:3000], y[:3000]))
+    table.measure(searches(x, y, fewer))
+    if output:
+        table.write(output)
 
 
 if __name__ == "__main__":

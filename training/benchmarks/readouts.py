@@ -1,17 +1,17 @@
 """Readouts: accuracy and speed, beside casimac's Monte Carlo.
 
     pip install -e '.[peers]'
-    python -m training.benchmarks.readouts [--repeats 5]
+    python -m training.benchmarks.readouts [--repeats 5] [--output FILE.json]
 
 Everything is measured in one run; speeds are ratios within it, medians of alternating measurements. Accuracy is
 against dense quadrature with SciPy's distribution functions, against 2^20 Sobol points with their own error, and, for
 the diagonal scale, against Genz's method with 2^17 points.
 """
 
-import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import keras
@@ -26,7 +26,8 @@ from scipy.stats import norm
 import deepsimplex as ds
 from deepsimplex.readout.sobol_points import gaussian
 from training.benchmarks.memory import PeakMemory
-from training.benchmarks.neighbors import line, seconds
+from training.benchmarks.neighbors import seconds
+from training.results import ResultTable
 
 ROWS = 10_000
 PEER_ROWS, PEER_DRAWS = 500, 1000
@@ -34,6 +35,9 @@ BATCH, STEPS = 128, 200
 CLASSES = (10, 100, 1000)
 FEW_CLASSES = 10  # beside casimac, and of the diagonal scale
 REFERENCE_POINTS, SCRAMBLINGS = 2**15, 32
+
+
+Measurements = Iterator[tuple[str, str]]
 
 
 def latents(rows: int, n: int, covariance: str, seed: int = 0) -> ds.LatentGaussian:
@@ -67,19 +71,19 @@ def exact(latent: ds.LatentGaussian) -> NDArray[Any]:
     return np.array([log_probabilities(mean, deviation) for mean, deviation in zip(means, deviations, strict=True)])
 
 
-def isotropic_accuracy() -> None:
+def isotropic_accuracy() -> Measurements:
     """Largest errors of the isotropic readout, and the memory of a thousand classes."""
     for n in CLASSES:
         latent = latents(50 if n < 1000 else 20, n, "isotropic")
         for kind in (latent, single(latent)):
             error = np.abs(ds.readout.argmax(kind) - np.exp(exact(kind))).max()
-            line(f"isotropic, n = {n}, {kind.loc.dtype}: largest error", f"{error:.1e}")
+            yield f"isotropic, n = {n}, {kind.loc.dtype}: largest error", f"{error:.1e}"
     with PeakMemory() as memory:
         ds.readout.argmax(latents(1000, CLASSES[-1], "isotropic"))
-    line(f"isotropic, n = {CLASSES[-1]}, 1000 rows, float64: memory", f"{memory.gibibytes:.2f} GiB")
+    yield f"isotropic, n = {CLASSES[-1]}, 1000 rows, float64: memory", f"{memory.gibibytes:.2f} GiB"
 
 
-def logarithms() -> None:
+def logarithms() -> Measurements:
     """Log-probabilities of classes that lie up to 40 standard deviations behind."""
     rng = np.random.default_rng(1)
     means = -np.concatenate([np.zeros((20, 1)), rng.uniform(0.0, 40.0, (20, 8)), np.full((20, 1), 40.0)], axis=1)
@@ -89,10 +93,10 @@ def logarithms() -> None:
         latent = ds.LatentGaussian(means.astype(dtype), np.ones((20, 1), dtype))
         found = ds.readout.argmax(latent, np.eye(10), log=True)
         error = (np.abs(found - expected) / np.maximum(np.abs(expected), 1.0)).max()
-        line(f"log-probability, margins up to 40 deviations, {dtype}: relative", f"{error:.1e}")
+        yield f"log-probability, margins up to 40 deviations, {dtype}: relative", f"{error:.1e}"
 
 
-def softmax_accuracy() -> None:
+def softmax_accuracy() -> Measurements:
     """The exact softmax readout against 2^20 Sobol points, in scramblings that tell their own error."""
     latent, V = latents(20, 10, "isotropic"), ds.geometry.helmert(10)
     latent = ds.LatentGaussian(4.0 * latent.loc, 3.0 * latent.scale)
@@ -108,11 +112,11 @@ def softmax_accuracy() -> None:
         deviations = np.abs(found[row] - np.mean(means, axis=0))
         worst, allowed = max(worst, (deviations / error).max()), max(allowed, error.max())
     points = REFERENCE_POINTS * SCRAMBLINGS
-    line(
+    yield (
         f"softmax, isotropic, n = 10: distance to {points} Sobol points",
         f"at most {worst:.1f} of their standard errors",
     )
-    line("  largest of these standard errors", f"{allowed:.1e}")
+    yield "  largest of these standard errors", f"{allowed:.1e}"
 
 
 class _Given:
@@ -137,7 +141,7 @@ def peer(latent: ds.LatentGaussian, n: int) -> Callable[[], NDArray[Any]]:
     return lambda: model.predict_proba(rows)
 
 
-def against_casimac(covariance: str, repeats: int) -> None:
+def against_casimac(covariance: str, repeats: int) -> Measurements:
     """Time of many rows of ten classes over casimac's for as many."""
     latent = latents(ROWS, FEW_CLASSES, covariance)
     sampled = peer(latent, FEW_CLASSES)
@@ -146,14 +150,14 @@ def against_casimac(covariance: str, repeats: int) -> None:
     ratios = [seconds(sampled) * (ROWS / PEER_ROWS) / seconds(lambda: ds.readout.argmax(ours)) for _ in range(repeats)]
     taken = seconds(lambda: ds.readout.argmax(ours))
     what = f"{covariance}, n = {FEW_CLASSES}, {ROWS} rows, float32: speed over casimac, {PEER_DRAWS} draws"
-    line(what, f"{statistics.median(ratios):.0f} times ({1e3 * taken:.0f} ms)")
+    yield what, f"{statistics.median(ratios):.0f} times ({1e3 * taken:.0f} ms)"
     # casimac numbers classes by the same vertices but for a sign.
     reference = ds.readout.argmax(latent[:PEER_ROWS], num_points=None if covariance == "isotropic" else 2**11)
     error = np.abs(sampled() - reference).max()
-    line("  casimac's largest error there", f"{error:.3f}")
+    yield "  casimac's largest error there", f"{error:.3f}"
 
 
-def diagonal_accuracy() -> None:
+def diagonal_accuracy() -> Measurements:
     """Error of the default number of points."""
     latent = latents(50, FEW_CLASSES, "diagonal", seed=3)
     reference = ds.readout.argmax(latent, num_points=4 * REFERENCE_POINTS)
@@ -163,7 +167,7 @@ def diagonal_accuracy() -> None:
         answers = [ds.readout.argmax(tensors, seed=seed).numpy() for seed in range(5)]
         errors = [np.abs(answer - reference).max() for answer in answers]
         found = f"{statistics.median(errors):.1e} (median of five seeds; worst {max(errors):.1e})"
-        line(f"diagonal, n = {FEW_CLASSES}, default points, {kind.loc.dtype}: largest error", found)
+        yield f"diagonal, n = {FEW_CLASSES}, default points, {kind.loc.dtype}: largest error", found
 
 
 class _EpochSeconds(keras.callbacks.Callback):
@@ -180,7 +184,7 @@ class _EpochSeconds(keras.callbacks.Callback):
         self.seconds.append(time.perf_counter() - self._begun)
 
 
-def training_step(repeats: int) -> None:
+def training_step(repeats: int) -> Measurements:
     """Steps of the paper's backbone through the exact readout over steps with softmax cross-entropy."""
     rng = np.random.default_rng(0)
     x = rng.random((BATCH * STEPS, 784), dtype=np.float32)
@@ -199,19 +203,24 @@ def training_step(repeats: int) -> None:
     times = [(epoch(ours), epoch(habit)) for _ in range(2 * repeats)]
     ratio = statistics.median(a / b for a, b in times)
     step = 1e3 * statistics.median(b for _, b in times) / STEPS
-    line(f"training step, class objective, isotropic, batch {BATCH}", f"{ratio:.2f} times ({step:.2f} ms of the other)")
+    yield f"training step, class objective, isotropic, batch {BATCH}", f"{ratio:.2f} times ({step:.2f} ms of the other)"
 
 
-def main(repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5) -> None:
+def main(
+    repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5,
+    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
+) -> None:
     """Measure and print."""
-    line("cores", str(os.cpu_count()))
-    isotropic_accuracy()
-    logarithms()
-    softmax_accuracy()
+    table = ResultTable("training.benchmarks.readouts")
+    table.measure(isotropic_accuracy())
+    table.measure(logarithms())
+    table.measure(softmax_accuracy())
     for covariance in ("isotropic", "diagonal"):
-        against_casimac(covariance, repeats)
-    diagonal_accuracy()
-    training_step(repeats)
+        table.measure(against_casimac(covariance, repeats))
+    table.measure(diagonal_accuracy())
+    table.measure(training_step(repeats))
+    if output:
+        table.write(output)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The rows of [ILR-GP] Table 3 beside ours.
 
     python -m training.tables.ilr_gp --data FOLDER [--seeds 5] [--noise auto] [--ard] [--letter]
+        [--output FILE.json]
 
 FOLDER holds NAME.npz with X and y; without it, wine is scikit-learn's. Every seed sets 50 rows aside, holds a tenth of
 the others out to choose lambda by their NLL, and learns from all of the others with it. Both of the paper's
@@ -16,7 +17,7 @@ confidences, as [GPD]'s code has it. The paper's figures look like the latter: i
 0.02 and ECE 0.05 without any deviation, which is half the width of the last bin.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,6 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import deepsimplex as ds
+from training.results import ResultTable
 
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 ROUNDING = 0.005
@@ -117,23 +119,20 @@ def verdict(metric: str, ours: NDArray[np.float64], mean: float, deviation: floa
     return "better" if lead >= 0 else "within" if lead >= -error else "WORSE"
 
 
-def lines(name: str, data: Data, seeds: int, preprocessings: Sequence[str], **settings: Any) -> list[str]:
-    """The row of a data set under each preprocessing."""
+def rows(name: str, data: Data, seeds: int, preprocessings: Sequence[str], **settings: Any) -> Iterator[dict[str, str]]:
+    """Rows of a data set, one for each preprocessing."""
     paper, found = PAPER[name], {}
     for preprocessing, scaler in ((key, PREPROCESSINGS[key]) for key in preprocessings):
         runs = [measure(data, paper.test, scaler, seed, **settings) for seed in range(seeds)]
         found[preprocessing] = {key: np.array([run[key] for run in runs]) for key in runs[0]}
     chosen = min(found, key=lambda key: found[key]["held-out NLL"].mean())
-    rows = []
     for preprocessing, figures in found.items():
-        cells = [f"{name}, {preprocessing}{' (chosen)' if len(found) > 1 and preprocessing == chosen else ''}"]
+        row = {"data": f"{name}, {preprocessing}{' (chosen)' if len(found) > 1 and preprocessing == chosen else ''}"}
         for metric, (mean, deviation) in zip((*METRICS, CENTERED), (*paper.figures, paper.figures[-1]), strict=True):
             ours = figures[metric]
-            judged = verdict(metric, ours, mean, deviation)
-            cells.append(f"{ours.mean():.3f} ± {ours.std():.3f} | {mean:.2f} ± {deviation:.3f} {judged}")
-        cells.append(", ".join(f"{value:g}" for value in figures["lambda"]))
-        rows.append("| " + " | ".join(cells) + " |")
-    return rows
+            row[metric] = f"{ours.mean():.3f} ± {ours.std():.3f}"
+            row[f"paper's {metric}"] = f"{mean:.2f} ± {deviation:.3f} {verdict(metric, ours, mean, deviation)}"
+        yield row | {"lambda": ", ".join(f"{value:g}" for value in figures["lambda"])}
 
 
 def main(
@@ -142,21 +141,23 @@ def main(
     noise: Annotated[str, typer.Option(help="noise of the Gaussian process, but for letter")] = "auto",
     ard: Annotated[bool, typer.Option(help="a lengthscale for every feature, as for letter")] = False,
     letter: Annotated[bool, typer.Option(help="letter too: a quarter of an hour for each seed, or more")] = False,
+    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
 ) -> None:
     """Measure and print the table."""
-    heads = [f"{metric} | paper" for metric in (*METRICS, CENTERED)]
-    print(f"| data | {' | '.join(heads)} | lambda |\n|{'---|' * 10}")
+    table = ResultTable("training.tables.ilr_gp")
     settings: dict[str, Any] = {"noise": noise, "ard": ard}
     for name in PAPER:
         if name == "letter" and not letter:
             continue
         arrays = load(name, data)
         if arrays is None:
-            print(f"| {name}: no {name}.npz in --data |")
+            print(f"{name}: no {name}.npz in --data")
             continue
         preprocessings = ["z-score"] if name == "letter" else list(PREPROCESSINGS)
-        found = lines(name, arrays, seeds, preprocessings, **(LETTER if name == "letter" else settings))
-        print("\n".join(found), flush=True)
+        for row in rows(name, arrays, seeds, preprocessings, **(LETTER if name == "letter" else settings)):
+            table.add(**row)
+    if output:
+        table.write(output)
 
 
 if __name__ == "__main__":

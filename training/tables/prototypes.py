@@ -1,6 +1,7 @@
 """Prototypes beside what is established: on images as the head of a network, on tables as GMLVQ.
 
     python -m training.tables.prototypes [--data FOLDER] [--part mnist|fashion|tables] [--seeds 3] [--epochs 6]
+        [--output FOLDER]
 
 mnist: digits 2 against 9 of FOLDER/images/mnist.npz, the data on which the thesis [GPLVQ] has 50% error: a
 ``PrototypeGaussianProcess`` on raw pixels with the median distance for its length, and on a small convolutional
@@ -25,13 +26,12 @@ import keras
 import numpy as np
 import typer
 from numpy.typing import NDArray
-from rich.console import Console
-from rich.table import Table
 from sklearn.datasets import load_iris, load_wine
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.model_selection import RepeatedStratifiedKFold, StratifiedKFold, cross_validate
 
 import deepsimplex as ds
+from training.results import ResultTable
 
 Data = tuple[NDArray[Any], NDArray[np.int64]]
 BATCH_SIZE = 128
@@ -90,28 +90,29 @@ def of_features(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 15) -> Any:
     return model
 
 
-def mnist_table(folder: Path, number: int = 1000, folds: int = 10) -> Table:
+def mnist_table(folder: Path, number: int = 1000, folds: int = 10) -> ResultTable:
     """Errors on 2 against 9."""
     with np.load(folder / "images" / "mnist.npz") as data:
         x, y = two_and_nine(data["X_train"], data["y_train"])
         x_test, y_test = two_and_nine(data["X_test"], data["y_test"])
     chosen = np.random.default_rng(0).permutation(len(x))[:number]
     some, labels = x[chosen], y[chosen]
-    table = Table("prototypes", "images", "error", "NLL", title="MNIST 2 against 9; the thesis's GPLVQ: 50%")
+    table = ResultTable("training.tables.prototypes")
     for name, learn in (("raw pixels", of_pixels), ("on a network", of_features)):
         p = np.empty((len(some), 2))
         for learned, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(some, labels):
             p[held] = learn(some[learned], labels[learned]).predict_proba(some[held])
-        table.add_row(name, f"{number}, {folds}-fold", *figures(labels, p))
+        table.add(prototypes=name, images=f"{number}, {folds}-fold", **figures(labels, p))
     model = of_features(x, y, epochs=5)
     p = model.predict_proba(x_test)
-    table.add_row("on a network", f"all {len(x)}, tested on {len(x_test)}", *figures(y_test, p))
+    table.add(prototypes="on a network", images=f"all {len(x)}, tested on {len(x_test)}", **figures(y_test, p))
     return table
 
 
-def figures(y: NDArray[np.int64], p: NDArray[Any]) -> tuple[str, str]:
+def figures(y: NDArray[np.int64], p: NDArray[Any]) -> dict[str, Any]:
     """Error in percent, and NLL."""
-    return f"{100 * np.mean(p.argmax(axis=1) != y):.2f}%", f"{ds.evaluation.negative_log_likelihood(y, p):.3f}"
+    error = f"{100 * np.mean(p.argmax(axis=1) != y):.2f}%"
+    return {"error": error, "NLL": ds.evaluation.negative_log_likelihood(y, p)}
 
 
 # Fashion-MNIST
@@ -131,8 +132,8 @@ class StepTimes(keras.callbacks.Callback):
         self.seconds.append(time.perf_counter() - self._begun)
 
 
-def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> Table:
-    """Accuracy, NLL and seconds of a step with either end."""
+def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> ResultTable:
+    """Accuracy, NLL and seconds of a step with either end, means of the seeds."""
     (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
     x, y = x[:limit], y[:limit]
     results: dict[str, list[tuple[float, ...]]] = {"softmax": [], "prototypes": []}
@@ -151,13 +152,13 @@ def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> Table:
             p = model.predict(x_test, batch_size=512, verbose=0)
             nll = ds.evaluation.negative_log_likelihood(y_test, p)
             results[name].append((np.mean(p.argmax(axis=1) == y_test), nll, float(np.median(times[name].seconds))))
-    title = f"Fashion-MNIST, {epochs} epochs, means of {seeds} seeds"
-    table = Table("ends in", "accuracy", "NLL", "step", "over softmax", title=title)
+    table = ResultTable("training.tables.prototypes")
     for name, runs in results.items():
-        accuracy, nll, _ = np.mean(runs, axis=0)
+        accuracy, nll, _ = map(float, np.mean(runs, axis=0))
         seconds = np.array([run[2] for run in runs])
-        ratio = np.median(seconds / [run[2] for run in results["softmax"]])
-        table.add_row(name, f"{accuracy:.4f}", f"{nll:.4f}", f"{1e3 * np.median(seconds):.1f} ms", f"{ratio:.2f}")
+        ratio = float(np.median(seconds / [run[2] for run in results["softmax"]]))
+        step = {"step": f"{1e3 * np.median(seconds):.1f} ms", "over softmax": ratio}
+        table.add(**{"ends in": name, "epochs": epochs, "seeds": seeds, "accuracy": accuracy, "NLL": nll, **step})
     return table
 
 
@@ -172,29 +173,29 @@ def compared(X: NDArray[Any], y: NDArray[np.int64], repeats: int) -> Iterator[tu
         yield type(classifier).__name__, found["test_accuracy"].mean(), -found["test_neg_log_loss"].mean()
 
 
-def letter_rows(folder: Path) -> Iterable[tuple[str, ...]]:
+def letter_rows(folder: Path) -> Iterable[tuple[str, str, Any, Any]]:
     """Letter, and how long a fit takes."""
     with np.load(folder / "letter.npz") as data:
         X, y = data["X"].astype(np.float64), data["y"].astype(np.int64)
     for classifier in (ds.GMLVQ(prototypes_per_class=2), LinearDiscriminantAnalysis()):
         p = classifier.fit(X[:15_000], y[:15_000]).predict_proba(X[15_000:])
         nll = ds.evaluation.negative_log_likelihood(y[15_000:], p)
-        yield "letter", type(classifier).__name__, f"{np.mean(p.argmax(axis=1) == y[15_000:]):.4f}", f"{nll:.4f}"
+        yield "letter", type(classifier).__name__, float(np.mean(p.argmax(axis=1) == y[15_000:])), nll
     begun = time.perf_counter()
     classifier = ds.GMLVQ(prototypes_per_class=2).fit(X, y)
     yield "letter", "GMLVQ, a fit of 20 000", f"{time.perf_counter() - begun:.1f} s", f"{classifier.n_iter_} iterations"
 
 
-def tables_table(folder: Path | None, repeats: int = 5) -> Table:
+def tables_table(folder: Path | None, repeats: int = 5) -> ResultTable:
     """GMLVQ beside linear discriminant analysis."""
-    table = Table("data", "method", "accuracy", "NLL", title="GMLVQ and linear discriminant analysis")
+    table = ResultTable("training.tables.prototypes")
     for name, load in (("wine", load_wine), ("iris", load_iris)):
         X, y = load(return_X_y=True)
         for method, accuracy, nll in compared(X, y, repeats):
-            table.add_row(name, method, f"{accuracy:.4f}", f"{nll:.4f}")
+            table.add(data=name, method=method, accuracy=float(accuracy), NLL=float(nll))
     if folder is not None:
-        for row in letter_rows(folder):
-            table.add_row(*row)
+        for name, method, accuracy, nll in letter_rows(folder):
+            table.add(data=name, method=method, accuracy=accuracy, NLL=nll)
     return table
 
 
@@ -203,18 +204,21 @@ def main(
     part: Annotated[Part | None, typer.Option(help="what to measure; all by default")] = None,
     seeds: Annotated[int, typer.Option(help="of Fashion-MNIST")] = 3,
     epochs: Annotated[int, typer.Option(help="of Fashion-MNIST")] = 6,
+    output: Annotated[Path | None, typer.Option(help="a folder for a JSON file per table")] = None,
 ) -> None:
     """Measure and print."""
-    console = Console()
     for wanted in Part if part is None else [part]:
         if wanted is Part.TABLES:
-            console.print(tables_table(data))
+            table = tables_table(data)
         elif wanted is Part.FASHION:
-            console.print(fashion_table(seeds, epochs))
+            table = fashion_table(seeds, epochs)
         elif data is None:
-            console.print("MNIST: no --data, which holds images/mnist.npz")
+            print("MNIST: no --data, which holds images/mnist.npz")
+            continue
         else:
-            console.print(mnist_table(data))
+            table = mnist_table(data)
+        if output:
+            table.write(output / f"prototypes_{wanted}.json")
 
 
 if __name__ == "__main__":
