@@ -42,7 +42,7 @@ def get_distance(identifier: Any) -> Distance:
     Examples
     --------
     >>> get_distance({"name": "ssim", "window": 5})
-    SSIM(window=5, data_range=1.0)
+    SSIM(window=5)
     """
     if isinstance(identifier, np.ndarray):
         return Precomputed(identifier)

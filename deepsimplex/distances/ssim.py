@@ -41,9 +41,9 @@ class SSIM(Distance):
     ----------
     window : int
         Side of the square window in pixels: odd, at least 3, at most the images' height and width.
-    data_range : float
-        Largest possible pixel value less the smallest. The default 1.0 is for images in [0, 1]; [CASIMAC] does not
-        state its own.
+    data_range : float, optional
+        Largest possible pixel value less the smallest. None (default) follows the dtype, as scikit-image does for
+        integers: 255 for uint8, 65535 for uint16, and 1 for floats. [CASIMAC] does not state its own.
     dtype : {"float32", "float64"}
         Precision of the comparison. The default "float32" is about twice as fast; "float64" is accurate to 1e-12.
 
@@ -68,20 +68,22 @@ class SSIM(Distance):
 
     symmetric: ClassVar[bool] = True
 
-    def __init__(self, window: int, data_range: float = 1.0, dtype: str = "float32") -> None:
+    def __init__(self, window: int, data_range: float | None = None, dtype: str = "float32") -> None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 3 or window % 2 == 0:
             raise ValueError(f"window must be an odd whole number of pixels, at least 3; found {window!r}")
-        if not np.isfinite(data_range) or data_range <= 0:
-            raise ValueError(f"data_range must be finite and positive; found {data_range!r}")
+        if data_range is not None and (not np.isfinite(data_range) or data_range <= 0):
+            raise ValueError(f"data_range must be finite and positive, or None; found {data_range!r}")
         if dtype not in DTYPES:
             raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; found {dtype!r}")
         self.window = int(window)
-        self.data_range = float(data_range)
+        self.data_range = None if data_range is None else float(data_range)
+        self._range = self.data_range or 1.0  # of the images that check returns
         self.dtype = dtype
 
     def get_config(self) -> dict[str, Any]:
-        config = {"window": self.window, "data_range": self.data_range}
-        return config if self.dtype == "float32" else {**config, "dtype": self.dtype}
+        config = {"window": self.window, "data_range": self.data_range, "dtype": self.dtype}
+        defaults = {"data_range": None, "dtype": "float32"}
+        return {key: value for key, value in config.items() if key not in defaults or value != defaults[key]}
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
         images = check_samples(x, name)
@@ -96,25 +98,33 @@ class SSIM(Distance):
                 f"window={self.window} does not fit into images of {height} x {width} pixels in {name}; "
                 f"the largest that does is {largest}"
             )
-        if images.dtype.kind != "f":
-            if self.data_range <= 1:
-                raise ValueError(
-                    f"{name} must hold floats in a range of {self.data_range:g} for {self!r}; found dtype "
-                    f"{images.dtype}. Scale it, e.g. {name} / 255 for images in [0, 255], or set data_range=255"
-                )
-            images = images.astype(np.float32 if images.dtype.itemsize <= 2 else np.float64)
-        if images.size and images.max() - images.min() > self.data_range * (1 + 1e-6):
+        images = self._as_floats(images, name)
+        if images.size and float(images.max()) - float(images.min()) > self._range * (1 + 1e-6):
             raise ValueError(
-                f"{name} must span no more than data_range={self.data_range:g}; found values from {images.min():g} to "
-                f"{images.max():g}. Scale it (e.g. {name} / 255 for images in [0, 255]) or set data_range"
+                f"{name} must span no more than data_range={self._range:g}; found values from {images.min():g} to "
+                f"{images.max():g}. Set data_range, e.g. SSIM(window={self.window}, data_range=255) for pixels 0 to 255"
             )
         brightest = float(np.abs(images).max(initial=0.0))
-        if brightest > BRIGHTEST * self.data_range:
+        if brightest > BRIGHTEST * self._range:
             raise ValueError(
-                f"{name} must lie within {BRIGHTEST:g} times data_range={self.data_range:g} of zero; found "
+                f"{name} must lie within {BRIGHTEST:g} times data_range={self._range:g} of zero; found "
                 f"{brightest:g}. Subtract what all pixels have in common"
             )
         return images
+
+    def _as_floats(self, images: NDArray[Any], name: str) -> NDArray[Any]:
+        """Images as floats, in units of their dtype's range if no other was given."""
+        if images.dtype.kind == "f":
+            return images
+        floats = images.astype(np.float32 if images.dtype.itemsize <= 2 else np.float64)
+        if self.data_range is not None:
+            return floats
+        if images.dtype not in (np.uint8, np.uint16):
+            raise ValueError(
+                f"data_range must be given for images of dtype {images.dtype}, which have no range of their own; found "
+                f"None for {name}. Set it, e.g. SSIM(window={self.window}, data_range=255) for pixels 0 to 255"
+            )
+        return floats / np.iinfo(images.dtype).max
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
         from skimage.metrics import structural_similarity
@@ -126,7 +136,7 @@ class SSIM(Distance):
             image.astype(np.float64),
             other.astype(np.float64),
             win_size=self.window,
-            data_range=self.data_range,
+            data_range=self._range,
             channel_axis=-1 if image.ndim == 3 else None,
         )
         return max(1.0 - float(similarity), 0.0)
@@ -138,7 +148,7 @@ class SSIM(Distance):
 
         def block(rows: slice, columns: slice) -> NDArray[np.float64]:
             if accelerated:
-                out = ssim_block(queries[rows], x[columns], self.window, self.data_range, (K1, K2))
+                out = ssim_block(queries[rows], x[columns], self.window, self._range, (K1, K2))
             else:
                 out = np.empty((rows.stop - rows.start, columns.stop - columns.start))
                 for across in parts(slice(0, out.shape[1]), at_once):
@@ -174,7 +184,7 @@ class SSIM(Distance):
     ) -> NDArray[np.float64]:
         """Distances [S] of single pairs, evaluated in float64."""
         out = np.empty(len(rows))
-        c1, c2 = (K1 * self.data_range) ** 2, (K2 * self.data_range) ** 2
+        c1, c2 = (K1 * self._range) ** 2, (K2 * self._range) ** 2
         channels, size = (x.shape[3] if x.ndim == 4 else 1), int(np.prod(x.shape[1:]))
         for part in parts(slice(0, len(rows)), max(1, PACKED_BYTES // (8 * size))):
             from deepsimplex.distances.ssim_windows import exact_distances
@@ -192,7 +202,7 @@ class SSIM(Distance):
     def _pack(self, images: NDArray[Any], plan: "Layout") -> "Packed":
         from deepsimplex.distances.ssim_windows import pack
 
-        return pack(_beside(images, np.float64), self.data_range, plan)
+        return pack(_beside(images, np.float64), self._range, plan)
 
 
 def _beside(images: NDArray[Any], dtype: Any) -> NDArray[Any]:

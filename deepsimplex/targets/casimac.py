@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
-from deepsimplex._utils.validation import check_choice, check_labels, check_number, check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
@@ -36,6 +36,10 @@ class CASIMAC(Target):
     nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
     that lies in two classes at once and has no attraction. The targets carry no noise.
 
+    Distances have the units of the samples. A positive factor on all latents changes no argmax readout, but a regressor
+    starts at a scale of its own: latents are therefore divided by their root mean square norm over the training
+    samples.
+
     Parameters
     ----------
     distance : str, callable, ndarray, mapping or Distance
@@ -59,12 +63,22 @@ class CASIMAC(Target):
         f_C of Eq. 32: values [M] to finite, non-negative values [M]. The default leaves them as they are.
     construction : {"iterative", "helmert"}
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
+    normalize : bool
+        Whether latents are divided by their root mean square norm over the training samples, so that neither the units
+        of the samples nor their number of features matter. The default is True; False leaves them as [CASIMAC] and its
+        package have them.
     cache_dir : path-like, optional
         A folder in which neighbor distances are kept, under a key of samples, labels, metric and numbers. It is no
         part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
     show_progress : bool, optional
         None (default) shows a progress bar on terminals and in notebooks, when the work takes long; True shows lines
         elsewhere, as in log files; False shows nothing.
+
+    Attributes
+    ----------
+    unit_ : float
+        What latents were divided by, after ``fit_transform`` or ``transform``: 1 with ``normalize=False``. It is saved
+        with the target.
 
     Raises
     ------
@@ -79,8 +93,13 @@ class CASIMAC(Target):
     Examples
     --------
     >>> x, y = [[0.0], [1.0], [3.0]], [0, 0, 1]
-    >>> CASIMAC().fit_transform(x, y).loc.T
+    >>> CASIMAC(normalize=False).fit_transform(x, y).loc.T
     array([[ 3.,  2., -2.]])
+    >>> target = CASIMAC()
+    >>> target.fit_transform(x, y).loc.T.round(2)
+    array([[ 1.26,  0.84, -0.84]])
+    >>> round(target.unit_, 2)
+    2.38
     """
 
     def __init__(
@@ -96,6 +115,7 @@ class CASIMAC(Target):
         repulsion_function: Reduction | None = None,
         combination_function: Reduction | None = None,
         construction: Construction = "iterative",
+        normalize: bool = True,
         cache_dir: Any = None,
         show_progress: bool | None = None,
     ) -> None:
@@ -107,12 +127,14 @@ class CASIMAC(Target):
         self.combination_function = as_function(combination_function, "combination_function")
         check_choice(construction, "construction", CONSTRUCTIONS)
         self.construction = construction
+        self.normalize = check_flag(normalize, "normalize")
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.show_progress = show_progress
         self.distance = get_distance(distance)
         self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
         self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
         self._from_cache = False
+        self._unit_of: str | None = None  # key of the training samples whose unit is known
 
     @property
     def is_fitted(self) -> bool:
@@ -184,7 +206,7 @@ class CASIMAC(Target):
         TargetCacheWarning
             When a cache file is damaged or cannot be written; the result is right all the same.
         """
-        return self.fit(x, y, num_classes)._latents("training", None, None)
+        return self.fit(x, y, num_classes)._in_units(self._latents("training", None, None))
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
         """Return the latents of other labeled samples, with neighbors among the training samples.
@@ -212,26 +234,39 @@ class CASIMAC(Target):
         queries = np.asarray(x)
         labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
         self.distance.check(queries)
-        return self._latents("other", queries, labels)
+        return self._in_units(self._latents("other", queries, labels))
+
+    def _in_units(self, latents: NDArray[np.float64]) -> LatentGaussian:
+        """Latents divided by the root mean square norm of those of the training samples, if that is wanted."""
+        if not self.normalize:
+            self.unit_ = 1.0
+        elif self._unit_of != (key := self._key(None, None)):
+            self.unit_, self._unit_of = _root_mean_square(self._latents("training", None, None)), key
+        loc = latents / self.unit_  # a copy: the caller's own, to change as they like
+        return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
     def _latents(
         self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
-    ) -> LatentGaussian:
-        """Latents of the queries, or of the training samples (None); the latest of each are cached."""
+    ) -> NDArray[np.float64]:
+        """Latents [M, n - 1] of the queries, or of the training samples (None), in the units of the distances.
+
+        The latest of each are kept.
+        """
         assert self._samples is not None
-        samples, training_labels = self._samples
-        labels = training_labels if query_labels is None else query_labels
-        name = self.distance.cache_key() or f"object {id(self.distance)}"  # only the memory below holds what has no key
-        key = fingerprint(
-            samples, training_labels, queries, query_labels, self.num_classes_, *self._neighborhood(), name
-        )
+        labels = self._samples[1] if query_labels is None else query_labels
+        key = self._key(queries, query_labels)
         if key != self._latest.get(which, ("",))[0]:
             self._latest.pop(which, None)
             distances = self._distances(key, queries, query_labels)
             coefficients = self._coefficients(distances, labels)
             self._latest[which] = key, -coefficients @ vertices(self.num_classes_, self.construction)
-        loc = self._latest[which][1].copy()  # the caller's own, to change as they like
-        return LatentGaussian(loc, np.zeros((len(loc), 1)))
+        return self._latest[which][1]
+
+    def _key(self, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None) -> str:
+        """Name what neighbor distances depend on."""
+        assert self._samples is not None
+        name = self.distance.cache_key() or f"object {id(self.distance)}"  # only this process knows what has no key
+        return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *self._neighborhood(), name)
 
     def _neighborhood(self) -> tuple[int, Classes]:
         """Return the number of neighbors to search, and whether in the own class, in the others or in all."""
@@ -305,7 +340,7 @@ class CASIMAC(Target):
             )
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor as plain JSON; ``cache_dir`` and ``show_progress`` are no part of it.
+        """Arguments of the constructor as plain JSON, and the unit; no ``cache_dir`` and ``show_progress``.
 
         Raises
         ------
@@ -321,11 +356,32 @@ class CASIMAC(Target):
             "attraction_number": self.attraction_number,
             **{name: name_of_function(getattr(self, name), name) for name in functions},
             "construction": self.construction,
+            "normalize": self.normalize,
+            **(
+                {"unit": {"value": self.unit_, "of": self._unit_of}}
+                if self._unit_of and self.distance.cache_key()
+                else {}
+            ),
         }
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Make the target from ``get_config``, without training samples; for the same ones it knows their unit."""
+        unit = config.get("unit")
+        target = cls(**{key: value for key, value in config.items() if key != "unit"})
+        if unit:
+            target.unit_, target._unit_of = float(unit["value"]), unit["of"]
+        return target
 
     def __getstate__(self) -> dict[str, Any]:
         """State of copies and pickles: everything but the training samples and their latents."""
         return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
+
+
+def _root_mean_square(latents: NDArray[np.float64]) -> float:
+    """Root mean square norm of latents; 1 where all are 0, as for samples that lie in every class at once."""
+    largest = float(np.abs(latents).max(initial=0.0))  # apart, since squares overflow where sizes do not
+    return largest * float(np.sqrt(np.mean(np.sum(np.square(latents / largest), axis=1)))) if largest else 1.0
 
 
 def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:

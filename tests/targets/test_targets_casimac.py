@@ -1,6 +1,7 @@
 """CASIMAC targets against Eq. 4-8, 13 and 32-33 written as loops, and their properties."""
 
 import copy
+import json
 import pickle
 
 import numpy as np
@@ -37,7 +38,9 @@ PARAMETERS = [
 
 
 def target_of(alpha=0.0, beta=1.0, k_alpha=1, k_beta=1, **others):
+    """In the paper's units, as the loops are."""
     return CASIMAC(
+        normalize=False,
         attraction_strength=alpha,
         repulsion_strength=beta,
         attraction_number=k_alpha,
@@ -67,13 +70,13 @@ class TestAgainstLoops:
 
 def test_two_classes_are_signed_distances_to_the_other_class():
     """[CASIMAC Eq. 1]."""
-    latent = CASIMAC().fit_transform([[0.0], [2.0], [5.0], [9.0]], [0, 0, 1, 1])
+    latent = CASIMAC(normalize=False).fit_transform([[0.0], [2.0], [5.0], [9.0]], [0, 0, 1, 1])
     np.testing.assert_allclose(latent.loc[:, 0], [5, 3, -3, -7], rtol=1e-12)
 
 
 def test_classes_smaller_than_k_give_all_they_have():
     x, y = [[0.0], [1.0], [2.0], [6.0], [7.0]], [0, 0, 0, 1, 1]
-    latent = CASIMAC(repulsion_number=100).fit_transform(x, y)
+    latent = CASIMAC(repulsion_number=100, normalize=False).fit_transform(x, y)
     np.testing.assert_allclose(latent.loc[:, 0], [6.5, 5.5, 4.5, -5, -6], rtol=1e-12)
 
 
@@ -187,6 +190,70 @@ def test_copies_carry_no_samples(carry):
     assert target.is_fitted
 
 
+class TestUnits:
+    """Neither the units of the samples nor their number of features matter to normalized latents."""
+
+    @pytest.mark.parametrize("distance", ["euclidean", "cityblock", SSIM(5)])
+    @pytest.mark.parametrize(
+        "pixels", [lambda x: 255 * x, lambda x: x / 1000, lambda x: np.uint8(255 * x), lambda x: np.uint16(65535 * x)]
+    )
+    def test_pixels_in_any_unit_give_equal_targets(self, distance, pixels, digits):
+        x, y = digits
+        x = np.round(255 * x) / 255  # what bytes hold
+        other = pixels(x)
+        if isinstance(distance, SSIM) and other.dtype.kind == "f":
+            in_units = SSIM(5, data_range=float(other.max() / x.max()))
+        else:
+            in_units = distance
+        expected, found = CASIMAC(distance), CASIMAC(in_units)
+        np.testing.assert_allclose(found.fit_transform(other, y).loc, expected.fit_transform(x, y).loc, atol=1e-5)
+        if distance != "cityblock" and not isinstance(distance, SSIM):
+            np.testing.assert_allclose(
+                found.transform(other[:9], y[:9]).loc, expected.transform(x[:9], y[:9]).loc, atol=1e-5
+            )
+
+    @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
+    def test_their_root_mean_square_norm_over_the_training_samples_is_one(self, parameters):
+        x, y = samples(3, per_class=6)
+        target = target_of(**parameters)
+        raw, queries = target.fit_transform(x, y).loc, (x[:4] + 0.1, y[:4])
+        assert target.unit_ == 1.0
+        normalized = CASIMAC.from_config(target.get_config() | {"normalize": True})
+        loc = normalized.fit_transform(x, y).loc
+        assert np.sqrt(np.mean(np.sum(loc**2, axis=1))) == pytest.approx(1.0, rel=1e-12)
+        np.testing.assert_allclose(normalized.unit_ * loc, raw, rtol=1e-12)
+        np.testing.assert_allclose(
+            normalized.unit_ * normalized.transform(*queries).loc, target.transform(*queries).loc, rtol=1e-12
+        )
+
+    def test_sizes_whose_squares_overflow_or_vanish_have_a_unit(self):
+        y = [0, 0, 1, 1]
+        for size in (1e-150, 1e149):
+            x = size * np.array([[0.0], [2.0], [5.0], [9.0]])
+            np.testing.assert_allclose(CASIMAC().fit_transform(x, y).loc.T, [np.array([5, 3, -3, -7]) / np.sqrt(23)])
+
+    def test_samples_that_lie_in_every_class_have_latents_of_zero(self):
+        target = CASIMAC()
+        assert not target.fit_transform(np.ones((4, 2)), [0, 1, 0, 1]).loc.any()
+        assert target.unit_ == 1.0
+
+    def test_the_unit_is_saved_and_not_computed_again_for_the_same_samples(self, monkeypatch):
+        x, y = samples(3, per_class=6)
+        target = CASIMAC()
+        target.fit_transform(x, y)
+        expected = target.transform(x[:4] + 0.1, y[:4]).loc
+        config = json.loads(json.dumps(target.get_config()))
+        again = CASIMAC.from_config(config)
+        assert again.unit_ == target.unit_
+        assert again.get_config() == config
+        searched, real = [], module.class_neighbors
+        monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: searched.append(k) or real(*a, **k))
+        np.testing.assert_array_equal(again.fit(x, y).transform(x[:4] + 0.1, y[:4]).loc, expected)
+        assert len(searched) == 1  # of the queries
+        assert again.fit(2 * x, y).transform(x[:4], y[:4]).loc.shape == (4, 2)
+        assert again.unit_ == pytest.approx(2 * target.unit_)
+
+
 class TestMemory:
     @pytest.fixture
     def calls(self, monkeypatch):
@@ -246,7 +313,7 @@ def digits():
 
 def test_real_images_euclidean(digits):
     x, y = digits
-    latent = CASIMAC(gamma=0.8, attraction_number=3, repulsion_number=3).fit_transform(x, y)
+    latent = target_of(0.2, 0.8, 3, 3).fit_transform(x, y)
     assert latent.loc.shape == (150, 9)
     np.testing.assert_array_equal(nearest_vertex(latent.loc), y)
     for i in (0, 77, 149):
@@ -261,7 +328,7 @@ def test_real_images_structural_similarity(digits):
     def dissimilarity(a, b):
         return 1 - skimage_metrics.structural_similarity(a, b, win_size=5, data_range=1.0)
 
-    latent = CASIMAC(SSIM(5), repulsion_number=2).fit_transform(x, y)
+    latent = target_of(k_beta=2, distance=SSIM(5)).fit_transform(x, y)
     np.testing.assert_array_equal(nearest_vertex(latent.loc), y)
     for i in (0, 77, 149):
         expected = oracle.casimac_latent(x, y, x[i], y[i], 10, k_beta=2, leave_out=i, distance=dissimilarity)
