@@ -43,6 +43,10 @@ _BUDGET = 2**20
 # Standard deviation of the Gaussian from which C sums over the Gumbel variable, and Gauss-Hermite nodes below that.
 _WIDE = 0.5
 _NARROW_NODES = {"float32": 16, "float64": 32}
+# Standard deviation beyond which the sums lose their precision, and a Gumbel variable beside it differs from a Gaussian
+# of its variance by less than the precision aimed at (the sum's third cumulant is 2.4 / s^3 of the Gaussian's).
+_WIDEST = {"float32": 100.0, "float64": 1000.0}
+_GUMBEL_VARIANCE = math.pi**2 / 6.0
 # Where the trapezoidal sum over the Gumbel variable begins, its step, and where its density is exponential to within
 # the precision aimed at (1e-6 and 1e-10), so that the rest has a closed form.
 _GUMBEL = {"float32": (-3.1, 0.5, 12.4), "float64": (-3.4, 0.4, 25.0)}
@@ -82,6 +86,7 @@ def probabilities(mean: Any, scale: Any, num_points: int) -> Any:
     tensor, shape [N, n]
         Probabilities; those that the dtype cannot hold are zero.
     """
+    mean, scale = _narrowed(mean, scale)
     m = mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))
     center, s = tf.stop_gradient(m), tf.stop_gradient(scale)
     low = tf.reduce_max(center - _DEPTH * s, axis=-1, keepdims=True) + _GUMBEL[mean.dtype.name][0]
@@ -100,6 +105,19 @@ def probabilities(mean: Any, scale: Any, num_points: int) -> Any:
         values = convolution(u[:, tf.newaxis, :] - m[:, :, tf.newaxis], scale[:, :, tf.newaxis])
         masses = winning_masses(*values, weights[:, tf.newaxis, :])
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+
+
+def _narrowed(mean: Any, scale: Any) -> tuple[Any, Any]:
+    """Moments of scores with the same largest one, where every score of a row is too wide for the sums.
+
+    A factor on all sums g_k + G_k leaves the largest one the largest. It shrinks the Gaussians to ``_WIDEST`` with what
+    the Gumbel variables, which it would shrink too, lose in variance.
+    """
+    widest = _WIDEST[mean.dtype.name]
+    least = tf.maximum(tf.reduce_min(scale, axis=-1, keepdims=True), widest)
+    # The squares of standard deviations would overflow.
+    factor = (widest / least) * tf.sqrt((1.0 + _GUMBEL_VARIANCE / widest**2) / (1.0 + _GUMBEL_VARIANCE / least / least))
+    return factor * mean, factor * scale
 
 
 @tf.custom_gradient
