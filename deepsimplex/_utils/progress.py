@@ -156,10 +156,10 @@ class _Bar(_Lines):
 
         super().__init__(description, total, unit, done, console)
         self.bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),  # names of files may have brackets
             BarColumn(),
             TextColumn("{task.fields[work].percentage:>3}%", style="progress.percentage"),
-            TextColumn("{task.fields[work].speed}", style="progress.data.speed"),
+            TextColumn("{task.fields[work].speed}", style="progress.data.speed", markup=False),
             TimeElapsedColumn(),
             TextColumn("{task.fields[work].left}", style="progress.remaining"),
             console=console,

@@ -29,6 +29,8 @@ from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
+LARGEST_BYTES = 2**20  # of a file that people write
+
 
 class ConfigurationError(ValueError):
     """Raised for an invalid configuration; names the key, the value found and valid ones."""
@@ -241,9 +243,11 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         near = sorted(str(other) for other in file.parent.glob("*.yaml")) if file.parent.is_dir() else []
         hint = f"; there are {', '.join(near)}" if near else ""
         raise FileNotFoundError(f"config: there is no file {str(file)!r}{hint}")
+    if file.stat().st_size > LARGEST_BYTES:
+        raise ConfigurationError(f"{file} must have at most {LARGEST_BYTES} bytes; found {file.stat().st_size}")
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        content = _read_yaml(file.read_text(encoding="utf-8"))
+    except (ValueError, UnicodeDecodeError) as error:
         raise ConfigurationError(f"{file} is not readable as YAML: {' '.join(str(error).split())}") from error
     if not isinstance(content, dict):
         raise ConfigurationError(f"{file} must hold keys and values; found {type(content).__name__}")
@@ -256,6 +260,36 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         return RunConfig.model_validate(content)
     except ValidationError as error:
         raise ConfigurationError(f"{file}: " + "; ".join(_explain(problem) for problem in error.errors())) from error
+
+
+class _PlainLoader(yaml.SafeLoader):
+    """YAML as a tree: no key twice, and no alias, which a few lines make into billions of values or into a circle."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.AliasEvent):
+            event = self.get_event()
+            problem = f"found the alias *{event.anchor}: write the values out"
+            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> Any:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if str(key.value) in seen:
+                problem = f"found the key {key.value!r} twice"
+                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
+            seen.add(str(key.value))
+        return super().construct_mapping(node, deep)
+
+
+def _read_yaml(text: str) -> Any:
+    """Return the values of a YAML text; raise ValueError if it is none, or not plain."""
+    try:
+        return yaml.load(text, _PlainLoader)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    except yaml.YAMLError as error:
+        raise ValueError(str(error)) from error
 
 
 def _apply(content: dict[str, Any], override: str) -> None:
@@ -273,9 +307,10 @@ def _apply(content: dict[str, Any], override: str) -> None:
         if not isinstance(place, dict):
             raise ConfigurationError(f"override {override!r}: {step!r} holds a value, not further keys")
     try:
-        place[last] = yaml.safe_load(value)
-    except yaml.YAMLError as error:
-        raise ConfigurationError(f"override {override!r}: {value!r} is not readable as YAML") from error
+        place[last] = _read_yaml(value)
+    except ValueError as error:
+        found = " ".join(str(error).split())
+        raise ConfigurationError(f"override {override!r}: {value!r} is not readable as YAML: {found}") from error
 
 
 def _explain(problem: Any) -> str:

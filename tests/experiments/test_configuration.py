@@ -1,5 +1,6 @@
 """Configuration files: what is wrong is named, with what would do."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,34 @@ def test_missing_and_unreadable_files_are_named(tmp_path, digits):
     digits.write_text(yaml.safe_dump({"name": "digits"}))
     with pytest.raises(ConfigurationError, match="data: Field required"):
         load_config(digits)
+
+
+LEVELS = "\n".join(f"{c}: &{c} [{', '.join(9 * [f'*{chr(ord(c) - 1)}'])}]" for c in "bcdefghi")
+BOMB = f"a: &a [lol, lol]\n{LEVELS}"
+    f"{c}: &{c} [{', '.join(9 * ['*' + p])}]\n" for p, c in zip("abcdefgh", "bcdefghi")
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (BOMB, r"found the alias \*a: write the values out.*line 2"),
+        ("data: &data {name: digits, more: *data}", r"found the alias \*data"),
+        ("name: a\ntarget: ilr\nname: b", "found the key 'name' twice.*line 3"),
+        ("name: a\ntraining: {epochs: 1, epochs: 2}", "found the key 'epochs' twice"),
+        ("[" * 100_000, "nested too deep"),
+        ("name: " + "a" * 2**21, "must have at most 1048576 bytes"),
+        ("name: \x00", "special characters are not allowed"),
+        ("? [a, b]\n: c", "unhashable|not readable"),
+    ],
+    ids=["bomb", "circle", "key twice", "nested key twice", "deep", "long", "control", "list as key"],
+)
+def test_what_no_one_writes_is_refused_at_once(text, message, tmp_path):
+    (tmp_path / "made.yaml").write_text(text)
+    begun = time.monotonic()
+    with pytest.raises(ConfigurationError, match=message):
+        load_config(tmp_path / "made.yaml")
+    assert time.monotonic() < begun + 1
 
 
 def test_every_key_of_the_schema_is_used():
