@@ -146,8 +146,6 @@ def test_missing_and_unreadable_files_are_named(tmp_path, digits):
 
 LEVELS = "\n".join(f"{c}: &{c} [{', '.join(9 * [f'*{chr(ord(c) - 1)}'])}]" for c in "bcdefghi")
 BOMB = f"a: &a [lol, lol]\n{LEVELS}"
-    f"{c}: &{c} [{', '.join(9 * ['*' + p])}]\n" for p, c in zip("abcdefgh", "bcdefghi")
-)
 
 
 @pytest.mark.parametrize(
