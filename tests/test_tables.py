@@ -118,8 +118,8 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
     digits = load_digits()
     folder = tmp_path / "images"
     folder.mkdir()
-    x, y = np.kron(digits.images * 15, np.ones((3, 3))).astype(np.uint8), digits.target  # 24 pixels a side
-    np.savez(folder / "mnist.npz", X_train=x[:900], y_train=y[:900], X_test=x[900:], y_test=y[900:])
+    x, y = np.kron(digits.images * 15, np.ones((2, 2))).astype(np.uint8), digits.target  # 16 pixels a side
+    np.savez(folder / "mnist.npz", X_train=x[:350], y_train=y[:350], X_test=x[900:], y_test=y[900:])
     of_features = prototypes.of_features
     monkeypatch.setattr(prototypes, "of_features", lambda x, y, epochs=15: of_features(x, y, min(epochs, 2)))
     with eager_classifiers():
@@ -132,11 +132,12 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 def test_both_ends_of_a_network_are_measured(monkeypatch):
-    """On every other pixel, to take less time."""
+    """On every other pixel and few images, in smaller steps."""
     (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
-    data = (x[:, ::2, ::2], y), (x_test[:2000, ::2, ::2], y_test[:2000])
+    data = (x[:, ::2, ::2], y), (x_test[:1000, ::2, ::2], y_test[:1000])
     monkeypatch.setattr(ds.datasets, "load", lambda name: data)
-    table = prototypes.fashion_table(seeds=1, epochs=3, limit=12_800)
+    monkeypatch.setattr(prototypes, "BATCH_SIZE", 32)
+    table = prototypes.fashion_table(seeds=1, epochs=3, limit=3200)
     accuracies = [float(cell) for cell in table.columns[1].cells]
     assert len(accuracies) == 2
     assert min(accuracies) > 0.7

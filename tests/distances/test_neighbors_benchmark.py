@@ -11,11 +11,11 @@ from training.benchmarks import neighbors
 @pytest.mark.usefixtures("fashion")
 def test_neighbors(capsys, monkeypatch):
     monkeypatch.setattr(neighbors, "PEER_PAIRS", 20)
-    neighbors.main(samples=600, fewer=300, repeats=1)
+    neighbors.main(samples=300, fewer=150, repeats=1)
     printed = capsys.readouterr().out
-    assert len(re.findall(r"neighbors as by brute force, 600 images.* 100\.00%", printed)) == 4
+    assert len(re.findall(r"neighbors as by brute force, 300 images.* 100\.00%", printed)) == 4
     differences = [float(found) for found in re.findall(r"difference to scikit-image.*float(?:32|64) +(\S+)", printed)]
     assert len(differences) == 8
     assert max(differences) < 1e-4
-    for what in ("times", "minutes", "GiB", "growth from 300 images"):
+    for what in ("times", "minutes", "GiB", "growth from 150 images"):
         assert what in printed

@@ -10,13 +10,13 @@ from training.benchmarks import gaussian_processes as benchmark
 
 @pytest.fixture
 def small(monkeypatch, tmp_path):
-    """Digits in the place of letter, and hardly any of them."""
-    sizes = {"TRAIN": 60, "LETTER_TRAIN": 300, "INDUCING": 20, "TEST_ROWS": 50, "CLASSES": (3, 4)}
+    """Four digits in the place of letter, and hardly any of them."""
+    sizes = {"TRAIN": 30, "LETTER_TRAIN": 200, "INDUCING": 15, "TEST_ROWS": 50, "CLASSES": (3, 4)}
     for name, value in sizes.items():
         monkeypatch.setattr(benchmark, name, value)
     monkeypatch.setattr(peers, "STEPS", 2)
     monkeypatch.setattr(peers, "EVERY", 2)
-    X, y = load_digits(return_X_y=True)
+    X, y = load_digits(n_class=4, return_X_y=True)
     np.savez(tmp_path / "letter.npz", X=X[:, X.std(axis=0) > 1.0], y=y)
     return tmp_path / "letter.npz"
 
@@ -25,7 +25,7 @@ def small(monkeypatch, tmp_path):
 def test_classes_and_memory_are_measured(small, capsys):
     benchmark.classes(1)
     printed = capsys.readouterr().out
-    assert "60 rows, 4 classes: fit and predict_proba" in printed
+    assert "30 rows, 4 classes: fit and predict_proba" in printed
     assert "ratio of 4 classes to 3" in printed
     assert 0.0 < benchmark.memory_of(small, "ilr") < 2.0
 
