@@ -1,5 +1,7 @@
 """The scripts of the papers' tables, at a size that shows no figures."""
 
+import json
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits, load_iris
@@ -57,10 +59,12 @@ def test_letter_is_learned_by_minibatches_with_the_lambda_of_the_paper():
 def test_every_row_has_all_cells(monkeypatch, capsys, tmp_path):
     keys = (*ilr_gp.METRICS, ilr_gp.CENTERED, "lambda", "held-out NLL")
     monkeypatch.setattr(ilr_gp, "measure", lambda *arguments, **settings: dict.fromkeys(keys, 0.5))
-    ilr_gp.main(data=tmp_path, seeds=2, noise="auto", ard=False, letter=True)
-    rows = capsys.readouterr().out.splitlines()
-    assert [row.count("|") for row in rows[:4]] == [11] * 4
-    assert "glass: no glass.npz" in rows[4]
+    ilr_gp.main(data=tmp_path, seeds=2, noise="auto", ard=False, letter=True, output=tmp_path / "table.json")
+    printed = capsys.readouterr().out.splitlines()
+    assert [line.count("|") for line in printed[:4]] == [11] * 4
+    assert "glass: no glass.npz" in printed[4]
+    rows = json.loads((tmp_path / "table.json").read_text())["rows"]
+    assert [row["data"] for row in rows] == ["wine, [0, 1] (chosen)", "wine, z-score"]
 
 
 def test_the_spirals_are_as_they_were_fixed():
@@ -107,9 +111,8 @@ def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
     few = {"X": np.tile(digits.data[:200, 20:30], (76, 1)), "y": np.tile(digits.target[:200], 76)}
     np.savez(tmp_path / "letter.npz", **few)
     table = prototypes.tables_table(tmp_path, repeats=1)
-    assert table.row_count == 7
-    accuracies = [float(cell) for cell in list(table.columns[2].cells)[:6]]
-    assert min(accuracies[:4]) > 0.95
+    assert len(table.rows) == 7
+    assert min(row["accuracy"] for row in table.rows[:4]) > 0.95
 
 
 @pytest.mark.slow
@@ -118,13 +121,13 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
     digits = load_digits()
     folder = tmp_path / "images"
     folder.mkdir()
-    x, y = np.kron(digits.images * 15, np.ones((3, 3))).astype(np.uint8), digits.target  # 24 pixels a side
-    np.savez(folder / "mnist.npz", X_train=x[:900], y_train=y[:900], X_test=x[900:], y_test=y[900:])
+    x, y = np.kron(digits.images * 15, np.ones((2, 2))).astype(np.uint8), digits.target  # 16 pixels a side
+    np.savez(folder / "mnist.npz", X_train=x[:350], y_train=y[:350], X_test=x[900:], y_test=y[900:])
     of_features = prototypes.of_features
     monkeypatch.setattr(prototypes, "of_features", lambda x, y, epochs=15: of_features(x, y, min(epochs, 2)))
     with eager_classifiers():
         table = prototypes.mnist_table(tmp_path, number=60, folds=2)
-    errors = [float(cell.rstrip("%")) for cell in table.columns[2].cells]
+    errors = [float(row["error"].rstrip("%")) for row in table.rows]
     assert len(errors) == 3
     assert errors[0] < 10
 
@@ -132,11 +135,12 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 def test_both_ends_of_a_network_are_measured(monkeypatch):
-    """On every other pixel, to take less time."""
+    """On every other pixel and few images, in smaller steps."""
     (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
-    data = (x[:, ::2, ::2], y), (x_test[:2000, ::2, ::2], y_test[:2000])
+    data = (x[:, ::2, ::2], y), (x_test[:1000, ::2, ::2], y_test[:1000])
     monkeypatch.setattr(ds.datasets, "load", lambda name: data)
-    table = prototypes.fashion_table(seeds=1, epochs=3, limit=12_800)
-    accuracies = [float(cell) for cell in table.columns[1].cells]
+    monkeypatch.setattr(prototypes, "BATCH_SIZE", 32)
+    table = prototypes.fashion_table(seeds=1, epochs=3, limit=3200)
+    accuracies = [row["accuracy"] for row in table.rows]
     assert len(accuracies) == 2
     assert min(accuracies) > 0.7

@@ -33,13 +33,13 @@ FOLDER = Path("build/gallery")
 
 @functools.cache
 def network() -> tuple[ds.SimplexClassifier, dict[str, list[float]]]:
-    """A small network on the digits, its latents scaled by 300 held-out ones, and how it was learned."""
+    """A small network on the digits, its latents scaled by 150 held-out ones, and how it was learned."""
     keras.utils.set_random_seed(0)
     (x, y), _ = ds.datasets.load("digits")
     model = ds.SimplexClassifier(ds.backbones.mlp([64]), ds.targets.ILR(0.99), num_classes=10)
-    model.compile(keras.optimizers.Adam(0.003), metrics=["accuracy"])
-    learn, held = slice(300, None), slice(300)
-    fit = model.fit(x[learn], y[learn], epochs=20, batch_size=64, validation_data=(x[held], y[held]), verbose=0)
+    model.compile(keras.optimizers.Adam(0.01), metrics=["accuracy"])
+    learn, held = slice(150, None), slice(150)
+    fit = model.fit(x[learn], y[learn], epochs=20, batch_size=256, validation_data=(x[held], y[held]), verbose=0)
     return model.calibrate(x[held], y[held], "latent"), fit.history
 
 

@@ -1,5 +1,6 @@
 """The benchmark still runs, on little."""
 
+import json
 import re
 
 import pytest
@@ -9,13 +10,17 @@ from training.benchmarks import neighbors
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("fashion")
-def test_neighbors(capsys, monkeypatch):
+def test_neighbors(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(neighbors, "PEER_PAIRS", 20)
-    neighbors.main(samples=600, fewer=300, repeats=1)
+    neighbors.main(samples=300, fewer=150, repeats=1, output=tmp_path / "neighbors.json")
     printed = capsys.readouterr().out
-    assert len(re.findall(r"neighbors as by brute force, 600 images.* 100\.00%", printed)) == 4
-    differences = [float(found) for found in re.findall(r"difference to scikit-image.*float(?:32|64) +(\S+)", printed)]
+    assert len(re.findall(r"neighbors as by brute force, 300 images.* 100\.00%", printed)) == 4
+    differences = [
+        float(found) for found in re.findall(r"difference to scikit-image.*float(?:32|64) \| (\S+)", printed)
+    ]
     assert len(differences) == 8
     assert max(differences) < 1e-4
-    for what in ("times", "minutes", "GiB", "growth from 300 images"):
+    for what in ("times", "minutes", "GiB", "growth from 150 images"):
         assert what in printed
+    rows = json.loads((tmp_path / "neighbors.json").read_text())["rows"]
+    assert len(rows) == len(re.findall(r"^\| ", printed, flags=re.MULTILINE)) - 1  # but for the head

@@ -16,7 +16,7 @@ from deepsimplex.experiments.backup import EARLIER, METADATA, WEIGHTS, repair_ba
 from tests.quick_runs import without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-EPOCHS, STEPS = 5, 4
+EPOCHS, STEPS = 4, 2
 
 
 def demo(place: Path) -> RunConfig:
@@ -51,8 +51,8 @@ def nothing(backup: Path) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def unexported():
-    """Weights are looked at here, what a run exports and draws in test_commands.py."""
-    with without_pictures(export=False):
+    """Weights are looked at here; in test_commands.py what a run exports and draws, and one killed that was traced."""
+    with without_pictures(export=False, eager=True):
         yield
 
 

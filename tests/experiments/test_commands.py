@@ -87,7 +87,8 @@ def test_a_run_leaves_everything_in_its_folder(finished):
 )
 def test_a_run_trains_with_any_loss(loss, tmp_path):
     with without_pictures(export=False):
-        folder = experiments.train(checked(tmp_path, f"training.loss={loss}"), verbose=0)
+        few = ["training.epochs=5", "training.learning_rate=0.02"]
+        folder = experiments.train(checked(tmp_path, *few, f"training.loss={loss}"), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
     kept = get_loss(yaml.safe_load(folder.config.read_text())["training"]["loss"]).get_config()
     found = ds.load(folder.model).loss.get_config()

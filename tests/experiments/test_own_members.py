@@ -107,7 +107,7 @@ model:
   backbone: {name: "own_run_members:features", units: 16}
   head: {name: "own_run_members:Affine", scale: 0.2}
   readout: {name: "own_run_members:Squared", floor: 0.01}
-training: {epochs: 5, batch_size: 32, learning_rate: 0.01, loss: "own_run_members:SquaredError"}
+training: {epochs: 3, batch_size: 12, learning_rate: 0.01, loss: "own_run_members:SquaredError"}
 cache_dir: null
 """
 
@@ -135,10 +135,11 @@ for path in sys.argv[3:]:
 
 @pytest.mark.slow
 def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
+    few = ["training.epochs=1", "training.batch_size=60"]
     distance = {"name": "casimac", "distance": "own_run_members:Chebyshev"}
-    checked = load_config(config, [f"target={distance}", "model.readout=null", "training.epochs=2", "name=distance"])
+    checked = load_config(config, [f"target={distance}", "model.readout=null", "name=distance", *few])
     with without_pictures(export=False, eager=True):
-        fresh = load_config(config, ["training.epochs=1", "name=fresh"])
+        fresh = load_config(config, ["name=fresh", *few])
         folders = [experiments.train(each, verbose=0) for each in (checked, fresh)]
     assert type(ds.load(folders[0].model).target.distance).__name__ == "Chebyshev"
     (_, _), (x_test, _) = ds.datasets.load("digits")

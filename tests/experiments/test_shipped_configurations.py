@@ -37,7 +37,7 @@ def test_the_network_of_the_paper_has_80318_parameters(name):
 @pytest.mark.slow
 def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
     """On few samples, in smaller and larger steps: its own 48 would not do."""
-    few = ["data.limit=2000", "training.epochs=3", "training.batch_size=16", "training.learning_rate=0.005"]
+    few = ["data.limit=900", "training.epochs=3", "training.batch_size=16", "training.learning_rate=0.005"]
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
     with without_pictures(export=False):
         folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
@@ -70,9 +70,9 @@ def test_a_head_by_name_starts_among_the_samples_and_learns(head):
 
 @pytest.mark.slow
 def test_the_demo_tells_digits_apart(tmp_path):
-    """In a third of its epochs, and larger steps."""
+    """In a third of its epochs, and larger steps of larger batches."""
     changes = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}", "training.epochs=14"]
-    changes += ["training.learning_rate=0.003"]
+    changes += ["training.learning_rate=0.005", "training.batch_size=48"]
     with without_pictures(export=False):
         folder = experiments.train(load_config(CONFIGS / "digits.yaml", changes), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] >= 0.97
