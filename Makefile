@@ -1,11 +1,12 @@
-# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make gallery` draws every
-# figure, `make docs` builds the documentation. Each makes its own virtual environment first.
+# On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-lowest` tries
+# the lowest versions of what it depends on, `make gallery` draws every figure, `make docs` builds the documentation.
+# Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs gallery test test-fast lint clean
+.PHONY: demo docs gallery test test-fast test-lowest lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
@@ -18,6 +19,10 @@ test: $(VENV)/.installed-test lint
 
 test-fast: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# With the lowest versions of the packages that pyproject.toml names: what users may have installed.
+test-lowest: $(VENV)-lowest/.installed
+	$(VENV)-lowest/bin/python -m pytest -n 2 -m "not slow" -W default
 
 # Strict: a warning or a dead link is an error.
 docs: $(VENV)/.installed-docs build/gallery/index.html
@@ -33,7 +38,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) build *.egg-info
+	rm -rf $(VENV) $(VENV)-lowest build *.egg-info
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -47,6 +52,12 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 $(VENV)/.installed-test: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@ $(VENV)/.installed
+
+$(VENV)-lowest/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-lowest
+	$(VENV)-lowest/bin/python -m pip install --quiet uv
+	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[test]'
+	@touch $@
 
 $(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --editable '.[docs]'

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from deepsimplex._utils.validation import unmasked
+
 Covariance = Literal["isotropic", "diagonal", "full"]
 COVARIANCES: tuple[str, ...] = ("isotropic", "diagonal", "full")
 
@@ -33,7 +35,7 @@ def _real(value: Any, name: str) -> Any:
         return value
     if hasattr(value, "value") and is_tensor(value.value):  # a Keras variable
         return value.value
-    array = np.asarray(value)
+    array = unmasked(value, name)
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)

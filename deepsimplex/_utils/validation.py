@@ -16,8 +16,12 @@ ROUNDING = 1e-6
 """How far a probability may lie below 0 and count as 0: 1 - q of a q that single precision rounded above 1."""
 
 
-def check_whole(value: Any, name: str, least: int) -> int:
-    """Return ``value`` as an int of at least ``least``.
+MOST_CLASSES = 2**20
+"""Largest number of classes that labels may name: far more are a mistake, and arrays with a column for each."""
+
+
+def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:
+    """Return ``value`` as an int of at least ``least`` and at most ``most``, by default what 32 bits hold.
 
     Examples
     --------
@@ -27,6 +31,8 @@ def check_whole(value: Any, name: str, least: int) -> int:
     """
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise ValueError(f"{name} must be a whole number, at least {least}; found {value!r}")
+    if value > most:
+        raise ValueError(f"{name} must be a whole number, at most {most}; found {value!r}")
     return int(value)
 
 
@@ -144,10 +150,11 @@ def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
         return array
     if dtype != "float64" and array.dtype in (np.float32, np.float16):
         return array.astype(np.float32, copy=False)
-    try:
-        return array.astype(np.float64, copy=False)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"{name} must hold real numbers; found objects: {error}") from error
+    if array.dtype.kind == "O":
+        other = next((value for value in array.flat if not isinstance(value, Real | np.bool_)), None)
+        if other is not None:  # NumPy would read the text "1.5" as a number
+            raise TypeError(f"{name} must hold real numbers; found {other!r} among objects")
+    return array.astype(np.float64, copy=False)
 
 
 def check_probabilities(
@@ -272,16 +279,16 @@ def check_labels(
         num_classes = len(classes)
         labels = _numbers_of(labels, classes, name) if labels.ndim == 1 else labels
     elif num_classes is not None:
-        check_whole(num_classes, "num_classes", 2)
+        check_whole(num_classes, "num_classes", 2, MOST_CLASSES)
     if labels.dtype.kind == "O" and all(isinstance(label, Real) for label in labels.flat):
         labels = labels.astype(np.float64)  # a column of a table with mixed types
-    wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
+    wanted = f"from 0 to at most {MOST_CLASSES - 1}" if num_classes is None else f"0..{num_classes - 1}"
     if labels.dtype.kind not in "biuf":
         hint = hint or f"Names become numbers with numpy.unique({name}, return_inverse=True)"
         raise TypeError(f"{name} must hold class numbers {wanted}; found dtype {labels.dtype}. {hint}")
     if labels.ndim == 2:
         return _rows_of_classes(labels, num_classes, name, soft)
-    largest = np.iinfo(np.int64).max if num_classes is None else num_classes - 1
+    largest = (num_classes or MOST_CLASSES) - 1
     wrong = ~((labels >= 0) & (labels <= largest) & (labels == np.floor(labels)))
     if wrong.any():
         row = int(np.argmax(wrong))

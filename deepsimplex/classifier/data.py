@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.validation import check_labels
+from deepsimplex._utils.validation import check_labels, unmasked
 from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.streams import (
     ObservedDataset,
@@ -296,7 +296,7 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
         )
     if y is None:
         raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-    y = y if isinstance(y, LatentGaussian | dict) else np.asarray(y)
+    y = y if isinstance(y, LatentGaussian | dict) else unmasked(y, "y")
     # A frame of pandas has a dtype for every column.
     x = keras.tree.map_structure(lambda leaf: leaf if hasattr(leaf, "dtype") else np.asarray(leaf), x)
     sample_weight = None if sample_weight is None else _check_weights(sample_weight)
@@ -323,16 +323,23 @@ def _check_weights(sample_weight: Any) -> np.ndarray:
 
 
 def check_samples(x: Any) -> None:
-    """Raise ValueError for NaN and infinite values, before any work is spent on them."""
+    """Raise an error for arrays that are not numbers, hold no sample or are not finite in the precision of layers."""
     for leaf in keras.tree.flatten(x):
-        array = np.asarray(leaf)
-        if array.dtype.kind != "f" or np.isfinite(array).all():
+        array = unmasked(leaf, "x")
+        if array.dtype.kind not in "biufV":  # V: bfloat16
+            raise TypeError(f"x must hold real numbers; found dtype {array.dtype}")
+        if array.ndim == 0 or len(array) == 0:
+            raise ValueError(f"x must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
+        if array.dtype.kind != "f":
             continue
-        wrong = np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(axis=1))
-        raise ValueError(
-            f"x must be finite; found NaN or infinity in {len(wrong)} of {len(array)} samples, the first at index "
-            f"{wrong[0]}. Remove or repair these samples"
-        )
+        with np.errstate(over="ignore"):  # numbers beyond single precision become infinite in a layer
+            finite = np.isfinite(array.astype(keras.config.floatx(), copy=False))
+        if not finite.all():
+            wrong = np.flatnonzero(~finite.reshape(len(array), -1).all(axis=1))
+            raise ValueError(
+                f"x must be finite in {keras.config.floatx()}; found NaN or infinity in {len(wrong)} of {len(array)} "
+                f"samples, the first at index {wrong[0]}. Remove or repair these samples"
+            )
 
 
 def num_rows(x: Any) -> int:

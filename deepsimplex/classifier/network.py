@@ -8,7 +8,8 @@ import keras
 import numpy as np
 
 from deepsimplex.calibration import CALIBRATIONS, Calibration
-from deepsimplex.classifier.data import DataAdapter
+from deepsimplex.classifier.data import DataAdapter, check_samples
+from deepsimplex.classifier.streams import is_stream
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
@@ -132,6 +133,33 @@ class SimplexNetwork(keras.Model):
         latent = self.latent(inputs, training=training)
         return self.readout(self.predictive(latent)) if training else self.read_out(self.calibrated_latent(latent))
 
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        steps: int | None = None,
+        **kwargs: Any,
+    ) -> np.ndarray:
+        """Return class probabilities [N, n], float32; arguments as in keras.Model.predict.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For arrays that are no numbers, hold no sample, are not finite or not of the shape of the backbone's inputs.
+        """
+        return super().predict(self._checked(x), batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
+
+    def _checked(self, x: Any) -> Any:
+        """Return samples to predict as they are, after the checks of ``fit``."""
+        if is_stream(x):
+            return x
+        check_samples(x)
+        expected = getattr(self.backbone, "input_shape", None)
+        if hasattr(x, "shape") and _is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
+            raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
+        return x
+
     def predict_proba(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return class probabilities [N, n], float32: scikit-learn's name for ``predict``."""
         return self.predict(x, batch_size=batch_size, verbose=verbose)
@@ -154,7 +182,7 @@ class SimplexNetwork(keras.Model):
         """
         if self._latents is None:
             self._hide("_latents", _Latents(self))
-        return LatentGaussian.of(self._latents.predict(x, batch_size=batch_size, verbose=verbose))
+        return LatentGaussian.of(self._latents.predict(self._checked(x), batch_size=batch_size, verbose=verbose))
 
     # Calibration
 
@@ -271,6 +299,12 @@ def _check_class_names(class_names: Sequence[str] | None, num_classes: int) -> l
     if len(names) != num_classes:
         raise ValueError(f"class_names must have {num_classes} entries, one per class; found {len(names)}")
     return names
+
+
+def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+    """Whether samples fit an input; Keras adds a last axis of length one where it is missing, and leaves it out."""
+    found, wanted = (shape[:-1] if shape[-1:] == (1,) else shape for shape in (found, wanted))
+    return len(found) == len(wanted) and all(b in (None, a) for a, b in zip(found, wanted, strict=True))
 
 
 def _is_shape(value: Any) -> bool:

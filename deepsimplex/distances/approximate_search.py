@@ -61,7 +61,7 @@ def search_approximately(metric: Distance, search: Search, candidates: int | Non
     """
     from deepsimplex.distances.k_nearest import merge_pairs
 
-    result, count = search.empty(), candidates or max(CANDIDATES, search.k)
+    result, count = search.empty(), int(candidates or max(CANDIDATES, search.k))
     compare = metric.paired(search.rows, search.x)
     points, queries = _points(search)
     with progress(

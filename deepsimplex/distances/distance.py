@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import unmasked
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.exact_search import Neighbors, Search, search_blocks
 
@@ -192,7 +193,7 @@ class Distance:
 
 def check_samples(x: ArrayLike, name: str) -> NDArray[Any]:
     """Validate samples [N, ...], and return them as a float32, float64 or integer array of finite numbers."""
-    array = np.asarray(x)
+    array = unmasked(x, name)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
     if array.ndim == 0:

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_whole, unmasked
 from deepsimplex.distances.approximate_search import check_approximate, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
@@ -174,7 +174,7 @@ def class_neighbors(
 
 def _labels(y: ArrayLike, name: str, samples: NDArray[Any], of: str) -> NDArray[np.int64]:
     """Return labels as int64 [N], one per sample; other than for targets, one class is enough."""
-    labels = np.asarray(y)
+    labels = unmasked(y, name)
     if labels.ndim != 1 or len(labels) != len(samples):
         hint = f"; of one-hot labels give {name}.argmax(axis=1)" if labels.ndim == 2 and labels.shape[1] > 1 else ""
         raise ValueError(

@@ -124,7 +124,7 @@ class SSIM(Distance):
                 f"data_range must be given for images of dtype {images.dtype}, which have no range of their own; found "
                 f"None for {name}. Set it, e.g. SSIM(window={self.window}, data_range=255) for pixels 0 to 255"
             )
-        return floats / np.iinfo(images.dtype).max
+        return np.divide(floats, np.iinfo(images.dtype).max, dtype=floats.dtype)
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
         from skimage.metrics import structural_similarity

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex._utils.validation import check_labels
+from deepsimplex._utils.validation import check_labels, unmasked
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Labels:
         classes : array_like, shape [n], optional
             All classes; None takes those of y, sorted (0 to n - 1 for soft labels).
         """
-        y = np.asarray(y)
+        y = unmasked(y, "y")
         if y.ndim == 2 and y.shape[1] > 1:
             shares, n = check_labels(y, soft=True)
             names = np.arange(n) if classes is None else np.asarray(classes)

@@ -112,7 +112,7 @@ def check_resampling(
     """Check the arguments of a bootstrap interval; ``name`` is that of the level."""
     return (
         check_number(level, name, 0, below=1),
-        check_whole(resamples, "resamples", 1),
+        check_whole(resamples, "resamples", 1, 1_000_000),
         check_whole(seed, "seed", 0),
         check_flag(stratified, "stratified"),
     )

@@ -5,11 +5,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.evaluation.bootstrap import PreparedScore, score
 from deepsimplex.evaluation.reliability_curve import (
     Binning,
     bin_index,
+    check_bins,
     confidences_of,
     curve_of,
     equal_width_edges,
@@ -27,7 +28,7 @@ def _of_curve(
 ) -> PreparedScore:
     """Prepare an attribute of the reliability curve."""
     event, *terms = confidences_of(y, p, top_label)
-    bins = check_whole(bins, "bins", 1)
+    bins = check_bins(bins)
 
     def finish(confidences: NDArray[Any], happened: NDArray[np.bool_]) -> float:
         return float(getattr(curve_of(confidences, happened, bins, binning, event), attribute))
@@ -157,7 +158,7 @@ def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: boo
 def _classwise_terms(y: ArrayLike, p: ArrayLike, bins: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """The bin of every probability [N, n], numbered over all classes, and probability minus event [N, n]."""
     labels, probabilities = check_labels_and_probabilities(y, p)
-    n, edges = probabilities.shape[1], equal_width_edges(check_whole(bins, "bins", 1))
+    n, edges = probabilities.shape[1], equal_width_edges(check_bins(bins))
     return bin_index(probabilities, edges) + bins * np.arange(n), probabilities.astype(np.float64) - np.eye(n)[labels]
 
 

@@ -11,6 +11,11 @@ from deepsimplex._utils.validation import check_choice, check_labels_and_probabi
 Binning = Literal["width", "mass"]
 
 
+def check_bins(bins: int) -> int:
+    """Return a number of bins, at least one and at most a million."""
+    return check_whole(bins, "bins", 1, 1_000_000)
+
+
 def equal_width_edges(bins: int) -> NDArray[np.float64]:
     """Edges [bins + 1] of bins of [0, 1] of equal width."""
     return np.arange(bins + 1) / bins
@@ -170,7 +175,7 @@ def reliability_curve(
     (array([1, 2]), array([0.1, 0.7]), array([0., 1.]))
     """
     event, confidences, happened = confidences_of(y, p, top_label, of_class)
-    return curve_of(confidences, happened, check_whole(bins, "bins", 1), binning, event)
+    return curve_of(confidences, happened, check_bins(bins), binning, event)
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +281,7 @@ def reliability_band(
     crossed = (ends[0] > ends[1]).any(axis=1)
     if crossed.any():
         raise ValueError(f"lower must not exceed upper; it does in {crossed.sum()} rows, first {np.argmax(crossed)}")
-    bins, rows = check_whole(bins, "bins", 1), np.arange(len(labels))
+    bins, rows = check_bins(bins), np.arange(len(labels))
     curves = (curve_of(end[rows, columns], columns == labels, bins, binning, event) for end in ends)
     return ReliabilityBand(*curves)
 

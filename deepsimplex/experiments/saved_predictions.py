@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole, unmasked
 from deepsimplex.evaluation import uncertainty
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS
@@ -298,7 +298,7 @@ def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDA
     """Return some of the images as uint8 [M, H, W] or [M, H, W, 3]."""
     from deepsimplex.plots.image_predictions import check_images  # imported here: it imports matplotlib
 
-    given = np.asarray(images)
+    given = unmasked(images, "images")
     if given.ndim == 0 or len(given) != samples:
         raise ValueError(f"images must hold one for each of the {samples} rows of p; found shape {given.shape}")
     return np.round(255 * check_images(given[rows], len(rows))).astype(np.uint8)

@@ -12,6 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.validation import unmasked
 
 INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
@@ -177,7 +178,7 @@ class ServedModel:
         samples : array, shape [N, ...]
             Of ``input_dtype``; floats are cast to float32.
         """
-        array = np.asarray(samples)
+        array = unmasked(samples, "samples")
         if self.input_dtype == "uint8" and array.size and not 0 <= array.min() <= array.max() <= 255:
             raise ValueError(f"samples must be pixels 0 to 255; found {array.min()} to {array.max()}")
         if (array.dtype.kind == "f") != (self.input_dtype == "float32"):

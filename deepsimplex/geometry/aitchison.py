@@ -147,7 +147,7 @@ def power(x: ArrayLike, a: ArrayLike) -> NDArray[np.float64]:
     >>> power([0.2, 0.8], 0.0)
     array([0.5, 0.5])
     """
-    return softmax(np.asarray(a, dtype=np.float64)[..., None] * np.log(check_composition(x, "x")), axis=-1)
+    return softmax(check_array(a, "a")[..., None] * np.log(check_composition(x, "x")), axis=-1)
 
 
 def aitchison_inner(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:

@@ -85,6 +85,8 @@ def tau_from(latents: ArrayLike) -> float:
     """
     points = check_array(latents, "latents", "[N, n - 1]", least=1)
     # The range, not the standard deviation: that of equal numbers is round-off rather than 0.
-    if np.ptp(points, axis=0).min() == 0:
+    spread = np.ptp(points, axis=0)
+    if spread.min() == 0:
         raise ValueError("latents must vary in every dimension; found one in which all are equal")
-    return 1.0 / float(points.std(axis=0).min())
+    deviation = float(np.min(spread * (points / spread).std(axis=0)))  # squares of tiny numbers would vanish
+    return check_number(1.0 / deviation, "1 / the least standard deviation of latents")

@@ -13,10 +13,15 @@ Construction = Literal["iterative", "helmert"]
 CONSTRUCTIONS: tuple[str, ...] = get_args(Construction)
 
 
+MOST_VERTICES = 2**14  # whose matrix takes 2 GiB
+
+
 def check_num_classes(n: int) -> int:
-    """Return a number of classes, a whole number of at least 2, as an int."""
+    """Return a number of classes, a whole number of at least 2 and at most ``MOST_VERTICES``, as an int."""
     if not isinstance(n, numbers.Real) or isinstance(n, bool) or n % 1 != 0 or n < 2:
         raise ValueError(f"n must be a whole number of classes, at least 2; found {n!r}")
+    if n > MOST_VERTICES:
+        raise ValueError(f"n must be at most {MOST_VERTICES} classes, since a matrix has a row for each; found {n!r}")
     return int(n)
 
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from deepsimplex._utils.validation import check_whole
-from deepsimplex.evaluation.reliability_curve import equal_width_edges
+from deepsimplex.evaluation.reliability_curve import check_bins, equal_width_edges
 from deepsimplex.metrics.probability_metrics import checked_batch
 
 
@@ -50,7 +50,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
 
     def __init__(self, bins: int = 15, name: str = "expected_calibration_error", dtype: Any = None) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.bins = check_whole(bins, "bins", 1)
+        self.bins = check_bins(bins)
         self.counts, self.confidences, self.events = (
             self.add_weight(shape=(self.bins,), initializer="zeros", name=part)
             for part in ("counts", "confidences", "events")
@@ -116,7 +116,7 @@ class ClasswiseCalibrationError(keras.metrics.Metric):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, dtype=dtype)
-        self.bins = check_whole(bins, "bins", 1)
+        self.bins = check_bins(bins)
         self.num_classes = None if num_classes is None else check_whole(num_classes, "num_classes", 2)
         self.total = self.add_weight(shape=(), initializer="zeros", name="total")
         self.gaps: Any = None

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
 from deepsimplex._utils.validation import check_flag, check_labels, check_probabilities, check_whole
+from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile, write_embedding
 from deepsimplex.monitoring.hyperparameters import (
@@ -127,7 +128,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.every = check_whole(every, "every", 1)
         self.samples = None if samples is None else check_whole(samples, "samples", 1)
         self.seed = check_whole(seed, "seed", 0)
-        self.bins = check_whole(bins, "bins", 1)
+        self.bins = check_bins(bins)
         self.pictures = check_flag(pictures, "pictures")
         self.batch_size = check_whole(batch_size, "batch_size", 1)
         self.hparams = check_hyperparameters(hparams)

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_names, check_probabilities, check_whole
+from deepsimplex._utils.validation import check_labels, check_names, check_probabilities, check_whole, unmasked
 from deepsimplex.evaluation import uncertainty
 from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
@@ -19,7 +19,7 @@ from deepsimplex.plots.style import BLACK, BLUE, GRAY, VERMILLION, literal
 
 def check_images(images: ArrayLike, samples: int) -> NDArray:
     """Return ``images`` as [N, H, W] or [N, H, W, 3] in [0, 1], or raise ValueError."""
-    pixels = np.asarray(images)
+    pixels = unmasked(images, "images")
     if pixels.ndim == 4 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
     if len(pixels) != samples or not (pixels.ndim == 3 or (pixels.ndim == 4 and pixels.shape[-1] == 3)):
@@ -198,7 +198,7 @@ def uncertain_images(
     """
     probabilities = check_probabilities(p)
     ranked = uncertainty(probabilities, by, y)
-    pixels = np.asarray(images)
+    pixels = unmasked(images, "images")
     if len(pixels) != len(probabilities):
         raise ValueError(f"images must be as many as the {len(probabilities)} rows of p; found {len(pixels)}")
     # A stable sort: the first of the set comes first among equals.

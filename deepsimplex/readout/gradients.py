@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_whole, unmasked
 from deepsimplex.latent import is_tensor
 
 
@@ -66,7 +66,7 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
 
 
 def _floats(x: Any) -> NDArray[Any]:
-    x = np.asarray(x)
+    x = unmasked(x, "x")
     if x.dtype.kind != "f":
         raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
     if x.ndim == 0:

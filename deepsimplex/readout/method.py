@@ -132,7 +132,7 @@ def check_num_points(method: str, num_points: int | None) -> int | None:
     """Return ``num_points``; raise ValueError if the method cannot work with that number."""
     if num_points is None:
         return None
-    found = check_whole(num_points, "num_points", 4)
+    found = check_whole(num_points, "num_points", 4, 2**24)
     if method == "quasi_monte_carlo" and found & (found - 1):
         raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {found}")
     return found

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_array
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.normal import tiny_of
@@ -36,14 +37,12 @@ class Scores:
         """Check ``scores`` against the latent dimension; None stands for the vertices of the simplex."""
         if scores is None:
             return cls(vertices(latent_dim + 1))
-        matrix = np.asarray(scores, dtype=np.float64)
+        matrix = check_array(scores, "scores", "[n, L]")
         if matrix.ndim != 2 or matrix.shape[0] < 2 or matrix.shape[1] != latent_dim:
             raise ValueError(
                 f"scores must have shape [n, L] with n >= 2 classes and the L = {latent_dim} of the latent; "
                 f"found {matrix.shape}"
             )
-        if not np.all(np.isfinite(matrix)):
-            raise ValueError("scores must be finite; found NaN or infinity")
         return cls(matrix)
 
     @property

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
-from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
@@ -178,7 +178,7 @@ class CASIMAC(Target):
                 f"cache_dir needs a metric that a key can name; found {self.distance!r}, which may change without "
                 "notice. Set cache_dir=None, or pass a precomputed matrix"
             )
-        samples = np.asarray(x)
+        samples = unmasked(x, "x")
         labels, n = check_labels(y, num_classes, rows=len(samples))
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
         self.distance.check(samples)
@@ -231,7 +231,7 @@ class CASIMAC(Target):
                 "CASIMAC latents are made of distances to training samples, and this target has none: "
                 "call fit(x, y) with them first. Copies and reloaded targets do not carry them"
             )
-        queries = np.asarray(x)
+        queries = unmasked(x, "x")
         labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
         self.distance.check(queries)
         return self._in_units(self._latents("other", queries, labels))
