@@ -77,10 +77,81 @@ def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(failur
             raise failure("no")
         real(source, destination)
 
+    monkeypatch.setattr(atomic_files, "_exchange", lambda one, other: False)  # as where the system cannot
     monkeypatch.setattr(os, "replace", failing)
     with pytest.raises(failure, match="no"), replacing(target) as fresh:
         fresh.mkdir()
     assert [path.name for path in target.iterdir()] == ["old"]
+
+
+KILLED = """
+    import os, runpy, signal
+    module = runpy.run_path({module!r})
+    names = module["replacing"].__wrapped__.__globals__
+    if not {exchange}:
+        names["_exchange"] = lambda one, other: False
+    real, calls = os.replace, []
+    def killing(source, destination):
+        if len(calls) == {step}:
+            os.kill(os.getpid(), signal.SIGKILL)
+        calls.append(source)
+        real(source, destination)
+    os.replace = killing
+    with module["replacing"]({target!r}) as fresh:
+        fresh.mkdir()
+        (fresh / "new").touch()
+        if {step} < 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(("step", "exchange"), [(-1, True), (-1, False), (0, False), (1, False)])
+def test_a_kill_at_any_step_loses_no_folder_and_the_next_writer_clears_up(step, exchange, tmp_path):
+    target = tmp_path / "served"
+    target.mkdir()
+    (target / "old").touch()
+    script = KILLED.format(module=atomic_files.__file__, target=str(target), step=step, exchange=exchange)
+    ended = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], check=False, capture_output=True)
+    assert ended.returncode == -signal.SIGKILL, ended.stderr
+    with replacing(target) as fresh:
+        # Neither folder was in its place after the first of two steps: this writer has brought one back.
+        assert [path.name for path in target.iterdir()] == ["old"]
+        assert len(list(tmp_path.iterdir())) == 2  # it and the temporary folder
+        fresh.mkdir()
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_writers_at_work_are_left_alone(tmp_path):
+    target = tmp_path / "numbers.txt"
+    with replacing(target) as one:
+        one.write_text("1")
+        with replacing(target) as other:
+            other.write_text("2")
+        assert target.read_text() == "2"
+    assert target.read_text() == "1"
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_a_link_stays_a_link(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "link.txt").symlink_to(tmp_path / "disk" / "numbers.txt")
+    (tmp_path / "served").symlink_to(tmp_path / "disk" / "served")
+    (tmp_path / "disk" / "served").mkdir()
+    with replacing(tmp_path / "link.txt") as fresh:
+        fresh.write_text("1")
+    with replacing(tmp_path / "served") as fresh:
+        fresh.mkdir()
+        (fresh / "new").touch()
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "disk" / "numbers.txt").read_text() == "1"
+    assert (tmp_path / "served").is_symlink()
+    assert (tmp_path / "disk" / "served" / "new").exists()
+
+
+def test_names_may_be_as_long_as_the_file_system_allows(tmp_path):
+    with replacing(tmp_path / ("n" * 255)) as fresh:
+        fresh.write_text("1")
+    assert (tmp_path / ("n" * 255)).read_text() == "1"
 
 
 def test_a_block_that_writes_nothing_is_an_error_and_keeps_the_earlier_file(tmp_path):

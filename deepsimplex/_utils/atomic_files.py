@@ -1,5 +1,6 @@
 """Write files and folders atomically; store arrays with a checksum."""
 
+import ctypes
 import hashlib
 import os
 import shutil
@@ -13,6 +14,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+EARLIER = "earlier"  # what a folder is called that stepped aside
+_LIBC = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+_AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
 FORMAT = 2  # raise it when the meaning of stored arrays changes: older files are then refused
 HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
 
@@ -41,25 +50,79 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     (Path(folder) / "numbers.txt").read_text()
     '1 2 3'
     """
-    final = Path(path).expanduser()
+    final = Path(os.path.realpath(Path(path).expanduser()))  # a link stays one: what it leads to is replaced
     final.parent.mkdir(parents=True, exist_ok=True)
-    place = Path(tempfile.mkdtemp(prefix=f".{final.name}.", dir=final.parent))
+    # Of one length: names of files may already be as long as the file system allows.
+    prefix = f".{hashlib.blake2b(final.name.encode(), digest_size=6).hexdigest()}."
+    _remove_leftovers(final, prefix)
+    place, lock = _locked_folder(final.parent, prefix)
     fresh = place / final.name
     try:
         yield fresh
         if fresh.is_dir() and final.is_dir():
-            # A folder cannot be replaced in one step: the old one steps aside, and comes back if the new one cannot.
-            aside = place / "earlier"
-            os.replace(final, aside)
-            try:
-                os.replace(fresh, final)
-            except BaseException:  # an interrupt must not lose both
-                os.replace(aside, final)
-                raise
+            _replace_folder(fresh, final, place / EARLIER)
         else:
             os.replace(fresh, final)
     finally:
         shutil.rmtree(place, ignore_errors=True)
+        os.close(lock)
+
+
+def _replace_folder(fresh: Path, final: Path, aside: Path) -> None:
+    """Put a folder in the place of another: in one step where the system can exchange two."""
+    if _exchange(fresh, final):
+        return
+    os.replace(final, aside)  # from here to the next step a kill leaves neither: the next writer brings it back
+    try:
+        os.replace(fresh, final)
+    except BaseException:  # an interrupt must not lose both
+        os.replace(aside, final)
+        raise
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange two paths atomically, and return whether the system could: Linux can on most file systems."""
+    if not hasattr(_LIBC, "renameat2"):
+        return False
+    return _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
+
+
+def _locked_folder(parent: Path, prefix: str) -> tuple[Path, int]:
+    """Make a temporary folder, and lock it until its descriptor is closed or this process ends."""
+    while True:
+        place = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            if fcntl is not None:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:  # another writer took it for a leftover before it was locked
+            os.close(descriptor)
+            continue
+        except OSError:  # a file system without locks
+            pass
+        if place.exists():
+            return place, descriptor
+        os.close(descriptor)
+
+
+def _remove_leftovers(final: Path, prefix: str) -> None:
+    """Remove temporary folders of writers that were killed; a folder that one had taken aside comes back."""
+    if fcntl is None:  # then they cannot be told from those of writers that are at work
+        return
+    for place in final.parent.glob(f"{prefix}*"):
+        try:
+            descriptor = os.open(place, os.O_RDONLY)
+        except OSError:
+            continue  # its writer has just ended
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if (place / EARLIER).exists() and not final.exists():
+                os.replace(place / EARLIER, final)
+            shutil.rmtree(place, ignore_errors=True)
+        except OSError:
+            pass  # its writer is at work, or the file system has no locks
+        finally:
+            os.close(descriptor)
 
 
 def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
