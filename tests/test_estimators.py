@@ -284,6 +284,18 @@ def test_it_joins_pipelines_and_searches(wine):
     assert search.best_score_ > -0.5
 
 
+def test_searches_reach_into_targets_and_distances(wine):
+    X, y, *_ = wine
+    grid = {"target__smoothing": [0.5, 0.999]}
+    for target in ("ilr", ds.targets.ILR()):
+        search = GridSearchCV(ds.LatentRegressionClassifier(LinearRegression(), target), grid, cv=2).fit(X, y)
+        assert {row["target__smoothing"] for row in search.cv_results_["params"]} == {0.5, 0.999}
+        assert search.best_estimator_.target_.smoothing == search.best_params_["target__smoothing"]
+    casimac = ds.LatentRegressionClassifier(KNeighborsRegressor(), ds.targets.CASIMAC())
+    assert clone(casimac).set_params(target__repulsion_number=3).target.repulsion_number == 3
+    assert casimac.target.repulsion_number == 1
+
+
 def test_regressors_without_deviations_take_those_of_their_residuals(wine):
     X, y, X_test, y_test = wine
     classifier = ds.LatentRegressionClassifier(make_pipeline(StandardScaler(), LinearRegression()), "ilr").fit(X, y)

@@ -1,6 +1,6 @@
 """Members by name: what their constructors take is read the same on every version of Python."""
 
-from deepsimplex._utils.registry import constructor_parameters
+from deepsimplex._utils.parameters import constructor_parameters
 
 
 class Made:

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar, cast
 import keras
 
 from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.parameters import constructor_parameters
 
 Member = TypeVar("Member")
 
@@ -115,17 +116,6 @@ class Registry(Mapping[str, type], Generic[Member]):
             if required and key not in given:
                 raise ValueError(f"{self.kind} {kind.__name__} needs the argument {key!r}; found {sorted(given)}")
         return kind(**given)
-
-
-def constructor_parameters(kind: type[Any]) -> dict[str, inspect.Parameter]:
-    """Parameters of a class' constructor.
-
-    Of ``__init__``: before Python 3.11.4 the signature of a Keras layer is that of ``__new__(cls, *args, **kwargs)``.
-    """
-    if kind.__init__ is object.__init__:
-        return {}
-    _, *parameters = inspect.signature(kind.__init__).parameters.items()
-    return dict(parameters)
 
 
 def _imported(name: str, kind: str) -> Any:

@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.parameters import Parameters
 from deepsimplex._utils.validation import unmasked
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.exact_search import Neighbors, Search, search_blocks
@@ -17,7 +18,7 @@ BlockFunction = Callable[[slice, slice], NDArray[np.float64]]
 PairFunction = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
 
 
-class Distance:
+class Distance(Parameters):
     """A distance between samples. Subclass it to define your own.
 
     Define ``__call__``, the distance of two samples; that is enough for every use, at a Python call per pair. Override

@@ -47,6 +47,12 @@ class LatentClassifier(CalibratedClassifier):
             READOUTS.get(self.readout)
         return super()._checked(X, y)
 
+    def set_params(self, **params: Any) -> Any:
+        """Set parameters as scikit-learn's estimators do; "target__smoothing" reaches into a target, named or given."""
+        if any(key.startswith("target__") for key in params):
+            self.target = TARGETS.get(params.pop("target", self.target))
+        return super().set_params(**params)
+
     def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any) -> LatentGaussian:
         """Compute the latents of the training samples by a copy of the target, which becomes ``target_``."""
         # Not from its configuration: a distance that is a function has none.

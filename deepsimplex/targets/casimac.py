@@ -373,6 +373,11 @@ class CASIMAC(Target):
             target.unit_, target._unit_of = float(unit["value"]), unit["of"]
         return target
 
+    def _arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
+        strengths = ("repulsion_strength", "attraction_strength") if "gamma" in changes else ()
+        kept = {key: value for key, value in self.get_params(deep=False).items() if key not in strengths}
+        return kept | changes
+
     def __getstate__(self) -> dict[str, Any]:
         """State of copies and pickles: everything but the training samples and their latents."""
         return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}

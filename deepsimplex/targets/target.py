@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.registry import constructor_parameters
+from deepsimplex._utils.parameters import Parameters, constructor_parameters
 from deepsimplex._utils.validation import check_labels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import LatentNLL
@@ -32,7 +32,7 @@ class Candidates(NamedTuple):
     values: tuple[float, ...]
 
 
-class Target(ABC):
+class Target(Parameters, ABC):
     """Base class of targets: rules that turn labels (and samples) into Gaussian observations in latent space.
 
     ``scores``, ``noise`` and ``latent_dim`` follow from the number of classes alone: a reloaded model carries no

@@ -7,6 +7,7 @@ import re
 import keras
 import numpy as np
 import pytest
+from sklearn.base import clone
 
 from deepsimplex import targets
 from deepsimplex.distances import SSIM
@@ -129,3 +130,32 @@ def test_repr_shows_the_arguments_that_differ_from_the_defaults():
     assert repr(Dirichlet(0.5)) == "Dirichlet(concentration=0.5)"
     assert repr(ILR(overlap=0.1)) == "ILR(overlap=0.1)"
     assert repr(Mean(["one_hot"])) == "Mean(targets=[OneHot()])"
+
+
+def test_arguments_are_read_and_set_as_scikit_learn_does():
+    target = CASIMAC(SSIM(5), repulsion_number=2)
+    assert target.get_params()["distance__window"] == 5
+    assert target.get_params(deep=False)["repulsion_number"] == 2
+    assert target.set_params(distance__window=3, repulsion_number=4) is target
+    assert (target.distance.window, target.repulsion_number) == (3, 4)
+    assert target.set_params(gamma=0.25).get_params()["attraction_strength"] == 0.75
+    for wrong, message in (
+        ({"repulsion": 1}, "CASIMAC has no argument 'repulsion'; did you mean 'repulsion_"),
+        ({"distance__windw": 3}, "SSIM has no argument 'windw'; did you mean 'window'"),
+        ({"gamma__window": 3}, "CASIMAC has no argument 'gamma__window'"),
+        ({"distance__window": 4, "gamma": 0.5}, "window must be an odd whole number"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            target.set_params(**wrong)
+        assert (target.distance.window, target.repulsion_strength) == (3, 0.25)
+
+
+@pytest.mark.parametrize("target", EACH, ids=lambda target: re.sub(" at 0x.*?>", ">", repr(target)))
+def test_clones_have_equal_arguments_and_what_is_set_anew_is_not_fitted(target):
+    again = clone(target)
+    assert again is not target
+    expected = {key: value for key, value in target.get_config().items() if key != "unit"}
+    assert {key: value for key, value in again.get_config().items() if key != "unit"} == expected
+    if isinstance(target, CASIMAC):
+        target.fit(X, Y)
+        assert not target.set_params().is_fitted

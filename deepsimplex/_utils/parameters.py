@@ -1,0 +1,75 @@
+"""Arguments of constructors, read and set as scikit-learn's searches do."""
+
+import copy
+import inspect
+from typing import Any, Self
+
+from deepsimplex._utils.names import did_you_mean
+
+
+def constructor_parameters(kind: type[Any]) -> dict[str, inspect.Parameter]:
+    """Parameters of a class' constructor.
+
+    Of ``__init__``: before Python 3.11.4 the signature of a Keras layer is that of ``__new__(cls, *args, **kwargs)``.
+    """
+    if kind.__init__ is object.__init__:
+        return {}
+    _, *parameters = inspect.signature(kind.__init__).parameters.items()
+    return dict(parameters)
+
+
+class Parameters:
+    """``get_params`` and ``set_params`` of scikit-learn for classes that keep arguments under the arguments' names.
+
+    A search over the parameters of an estimator then reaches into its pieces: "target__smoothing".
+
+    Examples
+    --------
+    >>> class Scaled(Parameters):
+    ...     def __init__(self, factor=1.0):
+    ...         self.factor = factor
+    >>> Scaled().set_params(factor=2.0).get_params()
+    {'factor': 2.0}
+    """
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Arguments of the constructor by name; with ``deep`` those of pieces too, as "piece__argument"."""
+        params = {key: getattr(self, key) for key in constructor_parameters(type(self)) if hasattr(self, key)}
+        pieces = {key: value for key, value in params.items() if deep and isinstance(value, Parameters)}
+        nested = {
+            f"{key}__{name}": value for key, piece in pieces.items() for name, value in piece.get_params().items()
+        }
+        return params | nested
+
+    def set_params(self, **params: Any) -> Self:
+        """Make the object anew, with some of its arguments changed; what was fitted is forgotten.
+
+        Raises
+        ------
+        ValueError
+            For an argument that there is not, and whatever the constructor refuses; nothing is then changed.
+        """
+        known, own = constructor_parameters(type(self)), {}
+        pieces: dict[str, dict[str, Any]] = {}
+        for key, value in params.items():
+            name, _, rest = key.partition("__")
+            if name not in known or (rest and not isinstance(getattr(self, name, None), Parameters)):
+                raise ValueError(f"{type(self).__name__} has no argument {key!r}{did_you_mean(key, known)}")
+            if rest:
+                pieces.setdefault(name, {})[rest] = value
+            else:
+                own[name] = value
+        for name, changes in pieces.items():
+            own[name] = copy.deepcopy(own.get(name, getattr(self, name))).set_params(**changes)
+        fresh = type(self)(**self._arguments(own))
+        vars(self).clear()
+        vars(self).update(vars(fresh))
+        return self
+
+    def _arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
+        """Arguments of a constructor call, with some changed."""
+        return self.get_params(deep=False) | changes
+
+    def __sklearn_clone__(self) -> Self:
+        """Copy for ``sklearn.base.clone``: constructors here may convert what they are given."""
+        return copy.deepcopy(self)
