@@ -3,6 +3,7 @@
 import gzip
 import os
 import struct
+import zipfile
 from pathlib import Path
 
 import keras
@@ -11,7 +12,7 @@ import pytest
 from PIL import Image
 
 from deepsimplex import datasets
-from deepsimplex.datasets import mnist
+from deepsimplex.datasets import image_folder, mnist
 from deepsimplex.datasets.loading import NAMES
 from deepsimplex.datasets.mnist import FILES, read_idx
 
@@ -441,3 +442,65 @@ def test_images_of_sixteen_bits_are_refused_rather_than_cut_to_eight(tmp_path):
             Image.fromarray(pixels).save(tmp_path / name / f"{index}.png")
     with pytest.raises(ValueError, match="has 16 bits a pixel, of which 8 would be lost"):
         datasets.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        (["a", "", "b"], "column 'y' of .*csv must name a class in every line; found '' in line 3"),
+        (["0", "1", "NaN"], "must name a class in every line; found 'NaN' in line 4"),
+        (
+            ["0", "1", "99999999999999999999"],
+            "must hold class numbers of 64 bits, or names; found 9999999",
+        ),
+    ],
+)
+def test_labels_that_are_none_are_named_with_their_line(labels, message, tmp_path):
+    (tmp_path / "a.csv").write_text("x,y\n" + "".join(f"{i},{label}\n" for i, label in enumerate(labels)))
+    with pytest.raises(ValueError, match=message):
+        datasets.load(tmp_path / "a.csv", target_column="y")
+
+
+def test_an_archive_whose_header_asks_for_more_than_it_holds_is_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=np.arange(4) % 2)
+    with zipfile.ZipFile(tmp_path / "a.npz") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    lie = members["x.npy"].replace(b"(4, 2)", b"(9999999999, 2)").replace(b"         \n", b"\n")
+    assert len(lie) == len(members["x.npy"])
+    with zipfile.ZipFile(tmp_path / "lie.npz", "w") as archive:
+        archive.writestr("x.npy", lie)
+        archive.writestr("y.npy", members["y.npy"])
+    with pytest.raises(ValueError, match=r"x\.npy holds 192 bytes, .* says 160000000112: shape \(9999999999, 2\)"):
+        datasets.load(tmp_path / "lie.npz")
+
+
+def test_class_names_without_an_axis_are_refused(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((4, 2)), y=np.arange(4) % 2, class_names=np.array("cat"))
+    with pytest.raises(ValueError, match=r"class_names in .*npz must have shape \[n\]; found shape \(\)"):
+        datasets.load(tmp_path / "a.npz")
+
+
+def test_files_that_a_folder_holds_besides_are_counted_once(tmp_path):
+    write_images(tmp_path / "cat", 3)
+    write_images(tmp_path / "dog", 3)
+    for name in ("a.webp", "b.TIF", ".hidden"):
+        (tmp_path / "dog" / name).touch()
+    with pytest.warns(UserWarning, match=r"2 files were left out.*a\.webp.* \.tif, \.webp") as told:
+        assert len(datasets.load(tmp_path, test_fraction=0.5).x) == 3
+    assert [warning.filename for warning in told] == [__file__]
+
+
+def test_one_folder_by_two_names_is_refused(tmp_path):
+    write_images(tmp_path / "cat", 3)
+    (tmp_path / "dog").symlink_to(tmp_path / "cat")
+    with pytest.raises(ValueError, match=r"class folders must differ; found .*cat and .*dog, which are one folder"):
+        datasets.load(tmp_path)
+
+
+def test_images_that_would_fill_the_memory_are_refused_before_they_are_decoded(tmp_path, monkeypatch):
+    write_images(tmp_path / "cat", 3)
+    write_images(tmp_path / "dog", 3)
+    Image.new("1", (9_000, 9_000)).save(tmp_path / "dog" / "0.png")
+    monkeypatch.setattr(Image.Image, "convert", lambda *arguments: pytest.fail("decoded"))
+    with pytest.raises(ValueError, match=r"0\.png cannot be read as an image .*9000 x 9000 pixels"):
+        image_folder._read_image(tmp_path / "dog" / "0.png", None, "RGB")

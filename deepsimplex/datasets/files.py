@@ -1,12 +1,15 @@
 """Read labeled samples from .npz archives and CSV tables."""
 
 import csv
+import math
 import os
 import zipfile
 import zlib
 from collections.abc import Iterable
+from typing import BinaryIO
 
 import numpy as np
+from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
 from deepsimplex.datasets.labeled import Source
 
@@ -23,6 +26,7 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
     """
     with open(path, "rb") as file:
         try:
+            _check_headers(file)
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array, not an archive of several")
@@ -34,12 +38,32 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
                 f"{path} cannot be read as a .npz archive without pickled objects ({error}); write it again with "
                 "numpy.savez_compressed"
             ) from error
-    class_names = [str(name) for name in arrays["class_names"]] if "class_names" in arrays else None
+    class_names = None
+    if "class_names" in arrays:
+        if arrays["class_names"].ndim != 1:
+            raise ValueError(f"class_names in {path} must have shape [n]; found shape {arrays['class_names'].shape}")
+        class_names = [str(name) for name in arrays["class_names"]]
     if {"x_train", "y_train", "x_test", "y_test"} <= arrays.keys():
         return Source(arrays["x_train"], arrays["y_train"], (arrays["x_test"], arrays["y_test"]), class_names)
     if {"x", "y"} <= arrays.keys():
         return Source(arrays["x"], arrays["y"], None, class_names)
     raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test, or x and y; found {found}")
+
+
+def _check_headers(file: BinaryIO) -> None:
+    """Raise ValueError for arrays of an archive whose headers do not say what they hold: memory for that is asked."""
+    if zipfile.is_zipfile(file):
+        with zipfile.ZipFile(file) as archive:
+            for member in archive.infolist():
+                with archive.open(member) as content:
+                    version = read_magic(content)
+                    shape, _, dtype = (read_array_header_1_0 if version[0] == 1 else read_array_header_2_0)(content)
+                    stated = content.tell() + math.prod(shape) * dtype.itemsize
+                if stated != member.file_size and not dtype.hasobject:
+                    raise ValueError(
+                        f"{member.filename} holds {member.file_size} bytes, and its header says {stated}: shape {shape}"
+                    )
+    file.seek(0)
 
 
 def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
@@ -73,11 +97,22 @@ def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
     lines, rows = zip(*numbered, strict=True)
     columns = dict(zip(header, zip(*rows, strict=True), strict=True))
     labels = np.array([label.strip() for label in columns.pop(target_column)])
+    for label, line in zip(labels, lines, strict=True):
+        if label.lower() in ("", "nan"):
+            raise ValueError(
+                f"column {target_column!r} of {path} must name a class in every line; found {str(label)!r} in line "
+                f"{line}"
+            )
     x = np.stack([_numbers(values, column, lines, path) for column, values in columns.items()], axis=1)
     try:
         return Source(x, labels.astype(np.int64))
     except ValueError:
         return Source(x, labels)
+    except OverflowError as error:
+        longest = max(labels, key=len)
+        raise ValueError(
+            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; found {longest}"
+        ) from error
 
 
 def _numbers(values: tuple[str, ...], column: str, lines: Iterable[int], path: str | os.PathLike[str]) -> np.ndarray:

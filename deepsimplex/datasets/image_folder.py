@@ -2,6 +2,7 @@
 
 import io
 import os
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,11 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.datasets.labeled import Source
 
 MODES = {"rgb": "RGB", "grayscale": "L"}
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".png")
+MOST_PIXELS = 2**26  # 8192 x 8192; a small file may claim to be larger than all memory
 
 
 def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None, color: str | None) -> Source:
@@ -36,8 +39,13 @@ def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None
     Raises
     ------
     ValueError
-        When classes differ between train and test, a class has no image, sizes differ, or an image is damaged or has
-        16 bits a pixel.
+        When classes differ between train and test or are one folder by links, a class has no image, sizes differ, or
+        an image is damaged, has 16 bits a pixel or more than 2^26 pixels.
+
+    Warns
+    -----
+    UserWarning
+        Once, when files with other suffixes are left out.
     """
     root = Path(folder)
     color = "rgb" if color is None else color
@@ -68,13 +76,33 @@ def _image_files(part: Path) -> dict[str, list[Path]]:
             f"{part} must hold one folder of images for each of at least two classes; "
             f"found {[place.name for place in classes]}"
         )
-    found = {
-        place.name: sorted(path for path in place.rglob("*") if path.suffix.lower() in SUFFIXES) for place in classes
-    }
+    _check_different(classes)
+    files = {place.name: sorted(path for path in place.rglob("*") if path.is_file()) for place in classes}
+    _warn_of_others([path for of_class in files.values() for path in of_class if path.suffix.lower() not in SUFFIXES])
+    found = {name: [path for path in paths if path.suffix.lower() in SUFFIXES] for name, paths in files.items()}
     for name, files in found.items():
         if not files:
             raise ValueError(f"class folder {part / name} must hold images ({', '.join(SUFFIXES)}); found none")
     return found
+
+
+def _check_different(classes: list[Path]) -> None:
+    """Raise ValueError for class folders that are one folder, by links: every image would have two classes."""
+    places: dict[str, Path] = {}
+    for place in classes:
+        if (same := places.setdefault(os.path.realpath(place), place)) is not place:
+            raise ValueError(f"class folders must differ; found {same} and {place}, which are one folder by a link")
+
+
+def _warn_of_others(paths: list[Path]) -> None:
+    visible = [path for path in paths if not path.name.startswith(".")]
+    if visible:
+        suffixes = ", ".join(sorted({path.suffix.lower() or "none" for path in visible}))
+        warnings.warn(
+            f"{len(visible)} files were left out, the first is {visible[0]}: only {', '.join(SUFFIXES)} are read, "
+            f"and these have the suffixes {suffixes}. Convert them if they belong to the data",
+            stacklevel=callers_stacklevel(),
+        )
 
 
 def _read(
@@ -112,6 +140,8 @@ def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> NDArray[
         )
     try:
         with Image.open(io.BytesIO(content)) as image:
+            if image.width * image.height > MOST_PIXELS:
+                raise ValueError(f"it has {image.width} x {image.height} pixels, more than {MOST_PIXELS}")
             pixels = image.convert(mode)
             return np.asarray(pixels if size is None else pixels.resize((size[1], size[0]), Image.Resampling.BILINEAR))
     except Exception as error:  # a damaged file may raise anything, from OSError to SyntaxError
