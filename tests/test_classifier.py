@@ -281,6 +281,35 @@ def test_bad_samples_are_refused(change, message, few):
         make("casimac").fit(*change(*few[0]), verbose=0)
 
 
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (lambda x: np.where(np.arange(100)[:, None, None] == 7, np.nan, x), ValueError, "the first at index 7"),
+        (lambda x: 1e300 * (1 + x.astype(float)), ValueError, "x must be finite in float32; found .* in 100 of 100"),
+        (lambda x: x.astype(str), TypeError, "x must hold real numbers; found dtype <U"),
+        (lambda x: x.astype(complex), TypeError, "x must hold real numbers; found dtype complex128"),
+        (lambda x: x[:0], ValueError, r"x must hold at least one sample, shape \[N, \.\.\.\]; found shape \[0, 8, 8\]"),
+        (lambda x: x[:, :7], ValueError, r"x must hold samples of shape \[8, 8\]; found shape \[100, 7, 8\]"),
+        (lambda x: np.ma.masked_greater(x, 0.9), ValueError, "x must not be masked; found"),
+    ],
+)
+def test_samples_are_checked_where_they_are_predicted_too(change, error, message, fitted, four):
+    _, (x_test, y_test) = four
+    x = change(x_test)
+    for work in (fitted.predict, fitted.predict_proba, fitted.predict_latent, lambda x: fitted.evaluate(x, y_test)):
+        if "shape" in message and work not in (fitted.predict, fitted.predict_proba, fitted.predict_latent):
+            continue  # Keras' own words, or that x and y differ in number
+        with pytest.raises(error, match=message):
+            work(x)
+
+
+@pytest.mark.parametrize("shape", [(2, 8, 8), (2, 8, 8, 1)])
+def test_samples_may_lack_the_axis_of_their_one_channel(shape):
+    backbone = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
+    model = ds.SimplexClassifier(backbone, "ilr", 3)
+    assert model.predict(np.zeros(shape, "float32"), verbose=0).shape == (2, 3)
+
+
 @pytest.mark.slow
 def test_a_class_of_one_sample_cannot_attract(few):
     (x, y), _ = few
@@ -290,10 +319,30 @@ def test_a_class_of_one_sample_cannot_attract(few):
     make(ds.targets.CASIMAC(gamma=1.0)).fit(x[keep], y[keep], batch_size=300, verbose=0)
 
 
-def test_integer_images_are_refused_by_a_metric_that_needs_the_unit_interval(few):
+def test_a_metric_that_needs_the_range_of_pixels_asks_for_it(few):
     (x, y), _ = few
-    with pytest.raises(ValueError, match=r"x / 255"):
-        make(ds.targets.CASIMAC(ds.distances.SSIM(5))).fit((x * 255).astype("uint8"), y, verbose=0)
+    with pytest.raises(ValueError, match=r"Set data_range, e\.g\. SSIM\(window=5, data_range=255\)"):
+        make(ds.targets.CASIMAC(ds.distances.SSIM(5))).fit(x * 255, y, verbose=0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["casimac", "mean"])
+def test_the_units_of_pixels_do_not_matter(target, few):
+    """Behind a backbone that scales them: pixels 0 to 255, bytes and thousandths train to the same probabilities."""
+    (x, y), (x_test, _) = few
+    x, x_test = (np.round(255 * part) / 255 for part in (x, x_test))  # what bytes hold
+
+    def trained(unit, dtype):
+        keras.utils.set_random_seed(0)
+        backbone = keras.Sequential([keras.layers.Rescaling(1 / unit), ds.backbones.mlp([24])])
+        model = ds.SimplexClassifier(backbone, TARGETS[target](), 10)
+        model.compile(keras.optimizers.SGD(0.05), run_eagerly=True)
+        model.fit((unit * x).astype(dtype), y, epochs=3, batch_size=100, verbose=0)
+        return np.asarray(model((unit * x_test).astype(dtype)))
+
+    expected = trained(1.0, "float32")
+    for unit, dtype in ((255.0, "float32"), (255.0, "uint8"), (1e-3, "float64")):
+        np.testing.assert_allclose(trained(unit, dtype), expected, atol=1e-4)
 
 
 @pytest.mark.slow

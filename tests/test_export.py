@@ -113,6 +113,31 @@ def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, da
         model.predict((255 * data[2]).astype("uint8"))
 
 
+@pytest.mark.parametrize(
+    ("change", "error", "message"),
+    [
+        (
+            lambda x: x[:, :7],
+            ValueError,
+            r"samples must have shape \['N', 8, 8\], as exported; found shape \[23, 7, 8\]",
+        ),
+        (lambda x: x[0], ValueError, r"shape \['N', 8, 8\], as exported; found shape \[8, 8\]"),
+        (lambda x: x[:0], ValueError, "samples must have at least 1 rows; found 0"),
+        (
+            lambda x: np.where(np.arange(23)[:, None, None] == 7, np.nan, x),
+            ValueError,
+            "finite .* at index 7",
+        ),
+        (lambda x: 1e300 * (1 + x.astype(float)), ValueError, "finite in float32; found NaN or infinity"),
+        (lambda x: x.astype(str), TypeError, "samples must hold real numbers; found dtype <U"),
+    ],
+)
+def test_a_served_model_checks_samples_against_its_signature(change, error, message, served, data):
+    model = ds.export.load_served(served)
+    with pytest.raises(error, match=message):
+        model.predict(change(data[2]))
+
+
 def test_uint8_images_are_scaled_inside(classifier, data, tmp_path):
     pixels = np.round(255 * data[2]).astype("uint8")
     classifier.export(tmp_path / "bytes", input_dtype="uint8")

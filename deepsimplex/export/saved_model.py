@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable, replacing
-from deepsimplex._utils.validation import unmasked
+from deepsimplex._utils.validation import check_array
 
 INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
@@ -169,6 +169,7 @@ class ServedModel:
         self._signature = self._model.signatures["serving_default"]
         ((self.input_name, spec),) = self._signature.structured_input_signature[1].items()
         self.input_dtype: str = spec.dtype.name
+        self._sample_shape: tuple[int | None, ...] = tuple(spec.shape[1:])
 
     def predict(self, samples: Any) -> dict[str, np.ndarray]:
         """Return the served outputs as a dict of arrays.
@@ -177,12 +178,27 @@ class ServedModel:
         ----------
         samples : array, shape [N, ...]
             Of ``input_dtype``; floats are cast to float32.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For samples of another shape or dtype, none, and those that are not finite.
         """
-        array = unmasked(samples, "samples")
-        if self.input_dtype == "uint8" and array.size and not 0 <= array.min() <= array.max() <= 255:
+        array = check_array(samples, "samples", "[N, ...]", least=1, finite=False, dtype="any")
+        wanted = [*self._sample_shape]
+        if array.ndim - 1 != len(wanted) or any(
+            b not in (None, a) for a, b in zip(array.shape[1:], wanted, strict=True)
+        ):
+            raise ValueError(f"samples must have shape {['N', *wanted]}, as exported; found shape {list(array.shape)}")
+        if self.input_dtype == "uint8" and not 0 <= array.min() <= array.max() <= 255:
             raise ValueError(f"samples must be pixels 0 to 255; found {array.min()} to {array.max()}")
         if (array.dtype.kind == "f") != (self.input_dtype == "float32"):
             raise ValueError(f"samples must be of dtype {self.input_dtype}, as exported; found {array.dtype}")
+        with np.errstate(over="ignore"):
+            array = array.astype(self.input_dtype)
+        if not np.isfinite(array).all():
+            wrong = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
+            raise ValueError(f"samples must be finite in float32; found NaN or infinity, the first at index {wrong[0]}")
         outputs = self._signature(**{self.input_name: tf.constant(array, self.input_dtype)})
         return {name: value.numpy() for name, value in outputs.items()}
 
