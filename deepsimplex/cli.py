@@ -97,7 +97,13 @@ def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) 
         from deepsimplex import experiments  # imported here: --help needs no TensorFlow
 
         work: Callable[..., Any] = getattr(experiments, command)
-        work(experiments.load_config(path, overrides or ()), **options)
+        config = experiments.load_config(path, overrides or ())
+        try:
+            work(config, **options)
+        except KeyboardInterrupt as interrupt:
+            again = f": 'deepsimplex train --resume --config {path}' goes on with it" if command == "train" else ""
+            print(f"deepsimplex: interrupted{again}", file=sys.stderr)
+            raise typer.Exit(130) from interrupt
 
 
 @contextmanager

@@ -657,6 +657,21 @@ def test_training_goes_on_after_a_reload(fitted, four, tmp_path):
     assert model.optimizer.iterations.numpy() == before + 10
 
 
+def test_weights_are_loaded_into_a_fresh_model_whose_inputs_are_known(tmp_path):
+    x = np.random.default_rng(0).random((5, 8, 8)).astype("float32")
+
+    def made(seed):
+        keras.utils.set_random_seed(seed)
+        inputs = keras.Input((8, 8))
+        features = keras.layers.Dense(4)(keras.layers.Flatten()(inputs))
+        return ds.SimplexClassifier(keras.Model(inputs, features), "casimac", 3)
+
+    one, other = made(0), made(1)
+    one.save_weights(tmp_path / "model.weights.h5")
+    other.load_weights(tmp_path / "model.weights.h5")
+    np.testing.assert_array_equal(other(x), one(x))
+
+
 def test_a_damaged_or_missing_file_is_named(fitted, tmp_path):
     path = tmp_path / "model.keras"
     with pytest.raises(FileNotFoundError, match="there is no model"):

@@ -125,6 +125,35 @@ def _remove_leftovers(final: Path, prefix: str) -> None:
             os.close(descriptor)
 
 
+@contextmanager
+def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a folder for the block, or until this process ends, however it does.
+
+    Raises
+    ------
+    BlockingIOError
+        When another process holds it. Where the system has no locks, nobody is kept out.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder, locked(folder):
+    ...     pass
+    """
+    descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
+    try:
+        if descriptor is not None:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise
+            except OSError:  # a file system without locks
+                pass
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
 def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
     """Create ``folder`` and check that files can be written there, before the work whose result goes into it.
 

@@ -52,6 +52,9 @@ class SimplexNetwork(keras.Model):
         self._noise = self.target.noise(self.num_classes)
         self._sample_shape: tuple[int | None, ...] | None = None
         self._hide("_latents", None)
+        shapes = getattr(backbone, "input_shape", None)
+        if shapes is not None:  # as a functional model's weights, which exist from the start and can be loaded
+            self.build(shapes)
 
     def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
         latent_dim = self.target.latent_dim(self.num_classes)

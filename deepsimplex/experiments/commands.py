@@ -3,8 +3,8 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,7 +187,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     folder = _run_to_resume(config, log) if resume else None
     if folder is not None and folder.metrics.exists():
         return folder
-    with _precision(config.training.mixed_precision):
+    with _precision(config.training.mixed_precision), folder.held() if folder else nullcontext():
         return _train(config, folder, log, verbose)
 
 
@@ -202,6 +202,21 @@ def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], Non
     model = build_classifier(config, split)
     if folder is None:
         folder = RunFolder.create(config)
+        with folder.held():
+            return _train_in(folder, model, split, config, log, verbose)
+    return _train_in(folder, model, split, config, log, verbose)
+
+
+def _train_in(
+    folder: RunFolder,
+    model: SimplexClassifier,
+    split: Split,
+    config: RunConfig,
+    log: Callable[[str], None],
+    verbose: Verbosity,
+) -> RunFolder:
+    """Train in a folder that this process holds, from its backup if it has one."""
+    log = _into(folder, log)
     folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
     # Test samples are for the final evaluation only: without validation samples there is no calibration board.
@@ -220,6 +235,7 @@ def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], Non
                 # The logs before the backup: an epoch that counts as trained is in them.
                 history,
                 keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                _EpochLog(folder, config.training.epochs),
                 *boards,
                 keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
             ],
@@ -237,6 +253,29 @@ def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], Non
     _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
     shutil.rmtree(folder.backup, ignore_errors=True)
     return folder
+
+
+class _EpochLog(keras.callbacks.Callback):
+    """A line for every epoch in the log of a run."""
+
+    def __init__(self, folder: RunFolder, epochs: int) -> None:
+        super().__init__()
+        self.folder, self.epochs = folder, epochs
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
+        self.folder.append_to_log(f"epoch {epoch + 1} of {self.epochs}: {scores}")
+
+
+def _into(folder: RunFolder, log: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a printer that writes to the log of a run as well."""
+
+    def both(text: str) -> None:
+        log(text)
+        folder.append_to_log(text)
+
+    both(f"in {folder.path}")
+    return both
 
 
 def _printer(verbose: Verbosity) -> Callable[[str], None]:

@@ -5,15 +5,17 @@ import json
 import math
 import os
 import platform
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import check_writable, locked, replacing
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
@@ -58,6 +60,8 @@ class RunFolder:
         The least certain test images with their class probabilities, PNG (images only).
     test_predictions : pathlib.Path
         Predictions of the test set, as ``save_predictions`` writes them.
+    log : Path
+        What was printed, and a line for every epoch, with the time.
 
     Examples
     --------
@@ -80,14 +84,20 @@ class RunFolder:
         self.reliability = self.path / "reliability.png"
         self.uncertain_images = self.path / "predictions.png"
         self.test_predictions = self.path / "predictions.npz"
+        self.log = self.path / "log.txt"
 
     @classmethod
     def create(cls, config: RunConfig) -> "RunFolder":
         """Make a new folder, with the resolved configuration and the versions in it."""
         parent = check_writable(Path(config.output) / config.name, "output")
-        number = 1 + max((int(run.path.name) for run in cls.below(parent)), default=0)
-        folder = cls(parent / f"{number:03d}")
-        folder.path.mkdir()
+        while True:
+            number = 1 + max((int(run.path.name) for run in cls.below(parent)), default=0)
+            folder = cls(parent / f"{number:03d}")
+            try:
+                folder.path.mkdir()
+                break
+            except FileExistsError:  # another process has just made it
+                continue
         folder.write_text(folder.config, config.as_yaml())
         packages = {name: version(name) for name in PACKAGES}
         folder.write_json(folder.versions, {"python": platform.python_version(), **packages})
@@ -122,6 +132,24 @@ class RunFolder:
                 f"{self.path} was begun with another configuration: {', '.join(changed)} changed. Use the one in "
                 f"{self.config}, or {what_to_do}"
             )
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other processes from training in this folder; raise a ConfigurationError if one does."""
+        with ExitStack() as stack:
+            try:
+                stack.enter_context(locked(self.path))
+            except BlockingIOError as error:
+                raise ConfigurationError(
+                    f"run {self.path} is being trained by another process: wait for it, stop it, or leave --resume out "
+                    "to begin another run"
+                ) from error
+            yield
+
+    def append_to_log(self, line: str) -> None:
+        """Add a line with the time to the log."""
+        with self.log.open("a", encoding="utf-8") as file:
+            file.write(f"{datetime.now().astimezone().isoformat(timespec='seconds')} {line}\n")
 
     def change_config(self, **sections: Any) -> None:
         """Change sections of the run's configuration."""

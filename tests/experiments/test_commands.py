@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from PIL import Image
 
 import deepsimplex as ds
 from deepsimplex import cli, experiments
-from deepsimplex._utils import progress
+from deepsimplex._utils import atomic_files, progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
 from deepsimplex.losses import get_loss
 from tests.quick_runs import without_pictures
@@ -74,6 +75,11 @@ def test_a_run_leaves_everything_in_its_folder(finished):
         assert picture.read_bytes().startswith(b"\x89PNG")
     assert str(folder.model) in printed
     assert not folder.backup.exists()
+    log = folder.log.read_text().splitlines()
+    lines = [line.partition(" ")[2] for line in log]  # without the time
+    epochs = [line.partition(":")[0] for line in lines if line.startswith("epoch")]
+    assert epochs == [f"epoch {k} of 4" for k in range(1, 5)]
+    assert all(line in printed for line in lines if not line.startswith("epoch"))
 
 
 @pytest.mark.slow
@@ -348,6 +354,44 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
         np.testing.assert_array_equal(one, other)
     assert "finished already" in command("train", "--resume", *options(cut, epochs)).stdout
     assert "seed changed" in command("train", "--resume", *options(cut, epochs, "seed=1"), code=2).stderr
+
+
+def test_two_processes_that_begin_at_once_have_folders_of_their_own(tmp_path, monkeypatch):
+    config = checked(tmp_path)
+    first = RunFolder.create(config)
+    below = [[], [first]]  # at first, what the other process had not made yet
+    monkeypatch.setattr(RunFolder, "below", classmethod(lambda cls, parent: below.pop(0)))
+    assert RunFolder.create(config).path.name == "002"
+    assert below == []
+
+
+def test_a_run_that_is_alive_is_not_resumed(tmp_path, command):
+    config = checked(tmp_path)
+    folder = RunFolder.create(config)
+    holding = textwrap.dedent(f"""
+        import runpy, sys, time
+        with runpy.run_path({atomic_files.__file__!r})["locked"]({str(folder.path)!r}):
+            print("held", flush=True)
+            sys.stdin.read()
+    """)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", holding], **pipes) as other:
+        assert other.stdout.readline() == "held\n"
+        message = command("train", "--resume", *options(tmp_path), code=2).stderr
+        other.stdin.close()
+    assert f"run {folder.path} is being trained by another process" in message
+    with folder.held():  # the other has ended
+        pass
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path, command, monkeypatch):
+    def interrupted(*arguments, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(experiments, "train", interrupted)
+    (line,) = command("train", *options(tmp_path), code=130).stderr.splitlines()
+    again = f"'deepsimplex train --resume --config {CONFIGS / 'digits.yaml'}'"
+    assert line == f"deepsimplex: interrupted: {again} goes on with it"
 
 
 @pytest.mark.parametrize(
