@@ -403,8 +403,7 @@ def test_a_subclassed_backbone(few):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("kind", [list, dict])
+@pytest.mark.parametrize(("kind", "shuffle"), [(list, True), (dict, False)])
 def test_several_inputs_train_label_targets(kind, shuffle, few):
     (x, y), (x_test, _) = few
     names = ("left", "right")
