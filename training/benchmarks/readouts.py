@@ -116,7 +116,7 @@ def softmax_accuracy() -> Measurements:
         f"softmax, isotropic, n = 10: distance to {points} Sobol points",
         f"at most {worst:.1f} of their standard errors",
     )
-    yield "  largest of these standard errors", f"{allowed:.1e}"
+    yield "the largest of these standard errors", f"{allowed:.1e}"
 
 
 class _Given:
@@ -154,7 +154,7 @@ def against_casimac(covariance: str, repeats: int) -> Measurements:
     # casimac numbers classes by the same vertices but for a sign.
     reference = ds.readout.argmax(latent[:PEER_ROWS], num_points=None if covariance == "isotropic" else 2**11)
     error = np.abs(sampled() - reference).max()
-    yield "  casimac's largest error there", f"{error:.3f}"
+    yield f"casimac's largest error there, {covariance}", f"{error:.3f}"
 
 
 def diagonal_accuracy() -> Measurements:
