@@ -1,6 +1,7 @@
 """Training under MirroredStrategy on two logical CPUs equals training on one device: losses, metrics and weights."""
 
 import json
+import re
 
 import pytest
 
@@ -35,6 +36,18 @@ def trained(strategy, target, head, loss, optimizer, compile_inside, validated):
     history = model.fit(x, y, epochs=2, batch_size=16, verbose=0, validation_data=validation).history
     return history, [weight.tolist() for weight in model.get_weights()], model(x_test).numpy().tolist()
 
+outside = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4)
+outside.compile("sgd")
+built = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4)
+built.build((None, 8, 8))
+with two.scope():
+    built.compile("sgd")
+    for name, model in (("optimizer outside", outside), ("weights outside", built)):
+        try:
+            model.fit(x, y, verbose=0)
+        except ValueError as error:
+            print(json.dumps([name, str(error)]), flush=True)
+
 for name, *case in json.loads(sys.argv[1]):
     for strategy in (None, two):
         print(json.dumps([name, *trained(strategy, *case)]), flush=True)
@@ -68,6 +81,11 @@ def runs():
 def test_two_devices_train_as_one():
     """One test for all cases: two processes of tests would each train all of them."""
     found = runs()
+    for name, piece in (("optimizer outside", "the optimizer"), ("weights outside", "weights, .*among them,")):
+        ((message,),) = found.pop(name)
+        assert re.match(
+            rf"the model must be made inside the scope of the MirroredStrategy .* found {piece} made", message
+        )
     assert list(found) == [case[0] for case in CASES]
     for (name, (one, two)), (*_, validated) in zip(found.items(), CASES, strict=True):
         assert _distance(one[1], two[1]) < 1e-5, name

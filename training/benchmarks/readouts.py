@@ -22,9 +22,9 @@ from casimac import CASIMAClassifier
 from numpy.typing import NDArray
 from scipy.special import log_ndtr, logsumexp, softmax
 from scipy.stats import norm
+from scipy.stats.qmc import MultivariateNormalQMC
 
 import deepsimplex as ds
-from deepsimplex.readout.sobol_points import gaussian
 from training.benchmarks.memory import PeakMemory
 from training.benchmarks.neighbors import seconds
 from training.results import ResultTable
@@ -103,10 +103,10 @@ def softmax_accuracy() -> Measurements:
     found = ds.readout.softmax(latent, V.T)
     worst, allowed = 0.0, 0.0
     for row in range(len(latent)):
-        means = [
-            softmax((latent.loc[row] + latent.scale[row] * gaussian(REFERENCE_POINTS, 9, seed)) @ V, axis=1)
-            for seed in range(SCRAMBLINGS)
-        ]
+        means = []
+        for seed in range(SCRAMBLINGS):
+            points = MultivariateNormalQMC(np.zeros(9), seed=seed).random(REFERENCE_POINTS)
+            means.append(softmax((latent.loc[row] + latent.scale[row] * points) @ V, axis=1))
         means = np.mean(means, axis=1)
         error = np.std(means, axis=0, ddof=1) / np.sqrt(SCRAMBLINGS)
         deviations = np.abs(found[row] - np.mean(means, axis=0))
