@@ -1,6 +1,5 @@
-"""The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``.
-
-``deepsimplex report RUN [RUN ...]`` compares runs on one page.
+"""The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``, and
+``deepsimplex report RUN [RUN ...]``, which compares runs on one page.
 """
 
 import os

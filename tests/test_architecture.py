@@ -1,6 +1,7 @@
 """The house keeps its order: no room imports upwards, the package comes in lightly, its face is complete."""
 
 import ast
+import graphlib
 import json
 import subprocess
 import sys
@@ -85,6 +86,31 @@ def test_no_room_imports_upwards(path: Path) -> None:
 )
 def test_a_breach_is_noticed(file: str, module: str) -> None:
     assert breaches(PACKAGE / file, {module}) == [module]
+
+
+def test_no_circle_of_imports_runs_through_modules() -> None:
+    """Not even one that is imported for its types alone, or late."""
+    modules = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in SOURCES}
+    modules = {name: path for name, path in modules.items() if path.name != "__init__.py"}
+    imports = {}
+    for name, path in modules.items():
+        found = imported_modules(path)
+        imports[name] = {other for other in modules if other in found or any(m.startswith(f"{other}.") for m in found)}
+    assert imports["deepsimplex.readout.layers"]
+    graphlib.TopologicalSorter(imports).prepare()  # raises CycleError, which names the circle
+
+
+TRAINING = sorted((PACKAGE.parent / "training").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", TRAINING, ids=lambda path: path.stem)
+def test_training_imports_rooms_alone(path: Path) -> None:
+    """What users import: the package and its rooms, no module inside them."""
+    for module in imported_modules(path):
+        first, *rest = module.split(".")
+        if first == "deepsimplex":
+            assert len(rest) <= 2, module
+            assert not any(part.startswith("_") for part in rest), module
 
 
 @pytest.mark.slow

@@ -278,8 +278,10 @@ def drawn_latents(n: int, samples: int, seed: int, factor: float, covariance: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "covariance"), [(2, "isotropic"), (4, "isotropic"), (3, "diagonal")])
-@pytest.mark.parametrize("factor", [0.5, 2.0])
+@pytest.mark.parametrize(
+    ("n", "covariance", "factor"),
+    [(2, "isotropic", 0.5), (2, "isotropic", 2.0), (4, "isotropic", 2.0), (3, "diagonal", 0.5)],
+)
 def test_the_width_of_simulated_latents_is_found(n, covariance, factor):
     latent, y = drawn_latents(n, 1500, 11, factor, covariance)
     scaling = LatentScaling().fit(latent, y)

@@ -356,7 +356,9 @@ def test_an_absent_class_is_fine_for_label_targets(few):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"class_names": ["a"]}, "class_names must have 10 entries"),
+        ({"class_names": ["a"]}, "class_names must hold 10 different names, one for each column of probabilities"),
+        ({"class_names": ["a"] * 10}, "class_names must hold 10 different names"),
+        ({"class_names": "abcdefghij"}, "class_names must hold 10 different names"),
         ({"head": ds.heads.GaussianHead(4)}, "head must have latent_dim 9"),
         ({"head": ds.heads.GaussianHead(9), "covariance": "full"}, "covariance must not be given beside head"),
         ({"readout": "argmin"}, "argmax"),
@@ -452,8 +454,7 @@ def test_a_subclassed_backbone(few):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("shuffle", [True, False])
-@pytest.mark.parametrize("kind", [list, dict])
+@pytest.mark.parametrize(("kind", "shuffle"), [(list, True), (dict, False)])
 def test_several_inputs_train_label_targets(kind, shuffle, few):
     (x, y), (x_test, _) = few
     names = ("left", "right")

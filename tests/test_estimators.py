@@ -299,7 +299,7 @@ def test_searches_reach_into_targets_and_distances(wine):
 def test_regressors_without_deviations_take_those_of_their_residuals(wine):
     X, y, X_test, y_test = wine
     classifier = ds.LatentRegressionClassifier(make_pipeline(StandardScaler(), LinearRegression()), "ilr").fit(X, y)
-    assert classifier.deviation_ > 0
+    assert classifier.residual_scale_ > 0
     p = classifier.predict_proba(X_test)
     assert ds.evaluation.accuracy(y_test, p) > 0.94
     assert ds.evaluation.negative_log_likelihood(y_test, p) < 0.4
@@ -331,14 +331,14 @@ def test_regressors_of_matrices_serve_two_classes(regressor, wine):
     few, few_test = y < 2, y_test < 2
     classifier = ds.LatentRegressionClassifier(regressor, "ilr").fit(X[few], y[few])
     latents = classifier.target_.fit_transform(X[few], y[few], num_classes=2).loc
-    assert classifier.deviation_ < latents.std()
+    assert classifier.residual_scale_ < latents.std()
     assert classifier.score(X_test[few_test], y_test[few_test]) > 0.85
 
 
 def test_regressors_of_one_output_serve_two_classes(wine):
     X, y, X_test, y_test = wine
     classifier = ds.LatentRegressionClassifier(BayesianRidge(), "ilr").fit(X[y < 2], y[y < 2])
-    assert classifier.deviation_ is None
+    assert classifier.residual_scale_ is None
     assert classifier.score(X_test[y_test < 2], y_test[y_test < 2]) > 0.9
 
 
@@ -355,7 +355,7 @@ ONE_OUTPUT = {
 def test_regressors_of_one_output_learn_every_dimension_and_keep_their_deviations(regressor, wine):
     X, y, X_test, y_test = wine
     classifier = ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y)
-    assert (classifier.deviation_, classifier.covariance_) == (None, "diagonal")
+    assert (classifier.residual_scale_, classifier.covariance_) == (None, "diagonal")
     Z = ds.targets.ILR().fit_transform(X, y).loc
     columns = [clone(ONE_OUTPUT["pipeline" if "StandardScaler" in repr(regressor) else "itself"]) for _ in range(2)]
     moments = [column.fit(X, z).predict(X_test, return_std=True) for column, z in zip(columns, Z.T, strict=True)]
@@ -370,7 +370,7 @@ def test_regressors_of_one_output_without_deviations_take_those_of_residuals(reg
     X, y, X_test, y_test = wine
     scaler = StandardScaler().fit(X)
     classifier = ds.LatentRegressionClassifier(regressor, "ilr").fit(scaler.transform(X), y)
-    assert classifier.deviation_ > 0
+    assert classifier.residual_scale_ > 0
     assert classifier.predict_latent(X_test).covariance == classifier.covariance_ == "isotropic"
     assert classifier.score(scaler.transform(X_test), y_test) > 0.93
 
@@ -378,7 +378,7 @@ def test_regressors_of_one_output_without_deviations_take_those_of_residuals(reg
 def test_targets_that_are_transformed_take_the_deviations_of_residuals(wine):
     X, y, *_ = wine
     regressor = TransformedTargetRegressor(BayesianRidge(), transformer=StandardScaler())
-    assert ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y).deviation_ > 0
+    assert ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y).residual_scale_ > 0
 
 
 class Patchy(MultiOutputMixin, RegressorMixin, BaseEstimator):

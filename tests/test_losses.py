@@ -8,8 +8,8 @@ import tensorflow as tf
 
 import deepsimplex as ds
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.losses import Composition, Hybrid, LatentNLL, classifier_loss, get_loss
-from deepsimplex.losses.readout_losses import CrossEntropy
+from deepsimplex.losses import Composition, Hybrid, LatentNLL, get_loss
+from deepsimplex.losses.readout_losses import CrossEntropy, classifier_loss
 
 N, L = 6, 4
 RNG = np.random.default_rng(2)

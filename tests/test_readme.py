@@ -1,6 +1,7 @@
 """The examples of the README and of the documentation's pages run, and what they say holds."""
 
 import ast
+import json
 import re
 import sys
 import types
@@ -196,6 +197,21 @@ def test_the_configuration_of_own_members_is_one(tmp_path, monkeypatch):
 def test_the_first_example_has_at_most_twenty_lines():
     lines = [line for line in EXAMPLES[0].text.splitlines() if line.strip()]
     assert 10 <= len(lines) <= 20
+
+
+@pytest.mark.parametrize("name", ["grid", "calibration"])
+def test_tables_of_the_readme_are_rows_of_the_results(name):
+    rows = json.loads((ROOT / "training" / "results" / f"{name}.json").read_text())["rows"]
+    tables = [
+        [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()]
+        for table in re.findall(r"^\|.*?\n(?!\|)", README, flags=re.MULTILINE | re.DOTALL)
+    ]
+    (found,) = [table for table in tables if {"NLL", table[0][0]} <= rows[0].keys() & {*table[0]}]
+    (first, *_), _, *shown = found
+    measured = [[row[first], *(f"{row[score]:.3f}" for score in ("accuracy", "NLL", "ECE"))] for row in rows]
+    assert shown
+    for name, *_, accuracy, nll, ece in shown:
+        assert any(name.startswith(known) and scores == [accuracy, nll, ece] for known, *scores in measured), name
 
 
 def test_the_readme_is_short():

@@ -140,7 +140,7 @@ def test_both_ends_of_a_network_are_measured(monkeypatch):
     data = (x[:, ::2, ::2], y), (x_test[:1000, ::2, ::2], y_test[:1000])
     monkeypatch.setattr(ds.datasets, "load", lambda name: data)
     monkeypatch.setattr(prototypes, "BATCH_SIZE", 32)
-    table = prototypes.fashion_table(seeds=1, epochs=3, limit=3200)
+    table = prototypes.fashion_table(seeds=1, epochs=2, limit=2400)
     accuracies = [row["accuracy"] for row in table.rows]
     assert len(accuracies) == 2
-    assert min(accuracies) > 0.7
+    assert min(accuracies) > 0.6

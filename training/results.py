@@ -9,8 +9,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from deepsimplex._utils.atomic_files import replacing
-
 
 class ResultTable:
     """Rows of one table, each a dict from column to value; all have the columns of the first.
@@ -41,8 +39,9 @@ class ResultTable:
         """Write the rows with the command, the date and the number of cores, as JSON."""
         command = shlex.join(["python", "-m", self.script, *sys.argv[1:]])
         facts = {"command": command, "date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
-        with replacing(path) as fresh:
-            fresh.write_text(json.dumps(facts | {"rows": self.rows}, indent=1) + "\n", encoding="utf-8")
+        fresh = path.with_name(f".{path.name}")  # replaced whole, or not at all
+        fresh.write_text(json.dumps(facts | {"rows": self.rows}, indent=1) + "\n", encoding="utf-8")
+        fresh.replace(path)
 
 
 def shown(value: Any) -> str:

@@ -17,7 +17,7 @@ class Calibration(ABC):
     """Base class of calibrations: what ``SimplexClassifier.calibrate`` and the scikit-learn classifiers fit and apply.
 
     A subclass defines ``fit_outputs`` and one of ``apply_latent`` and ``apply_probabilities``, which both are the
-    identity here, and lists its fitted attributes in ``_fitted``. One with arguments of its own adds them to
+    identity here, and names what ``fit`` finds in ``fitted_attributes``. One with arguments of its own adds them to
     ``get_config``. Register it with ``keras.saving.register_keras_serializable``, so that classifiers that hold it can
     be saved.
 
@@ -26,7 +26,7 @@ class Calibration(ABC):
     Shrink probabilities towards the class frequencies, by the error rate:
 
     >>> class Shrinkage(Calibration):
-    ...     _fitted = ("share_", "frequencies_")
+    ...     fitted_attributes = ("share_", "frequencies_")
     ...
     ...     def fit_outputs(self, y, *, probabilities, latent=None, readout=None, sample_weight=None):
     ...         self.frequencies_ = np.bincount(y, minlength=probabilities.shape[1]) / len(y)
@@ -41,7 +41,7 @@ class Calibration(ABC):
     """
 
     # Fitted attributes: numbers, arrays, or lists of arrays.
-    _fitted: ClassVar[tuple[str, ...]] = ()
+    fitted_attributes: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def fit_outputs(
@@ -89,7 +89,7 @@ class Calibration(ABC):
     @property
     def is_fitted(self) -> bool:
         """Whether the calibration is fitted."""
-        return all(hasattr(self, name) for name in self._fitted)
+        return all(hasattr(self, name) for name in self.fitted_attributes)
 
     def _check_fitted(self) -> None:
         if not self.is_fitted:
@@ -99,13 +99,13 @@ class Calibration(ABC):
 
     def get_config(self) -> dict[str, Any]:
         """Fitted attributes, as numbers and lists; empty before the fit."""
-        return {name: _plain(getattr(self, name)) for name in self._fitted} if self.is_fitted else {}
+        return {name: _plain(getattr(self, name)) for name in self.fitted_attributes} if self.is_fitted else {}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Make a calibration from ``get_config``'s dict."""
-        made = cls(**{name: value for name, value in config.items() if name not in cls._fitted})
-        for name in cls._fitted:
+        made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
+        for name in cls.fitted_attributes:
             if name in config:
                 setattr(made, name, _of_plain(config[name]))
         return made

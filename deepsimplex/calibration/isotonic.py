@@ -43,7 +43,7 @@ class IsotonicCalibration(ProbabilityCalibration):
            [0.25, 0.75]])
     """
 
-    _fitted = ("inputs_", "outputs_")
+    fitted_attributes = ("inputs_", "outputs_")
     inputs_: list[NDArray[np.float64]]
     outputs_: list[NDArray[np.float64]]
 

@@ -52,7 +52,7 @@ class LatentScaling(Calibration):
     array([2.32])
     """
 
-    _fitted = ("scale_factor_", "mean_factor_")
+    fitted_attributes = ("scale_factor_", "mean_factor_")
     scale_factor_: float
     mean_factor_: float
 

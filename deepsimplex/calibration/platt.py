@@ -46,7 +46,7 @@ class PlattScaling(ProbabilityCalibration):
            [0.14, 0.86]])
     """
 
-    _fitted = ("slopes_", "intercepts_")
+    fitted_attributes = ("slopes_", "intercepts_")
     slopes_: NDArray[np.float64]
     intercepts_: NDArray[np.float64]
 

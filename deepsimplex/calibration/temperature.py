@@ -46,7 +46,7 @@ class TemperatureScaling(ProbabilityCalibration):
     (2.0, array([0.75, 0.25]))
     """
 
-    _fitted = ("temperature_",)
+    fitted_attributes = ("temperature_",)
     temperature_: float
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:

@@ -80,7 +80,7 @@ class SimplexClassifier(TrainableNetwork):
     ``ArgmaxReadout(num_points=32)`` is one way out, an isotropic covariance, read out exactly, another.
 
     Created inside the scope of a ``tf.distribute.Strategy``, the model is trained under that strategy, with the losses
-    and weights of a single device.
+    and weights of a single device; ``fit`` refuses one whose weights or optimizer were made outside.
 
     Sources: [CASIMAC] sec. 3.4 (the network) and B.5 (the map softmax(tau S f)), [ILR-GP] sec. 3.1 and [GPD] sec. 4
     (their targets).
@@ -148,7 +148,7 @@ class SimplexClassifier(TrainableNetwork):
         validation_data : tuple or stream
             (x, y) or (x, y, sample_weight). Its latents are found among the training samples.
         shuffle : bool
-            Draw a new order every epoch, from ``seed`` and the training step.
+            Draw a new order in every epoch, from ``seed``.
         batch_size, epochs, verbose, callbacks, class_weight, sample_weight, **kwargs
             As in keras.Model.fit.
 
@@ -159,8 +159,7 @@ class SimplexClassifier(TrainableNetwork):
         Raises
         ------
         ValueError
-            Before training, for labels out of range, samples of different number, NaN or infinite values, what the
-            target cannot use, and a mass of compositions that latents cannot reach.
+            Before training, for labels out of range, samples of different number, NaN, and what the target cannot use.
         """
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
         if is_stream(x):
@@ -201,6 +200,7 @@ class SimplexClassifier(TrainableNetwork):
     def _adapter(self, method: str) -> DataAdapter:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        self._check_strategy()
         return DataAdapter(self.target, self.num_classes, self.training_loss)
 
     def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
@@ -253,8 +253,8 @@ class SimplexClassifier(TrainableNetwork):
         adapter = self._adapter("evaluate")
         if not self.training_loss.adapted:
             warnings.warn(
-                "the loss of compositions needs the scale that fit finds, and there was no fit: it is given as NaN; "
-                "class metrics do not need it",
+                f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
+                "fit: it is given as NaN; class metrics do not need it",
                 stacklevel=callers_stacklevel(),
             )
         if is_stream(data):
@@ -289,8 +289,8 @@ class SimplexClassifier(TrainableNetwork):
         x, y, sample_weight = check_arrays(x, y, sample_weight)
         if not self.training_loss.adapted:
             raise ValueError(
-                "train_on_batch needs the scale of the compositions, which fit finds in the training samples: call fit "
-                "first, or compile with losses.Composition(tau=...)"
+                f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
+                f"{self.training_loss.how_to_adapt}"
             )
         if adapter.needs_latents and self.target.needs_samples and not adapter.holds_latents(y):
             raise ValueError(

@@ -7,6 +7,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from deepsimplex._utils.validation import check_class_names
 from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.classifier.data import DataAdapter, check_samples
 from deepsimplex.classifier.streams import is_stream
@@ -44,7 +45,8 @@ class SimplexNetwork(keras.Model):
         self.target: Target = TARGETS.get(target)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
-        self.class_names = _check_class_names(class_names, self.num_classes)
+        names = check_class_names(class_names, self.num_classes, "class_names", "probabilities")
+        self.class_names = [str(name) for name in names]
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
@@ -244,7 +246,7 @@ class SimplexNetwork(keras.Model):
         >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", num_classes=10)
         >>> model.compile()
         >>> history = model.fit(x[:500], y[:500], epochs=2, verbose=0)
-        >>> model.calibrate(x[500:], y[500:]).calibration.temperature_ < 1.0
+        >>> model.calibrate(x[500:], y[500:]).calibration.is_fitted
         True
         """
         if x is None:
@@ -295,13 +297,6 @@ class _Latents(keras.Model):
         """Return calibrated latents {"loc", "scale"}."""
         network = self._network()
         return network.calibrated_latent(network.latent(inputs))
-
-
-def _check_class_names(class_names: Sequence[str] | None, num_classes: int) -> list[str]:
-    names = [str(k) for k in range(num_classes)] if class_names is None else [str(name) for name in class_names]
-    if len(names) != num_classes:
-        raise ValueError(f"class_names must have {num_classes} entries, one per class; found {len(names)}")
-    return names
 
 
 def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -1,5 +1,6 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
+import inspect
 import warnings
 from typing import Any
 
@@ -9,7 +10,8 @@ import tensorflow as tf
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.losses import classifier_loss, get_loss
+from deepsimplex.losses import get_loss
+from deepsimplex.losses.readout_losses import classifier_loss
 
 
 class TrainableNetwork(SimplexNetwork):
@@ -185,7 +187,8 @@ class TrainableNetwork(SimplexNetwork):
         """Start the head among the features of training samples, unless it has been adapted or loaded."""
         if not getattr(self.head, "adapted", True):
             hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
-            self.head.adapt(x, hard, self.backbone, seed=self.seed)
+            seed = {"seed": self.seed} if "seed" in inspect.signature(self.head.adapt).parameters else {}
+            self.head.adapt(x, hard, self.backbone, **seed)
         elif num_samples is not None and hasattr(self.head, "set_num_samples"):
             self.head.set_num_samples(num_samples)
 
@@ -199,26 +202,47 @@ class TrainableNetwork(SimplexNetwork):
     # Files
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the scale of compositions with the weights."""
+        """Save what the loss adapted to with the weights."""
         super().save_own_variables(store)
-        tau = getattr(self.training_loss, "tau", None)
-        if tau is not None:
-            store["tau"] = np.float64(tau)
+        if self.training_loss is not None:
+            for name, value in self.training_loss.state().items():
+                store[f"{_OF_LOSS}{name}"] = np.asarray(value)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the scale of compositions with the weights."""
-        names = list(store.keys())
-        if "tau" in names and hasattr(self.training_loss, "tau"):
-            self.training_loss.tau = float(np.asarray(store["tau"]))
-        super().load_own_variables({name: store[name] for name in names if name != "tau"})
+        """Load what the loss adapted to with the weights."""
+        names = list(store.keys())  # not all stores of Keras can be iterated over
+        state = {name: np.asarray(store[name]) for name in names if name.startswith(_OF_LOSS)}
+        if state and self.training_loss is not None:
+            self.training_loss.load_state({name.removeprefix(_OF_LOSS): value for name, value in state.items()})
+        super().load_own_variables({name: store[name] for name in names if name not in state})
+
+    def _check_strategy(self) -> None:
+        """Raise ValueError if weights or the optimizer were made outside of the scope of the strategy."""
+        strategy = self.distribute_strategy
+        if strategy.num_replicas_in_sync == 1:
+            return
+        outside = [weight.path for weight in self.weights if not _is_distributed(weight)]
+        if outside or _counts_steps_twice(self.optimizer, strategy):
+            found = f"weights, {outside[0]} among them," if outside else "the optimizer"
+            raise ValueError(
+                f"the model must be made inside the scope of the {type(strategy).__name__} that trains it; found "
+                f"{found} made outside. Make it, and build it if you do, under 'with strategy.scope():'"
+            )
+
+
+_OF_LOSS = "loss_"  # before the names of the loss's state among those of weights
 
 
 def _batch_size(x: Any) -> Any:
     return tf.shape(keras.tree.flatten(x)[0])[0]
 
 
+def _is_distributed(variable: Any) -> bool:
+    return isinstance(variable.value, tf.distribute.DistributedValues)
+
+
 def _counts_steps_twice(optimizer: Any, strategy: tf.distribute.Strategy) -> bool:
-    """Whether an optimizer was made outside of the scope: every replica would count a step."""
+    """Return whether an optimizer was made outside of the scope: every replica would count a step."""
     if strategy.num_replicas_in_sync == 1 or not isinstance(optimizer, keras.optimizers.Optimizer):
         return False
-    return not isinstance(optimizer.iterations.value, tf.distribute.DistributedValues)
+    return not _is_distributed(optimizer.iterations)

@@ -7,9 +7,8 @@ from pathlib import Path
 
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import check_writable, fingerprint, load_arrays, replacing, save_arrays
+from deepsimplex._utils.atomic_files import check_writable, load_arrays, replacing, save_arrays
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex.distances.exact_search import Search
 
 # The state of 60 000 samples and 10 classes is 10 MB: written this often, it costs little.
 SECONDS_BETWEEN = 20.0
@@ -66,15 +65,6 @@ class Checkpoint:
         check_writable(folder, "checkpoint")
         if not existed:
             folder.rmdir()
-
-    @classmethod
-    def of(cls, search: Search, distance_key: str | None) -> "Checkpoint":
-        """Make the checkpoint of a search under a distance."""
-        if search.checkpoint is None:
-            return cls(None, "")
-        arrays = search.x, search.y, search.ids, search.queries, search.query_labels
-        options = search.own_positive, search.classes, search.num_classes, search.k, search.block_bytes
-        return cls(search.checkpoint, fingerprint(distance_key, *options, *arrays))
 
     def load(self) -> dict[str, NDArray] | None:
         """Load the state; None if it is missing or damaged."""

@@ -9,7 +9,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.parameters import Parameters
 from deepsimplex._utils.validation import unmasked
-from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.exact_search import Neighbors, Search, search_blocks
 
 # Distances of the queries at a slice of rows to the samples at a slice of columns: float64 [rows, columns].
@@ -171,7 +170,7 @@ class Distance(Parameters):
     def neighbors(self, search: Search) -> Neighbors:
         """Find the exact neighbors. Override it if not every pair needs to be evaluated."""
         block = self.blocks(search.rows, search.x)
-        checkpoint = Checkpoint.of(search, self.cache_key())
+        checkpoint = search.kept(self.cache_key())
         return search_blocks(block, search, repr(self), self.symmetric, checkpoint)
 
     def get_config(self) -> dict[str, Any]:

@@ -9,16 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
-
-if TYPE_CHECKING:
-    from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.checkpoint import Checkpoint
 
 Classes = Literal["all", "own", "other"]
 CLASSES = get_args(Classes)
@@ -129,6 +128,14 @@ class Search:
             for columns in parts(slice(rows.start if both_sides else 0, len(self.x)), length)
         ]
 
+    def kept(self, distance_key: str | None) -> Checkpoint:
+        """Return the checkpoint of this search under a distance."""
+        if self.checkpoint is None:
+            return Checkpoint(None, "")
+        arrays = self.x, self.y, self.ids, self.queries, self.query_labels
+        options = self.own_positive, self.classes, self.num_classes, self.k, self.block_bytes
+        return Checkpoint(self.checkpoint, fingerprint(distance_key, *options, *arrays))
+
     def has_wanted(self, rows: slice, columns: slice) -> bool:
         """Whether a tile has pairs of the classes that are wanted."""
         labels, others = self.query_labels[rows], self.y[columns]
@@ -142,7 +149,7 @@ def search_tiles(
     search: Search,
     name: str,
     both_sides: bool,
-    checkpoint: "Checkpoint",
+    checkpoint: Checkpoint,
 ) -> Neighbors:
     """Visit all tiles, and keep the nearest.
 
@@ -188,7 +195,7 @@ def search_blocks(
     search: Search,
     name: str,
     symmetric: bool,
-    checkpoint: "Checkpoint",
+    checkpoint: Checkpoint,
 ) -> Neighbors:
     """Find exact neighbors by evaluating every pair, once if the distance is ``symmetric``.
 

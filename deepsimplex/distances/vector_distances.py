@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import parts
-from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction, check_samples
 from deepsimplex.distances.exact_search import Neighbors, Search, search_tiles
 
@@ -95,7 +94,7 @@ class VectorDistance(Distance):
                 lists = found.distances[columns], found.indices[columns]
                 kernels.merge_scored(scores, True, column, row, *options, *lists)
 
-        return search_tiles(visit, search, repr(self), both_sides, Checkpoint.of(search, self.cache_key()))
+        return search_tiles(visit, search, repr(self), both_sides, search.kept(self.cache_key()))
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")

@@ -73,11 +73,11 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
 
 
 def nystroem_kernel_ridge(
-    components: int = 200,
+    n_components: int = 200,
     *,
     gammas: Sequence[float] = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0),
     penalties: Sequence[float] = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0),
-    folds: int = 5,
+    cv: int = 5,
     platt: bool = True,
     random_state: RandomState = 0,
 ) -> Any:
@@ -89,13 +89,13 @@ def nystroem_kernel_ridge(
 
     Parameters
     ----------
-    components : int
+    n_components : int
         Number of Nystroem components. [GPD] uses 200 to 500. Default 200, and at most a fold's training samples.
     gammas : sequence of float
         Candidates for the kernel exp(-gamma ||x - x'||^2).
     penalties : sequence of float
         Candidates for the ridge penalty.
-    folds : int
+    cv : int
         Folds of the stratified cross-validation. Default 5.
     platt : bool
         Whether it is calibrated; without, it has no ``predict_proba``. Default True.
@@ -111,17 +111,17 @@ def nystroem_kernel_ridge(
     --------
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
-    >>> classifier = nystroem_kernel_ridge(components=20, gammas=[0.1], penalties=[0.01, 1.0]).fit(X[::2], y[::2])
+    >>> classifier = nystroem_kernel_ridge(n_components=20, gammas=[0.1], penalties=[0.01, 1.0]).fit(X[::2], y[::2])
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.9)
     True
     """
     regression = Pipeline(
         [
             ("scaler", StandardScaler()),
-            ("nystroem", Nystroem(n_components=components, random_state=random_state)),
+            ("nystroem", Nystroem(n_components=n_components, random_state=random_state)),
             ("ridge", RidgeClassifier()),
         ]
     )
     grid = {"nystroem__gamma": list(gammas), "ridge__alpha": list(penalties)}
-    search = GridSearchCV(regression, grid, cv=StratifiedKFold(folds, shuffle=True, random_state=random_state))
+    search = GridSearchCV(regression, grid, cv=StratifiedKFold(cv, shuffle=True, random_state=random_state))
     return _platt(search, random_state) if platt else search

@@ -103,7 +103,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         self.classes_ = labels.classes
         return features, labels
 
-    def _tell_end(self, callback: Callback | None) -> None:
+    def _report_end(self, callback: Callback | None) -> None:
         """Call the callback's ``fit_ended``, if it has one, with the fitted classifier."""
         fit_ended: Any = getattr(callback, "fit_ended", None)
         if fit_ended is not None:

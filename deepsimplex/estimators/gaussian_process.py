@@ -264,7 +264,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
             observation = self._observations(features, labels, target)
             self._fit_regressor(regressor, callback, features, observation, labels.hard)
-        self._tell_end(callback)
+        self._report_end(callback)
         return self
 
 
@@ -391,5 +391,5 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         with self._fitting():
             features, labels = self._checked(X, y)
             self._fit_regressor(self._regressor(seed_of(self.random_state)), callback, features, labels.shares)
-        self._tell_end(callback)
+        self._report_end(callback)
         return self

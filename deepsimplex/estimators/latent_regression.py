@@ -33,7 +33,7 @@ class LatentRegressionClassifier(LatentClassifier):
         of [CASIMAC] sec. 3, a Gaussian process with a Matern and a white kernel.
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "casimac", as the paper has it.
-    folds : int
+    cv : int
         For regressors without standard deviations: the number of cross-validation folds whose residuals give one
         standard deviation for all samples. Default 5.
     readout : {"argmax", "softmax"}, optional
@@ -50,7 +50,7 @@ class LatentRegressionClassifier(LatentClassifier):
     target_ : Target
     regressor_ : regressor
         As fitted: a ``MultiOutputRegressor`` if there is one for every latent dimension.
-    deviation_ : float or None
+    residual_scale_ : float or None
         Root mean square of the residuals, for regressors without standard deviations.
     covariance_ : {"isotropic", "diagonal"}
         Of the latents: isotropic if all of their dimensions have the same standard deviation.
@@ -85,14 +85,14 @@ class LatentRegressionClassifier(LatentClassifier):
         regressor: Any = None,
         target: Any = "casimac",
         *,
-        folds: int = 5,
+        cv: int = 5,
         readout: str | None = None,
         classes: ArrayLike | None = None,
         random_state: RandomState = 0,
     ) -> None:
         self.regressor = regressor
         self.target = target
-        self.folds = folds
+        self.cv = cv
         self.readout = readout
         self.classes = classes
         self.random_state = random_state
@@ -118,8 +118,8 @@ class LatentRegressionClassifier(LatentClassifier):
         with self._fitting():
             features, labels = self._checked(X, y)
             seed = seed_of(self.random_state)
-            if self.folds < 2:
-                raise ValueError(f"folds must be at least 2; found {self.folds!r}")
+            if self.cv < 2:
+                raise ValueError(f"cv must be at least 2; found {self.cv!r}")
             latents = self._observations(features, labels, self.target).loc
             paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
             regressor = clone(paper if self.regressor is None else self.regressor)
@@ -129,22 +129,22 @@ class LatentRegressionClassifier(LatentClassifier):
             elif not _has_tag(regressor, "multi_output"):
                 regressor = MultiOutputRegressor(regressor)
             fitted = clone(regressor).fit(features, Z)
-            stated = states_deviations(fitted)
-            self.deviation_ = None if stated else self._residual(regressor, features, Z, seed)
+            stated = has_standard_deviations(fitted)
+            self.residual_scale_ = None if stated else self._residual(regressor, features, Z, seed)
             self.covariance_ = _covariance(fitted, features) if stated else "isotropic"
             self.regressor_ = fitted
         return self
 
     def _residual(self, regressor: Any, X: NDArray[np.float64], Z: NDArray[np.float64], seed: int) -> float:
-        folds = KFold(min(self.folds, len(X)), shuffle=True, random_state=seed)
-        predicted = cross_val_predict(regressor, X, Z, cv=folds)
+        splits = KFold(min(self.cv, len(X)), shuffle=True, random_state=seed)
+        predicted = cross_val_predict(regressor, X, Z, cv=splits)
         return float(np.sqrt(np.mean(np.square(np.reshape(predicted, Z.shape) - Z))))
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
-        if self.deviation_ is not None:
-            mean, deviation = self.regressor_.predict(X), np.full((len(X), 1), self.deviation_)
+        if self.residual_scale_ is not None:
+            mean, deviation = self.regressor_.predict(X), np.full((len(X), 1), self.residual_scale_)
         else:
-            mean, deviation = predict_with_deviations(self.regressor_, X)
+            mean, deviation = predict_with_standard_deviations(self.regressor_, X)
             deviation = deviation.reshape(len(X), -1)
             if self.covariance_ == "isotropic":
                 deviation = np.sqrt(np.mean(np.square(deviation), axis=1, keepdims=True))
@@ -155,7 +155,7 @@ class LatentRegressionClassifier(LatentClassifier):
 def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
     """Test whether a regressor gives all of its outputs the same standard deviation, once for all predictions."""
     between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]  # at training samples they may all be zero
-    _, deviation = predict_with_deviations(fitted, between)
+    _, deviation = predict_with_standard_deviations(fitted, between)
     deviation = deviation.reshape(len(between), -1)
     return "isotropic" if np.allclose(deviation, deviation[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
 
@@ -167,7 +167,7 @@ def _has_tag(regressor: Any, tag: str) -> bool:
     return bool(getattr(get_tags(regressor).target_tags, tag))
 
 
-def states_deviations(fitted: Any) -> bool:
+def has_standard_deviations(fitted: Any) -> bool:
     """Test whether a fitted regressor, the last step of a pipeline or the best of a search has ``return_std``.
 
     A ``TransformedTargetRegressor`` has not: it would have to transform the standard deviations too.
@@ -177,27 +177,31 @@ def states_deviations(fitted: Any) -> bool:
     >>> from sklearn.linear_model import BayesianRidge
     >>> from sklearn.pipeline import make_pipeline
     >>> from sklearn.preprocessing import StandardScaler
-    >>> states_deviations(make_pipeline(StandardScaler(), BayesianRidge()))
+    >>> has_standard_deviations(make_pipeline(StandardScaler(), BayesianRidge()))
     True
     """
     if isinstance(fitted, Pipeline):
-        return states_deviations(fitted.steps[-1][1])
+        return has_standard_deviations(fitted.steps[-1][1])
     if hasattr(fitted, "best_estimator_"):
-        return states_deviations(fitted.best_estimator_)
+        return has_standard_deviations(fitted.best_estimator_)
     if isinstance(fitted, MultiOutputRegressor):
-        return all(states_deviations(single) for single in fitted.estimators_)
+        return all(has_standard_deviations(single) for single in fitted.estimators_)
     return "return_std" in inspect.signature(fitted.predict).parameters
 
 
-def predict_with_deviations(fitted: Any, X: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def predict_with_standard_deviations(
+    fitted: Any, X: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Predict means and standard deviations of X [N, d], both [N] or [N, L]."""
     if isinstance(fitted, Pipeline):
         # Pipeline.predict takes no return_std if scikit-learn routes metadata.
-        return predict_with_deviations(fitted.steps[-1][1], fitted[:-1].transform(X) if len(fitted) > 1 else X)
+        return predict_with_standard_deviations(fitted.steps[-1][1], fitted[:-1].transform(X) if len(fitted) > 1 else X)
     if hasattr(fitted, "best_estimator_"):
-        return predict_with_deviations(fitted.best_estimator_, X)
+        return predict_with_standard_deviations(fitted.best_estimator_, X)
     if isinstance(fitted, MultiOutputRegressor):
-        mean, deviation = zip(*(predict_with_deviations(single, X) for single in fitted.estimators_), strict=True)
+        mean, deviation = zip(
+            *(predict_with_standard_deviations(single, X) for single in fitted.estimators_), strict=True
+        )
         return np.stack(mean, axis=1), np.stack(deviation, axis=1)
     mean, deviation = fitted.predict(X, return_std=True)
     return np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)

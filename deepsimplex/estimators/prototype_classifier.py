@@ -119,7 +119,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
             end = algorithm(scaled, numbers, W, labels, report=None if callback is None else report)
             self._keep(end, labels, scaled, numbers)
-        self._tell_end(callback)
+        self._report_end(callback)
         self._warn_of_idle_prototypes()
         return self
 

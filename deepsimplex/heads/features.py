@@ -165,7 +165,7 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
 
 @contextmanager
 def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[Any], NDArray[np.float64]]]:
-    """What a backbone makes of batches in training; its statistics and seeds are put back at the end.
+    """Yield the backbone in training mode, as a function of arrays; its statistics and seeds are put back at the end.
 
     The averages that batch normalization uses for inference mean nothing yet in a backbone that is new: points among
     features that they gave would be far from all that training sees.
@@ -280,7 +280,7 @@ def _no_classes(batch: Any) -> NDArray[np.int64]:
 
 
 def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> Rows:
-    """Every row gets a random key as it goes by; those of the smallest keys of every class stay."""
+    """Draw rows of every class at random from batches of an unknown number, by reservoir sampling."""
     kept, labels, keys = np.empty((0, 0)), np.empty(0, dtype=np.int64), np.empty(0)
     for features, of_features in batches:
         kept = features if not len(kept) else np.concatenate([kept, features])
@@ -294,6 +294,6 @@ def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> 
 
 
 def _smallest(keys: NDArray[np.float64], labels: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Where the smallest keys of every class are, ``number`` of each at most."""
+    """Return the positions of the smallest keys of every class, ``number`` of each at most."""
     order = np.argsort(keys)
     return np.concatenate([order[labels[order] == label][:number] for label in np.unique(labels)] or [order])

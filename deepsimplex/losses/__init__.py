@@ -1,4 +1,4 @@
-"""What training minimizes: losses of latents, of the class probabilities read out of them, and of both.
+"""Training losses of latents, of the class probabilities read out of them, and of both.
 
 ``SimplexClassifier.compile(loss=...)`` takes them, and any Keras loss of labels and class probabilities.
 """
@@ -6,7 +6,7 @@
 from deepsimplex.losses.composition import Composition, composition, composition_scale
 from deepsimplex.losses.glvq_loss import GLVQ
 from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentNLL
-from deepsimplex.losses.readout_losses import LOSSES, Hybrid, classifier_loss, get_loss
+from deepsimplex.losses.readout_losses import LOSSES, Hybrid, get_loss
 
 __all__ = [
     "GLVQ",
@@ -16,7 +16,6 @@ __all__ = [
     "Hybrid",
     "LatentLoss",
     "LatentNLL",
-    "classifier_loss",
     "composition",
     "composition_scale",
     "get_loss",

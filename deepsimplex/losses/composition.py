@@ -77,6 +77,18 @@ class Composition(ClassifierLoss):
         if self._given is None:
             self.tau = composition_scale(loc, labels, scores, self.mass)
 
+    def state(self) -> dict[str, Any]:
+        """Return tau, if it is known."""
+        return {} if self.tau is None else {"tau": np.float64(self.tau)}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take tau."""
+        self.tau = float(state["tau"])
+
+    @property
+    def how_to_adapt(self) -> str:
+        return "call fit first, or compile with losses.Composition(tau=...)"
+
     def observe(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Return the "composition" [N, n] of latents; nothing before tau is known."""
         return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}

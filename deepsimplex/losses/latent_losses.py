@@ -19,7 +19,7 @@ class ClassifierLoss(keras.losses.Loss):
     needs_probabilities : bool
         Whether training goes through the readout.
     needs_adapt : bool
-        Whether ``adapt`` must see the latents of the training samples first.
+        Whether ``adapt`` must see the latents of the training samples first. What it finds is saved through ``state``.
 
     Examples
     --------
@@ -59,6 +59,18 @@ class ClassifierLoss(keras.losses.Loss):
 
     def adapt(self, loc: Any, labels: Any, scores: Any) -> None:
         """Take what the loss needs from the latents of the training samples; by default nothing."""
+
+    def state(self) -> dict[str, Any]:
+        """Return numbers and arrays by name that ``adapt`` found, to be saved with the weights; by default none."""
+        return {}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        """Take what ``state`` returned, as arrays; by default nothing."""
+
+    @property
+    def how_to_adapt(self) -> str:
+        """What to do where the loss has not been adapted, for messages."""
+        return "call fit first"
 
     def observe(self, loc: Any, scores: Any) -> dict[str, Any]:
         """Return what the loss compares with beside label and latents, for latents [N, L]; by default nothing."""

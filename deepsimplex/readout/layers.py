@@ -330,4 +330,9 @@ def method_for(
     """
     latent = LatentGaussian.of(latent)
     layer = READOUTS.get(readout, scores=scores, method=method)
+    if not hasattr(layer, "choose_method"):
+        raise TypeError(
+            f"readout must be 'argmax', 'softmax' or one of their layers, which choose a method; found "
+            f"{type(layer).__name__}"
+        )
     return layer.choose_method(latent.latent_dim, latent.covariance).method

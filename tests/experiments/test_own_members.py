@@ -75,7 +75,7 @@ class SquaredError(ds.losses.LatentLoss):
 
 @keras.saving.register_keras_serializable(package="members")
 class Softened(ds.calibration.Calibration):
-    _fitted = ("share_",)
+    fitted_attributes = ("share_",)
 
     def fit_outputs(self, y, *, probabilities, latent=None, readout=None, sample_weight=None):
         self.share_ = 0.9
