@@ -82,7 +82,7 @@ def _replace_folder(fresh: Path, final: Path, aside: Path) -> None:
 
 def _exchange(one: Path, other: Path) -> bool:
     """Exchange two paths atomically, and return whether the system could: Linux can on most file systems."""
-    if not hasattr(_LIBC, "renameat2"):
+    if _LIBC is None or not hasattr(_LIBC, "renameat2"):
         return False
     return _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 

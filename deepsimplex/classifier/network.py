@@ -160,7 +160,7 @@ class SimplexNetwork(keras.Model):
         if is_stream(x):
             return x
         check_samples(x)
-        expected = getattr(self.backbone, "input_shape", None)
+        expected: Any = getattr(self.backbone, "input_shape", None)
         if hasattr(x, "shape") and _is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
             raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
         return x
@@ -301,8 +301,8 @@ class _Latents(keras.Model):
 
 def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
     """Whether samples fit an input; Keras adds a last axis of length one where it is missing, and leaves it out."""
-    found, wanted = (shape[:-1] if shape[-1:] == (1,) else shape for shape in (found, wanted))
-    return len(found) == len(wanted) and all(b in (None, a) for a, b in zip(found, wanted, strict=True))
+    a, b = (shape[:-1] if shape[-1:] == (1,) else shape for shape in (found, wanted))
+    return len(a) == len(b) and all(size in (None, own) for own, size in zip(a, b, strict=True))
 
 
 def _is_shape(value: Any) -> bool:

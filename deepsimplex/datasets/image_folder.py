@@ -80,8 +80,8 @@ def _image_files(part: Path) -> dict[str, list[Path]]:
     files = {place.name: sorted(path for path in place.rglob("*") if path.is_file()) for place in classes}
     _warn_of_others([path for of_class in files.values() for path in of_class if path.suffix.lower() not in SUFFIXES])
     found = {name: [path for path in paths if path.suffix.lower() in SUFFIXES] for name, paths in files.items()}
-    for name, files in found.items():
-        if not files:
+    for name, images in found.items():
+        if not images:
             raise ValueError(f"class folder {part / name} must hold images ({', '.join(SUFFIXES)}); found none")
     return found
 
