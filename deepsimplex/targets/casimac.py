@@ -37,8 +37,8 @@ class CASIMAC(Target):
     that lies in two classes at once and has no attraction. The targets carry no noise.
 
     Distances have the units of the samples. A positive factor on all latents changes no argmax readout, but a regressor
-    starts at a scale of its own: latents are therefore divided by their root mean square norm over the training
-    samples.
+    starts at unit scale in every dimension: latents are therefore divided by their root mean square over the training
+    samples and dimensions.
 
     Parameters
     ----------
@@ -64,9 +64,9 @@ class CASIMAC(Target):
     construction : {"iterative", "helmert"}
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
     normalize : bool
-        Whether latents are divided by their root mean square norm over the training samples, so that neither the units
-        of the samples nor their number of features matter. The default is True; False leaves them as [CASIMAC] and its
-        package have them.
+        Whether latents are divided by their root mean square over the training samples and dimensions, so that neither
+        the units of the samples nor their number of features matter. The default is True; False leaves them as
+        [CASIMAC] and its package have them.
     cache_dir : path-like, optional
         A folder in which neighbor distances are kept, under a key of samples, labels, metric and numbers. It is no
         part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
@@ -237,7 +237,7 @@ class CASIMAC(Target):
         return self._in_units(self._latents("other", queries, labels))
 
     def _in_units(self, latents: NDArray[np.float64]) -> LatentGaussian:
-        """Latents divided by the root mean square norm of those of the training samples, if that is wanted."""
+        """Latents divided by the root mean square of those of the training samples, if that is wanted."""
         if not self.normalize:
             self.unit_ = 1.0
         elif self._unit_of != (key := self._key(None, None)):
@@ -384,9 +384,9 @@ class CASIMAC(Target):
 
 
 def _root_mean_square(latents: NDArray[np.float64]) -> float:
-    """Root mean square norm of latents; 1 where all are 0, as for samples that lie in every class at once."""
+    """Root mean square of latents; 1 where all are 0, as for samples that lie in every class at once."""
     largest = float(np.abs(latents).max(initial=0.0))  # apart, since squares overflow where sizes do not
-    return largest * float(np.sqrt(np.mean(np.sum(np.square(latents / largest), axis=1)))) if largest else 1.0
+    return largest * float(np.sqrt(np.mean(np.square(latents / largest)))) if largest else 1.0
 
 
 def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:

@@ -213,14 +213,14 @@ class TestUnits:
             )
 
     @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
-    def test_their_root_mean_square_norm_over_the_training_samples_is_one(self, parameters):
+    def test_their_root_mean_square_over_the_training_samples_and_dimensions_is_one(self, parameters):
         x, y = samples(3, per_class=6)
         target = target_of(**parameters)
         raw, queries = target.fit_transform(x, y).loc, (x[:4] + 0.1, y[:4])
         assert target.unit_ == 1.0
         normalized = CASIMAC.from_config(target.get_config() | {"normalize": True})
         loc = normalized.fit_transform(x, y).loc
-        assert np.sqrt(np.mean(np.sum(loc**2, axis=1))) == pytest.approx(1.0, rel=1e-12)
+        assert np.sqrt(np.mean(loc**2)) == pytest.approx(1.0, rel=1e-12)
         np.testing.assert_allclose(normalized.unit_ * loc, raw, rtol=1e-12)
         np.testing.assert_allclose(
             normalized.unit_ * normalized.transform(*queries).loc, target.transform(*queries).loc, rtol=1e-12
