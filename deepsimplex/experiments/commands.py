@@ -3,7 +3,7 @@
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,7 @@ from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder
+from deepsimplex.experiments.run_log import EpochLog, Verbosity, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
@@ -28,7 +29,6 @@ from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.targets import TARGETS, Target
 
-Verbosity = str | int  # as ``verbose`` of Keras' fit
 BATCH = 1024
 
 
@@ -87,7 +87,7 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
     >>> make_targets(config, verbose=0).loc.shape
     (50, 9)
     """
-    log = _printer(verbose)
+    log = printer(verbose)
     split = load_split(config)
     target = make_target(config, show_progress=bool(verbose))
     begun = time.monotonic()
@@ -183,7 +183,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     >>> train(config)  # doctest: +SKIP
     RunFolder(path=PosixPath('runs/digits/001'))
     """
-    log = _printer(verbose)
+    log = printer(verbose)
     folder = _run_to_resume(config, log) if resume else None
     if folder is not None and folder.metrics.exists():
         return folder
@@ -200,86 +200,50 @@ def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], Non
         f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
     )
     model = build_classifier(config, split)
+    held: Any = nullcontext()  # by the caller, if it is there
     if folder is None:
         folder = RunFolder.create(config)
-        with folder.held():
-            return _train_in(folder, model, split, config, log, verbose)
-    return _train_in(folder, model, split, config, log, verbose)
-
-
-def _train_in(
-    folder: RunFolder,
-    model: SimplexClassifier,
-    split: Split,
-    config: RunConfig,
-    log: Callable[[str], None],
-    verbose: Verbosity,
-) -> RunFolder:
-    """Train in a folder that this process holds, from its backup if it has one."""
-    log = _into(folder, log)
-    folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
-    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
-    # Test samples are for the final evaluation only: without validation samples there is no calibration board.
-    validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
-    boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
-    begun = time.monotonic()
-    try:
-        model.fit(
-            split.x,
-            split.y,
-            batch_size=config.training.batch_size,
-            epochs=config.training.epochs,
-            validation_data=validation,
-            verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
-            callbacks=[
-                # The logs before the backup: an epoch that counts as trained is in them.
-                history,
-                keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
-                _EpochLog(folder, config.training.epochs),
-                *boards,
-                keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
-            ],
-        )
-    finally:
-        for board in boards:
-            board.close()
-        if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
-            history.csv_file.close()
-    seconds = time.monotonic() - begun
-    model.save(folder.model)
-    if config.calibration.method is not None:
-        _calibrate(model, config.calibration.method, split, folder, log)
-    model.export(folder.served, input_dtype=config.export.input_dtype)
-    _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
-    shutil.rmtree(folder.backup, ignore_errors=True)
-    return folder
-
-
-class _EpochLog(keras.callbacks.Callback):
-    """A line for every epoch in the log of a run."""
-
-    def __init__(self, folder: RunFolder, epochs: int) -> None:
-        super().__init__()
-        self.folder, self.epochs = folder, epochs
-
-    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
-        self.folder.append_to_log(f"epoch {epoch + 1} of {self.epochs}: {scores}")
-
-
-def _into(folder: RunFolder, log: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a printer that writes to the log of a run as well."""
-
-    def both(text: str) -> None:
-        log(text)
-        folder.append_to_log(text)
-
-    both(f"in {folder.path}")
-    return both
-
-
-def _printer(verbose: Verbosity) -> Callable[[str], None]:
-    return (lambda text: print(text, flush=True)) if verbose else (lambda text: None)
+        held = folder.held()
+    with held:
+        log = into(folder, log)
+        folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
+        history = keras.callbacks.CSVLogger(str(folder.history), append=True)
+        # Test samples are for the final evaluation only: without validation samples there is no calibration board.
+        validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
+        boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
+        begun = time.monotonic()
+        try:
+            model.fit(
+                split.x,
+                split.y,
+                batch_size=config.training.batch_size,
+                epochs=config.training.epochs,
+                validation_data=validation,
+                verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+                callbacks=[
+                    # The logs before the backup: an epoch that counts as trained is in them.
+                    history,
+                    keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                    EpochLog(folder, config.training.epochs),
+                    *boards,
+                    keras.callbacks.BackupAndRestore(
+                        str(folder.backup), double_checkpoint=True, delete_checkpoint=False
+                    ),
+                ],
+            )
+        finally:
+            for board in boards:
+                board.close()
+            if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
+                history.csv_file.close()
+        seconds = time.monotonic() - begun
+        model.save(folder.model)
+        if config.calibration.method is not None:
+            _calibrate(model, config.calibration.method, split, folder, log)
+        model.export(folder.served, input_dtype=config.export.input_dtype)
+        _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
+        shutil.rmtree(folder.backup, ignore_errors=True)
+        return folder
 
 
 def _calibrate(
@@ -354,7 +318,7 @@ def evaluate(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     """
     folder = finished_run(config)
     folder.check_same(config, ["data", "target"], "train a model with this one first")
-    _evaluate(load_model(folder.model), load_split(config), folder, _printer(verbose))
+    _evaluate(load_model(folder.model), load_split(config), folder, printer(verbose))
     return folder
 
 
@@ -382,7 +346,7 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     folder = finished_run(config)
     load_model(folder.model).export(folder.served, input_dtype=config.export.input_dtype)
     folder.change_config(export=config.export)
-    _printer(verbose)(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
+    printer(verbose)(f"SavedModel for {config.export.input_dtype} images in {folder.served}")
     return folder
 
 

@@ -35,6 +35,7 @@ def _of_unit_size(loc: Any, scale: Any) -> tuple[Any, Any]:
     power = tf.round(tf.math.log(tf.maximum(size, tiny_of(loc.dtype))) / math.log(2.0))
     most = -0.95 * math.log2(tiny_of(loc.dtype))  # whose reciprocal is a normal number too
     factor = tf.pow(tf.constant(2.0, loc.dtype), -tf.round(tf.clip_by_value(power, -most, most)))
+    factor = tf.where(size > 0, factor, tf.ones_like(factor))
     return loc * factor[:, tf.newaxis], scale * tf.reshape(factor, [-1] + [1] * (scale.shape.rank - 1))
 
 

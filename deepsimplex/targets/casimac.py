@@ -16,11 +16,13 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.generalized_mapping import (
     Reduction,
     as_function,
+    check_class_sizes,
     checked,
     inverse_mean,
     mean,
     name_of_function,
     per_count,
+    root_mean_square,
 )
 from deepsimplex.targets.neighbor_cache import cached
 from deepsimplex.targets.target import Target
@@ -241,7 +243,7 @@ class CASIMAC(Target):
         if not self.normalize:
             self.unit_ = 1.0
         elif self._unit_of != (key := self._key(None, None)):
-            self.unit_, self._unit_of = _root_mean_square(self._latents("training", None, None)), key
+            self.unit_, self._unit_of = root_mean_square(self._latents("training", None, None)), key
         loc = latents / self.unit_  # a copy: the caller's own, to change as they like
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
@@ -383,12 +385,6 @@ class CASIMAC(Target):
         return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
 
 
-def _root_mean_square(latents: NDArray[np.float64]) -> float:
-    """Root mean square of latents; 1 where all are 0, as for samples that lie in every class at once."""
-    largest = float(np.abs(latents).max(initial=0.0))  # apart, since squares overflow where sizes do not
-    return largest * float(np.sqrt(np.mean(np.square(latents / largest)))) if largest else 1.0
-
-
 def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:
     beta = check_number(repulsion, "repulsion_strength", least=0)
     alpha = check_number(attraction, "attraction_strength", least=0)
@@ -403,24 +399,3 @@ def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tupl
     if alpha == 0 and beta == 0:
         raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
     return beta, alpha
-
-
-def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
-    """Raise ValueError if a class has too few samples: attraction needs two samples of each, repulsion one."""
-    sizes = np.bincount(labels, minlength=num_classes)
-    if repulsion and not np.all(sizes):
-        raise ValueError(
-            f"every class needs samples, since latents are repelled by distances to each; found none of class "
-            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes}. Renumber the classes that are "
-            "there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
-        )
-    if attraction and np.any(sizes == 1):
-        raise ValueError(
-            "attraction needs at least two samples of a class; found a single one of class "
-            f"{_listed(np.flatnonzero(sizes == 1))}. Add samples, or set attraction_strength=0 (gamma=1)"
-        )
-
-
-def _listed(classes: NDArray[np.int64], most: int = 10) -> str:
-    shown = ", ".join(str(c) for c in classes[:most])
-    return shown if len(classes) <= most else f"{shown} and {len(classes) - most} more"

@@ -69,3 +69,30 @@ def name_of_function(function: Reduction | None, name: str) -> str | None:
             "@keras.saving.register_keras_serializable(package='...') above its definition"
         )
     return registered
+
+
+def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
+    """Raise ValueError if a class has too few samples: attraction needs two samples of each, repulsion one."""
+    sizes = np.bincount(labels, minlength=num_classes)
+    if repulsion and not np.all(sizes):
+        raise ValueError(
+            f"every class needs samples, since latents are repelled by distances to each; found none of class "
+            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes}. Renumber the classes that are "
+            "there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
+        )
+    if attraction and np.any(sizes == 1):
+        raise ValueError(
+            "attraction needs at least two samples of a class; found a single one of class "
+            f"{_listed(np.flatnonzero(sizes == 1))}. Add samples, or set attraction_strength=0 (gamma=1)"
+        )
+
+
+def _listed(classes: NDArray[np.int64], most: int = 10) -> str:
+    shown = ", ".join(str(c) for c in classes[:most])
+    return shown if len(classes) <= most else f"{shown} and {len(classes) - most} more"
+
+
+def root_mean_square(latents: NDArray[np.float64]) -> float:
+    """Root mean square of latents; 1 where all are 0, as for samples that lie in every class at once."""
+    largest = float(np.abs(latents).max(initial=0.0))  # apart, since squares overflow where sizes do not
+    return largest * float(np.sqrt(np.mean(np.square(latents / largest)))) if largest else 1.0

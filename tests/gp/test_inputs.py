@@ -34,7 +34,7 @@ def with_nan(array):
         ((X.astype(str), OBSERVATION), TypeError, "X must hold real numbers; found dtype <U32"),
         ((X + 1j, OBSERVATION), TypeError, "X must hold real numbers; found dtype complex128"),
         (([["a"]] * 30, OBSERVATION), TypeError, "X must hold real numbers; found dtype <U1"),
-        ((np.array([["a", None]] * 30), OBSERVATION), TypeError, "X must hold real numbers; found objects"),
+        ((np.array([["a", None]] * 30), OBSERVATION), TypeError, "X must hold real numbers; found"),
         ((X, X), TypeError, "observation must be a LatentGaussian; found ndarray"),
     ],
 )

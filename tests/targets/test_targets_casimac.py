@@ -14,7 +14,7 @@ from deepsimplex.distances import SSIM
 from deepsimplex.geometry import nearest_vertex, vertices
 from deepsimplex.targets import CASIMAC
 from deepsimplex.targets import casimac as module
-from deepsimplex.targets.casimac import check_class_sizes
+from deepsimplex.targets.generalized_mapping import check_class_sizes
 from tests.reference import targets as oracle
 
 
