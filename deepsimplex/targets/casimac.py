@@ -250,7 +250,7 @@ class CASIMAC(Target):
     def _latents(
         self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
     ) -> NDArray[np.float64]:
-        """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance; kept for later."""
+        """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance; kept."""
         assert self._samples is not None
         labels = self._samples[1] if query_labels is None else query_labels
         key = self._key(queries, query_labels)
