@@ -18,7 +18,7 @@ from deepsimplex.evaluation import (
     expected_calibration_error,
     risk_coverage_curve,
 )
-from deepsimplex.experiments.read_runs import Run
+from deepsimplex.experiments.finished_runs import Run
 
 DPI = 144
 MAX_SVG_BYTES = 60_000  # a larger drawing, such as one of thousands of points, may be smaller as PNG

@@ -18,7 +18,7 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_resampling
-from deepsimplex.experiments.read_runs import Run, Source, flat_configuration, read_runs
+from deepsimplex.experiments.finished_runs import Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
 from deepsimplex.experiments.report_tables import MISSING, differing, facts, number, partition_groups, score_groups
 

@@ -8,7 +8,7 @@ from typing import Any
 from deepsimplex.evaluation import PartitionComparison, Report, ReportComparison
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import measure_title
-from deepsimplex.experiments.read_runs import Run
+from deepsimplex.experiments.finished_runs import Run
 
 MISSING = "–"
 # Every score of a report without out-of-distribution samples, in the order of the page.

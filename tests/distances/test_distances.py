@@ -110,8 +110,8 @@ def test_embedding_measures_features_and_embeds_once():
         (SSIM(3), np.zeros((2, 9)), ValueError, r"\[N, H, W\]"),
         (SSIM(7), np.zeros((2, 5, 9)), ValueError, "window=7 does not fit.*5 x 9.*largest that does is 5"),
         (SSIM(7), np.zeros((2, 9, 6, 3)), ValueError, "window=7 does not fit.*largest that does is 5"),
-        (SSIM(3), np.zeros((2, 9, 9), np.uint8), ValueError, "X / 255"),
-        (SSIM(3), np.linspace(0, 255, 81).reshape(1, 9, 9), ValueError, "from 0 to 255.*X / 255"),
+        (SSIM(3), np.zeros((2, 9, 9), np.int64), ValueError, "data_range must be given for images of dtype int64"),
+        (SSIM(3), np.linspace(0, 255, 81).reshape(1, 9, 9), ValueError, "from 0 to 255.*Set data_range"),
         (SSIM(3), np.full((2, 9, 9), np.nan), ValueError, "finite"),
     ],
 )

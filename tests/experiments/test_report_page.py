@@ -25,11 +25,11 @@ from deepsimplex.experiments import (
     read_run,
     read_runs,
     report_page,
-    run_folder,
     save_predictions,
 )
 from deepsimplex.experiments import report_figures as figures
 from deepsimplex.experiments import report_tables as tables
+from deepsimplex.experiments.finished_runs import flat_configuration
 
 ROOT = Path(__file__).parents[2]
 QUICK = {"resamples": 20}
@@ -110,7 +110,7 @@ def test_a_run_folder_is_read(iris, tmp_path):
     assert run.history["val_loss"][0] == 2.1
     assert math.isnan(run.history["val_loss"][1])
     assert run.versions == {"python": "3.12.1", "keras": "3.15"}
-    assert run_folder.flat_configuration(run)["training.learning_rate"] == "0.1"
+    assert flat_configuration(run)["training.learning_rate"] == "0.1"
     np.testing.assert_array_equal(run.predictions.p, iris["bayes"].p)
 
 
@@ -337,7 +337,7 @@ def test_keys_that_differ_come_first(iris, tmp_path):
     second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
     second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
     found = read_runs([first.path, second.path])
-    assert tables.differing([run_folder.flat_configuration(run) for run in found]) == {
+    assert tables.differing([flat_configuration(run) for run in found]) == {
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
