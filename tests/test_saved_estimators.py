@@ -317,7 +317,7 @@ def test_a_missing_file_is_named(tmp_path):
 
 
 def test_parameters_of_a_later_version_are_named(classifiers, tmp_path, monkeypatch):
-    parameters = {**classifiers["ilr"].get_params(), "depth": 3}
+    parameters = {**classifiers["ilr"].get_params(deep=False), "depth": 3}
     monkeypatch.setattr(classifiers["ilr"], "get_params", lambda deep: parameters, raising=False)
     classifiers["ilr"].save(tmp_path / "later.npz")
     with pytest.raises(ValueError, match=r"later.npz' holds parameters of SimplexGaussianProcess \(depth\)"):

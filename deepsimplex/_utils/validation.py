@@ -153,7 +153,7 @@ def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
     if array.dtype.kind == "O":
         other = next((value for value in array.flat if not isinstance(value, Real | np.bool_)), None)
         if other is not None:  # NumPy would read the text "1.5" as a number
-            raise TypeError(f"{name} must hold real numbers; found {other!r} among objects")
+            raise TypeError(f"{name} must hold real numbers; found objects: {other!r}")
     return array.astype(np.float64, copy=False)
 
 
@@ -282,7 +282,7 @@ def check_labels(
         check_whole(num_classes, "num_classes", 2, MOST_CLASSES)
     if labels.dtype.kind == "O" and all(isinstance(label, Real) for label in labels.flat):
         labels = labels.astype(np.float64)  # a column of a table with mixed types
-    wanted = f"from 0 to at most {MOST_CLASSES - 1}" if num_classes is None else f"0..{num_classes - 1}"
+    wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
     if labels.dtype.kind not in "biuf":
         hint = hint or f"Names become numbers with numpy.unique({name}, return_inverse=True)"
         raise TypeError(f"{name} must hold class numbers {wanted}; found dtype {labels.dtype}. {hint}")

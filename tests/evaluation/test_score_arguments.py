@@ -69,7 +69,7 @@ OF_PREDICTIONS = [
         ([0], [[0.5 + 0.1j, 0.5]], TypeError, "p must hold real numbers; found dtype complex128"),
         ([0, 1], [[0.5, 0.5], [1.0]], ValueError, "p must be an array, its rows of one length"),
         ([[0], [0, 1]], [[0.5, 0.5]] * 2, ValueError, "y must be an array, its rows of one length"),
-        ([0], np.array([["a", 0.5]], object), TypeError, "p must hold real numbers; found 'a' among objects"),
+        ([0], np.array([["a", 0.5]], object), TypeError, "p must hold real numbers; found objects: 'a'"),
         ([0, 1], np.ma.masked_less([[0.5, 0.5], [0.3, 0.7]], 0.4), ValueError, "p must not be masked; found 1.*row 1"),
         (np.ma.masked_equal([1, 0], 0), [[0.5, 0.5]] * 2, ValueError, "y must not be masked; found 1.*first in row 1"),
         ([0, 0], [[0.5, 0.5], [1.00001, -1e-5]], ValueError, "p must not be negative; found -1e-05 in row 1"),
