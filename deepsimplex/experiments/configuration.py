@@ -29,7 +29,7 @@ from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
-LARGEST_BYTES = 2**20  # of a file that people write
+LARGEST_BYTES, MOST_LEVELS = 2**20, 50  # of a file that people write
 
 
 class ConfigurationError(ValueError):
@@ -270,7 +270,12 @@ class _PlainLoader(yaml.SafeLoader):
             event = self.get_event()
             problem = f"found the alias *{event.anchor}: write the values out"
             raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        return super().compose_node(parent, index)
+        self._depth = getattr(self, "_depth", 0) + 1
+        if self._depth > MOST_LEVELS:
+            raise yaml.composer.ComposerError(None, None, "it is nested too deep", self.peek_event().start_mark)
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
