@@ -3,6 +3,7 @@
 """
 
 import os
+import shlex
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -100,8 +101,8 @@ def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) 
         try:
             work(config, **options)
         except KeyboardInterrupt as interrupt:
-            again = f": 'deepsimplex train --resume --config {path}' goes on with it" if command == "train" else ""
-            print(f"deepsimplex: interrupted{again}", file=sys.stderr)
+            again = shlex.join(["deepsimplex", "train", "--resume", "--config", str(path), *(overrides or ())])
+            print(f"deepsimplex: interrupted{f'; go on by {again}' if command == 'train' else ''}", file=sys.stderr)
             raise typer.Exit(130) from interrupt
 
 
