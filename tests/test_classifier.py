@@ -565,6 +565,10 @@ def test_pieces_that_do_not_fit_are_found_before_the_target_works(few, monkeypat
     monkeypatch.setattr(ds.targets.CASIMAC, "fit_transform", lambda *arguments: pytest.fail("worked in vain"))
     with pytest.raises(ValueError, match="backbone must give features"):
         model.fit(x, y, verbose=0)
+    model = make_compiled(keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten()]), "casimac")
+    for data in [(x[:, :7], y), (tf.data.Dataset.from_tensor_slices((x[:, :7], y)).batch(50),)]:
+        with pytest.raises(ValueError, match=r"x must hold samples of shape \[8, 8\]; found shape \[\w+, 7, 8\]"):
+            model.fit(*data, verbose=0)
     with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):
         make("casimac", covariance="full").compile(loss=ds.losses.LatentNLL(beta=0.5))
 

@@ -160,10 +160,14 @@ class SimplexNetwork(keras.Model):
         if is_stream(x):
             return x
         check_samples(x)
+        self._check_shape(x)
+        return x
+
+    def _check_shape(self, x: Any) -> None:
+        """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""
         expected: Any = getattr(self.backbone, "input_shape", None)
         if hasattr(x, "shape") and _is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
             raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
-        return x
 
     def predict_proba(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return class probabilities [N, n], float32: scikit-learn's name for ``predict``."""
@@ -299,10 +303,10 @@ class _Latents(keras.Model):
         return network.calibrated_latent(network.latent(inputs))
 
 
-def _fits(found: tuple[int, ...], wanted: tuple[int | None, ...]) -> bool:
+def _fits(found: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
     """Whether samples fit an input; Keras adds a last axis of length one where it is missing, and leaves it out."""
     a, b = (shape[:-1] if shape[-1:] == (1,) else shape for shape in (found, wanted))
-    return len(a) == len(b) and all(size in (None, own) for own, size in zip(a, b, strict=True))
+    return len(a) == len(b) and all(own == size or None in (own, size) for own, size in zip(a, b, strict=True))
 
 
 def _is_shape(value: Any) -> bool:
