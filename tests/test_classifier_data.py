@@ -161,10 +161,18 @@ def test_the_order_of_a_py_dataset_comes_from_the_seed(small):
     assert np.abs(one.get_weights()[0] - another.get_weights()[0]).max() > 1e-5
 
 
-@pytest.mark.parametrize("weights", [[np.nan] * 200, [-1.0] * 200, np.ones((200, 2))])
-def test_sample_weights_are_checked(weights, small):
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        ([np.nan] * 200, "must be finite and not negative; found nan in row 0"),
+        ([-1.0] * 200, "must be finite and not negative; found -1.0 in row 0"),
+        (np.ones((200, 2)), r"must have shape \[200\]"),
+        (np.ma.masked_less(np.arange(200.0), 3), "must not be masked"),
+    ],
+)
+def test_sample_weights_are_checked(weights, message, small):
     (x, y), _ = small
-    with pytest.raises(ValueError, match="sample_weight must have shape"):
+    with pytest.raises(ValueError, match=f"sample_weight {message}"):
         make().fit(x, y, sample_weight=weights, verbose=0)
 
 

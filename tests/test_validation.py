@@ -184,6 +184,9 @@ def test_sample_weight():
     for wrong in ([1.0], [1.0, np.nan], [0.0, 0.0], [1.0, -1.0]):
         with pytest.raises(ValueError, match="sample_weight must"):
             check_sample_weight(wrong, 2)
+    assert check_sample_weight([0, 0], 2, all_zero=True).tolist() == [0, 0]
+    with pytest.raises(ValueError, match=r"sample_weight must be finite and not negative; found -1.0 in row 1"):
+        check_sample_weight([0, -1], 2, all_zero=True)
 
 
 def test_choices_flags_and_names():

@@ -362,8 +362,8 @@ def check_labels_and_probabilities(
     return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
 
 
-def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[np.float64]:
-    """Return weights [N], float64: finite, not negative, not all zero; ones for None."""
+def check_sample_weight(sample_weight: ArrayLike | None, rows: int, *, all_zero: bool = False) -> NDArray[np.float64]:
+    """Return weights [N], float64: finite, not negative, not all zero unless that is allowed; ones for None."""
     if sample_weight is None:
         return np.ones(rows)
     weights = check_array(sample_weight, "sample_weight", finite=False)
@@ -371,10 +371,11 @@ def check_sample_weight(sample_weight: ArrayLike | None, rows: int) -> NDArray[n
         raise ValueError(f"sample_weight must have shape [{rows}], one for each sample; found shape {weights.shape}")
     weights = weights.reshape(rows)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
-    if wrong.any() or not weights.any():
+    if wrong.any() or not (all_zero or weights.any()):
         row = int(np.argmax(wrong))
         found = f"{weights[row]} in row {row}" if wrong.any() else "zeros"
-        raise ValueError(f"sample_weight must be finite, not negative and not all zero; found {found}")
+        wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
+        raise ValueError(f"sample_weight must be {wanted}; found {found}")
     return weights
 
 

@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.validation import check_labels, unmasked
+from deepsimplex._utils.validation import check_labels, check_sample_weight, unmasked
 from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.streams import (
     ObservedDataset,
@@ -299,27 +299,16 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     y = y if isinstance(y, LatentGaussian | dict) else unmasked(y, "y")
     # A frame of pandas has a dtype for every column.
     x = keras.tree.map_structure(lambda leaf: leaf if hasattr(leaf, "dtype") else np.asarray(leaf), x)
-    sample_weight = None if sample_weight is None else _check_weights(sample_weight)
     rows = num_rows(x)
     others = {"x": leaves, "y": keras.tree.flatten(y.as_dict() if isinstance(y, LatentGaussian) else y)}
-    others["sample_weight"] = [] if sample_weight is None else [sample_weight]
     for name, arrays in others.items():
         for array in arrays:
             if np.ndim(array) == 0 or len(array) != rows:
                 found = len(array) if np.ndim(array) else "a single number"
                 raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {found}")
+    if sample_weight is not None:  # of a batch all may be zero
+        sample_weight = check_sample_weight(sample_weight, rows, all_zero=True).astype(keras.config.floatx())
     return x, y, sample_weight
-
-
-def _check_weights(sample_weight: Any) -> np.ndarray:
-    weights = np.asarray(sample_weight, keras.config.floatx())
-    weights = weights[:, 0] if weights.ndim == 2 and weights.shape[1] == 1 else weights
-    if weights.ndim != 1 or not np.all(np.isfinite(weights) & (weights >= 0)):
-        raise ValueError(
-            f"sample_weight must have shape [N] and be finite and not negative; found shape {weights.shape}"
-            + ("" if weights.ndim != 1 else f" and a least value of {weights.min():g}")
-        )
-    return weights
 
 
 def check_samples(x: Any) -> None:
