@@ -142,6 +142,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(eager, data):
         ((x[y > 0], y[y > 0], "platt"), r"PlattScaling needs held-out samples of every class; found none of \[0\]"),
         ((x, y[1:]), "x and y must have the same number of samples; found 400 and 399"),
         ((x, y + 1), "y must hold class numbers"),
+        ((np.where(np.arange(400)[:, None, None] == 3, np.nan, x), y), "x must be finite .* the first at index 3"),
         ((x, np.full((400, 5), 0.2)), "y must name one class per sample here; found soft labels"),
         ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
         ((x, None), "y must be given"),

@@ -5,7 +5,7 @@ from numbers import Real
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from deepsimplex._utils.names import did_you_mean
 
@@ -14,7 +14,6 @@ SUM_TOLERANCE = 1e-3
 
 ROUNDING = 1e-6
 """How far a probability may lie below 0 and count as 0: 1 - q of a q that single precision rounded above 1."""
-
 
 MOST_CLASSES = 2**20
 """Largest number of classes that labels may name: far more are a mistake, and arrays with a column for each."""
@@ -193,12 +192,7 @@ def check_probabilities(
         )
     if len(probabilities) == 0:
         raise ValueError(f"{name} must hold at least one sample; found none")
-    finite = np.isfinite(probabilities).all(axis=1)
-    if not finite.all():
-        row = int(np.argmin(finite))
-        raise ValueError(
-            f"{name} must be finite; found NaN or infinity in {np.sum(~finite)} rows, the first is row {row}"
-        )
+    check_finite_rows(probabilities, name, probabilities.dtype)
     least = probabilities.min()
     if least < -ROUNDING:
         row = int(np.argmin(probabilities.min(axis=1)))
@@ -236,16 +230,14 @@ def check_labels(
         probabilities. Without ``soft`` such rows must be one-hot.
     num_classes : int, optional
         Number of classes n. None takes the largest label plus one, or the columns of y.
-    name, of : str
-        Names of the argument and of the array beside it, for messages.
+    name, of, hint : str
+        Names of the argument and of the array beside it, and what to do with labels that are no numbers, for messages.
     rows : int, optional
         Number of samples N. None takes any of at least one.
     soft : bool
         Whether rows of class probabilities stay as they are. The default is False.
     classes : sequence, optional
         Names of the n classes: y then holds names, and the result their numbers. None for class numbers.
-    hint : str, optional
-        What to do with labels that are not numbers, for the message.
 
     Returns
     -------
@@ -372,8 +364,7 @@ def check_sample_weight(sample_weight: ArrayLike | None, rows: int, *, all_zero:
     weights = weights.reshape(rows)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any() or not (all_zero or weights.any()):
-        row = int(np.argmax(wrong))
-        found = f"{weights[row]} in row {row}" if wrong.any() else "zeros"
+        found = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
         wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
         raise ValueError(f"sample_weight must be {wanted}; found {found}")
     return weights
@@ -396,6 +387,14 @@ def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> 
     return found
 
 
-def check_finite(values: ArrayLike, name: str) -> NDArray[np.floating]:
-    """Return ``values`` as an array of finite real numbers, float32 if they were, else float64."""
-    return check_array(values, name, dtype="floating")
+def check_finite_rows(array: NDArray[Any], name: str, dtype: DTypeLike) -> NDArray[Any]:
+    """Return samples [N, ...] in ``dtype``; raise ValueError with the first that is not finite there."""
+    with np.errstate(over="ignore"):  # numbers beyond single precision become infinite
+        array = array.astype(dtype, copy=False)
+    if not (finite := np.isfinite(array)).all():
+        wrong = np.flatnonzero(~finite.reshape(len(array), -1).all(axis=1))
+        raise ValueError(
+            f"{name} must be finite in {dtype}; found NaN or infinity in {len(wrong)} of {len(array)} samples, the "
+            f"first at index {wrong[0]}. Remove or repair these samples"
+        )
+    return array

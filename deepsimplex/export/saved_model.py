@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable, replacing
-from deepsimplex._utils.validation import check_array
+from deepsimplex._utils.validation import check_array, check_finite_rows
 
 INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
@@ -194,11 +194,7 @@ class ServedModel:
             raise ValueError(f"samples must be pixels 0 to 255; found {array.min()} to {array.max()}")
         if (array.dtype.kind == "f") != (self.input_dtype == "float32"):
             raise ValueError(f"samples must be of dtype {self.input_dtype}, as exported; found {array.dtype}")
-        with np.errstate(over="ignore"):
-            array = array.astype(self.input_dtype)
-        if not np.isfinite(array).all():
-            wrong = np.flatnonzero(~np.isfinite(array).reshape(len(array), -1).all(axis=1))
-            raise ValueError(f"samples must be finite in float32; found NaN or infinity, the first at index {wrong[0]}")
+        array = check_finite_rows(array, "samples", self.input_dtype)
         outputs = self._signature(**{self.input_name: tf.constant(array, self.input_dtype)})
         return {name: value.numpy() for name, value in outputs.items()}
 

@@ -13,8 +13,8 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import (
+    check_array,
     check_choice,
-    check_finite,
     check_labels,
     check_names,
     check_probabilities,
@@ -118,7 +118,7 @@ def decision_regions(
     >>> figure.axes[0].get_xlabel(), [text.get_text() for text in figure.axes[0].get_legend().get_texts()][3:]
     ('length', ['misclassified: 7 of 150', '3 prototypes', 'border of classes', 'largest p'])
     """
-    features = check_finite(X, "X")
+    features = check_array(X, "X", dtype="floating")
     if features.ndim < 2 or not features.size:
         raise ValueError(f"X must have shape [N, d] with at least one sample and feature; found shape {features.shape}")
     if not callable(getattr(classifier, "predict_proba", None)):
@@ -218,7 +218,7 @@ def _variances(classifier: Any, rows: NDArray, like: NDArray, variance: Any) -> 
     values = _in_blocks(variance, rows, like)
     if values.shape not in ((len(rows),), (len(rows), 1)):
         raise ValueError(f"variance must give one number for each of {len(rows)} rows; found shape {values.shape}")
-    values = check_finite(values.reshape(-1), "what variance gives").astype(np.float64)
+    values = check_array(values.reshape(-1), "what variance gives")
     if values.min() < 0:
         raise ValueError(f"what variance gives must not be negative; found {values.min():.6g}")
     return values
@@ -255,7 +255,7 @@ def _prototypes_of(
     if owned and runs is not None and len(classes) > 2:  # one class against the rest: prototypes of the one
         chosen = np.asarray(runs) == np.asarray(prototype_labels)
         prototypes, prototype_labels = np.asarray(prototypes)[chosen], np.asarray(prototype_labels)[chosen]
-    found = check_finite(prototypes, "prototypes")
+    found = check_array(prototypes, "prototypes", dtype="floating")
     if not found.size:
         return np.empty((0, d)), None
     if found.ndim < 2 or found[0].size != d:
@@ -271,7 +271,7 @@ def _prototypes_of(
 
 def _check_levels(levels: ArrayLike, name: str, high: float) -> NDArray[np.floating]:
     """Return levels of contours in rising order, all of them above 0 and below ``high``, or raise ValueError."""
-    array = np.unique(check_finite(levels, name))
+    array = np.unique(check_array(levels, name, dtype="floating"))
     if np.ndim(levels) != 1 or np.any((array <= 0) | (array >= high)):
         bounds = f"between 0 and {high:g}" if high < np.inf else "above 0"
         raise ValueError(f"{name} must be a list of numbers {bounds}; found {levels!r}")

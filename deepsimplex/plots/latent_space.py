@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaincinv
 
-from deepsimplex._utils.validation import check_finite, check_labels, check_names
+from deepsimplex._utils.validation import check_array, check_labels, check_names
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.simplex import KEY, draw_samples
@@ -73,11 +73,11 @@ def latent_space(
     [1]
     """
     gaussian, means = (latent, np.asarray(latent.loc)) if isinstance(latent, LatentGaussian) else (None, latent)
-    loc = check_finite(means, "latent").astype(np.float64)
+    loc = check_array(means, "latent")
     if loc.ndim != 2 or not loc.size:
         raise ValueError(f"latent must have shape [N, L] with N >= 1 samples; found shape {loc.shape}")
     dims = loc.shape[1]
-    table = vertices(dims + 1) if scores is None else check_finite(scores, "scores").astype(np.float64)
+    table = vertices(dims + 1) if scores is None else check_array(scores, "scores")
     if table.ndim != 2 or table.shape[1] != dims or len(table) < 2:
         raise ValueError(
             f"scores must have shape [n, L] with the L = {dims} dimensions of the latents; found {table.shape}"

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_finite, check_names, check_whole
+from deepsimplex._utils.validation import check_array, check_names, check_whole
 from deepsimplex.plots.style import VERMILLION
 
 
@@ -39,7 +39,7 @@ def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
 
 def _as_images(prototypes: ArrayLike, shape: Sequence[int] | None) -> NDArray[np.floating]:
     """Return prototypes as [P, H, W] or [P, H, W, 3] in [0, 1], on one scale that outlying pixels do not set."""
-    values = check_finite(prototypes, "prototypes")
+    values = check_array(prototypes, "prototypes", dtype="floating")
     if values.ndim not in (2, 3, 4) or not values.size:
         raise ValueError(
             f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C] with at least one; found {values.shape}"
@@ -118,7 +118,7 @@ def prototype_images(
     elif class_names is not None:
         raise ValueError("class_names were given without labels")
     if wins is not None:
-        counts = check_finite(wins, "wins")
+        counts = check_array(wins, "wins", dtype="floating")
         if counts.shape != (count,) or counts.min() < 0 or np.any(counts != np.floor(counts)):
             raise ValueError(f"wins must hold a count for each of {count} prototypes; found {wins!r}")
 

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_finite, check_names, check_whole
+from deepsimplex._utils.validation import check_array, check_names, check_whole
 from deepsimplex.plots.prototype_images import check_shape
 from deepsimplex.plots.style import BLUE, figure_of
 
@@ -65,7 +65,7 @@ def relevance(
             f"omega must be a matrix [m, d] or a fitted classifier with omega_, as GMLVQ; found {type(omega).__name__} "
             "without one"
         )
-    matrix = check_finite(given, "omega").astype(np.float64)
+    matrix = check_array(given, "omega")
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"omega must have shape [m, d]; found shape {matrix.shape}")
     d = matrix.shape[1]

@@ -76,7 +76,7 @@ OF_PREDICTIONS = [
         ([0], [0.5], ValueError, r"p must have shape \[N, n\].*column_stack"),
         ([0], [[1.0]], ValueError, "n >= 2 classes"),
         ([], np.zeros((0, 3)), ValueError, "at least one sample"),
-        ([0, 0], [[0.5, 0.5], [np.nan, 0.5]], ValueError, "p must be finite.*first is row 1"),
+        ([0, 0], [[0.5, 0.5], [np.nan, 0.5]], ValueError, "p must be finite.*first at index 1"),
         ([0, 0], [[0.5, 0.5], [1.2, -0.2]], ValueError, "p must not be negative; found -0.2 in row 1"),
         ([0, 0], [[0.5, 0.5], [0.6, 0.5]], ValueError, "row 1 sums to 1.1.*not logits"),
     ],
