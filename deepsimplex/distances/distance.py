@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.parameters import Parameters
-from deepsimplex._utils.validation import unmasked
+from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.exact_search import Neighbors, Search, search_blocks
 
 # Distances of the queries at a slice of rows to the samples at a slice of columns: float64 [rows, columns].
@@ -79,7 +79,7 @@ class Distance(Parameters):
         ValueError
             If their shape or values do not suit this distance.
         """
-        return check_samples(x, name)
+        return check_array(x, name, "[N, ...]", dtype="any")
 
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         """Prepare both sides, and return the function that computes one block of the distance matrix.
@@ -189,25 +189,6 @@ class Distance(Parameters):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
         return f"{type(self).__name__}({arguments})"
-
-
-def check_samples(x: ArrayLike, name: str) -> NDArray[Any]:
-    """Validate samples [N, ...], and return them as a float32, float64 or integer array of finite numbers."""
-    array = unmasked(x, name)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
-    if array.ndim == 0:
-        raise ValueError(f"{name} must have shape [N, ...], a row per sample; found a single number")
-    if array.dtype.kind == "f":
-        if array.dtype not in (np.float32, np.float64):
-            array = array.astype(np.float32 if array.dtype == np.float16 else np.float64)
-        finite = np.isfinite(array)
-        if not finite.all():
-            row = int(np.argwhere(~finite)[0, 0])
-            raise ValueError(
-                f"{name} must be finite; found NaN or infinity in {int((~finite).sum())} places, first in sample {row}"
-            )
-    return array
 
 
 def check_same_shape(x: NDArray[Any], other: NDArray[Any], name: str, other_name: str) -> None:

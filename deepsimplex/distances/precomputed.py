@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import unmasked
 from deepsimplex.distances.distance import BlockFunction, Distance
 
 
@@ -114,7 +115,7 @@ class Precomputed(Distance):
 
 
 def _check_matrix(matrix: ArrayLike, name: str) -> NDArray[Any]:
-    table = np.asarray(matrix)
+    table = unmasked(matrix, name)
     if table.dtype.kind not in "fiu":
         raise TypeError(f"{name} must hold real numbers; found dtype {table.dtype}")
     if table.ndim != 2:

@@ -7,7 +7,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import parts
-from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction, check_samples
+from deepsimplex._utils.validation import check_choice, check_number
+from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
 from deepsimplex.distances.ssim_tensorflow import has_accelerator, ssim_block
 
 if TYPE_CHECKING:  # numba is imported when there is something to compare
@@ -71,12 +72,9 @@ class SSIM(Distance):
     def __init__(self, window: int, data_range: float | None = None, dtype: str = "float32") -> None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 3 or window % 2 == 0:
             raise ValueError(f"window must be an odd whole number of pixels, at least 3; found {window!r}")
-        if data_range is not None and (not np.isfinite(data_range) or data_range <= 0):
-            raise ValueError(f"data_range must be finite and positive, or None; found {data_range!r}")
-        if dtype not in DTYPES:
-            raise ValueError(f"dtype must be one of {', '.join(DTYPES)}; found {dtype!r}")
+        check_choice(dtype, "dtype", DTYPES)
         self.window = int(window)
-        self.data_range = None if data_range is None else float(data_range)
+        self.data_range = None if data_range is None else check_number(data_range, "data_range", above=0)
         self._range = self.data_range or 1.0  # of the images that check returns
         self.dtype = dtype
 
@@ -86,7 +84,7 @@ class SSIM(Distance):
         return {key: value for key, value in config.items() if key not in defaults or value != defaults[key]}
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
-        images = check_samples(x, name)
+        images = super().check(x, name)
         if images.ndim not in (3, 4):
             raise ValueError(
                 f"{name} must hold images, [N, H, W] or [N, H, W, C], for the SSIM; found shape {list(images.shape)}"

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import parts
-from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction, check_samples
+from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
 from deepsimplex.distances.exact_search import Neighbors, Search, search_tiles
 
 # Squares of differences beyond this overflow float64.
@@ -41,7 +41,7 @@ class VectorDistance(Distance):
     squared: ClassVar[bool]  # whether sums are of squared differences, and the distance is their square root
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
-        array = check_samples(x, name)
+        array = super().check(x, name)
         if array.ndim < 2:
             raise ValueError(
                 f"{name} must have shape [N, ...], a row per sample; found shape {list(array.shape)}. "

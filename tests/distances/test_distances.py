@@ -60,6 +60,7 @@ def test_precomputed_looks_up():
         (np.array([[0, 1.0], [np.nan, 0]]), None, ValueError, r"found nan at \[1, 0\]"),
         (np.array([[0, np.inf], [1, 0]]), None, ValueError, r"found inf at \[0, 1\]"),
         (np.array([["a", "b"], ["c", "d"]]), None, TypeError, "real numbers"),
+        (np.ma.masked_equal(np.eye(2), 0), None, ValueError, "matrix must not be masked"),
         (np.zeros((2, 2)), np.zeros((5, 3)), ValueError, r"shape \[M, 2\]"),
     ],
 )
@@ -100,11 +101,11 @@ def test_embedding_measures_features_and_embeds_once():
 @pytest.mark.parametrize(
     ("metric", "x", "error", "message"),
     [
-        (Euclidean(), [[0.0, np.nan]], ValueError, "X must be finite.*sample 0"),
-        (Euclidean(), [[0.0], [np.inf]], ValueError, "X must be finite.*sample 1"),
+        (Euclidean(), [[0.0, np.nan]], ValueError, r"X must be finite; found nan at \[0, 1\]"),
+        (Euclidean(), [[0.0], [np.inf]], ValueError, r"X must be finite; found inf at \[1, 0\]"),
         (Euclidean(), [["a"]], TypeError, "real numbers"),
         (Euclidean(), [[1j]], TypeError, "real numbers"),
-        (Euclidean(), 3.0, ValueError, "single number"),
+        (Euclidean(), 3.0, ValueError, r"X must have shape \[N, ...\]; found shape \(\)"),
         (Euclidean(), [1.0, 2.0], ValueError, "one feature as"),
         (Cityblock(), [[1e200]], ValueError, "overflow"),
         (SSIM(3), np.zeros((2, 9)), ValueError, r"\[N, H, W\]"),

@@ -89,9 +89,9 @@ def test_ssim_refuses_a_window(window):
         SSIM(window)
 
 
-@pytest.mark.parametrize("data_range", [0, -1.0, np.nan, np.inf])
+@pytest.mark.parametrize("data_range", [0, -1.0, np.nan, np.inf, "wide"])
 def test_ssim_refuses_a_data_range(data_range):
-    with pytest.raises(ValueError, match="data_range must be"):
+    with pytest.raises(ValueError, match="data_range must be a number above 0; found"):
         SSIM(5, data_range)
 
 
