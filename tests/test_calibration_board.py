@@ -453,6 +453,8 @@ DATA = (np.zeros((6, 8, 8, 1), np.float32), np.arange(6) % 4)
         ((DATA[0], np.full((6, 6), 1 / 6)), {}, ValueError, r"found soft labels, row 0 .* Pass y.argmax\(axis=1\)"),
         ((DATA[0][:0], DATA[1][:0]), {}, ValueError, "at least one sample; found none"),
         ((DATA[0] * np.nan, DATA[1]), {}, ValueError, "x of validation_data must be finite; found nan"),
+        ((np.ma.masked_less(DATA[0], 0.5), DATA[1]), {}, ValueError, "x of validation_data must not be masked"),
+        ((DATA[0], np.ma.masked_equal(DATA[1], 0)), {}, ValueError, "labels of validation_data must not be masked"),
         (("images", DATA[1]), {}, TypeError, "must hold an array x"),
         (tf.data.Dataset.from_tensor_slices(DATA[0]).batch(2), {}, TypeError, "found one of TensorSpec"),
         (tf.data.Dataset.from_tensor_slices(DATA).batch(2).repeat(), {}, ValueError, "validation_data must end"),
@@ -472,7 +474,13 @@ def test_what_is_wrong_is_said_at_once(data, options, error, message, tmp_path):
         (plain, DATA[1] - 1, {}, r"labels of validation_data must hold class numbers 0\.\.3; found -1 in row 0"),
         (plain, np.array(list("abcdef")), {}, r"labels of validation_data must hold class numbers 0\.\.3; found dtype"),
         (plain, None, {}, "validation_data must be given for a Keras model; found None"),
-        (plain, DATA[1], {"class_names": ["a"]}, "class_names must have 4 entries"),
+        (
+            plain,
+            DATA[1],
+            {"class_names": ["a"]},
+            "class_names must hold 4 different names, one for each column of prob",
+        ),
+        (plain, DATA[1], {"class_names": "abcd"}, "class_names must hold 4 different names.* found 'abcd'"),
         (lambda: keras.Sequential([keras.Input((8, 8, 1)), keras.layers.ReLU()]), DATA[1], {}, "outputs of shape"),
     ],
 )

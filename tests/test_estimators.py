@@ -164,6 +164,9 @@ def test_soft_labels_are_shares_of_the_classes(wine):
     assert set(shares.predict(X_test)) == {"a", "b", "c"}
     soft = ds.SimplexGaussianProcess().fit(X, 0.6 * np.eye(3)[y] + 0.4 / 3)
     assert soft.predict_proba(X_test).max() < hard.predict_proba(X_test).max()
+    for classes in (["a", "b"], ["a", "b", "a"], "abc"):
+        with pytest.raises(ValueError, match="classes must hold 3 different names, one for each column of soft labels"):
+            ds.SimplexGaussianProcess(classes=classes).fit(X, np.eye(3)[y])
 
 
 def test_two_classes_of_ilr_are_one_gaussian_process(wine):

@@ -246,8 +246,9 @@ def test_kernels_of_ones_own_can_be_exported(tmp_path):
     assert served.class_names == ["a", "b", "c"]
     p = served.predict(X_TEST)["class_probabilities"]
     np.testing.assert_allclose(p, classifier.predict_proba(X_TEST), rtol=1e-6)
-    with pytest.raises(ValueError, match="class_names must hold 3 names, as classes_; found 2"):
-        classifier.export(tmp_path / "served", class_names=["a", "b"])
+    for names in (["a", "b"], ["a", "b", "a"], "abc"):
+        with pytest.raises(ValueError, match="class_names must hold 3 different names, one for each column of prob"):
+            classifier.export(tmp_path / "served", class_names=names)
 
 
 def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, monkeypatch):

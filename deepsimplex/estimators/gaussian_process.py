@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.validation import check_choice
+from deepsimplex._utils.validation import check_choice, check_class_names
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
@@ -86,9 +86,8 @@ class PosteriorMixin(Saved):
         """
         check_is_fitted(self)
         classifier: Any = self
-        names = [str(name) for name in (classifier.classes_ if class_names is None else class_names)]
-        if len(names) != len(classifier.classes_):
-            raise ValueError(f"class_names must hold {len(classifier.classes_)} names, as classes_; found {len(names)}")
+        classes = classifier.classes_ if class_names is None else class_names
+        names = check_class_names(classes, len(classifier.classes_), "class_names", "probabilities")
         layer, calibration, posterior = classifier._readout, classifier._calibration, self.regressor_.posterior_
         export_saved_model(
             posterior,
@@ -96,7 +95,7 @@ class PosteriorMixin(Saved):
             latent=lambda x: calibration.apply_latent(posterior(x)) if calibration else posterior(x),
             readout=lambda latent: classifier._calibrated(layer(latent)),
             sample_shape=(classifier.n_features_in_,),
-            class_names=names,
+            class_names=[str(name) for name in names],
             input_name="features",
             verbose=verbose,
         )

@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex._utils.validation import check_labels, unmasked
+from deepsimplex._utils.validation import check_class_names, check_labels, unmasked
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Labels:
     memberships: NDArray[Any]
 
     @classmethod
-    def of(cls, y: ArrayLike, classes: ArrayLike | None) -> "Labels":
+    def of(cls, y: ArrayLike, classes: Any) -> "Labels":
         """Number the classes of hard labels y [N], or name the columns of soft ones [N, n].
 
         Parameters
@@ -42,10 +42,8 @@ class Labels:
         y = unmasked(y, "y")
         if y.ndim == 2 and y.shape[1] > 1:
             shares, n = check_labels(y, soft=True)
-            names = np.arange(n) if classes is None else np.asarray(classes)
-            if len(names) != n:
-                raise ValueError(f"classes must name the {n} columns of soft labels y; found {len(names)} names")
-            return cls(names, shares)
+            check_class_names(classes, n, of="soft labels y")
+            return cls(np.arange(n) if classes is None else np.asarray(classes), shares)
         if y.ndim == 2 and y.shape[1] == 1:
             warnings.warn(
                 "A column-vector y was passed when a 1d array was expected: pass y.ravel()",

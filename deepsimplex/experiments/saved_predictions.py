@@ -13,7 +13,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole, unmasked
+from deepsimplex._utils.validation import (
+    check_array,
+    check_class_names,
+    check_labels_and_probabilities,
+    check_whole,
+    unmasked,
+)
 from deepsimplex.evaluation import uncertainty
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS
@@ -88,7 +94,7 @@ class Predictions:
         return cls(
             labels,
             probabilities,
-            _check_class_names(class_names, probabilities.shape[1]),
+            tuple(str(name) for name in check_class_names(class_names, probabilities.shape[1], "class_names")),
             *_check_latent(latent, scores, readout, probabilities.shape),
             pixels,
             rows,
@@ -97,7 +103,7 @@ class Predictions:
     @property
     def names_classes(self) -> bool:
         """Whether the classes have names other than their numbers."""
-        return self.class_names != _numbers(self.p.shape[1])
+        return self.class_names != tuple(map(str, range(self.p.shape[1])))
 
 
 def save_predictions(
@@ -257,19 +263,6 @@ def _readout(arrays: dict[str, NDArray[Any]]) -> str | keras.layers.Layer | None
     return READOUTS.find(str(arrays["readout"])).from_config(json.loads(str(arrays["readout_config"])))
 
 
-def _numbers(n: int) -> tuple[str, ...]:
-    return tuple(str(k) for k in range(n))
-
-
-def _check_class_names(class_names: Sequence[str] | None, n: int) -> tuple[str, ...]:
-    if class_names is None:
-        return _numbers(n)
-    names = tuple(str(name) for name in class_names)
-    if isinstance(class_names, str) or len(names) != n or len(set(names)) != n:
-        raise ValueError(f"class_names must hold {n} different names, one for each column of p; found {class_names!r}")
-    return names
-
-
 def _check_latent(
     latent: LatentGaussian | dict[str, Any] | None, scores: ArrayLike | None, readout: Any, shape: Any
 ) -> tuple[LatentGaussian | None, NDArray[np.float64] | None, keras.layers.Layer | None]:
@@ -282,16 +275,14 @@ def _check_latent(
     samples, n = shape
     if len(gaussians) != samples:
         raise ValueError(f"latent must hold a Gaussian for each of the {samples} rows of p; found {len(gaussians)}")
-    table = None if scores is None else np.asarray(scores, np.float64)
-    expected = (n, gaussians.latent_dim)
-    if table is None and gaussians.latent_dim != n - 1:
+    dims = gaussians.latent_dim
+    if scores is not None:
+        scores = check_array(scores, "scores", "[n, L]", rows=n, columns=dims, of="classes")
+    elif dims != n - 1:
         raise ValueError(
-            f"scores [n, L] must be given with latents of dimension {gaussians.latent_dim} and {n} classes: without, L "
-            f"must be {n - 1}"
+            f"scores [n, L] must be given with latents of dimension {dims} and {n} classes: without, L must be {n - 1}"
         )
-    if table is not None and (table.shape != expected or not np.all(np.isfinite(table))):
-        raise ValueError(f"scores must be finite and of shape {expected}; found shape {table.shape}")
-    return gaussians, table, None if readout is None else READOUTS.get(readout)
+    return gaussians, scores, None if readout is None else READOUTS.get(readout)
 
 
 def _as_bytes(images: ArrayLike, samples: int, rows: NDArray[np.integer]) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
-from deepsimplex._utils.validation import check_flag, check_labels, check_probabilities, check_whole
+from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile, write_embedding
@@ -132,7 +132,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.pictures = check_flag(pictures, "pictures")
         self.batch_size = check_whole(batch_size, "batch_size", 1)
         self.hparams = check_hyperparameters(hparams)
-        self.class_names = None if class_names is None else [str(name) for name in class_names]
+        self.class_names = class_names
         self.validation = None
         if validation_data is not None:
             self.validation = draw_samples(validation_data, self.samples, self.seed)
@@ -255,13 +255,13 @@ class CalibrationBoard(keras.callbacks.Callback):
     def _check_labels(self, n: int, classes: Sequence[Any] | None = None) -> NDArray[np.int64]:
         """Return the numbers of the validation samples' classes, once labels and class names fit the classifier."""
         assert self.validation is not None
-        if self.class_names is not None and len(self.class_names) != n:
-            raise ValueError(f"class_names must have {n} entries, one per class; found {len(self.class_names)}")
+        check_class_names(self.class_names, n, "class_names", "probabilities")
         return check_labels(self.validation.y, n, name="the labels of validation_data", classes=classes)[0]
 
     def _names(self, own: Sequence[Any]) -> list[str]:
         """Names of classes without tabs and line breaks, which would end a cell of the Projector's table."""
-        return [" ".join(str(name).split()) or str(k) for k, name in enumerate(self.class_names or own)]
+        names = own if self.class_names is None else self.class_names
+        return [" ".join(str(name).split()) or str(k) for k, name in enumerate(names)]
 
     def _record(
         self, step: int, due: bool, outputs: Callable[[], Any], more: tuple[Any, ...] = ({}, {}), details: bool = False

@@ -8,7 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_array, check_labels
+from deepsimplex._utils.validation import check_array, check_labels, unmasked
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +98,8 @@ def _checked(x: Any, y: Any, name: str) -> tuple[Any, NDArray[Any]]:
     leaves = keras.tree.flatten(x)
     if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
         raise TypeError(f"{name} must hold an array x, or a structure of arrays; found {type(x).__name__}")
-    x = keras.tree.map_structure(lambda leaf: leaf if hasattr(leaf, "iloc") else np.asarray(leaf), x)
-    labels = np.asarray(y)
+    x = keras.tree.map_structure(lambda leaf: leaf if hasattr(leaf, "iloc") else unmasked(leaf, f"x of {name}"), x)
+    labels = unmasked(y, f"the labels of {name}")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     elif labels.ndim == 2 and len(labels):

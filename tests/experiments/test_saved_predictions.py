@@ -149,7 +149,12 @@ def test_files_that_hold_no_predictions_say_so(tmp_path, arrays, message):
         ({"latent": latents(3, 1)}, ValueError, "a Gaussian for each of the 1 rows"),
         ({"latent": latents(1, 1), "readout": "sofmax"}, ValueError, "did you mean 'softmax'"),
         ({"latent": latents(1, 3), "readout": "softmax"}, ValueError, "without, L must be 1"),
-        ({"latent": latents(1, 2), "scores": np.eye(3)}, ValueError, r"scores must be finite and of shape \(2, 2\)"),
+        ({"latent": latents(1, 2), "scores": np.eye(3)}, ValueError, "scores must have 2 rows, as many as classes"),
+        (
+            {"latent": latents(1, 2), "scores": np.ma.masked_equal(np.eye(2), 0)},
+            ValueError,
+            "scores must not be masked; found 2 masked values",
+        ),
         ({"latent": [[0.0]]}, TypeError, "latent must be a LatentGaussian or a dict"),
         ({"images": np.zeros((2, 3, 3))}, ValueError, "images must hold one for each of the 1 rows"),
         ({"images": np.full((1, 3, 3), 200.0)}, ValueError, r"uint8 or lie in \[0, 1\]"),
