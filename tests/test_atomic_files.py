@@ -9,7 +9,7 @@ import textwrap
 import pytest
 
 from deepsimplex._utils import atomic_files
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import check_writable, locked, replacing
 
 
 def test_a_file_is_written_and_nothing_else_is_left(tmp_path):
@@ -130,6 +130,22 @@ def test_writers_at_work_are_left_alone(tmp_path):
         assert target.read_text() == "2"
     assert target.read_text() == "1"
     assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("of", ["the system", "the file system"])
+def test_without_locks_all_works_and_nobody_is_kept_out(of, tmp_path, monkeypatch):
+    if of == "the system":
+        monkeypatch.setattr(atomic_files, "fcntl", None)
+    else:
+        monkeypatch.setattr(atomic_files.fcntl, "flock", lambda *arguments: os.open(tmp_path / "nowhere", os.O_RDONLY))
+    target = tmp_path / "numbers.txt"
+    with replacing(target) as one, replacing(target) as other:
+        one.write_text("1")
+        other.write_text("2")
+    assert target.read_text() == "1"
+    assert list(tmp_path.iterdir()) == [target]
+    with locked(tmp_path) as first, locked(tmp_path) as second:
+        assert (first, second) == (False, False)
 
 
 def test_a_link_stays_a_link(tmp_path):

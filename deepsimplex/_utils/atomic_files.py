@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 EARLIER = "earlier"  # what a folder is called that stepped aside
-_LIBC = ctypes.CDLL(None, use_errno=True) if os.name == "posix" else None
+_LIBC = ctypes.CDLL(None) if os.name == "posix" else None
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
 FORMAT = 2  # raise it when the meaning of stored arrays changes: older files are then refused
 HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
@@ -55,17 +55,17 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     # Of one length: names of files may already be as long as the file system allows.
     prefix = f".{hashlib.blake2b(final.name.encode(), digest_size=6).hexdigest()}."
     _remove_leftovers(final, prefix)
-    place, lock = _locked_folder(final.parent, prefix)
-    fresh = place / final.name
-    try:
-        yield fresh
-        if fresh.is_dir() and final.is_dir():
-            _replace_folder(fresh, final, place / EARLIER)
-        else:
-            os.replace(fresh, final)
-    finally:
-        shutil.rmtree(place, ignore_errors=True)
-        os.close(lock)
+    with ExitStack() as lock:
+        place = _locked_folder(final.parent, prefix, lock)
+        fresh = place / final.name
+        try:
+            yield fresh
+            if fresh.is_dir() and final.is_dir():
+                _replace_folder(fresh, final, place / EARLIER)
+            else:
+                os.replace(fresh, final)
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def _replace_folder(fresh: Path, final: Path, aside: Path) -> None:
@@ -87,71 +87,66 @@ def _exchange(one: Path, other: Path) -> bool:
     return _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
 
 
-def _locked_folder(parent: Path, prefix: str) -> tuple[Path, int]:
-    """Make a temporary folder, and lock it until its descriptor is closed or this process ends."""
+def _locked_folder(parent: Path, prefix: str, lock: ExitStack) -> Path:
+    """Make a temporary folder, and lock it until ``lock`` is closed or this process ends."""
     while True:
         place = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
-        descriptor = os.open(place, os.O_RDONLY)
-        try:
-            if fcntl is not None:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another writer took it for a leftover before it was locked
-            os.close(descriptor)
-            continue
-        except OSError:  # a file system without locks
-            pass
-        if place.exists():
-            return place, descriptor
-        os.close(descriptor)
+        # Another writer may take it for a leftover before it is locked.
+        with suppress(BlockingIOError, FileNotFoundError):
+            lock.enter_context(locked(place))
+            if place.exists():
+                return place
 
 
 def _remove_leftovers(final: Path, prefix: str) -> None:
     """Remove temporary folders of writers that were killed; a folder that one had taken aside comes back."""
-    if fcntl is None:  # then they cannot be told from those of writers that are at work
-        return
     for place in final.parent.glob(f"{prefix}*"):
-        try:
-            descriptor = os.open(place, os.O_RDONLY)
-        except OSError:
-            continue  # its writer has just ended
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if (place / EARLIER).exists() and not final.exists():
+        # Without locks they cannot be told from those of writers that are at work.
+        with suppress(OSError), locked(place) as held:
+            if held and (place / EARLIER).exists() and not final.exists():
                 os.replace(place / EARLIER, final)
-            shutil.rmtree(place, ignore_errors=True)
-        except OSError:
-            pass  # its writer is at work, or the file system has no locks
-        finally:
-            os.close(descriptor)
+            if held:
+                shutil.rmtree(place, ignore_errors=True)
 
 
 @contextmanager
-def locked(folder: str | os.PathLike[str]) -> Iterator[None]:
+def locked(folder: str | os.PathLike[str]) -> Iterator[bool]:
     """Hold a folder for the block, or until this process ends, however it does.
+
+    Yields
+    ------
+    bool
+        False where the system or the file system has no locks: nobody is kept out.
 
     Raises
     ------
     BlockingIOError
-        When another process holds it. Where the system has no locks, nobody is kept out.
+        When another process holds it.
 
     Examples
     --------
     >>> with tempfile.TemporaryDirectory() as folder, locked(folder):
     ...     pass
     """
-    descriptor = os.open(folder, os.O_RDONLY) if fcntl is not None else None
+    if fcntl is None:  # nor can folders be opened there
+        yield False
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if descriptor is not None:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise
-            except OSError:  # a file system without locks
-                pass
-        yield
+        yield _flock(descriptor)
     finally:
-        if descriptor is not None:
-            os.close(descriptor)
+        os.close(descriptor)
+
+
+def _flock(descriptor: int) -> bool:
+    """Lock an open folder, and return whether its file system has locks; raise BlockingIOError if it is held."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
 
 
 def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
