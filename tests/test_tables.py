@@ -4,13 +4,30 @@ import json
 
 import numpy as np
 import pytest
+import typer
 from sklearn.datasets import load_digits, load_iris
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from typer.testing import CliRunner
 
 import deepsimplex as ds
 from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from tests.quick_runs import eager_classifiers
+from training.results import Output, ResultTable
 from training.tables import gplvq, ilr_gp, prototypes
+
+
+def test_the_folder_of_the_output_is_there_as_a_command_starts(tmp_path):
+    application = typer.Typer()
+
+    @application.command()
+    def measure(output: Output = None) -> None:
+        assert output is None or output.parent.is_dir()
+        ResultTable("training.nothing").write(output)
+
+    path = tmp_path / "new" / "folder" / "table.json"
+    for arguments in ([], ["--output", str(path)]):
+        assert CliRunner().invoke(application, arguments).exit_code == 0
+    assert json.loads(path.read_text())["rows"] == []
 
 
 def test_a_split_tests_what_it_does_not_learn():

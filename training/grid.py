@@ -7,7 +7,6 @@ Prints a Markdown table: medians over the seeds of accuracy, NLL and ECE on the 
 
 import statistics
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 import keras
@@ -15,7 +14,7 @@ import numpy as np
 import typer
 
 import deepsimplex as ds
-from training.results import ResultTable
+from training.results import Output, ResultTable
 
 PROTOTYPES = "isotropic, of prototypes"
 
@@ -66,7 +65,7 @@ def main(
     epochs: Annotated[int, typer.Option(help="epochs of each run")] = 40,
     batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
     limit: Annotated[int | None, typer.Option(help="training samples to use")] = None,
-    output: Annotated[Path | None, typer.Option(help="JSON file to write the table to")] = None,
+    output: Output = None,
 ) -> None:
     """Train every row with every seed and print the table."""
     (x, y), (x_test, y_test) = ds.datasets.load(data)
@@ -103,8 +102,7 @@ def main(
     for label, target, covariance in GRID:
         measure(label, covariance, target)
     measure("cross-entropy, for comparison", "-", None)
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 if __name__ == "__main__":

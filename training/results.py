@@ -7,7 +7,22 @@ import shlex
 import sys
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+
+Measurement = tuple[str, str]
+"""What was measured, and the result."""
+
+
+def _with_folder(path: Path | None) -> Path | None:
+    """Make the folder of a file before the work whose result goes there."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+Output = Annotated[Path | None, typer.Option(help="a JSON file for the table", callback=_with_folder)]
 
 
 class ResultTable:
@@ -30,13 +45,15 @@ class ResultTable:
         self.rows.append(row)
         print(f"| {' | '.join(map(shown, row.values()))} |", flush=True)
 
-    def measure(self, measurements: Iterable[tuple[str, str]]) -> None:
+    def measure(self, measurements: Iterable[Measurement]) -> None:
         """Add a row for every measurement and its result, as they come."""
         for measured, result in measurements:
             self.add(measured=measured, result=result)
 
-    def write(self, path: Path) -> None:
-        """Write the rows with the command, the date and the number of cores, as JSON."""
+    def write(self, path: Path | None) -> None:
+        """Write the rows with the command, the date and the number of cores, as JSON; nothing without a path."""
+        if path is None:
+            return
         command = shlex.join(["python", "-m", self.script, *sys.argv[1:]])
         facts = {"command": command, "date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
         fresh = path.with_name(f".{path.name}")  # replaced whole, or not at all

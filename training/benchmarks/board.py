@@ -22,31 +22,27 @@ import typer
 import deepsimplex as ds
 from deepsimplex.experiments import load_config
 from deepsimplex.monitoring import CalibrationBoard
-from training.benchmarks.neighbors import seconds
-from training.results import ResultTable
+from training.benchmarks.resources import EpochSeconds, seconds
+from training.results import Output, ResultTable
 
 CONFIG = Path(__file__).parents[2] / "configs" / "fashion_mnist_cnn.yaml"
 
 
-class Watch(keras.callbacks.Callback):
+class Watch(EpochSeconds):
     """Times epochs, the calls of a board after each, and their parts."""
 
     def __init__(self, board: CalibrationBoard, calls: int) -> None:
         super().__init__()
         self.board, self.calls = board, calls
-        self.epochs: list[float] = []
         self.written: list[float] = []
         self.predicted: list[float] = []
         self.busy: list[float] = []  # of this thread, which draws and writes: what other processes do not add to
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._begun = time.perf_counter()
-
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.epochs.append(time.perf_counter() - self._begun)
+        super().on_epoch_end(epoch)
         for _ in range(self.calls):
             self.predicted.append(seconds(self.board._model_outputs))
-            self.written.append(seconds(lambda: self.board.on_epoch_end(epoch)))
+            self.written.append(seconds(self.board.on_epoch_end, epoch))
             found = self.board._model_outputs()
             begun = time.thread_time()
             self.board._write(found, {}, {})
@@ -58,7 +54,7 @@ def main(
     epochs: Annotated[int, typer.Option(help="epochs to take medians of, beside a first one that is left out")] = 3,
     calls: Annotated[int, typer.Option(help="calls of the board after each")] = 5,
     images: Annotated[int, typer.Option(help="training images to use")] = 60_000,
-    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
+    output: Output = None,
 ) -> None:
     """Measure and print."""
     config = load_config(CONFIG)
@@ -79,7 +75,7 @@ def main(
             callbacks=[_Model(board), watch],
         )
         end = seconds(board.on_train_end)
-    epoch = statistics.median(watch.epochs[1:])
+    epoch = statistics.median(watch.seconds[1:])
     measured = (watch.written, watch.predicted, watch.busy)
     written, predicted, busy = (statistics.median(times[calls:]) for times in measured)
     used = f"{board.samples} of {len(test[0])} images"
@@ -96,8 +92,7 @@ def main(
             "end of training: embedding projector and prediction": f"{end:.2f} s",
         }.items()
     )
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 class _Model(keras.callbacks.Callback):

@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits, make_blobs
 
 import deepsimplex as ds
 from training.benchmarks import gaussian_process_peers as peers
-from training.benchmarks.memory import PeakMemory
-from training.results import ResultTable
+from training.benchmarks.resources import PeakMemory
+from training.results import Measurement, Output, ResultTable
 
 TRAIN, LETTER_TRAIN, INDUCING = 1200, 15_000, 200
 # The likelihood to be reached on letter, on so many test rows, and when to give up.
@@ -31,7 +31,6 @@ GOAL, TEST_ROWS, PATIENCE = 0.30, 2500, 600.0
 CLASSES = (5, 20, 100)
 
 Data = tuple[NDArray[Any], NDArray[Any], NDArray[Any], NDArray[Any]]
-Measurement = tuple[str, str]
 
 
 def split(X: NDArray[Any], y: NDArray[Any], train: int) -> Data:
@@ -196,7 +195,7 @@ def main(
     letter_file: Annotated[Path | None, typer.Option("--letter")] = None,
     parts: Annotated[str, typer.Option(help="Some of exact, letter, classes, memory.")] = "exact,classes,memory,letter",
     repeats: Annotated[int, typer.Option(min=1)] = 3,
-    output: Annotated[Path | None, typer.Option(help="A JSON file for the table.")] = None,
+    output: Output = None,
 ) -> None:
     """Measure and print."""
     table = ResultTable("training.benchmarks.gaussian_processes")
@@ -212,8 +211,7 @@ def main(
             raise typer.BadParameter(f"{part!r} is unknown, or needs --letter; there are {', '.join(runs)}")
     for part in parts.split(","):
         table.measure(runs[part]())
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 if __name__ == "__main__":

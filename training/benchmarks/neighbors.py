@@ -10,36 +10,27 @@ classes only. Times are of
 
 import math
 import statistics
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Iterator
+from typing import Annotated
 
 import numpy as np
 import typer
 from skimage.metrics import structural_similarity
 
 import deepsimplex as ds
-from training.benchmarks.memory import PeakMemory
-from training.results import ResultTable
+from training.benchmarks.resources import PeakMemory, seconds
+from training.results import Measurement, Output, ResultTable
 
 WINDOWS = (5, 13)
 BLOCK = 1024  # images on either side of a block that brute force evaluates for its speed
 PEER_PAIRS = 300
 
 
-def seconds(work: Callable[[], Any]) -> float:
-    """How long something takes."""
-    begun = time.perf_counter()
-    work()
-    return time.perf_counter() - begun
-
-
 def brute_force_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
     """Pairs per second of all distances between two blocks of images."""
     metric = ds.distances.SSIM(window)
     rows, columns = rng.choice(x, (2, min(BLOCK, len(x) // 2)), replace=False)
-    return len(rows) * len(columns) / seconds(lambda: metric.pairwise(rows, columns))
+    return len(rows) * len(columns) / seconds(metric.pairwise, rows, columns)
 
 
 def peer_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
@@ -53,7 +44,7 @@ def peer_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
     return PEER_PAIRS / seconds(work)
 
 
-def against_the_peer(x: np.ndarray, repeats: int) -> Iterator[tuple[str, str]]:
+def against_the_peer(x: np.ndarray, repeats: int) -> Iterator[Measurement]:
     """Brute force and scikit-image, alternating."""
     rng = np.random.default_rng(0)
     for window in WINDOWS:
@@ -64,7 +55,7 @@ def against_the_peer(x: np.ndarray, repeats: int) -> Iterator[tuple[str, str]]:
         yield f"brute force, window {window}, over scikit-image", f"{ratio:.0f} times ({ours / 1e6:.2f} M pairs/s)"
 
 
-def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[tuple[str, str]]:
+def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[Measurement]:
     """Largest difference to scikit-image on random pairs, and neighbors against brute force."""
     rng = np.random.default_rng(1)
     pairs = rng.integers(0, len(x), size=(200, 2))
@@ -88,18 +79,16 @@ def targets(x: np.ndarray, y: np.ndarray) -> tuple[dict[str, float], dict[int, f
     """Seconds of each of the informed targets, brute force's pairs per second beside them, and memory in GiB."""
     taken, speeds, rng = {}, {}, np.random.default_rng(2)
     with PeakMemory() as memory:
-        taken["euclidean"] = seconds(lambda: ds.targets.CASIMAC("euclidean", show_progress=True).fit_transform(x, y))
+        taken["euclidean"] = seconds(ds.targets.CASIMAC("euclidean", show_progress=True).fit_transform, x, y)
         for window in WINDOWS:
             before = brute_force_speed(x, window, rng)
             target = ds.targets.CASIMAC(ds.distances.SSIM(window), show_progress=True)
-            begun = time.perf_counter()
-            target.fit_transform(x, y)
-            taken[f"ssim {window}"] = time.perf_counter() - begun
+            taken[f"ssim {window}"] = seconds(target.fit_transform, x, y)
             speeds[window] = statistics.median([before, *(brute_force_speed(x, window, rng) for _ in range(2))])
     return taken, speeds, memory.gibibytes
 
 
-def searches(x: np.ndarray, y: np.ndarray, fewer: int) -> Iterator[tuple[str, str]]:
+def searches(x: np.ndarray, y: np.ndarray, fewer: int) -> Iterator[Measurement]:
     """Time and memory of the informed targets, speed over brute force, and growth with the number of images."""
     small, _, _ = targets(x[:fewer], y[:fewer])
     taken, speeds, memory = targets(x, y)
@@ -124,7 +113,7 @@ def main(
     samples: Annotated[int, typer.Option(help="training images to use")] = 60_000,
     fewer: Annotated[int, typer.Option(help="images of the smaller search, for the growth")] = 15_000,
     repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5,
-    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
+    output: Output = None,
 ) -> None:
     """Measure and print."""
     table = ResultTable("training.benchmarks.neighbors")
@@ -133,8 +122,7 @@ def main(
     table.measure(against_the_peer(x, repeats))
     table.measure(agreement(x[:3000], y[:3000]))
     table.measure(searches(x, y, fewer))
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 if __name__ == "__main__":

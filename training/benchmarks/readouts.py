@@ -9,9 +9,7 @@ the diagonal scale, against Genz's method with 2^17 points.
 """
 
 import statistics
-import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Annotated, Any
 
 import keras
@@ -25,9 +23,8 @@ from scipy.stats import norm
 from scipy.stats.qmc import MultivariateNormalQMC
 
 import deepsimplex as ds
-from training.benchmarks.memory import PeakMemory
-from training.benchmarks.neighbors import seconds
-from training.results import ResultTable
+from training.benchmarks.resources import EpochSeconds, PeakMemory, seconds
+from training.results import Measurement, Output, ResultTable
 
 ROWS = 10_000
 PEER_ROWS, PEER_DRAWS = 500, 1000
@@ -35,9 +32,6 @@ BATCH, STEPS = 128, 200
 CLASSES = (10, 100, 1000)
 FEW_CLASSES = 10  # beside casimac, and of the diagonal scale
 REFERENCE_POINTS, SCRAMBLINGS = 2**15, 32
-
-
-Measurements = Iterator[tuple[str, str]]
 
 
 def latents(rows: int, n: int, covariance: str, seed: int = 0) -> ds.LatentGaussian:
@@ -71,7 +65,7 @@ def exact(latent: ds.LatentGaussian) -> NDArray[Any]:
     return np.array([log_probabilities(mean, deviation) for mean, deviation in zip(means, deviations, strict=True)])
 
 
-def isotropic_accuracy() -> Measurements:
+def isotropic_accuracy() -> Iterator[Measurement]:
     """Largest errors of the isotropic readout, and the memory of a thousand classes."""
     for n in CLASSES:
         latent = latents(50 if n < 1000 else 20, n, "isotropic")
@@ -83,7 +77,7 @@ def isotropic_accuracy() -> Measurements:
     yield f"isotropic, n = {CLASSES[-1]}, 1000 rows, float64: memory", f"{memory.gibibytes:.2f} GiB"
 
 
-def logarithms() -> Measurements:
+def logarithms() -> Iterator[Measurement]:
     """Log-probabilities of classes that lie up to 40 standard deviations behind."""
     rng = np.random.default_rng(1)
     means = -np.concatenate([np.zeros((20, 1)), rng.uniform(0.0, 40.0, (20, 8)), np.full((20, 1), 40.0)], axis=1)
@@ -96,7 +90,7 @@ def logarithms() -> Measurements:
         yield f"log-probability, margins up to 40 deviations, {dtype}: relative", f"{error:.1e}"
 
 
-def softmax_accuracy() -> Measurements:
+def softmax_accuracy() -> Iterator[Measurement]:
     """The exact softmax readout against 2^20 Sobol points, in scramblings that tell their own error."""
     latent, V = latents(20, 10, "isotropic"), ds.geometry.helmert(10)
     latent = ds.LatentGaussian(4.0 * latent.loc, 3.0 * latent.scale)
@@ -141,14 +135,14 @@ def peer(latent: ds.LatentGaussian, n: int) -> Callable[[], NDArray[Any]]:
     return lambda: model.predict_proba(rows)
 
 
-def against_casimac(covariance: str, repeats: int) -> Measurements:
+def against_casimac(covariance: str, repeats: int) -> Iterator[Measurement]:
     """Time of many rows of ten classes over casimac's for as many."""
     latent = latents(ROWS, FEW_CLASSES, covariance)
     sampled = peer(latent, FEW_CLASSES)
     ours = single(latent)
     ds.readout.argmax(ours)  # traced
-    ratios = [seconds(sampled) * (ROWS / PEER_ROWS) / seconds(lambda: ds.readout.argmax(ours)) for _ in range(repeats)]
-    taken = seconds(lambda: ds.readout.argmax(ours))
+    ratios = [seconds(sampled) * (ROWS / PEER_ROWS) / seconds(ds.readout.argmax, ours) for _ in range(repeats)]
+    taken = seconds(ds.readout.argmax, ours)
     what = f"{covariance}, n = {FEW_CLASSES}, {ROWS} rows, float32: speed over casimac, {PEER_DRAWS} draws"
     yield what, f"{statistics.median(ratios):.0f} times ({1e3 * taken:.0f} ms)"
     # casimac numbers classes by the same vertices but for a sign.
@@ -157,7 +151,7 @@ def against_casimac(covariance: str, repeats: int) -> Measurements:
     yield f"casimac's largest error there, {covariance}", f"{error:.3f}"
 
 
-def diagonal_accuracy() -> Measurements:
+def diagonal_accuracy() -> Iterator[Measurement]:
     """Error of the default number of points."""
     latent = latents(50, FEW_CLASSES, "diagonal", seed=3)
     reference = ds.readout.argmax(latent, num_points=4 * REFERENCE_POINTS)
@@ -170,21 +164,7 @@ def diagonal_accuracy() -> Measurements:
         yield f"diagonal, n = {FEW_CLASSES}, default points, {kind.loc.dtype}: largest error", found
 
 
-class _EpochSeconds(keras.callbacks.Callback):
-    """How long each epoch took."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seconds: list[float] = []
-
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        self._begun = time.perf_counter()
-
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self.seconds.append(time.perf_counter() - self._begun)
-
-
-def training_step(repeats: int) -> Measurements:
+def training_step(repeats: int) -> Iterator[Measurement]:
     """Steps of the paper's backbone through the exact readout over steps with softmax cross-entropy."""
     rng = np.random.default_rng(0)
     x = rng.random((BATCH * STEPS, 784), dtype=np.float32)
@@ -196,7 +176,7 @@ def training_step(repeats: int) -> Measurements:
 
     def epoch(model: keras.Model) -> float:
         """The second epoch: what precedes the first, and tracing, are no part of a step."""
-        watch = _EpochSeconds()
+        watch = EpochSeconds()
         model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=[watch])
         return watch.seconds[1]
 
@@ -208,7 +188,7 @@ def training_step(repeats: int) -> Measurements:
 
 def main(
     repeats: Annotated[int, typer.Option(help="measurements to take medians of")] = 5,
-    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
+    output: Output = None,
 ) -> None:
     """Measure and print."""
     table = ResultTable("training.benchmarks.readouts")
@@ -219,8 +199,7 @@ def main(
         table.measure(against_casimac(covariance, repeats))
     table.measure(diagonal_accuracy())
     table.measure(training_step(repeats))
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 if __name__ == "__main__":

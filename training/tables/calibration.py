@@ -5,14 +5,12 @@
 Prints a Markdown table: accuracy, NLL and ECE on the test images before and after every calibration.
 """
 
-from pathlib import Path
-
 import keras
 import numpy as np
 import typer
 
 import deepsimplex as ds
-from training.results import ResultTable
+from training.results import Output, ResultTable
 
 LEARNED_FROM = 1100
 TARGETS = {"CASIMAC, argmax": "casimac", "ILR 0.99, softmax": "ilr"}
@@ -26,7 +24,7 @@ def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
     return model
 
 
-def main(epochs: int = 40, output: Path | None = None) -> None:
+def main(epochs: int = 40, output: Output = None) -> None:
     """Train, calibrate, and print."""
     table = ResultTable("training.tables.calibration")
 
@@ -52,8 +50,7 @@ def main(epochs: int = 40, output: Path | None = None) -> None:
     for method in ("temperature", "platt"):
         calibration = ds.calibration.CALIBRATIONS.get(method).fit_outputs(y_held, probabilities=p_held)
         row("cross-entropy", method, y_test, calibration.apply_probabilities(p))
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import deepsimplex as ds
-from training.results import ResultTable
+from training.results import Output, ResultTable
 
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 ROUNDING = 0.005
@@ -141,7 +141,7 @@ def main(
     noise: Annotated[str, typer.Option(help="noise of the Gaussian process, but for letter")] = "auto",
     ard: Annotated[bool, typer.Option(help="a lengthscale for every feature, as for letter")] = False,
     letter: Annotated[bool, typer.Option(help="letter too: a quarter of an hour for each seed, or more")] = False,
-    output: Annotated[Path | None, typer.Option(help="a JSON file for the table")] = None,
+    output: Output = None,
 ) -> None:
     """Measure and print the table."""
     table = ResultTable("training.tables.ilr_gp")
@@ -156,8 +156,7 @@ def main(
         preprocessings = ["z-score"] if name == "letter" else list(PREPROCESSINGS)
         for row in rows(name, arrays, seeds, preprocessings, **(LETTER if name == "letter" else settings)):
             table.add(**row)
-    if output:
-        table.write(output)
+    table.write(output)
 
 
 if __name__ == "__main__":

@@ -207,6 +207,8 @@ def main(
     output: Annotated[Path | None, typer.Option(help="a folder for a JSON file per table")] = None,
 ) -> None:
     """Measure and print."""
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
     for wanted in Part if part is None else [part]:
         if wanted is Part.TABLES:
             table = tables_table(data)

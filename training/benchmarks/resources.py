@@ -1,8 +1,34 @@
-"""Largest memory of a process while something runs."""
+"""Time and memory that something takes."""
 
 import os
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import keras
+
+
+def seconds(work: Callable[..., Any], *arguments: Any) -> float:
+    """How long something takes."""
+    begun = time.perf_counter()
+    work(*arguments)
+    return time.perf_counter() - begun
+
+
+class EpochSeconds(keras.callbacks.Callback):
+    """How long each epoch of a fit takes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds: list[float] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._begun = time.perf_counter()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        self.seconds.append(time.perf_counter() - self._begun)
 
 
 def resident_gibibytes() -> float:
