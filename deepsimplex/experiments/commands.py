@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -184,15 +184,17 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     RunFolder(path=PosixPath('runs/digits/001'))
     """
     log = printer(verbose)
-    folder = _run_to_resume(config, log) if resume else None
-    if folder is not None and folder.metrics.exists():
-        return folder
-    with _precision(config.training.mixed_precision), folder.held() if folder else nullcontext():
-        return _train(config, folder, log, verbose)
+    with _precision(config.training.mixed_precision), ExitStack() as lock:
+        folder = _run_to_resume(config, lock, log) if resume else None
+        if folder is not None and folder.metrics.exists():
+            return folder
+        return _train(config, folder, lock, log, verbose)
 
 
-def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], None], verbose: Verbosity) -> RunFolder:
-    """Train from the start (no folder), or continue in the folder of an unfinished run."""
+def _train(
+    config: RunConfig, folder: RunFolder | None, lock: ExitStack, log: Callable[[str], None], verbose: Verbosity
+) -> RunFolder:
+    """Train from the start (no folder: ``lock`` holds the new one), or continue in the folder of an unfinished run."""
     keras.utils.set_random_seed(config.seed)
     split = load_split(config)
     log(
@@ -200,49 +202,47 @@ def _train(config: RunConfig, folder: RunFolder | None, log: Callable[[str], Non
         f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
     )
     model = build_classifier(config, split)
-    held: Any = nullcontext()  # by the caller, if it is there
     if folder is None:
         folder = RunFolder.create(config)
-        held = folder.held()
-    with held:
-        log = into(folder, log)
-        folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
-        history = keras.callbacks.CSVLogger(str(folder.history), append=True)
-        keeping = {"double_checkpoint": True, "delete_checkpoint": False}
-        # Test samples are for the final evaluation only: without validation samples there is no calibration board.
-        validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
-        boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
-        begun = time.monotonic()
-        try:
-            model.fit(
-                split.x,
-                split.y,
-                batch_size=config.training.batch_size,
-                epochs=config.training.epochs,
-                validation_data=validation,
-                verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
-                callbacks=[
-                    # The logs before the backup: an epoch that counts as trained is in them.
-                    history,
-                    keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
-                    EpochLog(folder, config.training.epochs),
-                    *boards,
-                    keras.callbacks.BackupAndRestore(str(folder.backup), **keeping),
-                ],
-            )
-        finally:
-            for board in boards:
-                board.close()
-            if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
-                history.csv_file.close()
-        seconds = time.monotonic() - begun
-        model.save(folder.model)
-        if config.calibration.method is not None:
-            _calibrate(model, config.calibration.method, split, folder, log)
-        model.export(folder.served, input_dtype=config.export.input_dtype)
-        _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
-        shutil.rmtree(folder.backup, ignore_errors=True)
-        return folder
+        lock.enter_context(folder.held())
+    log = into(folder, log)
+    folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
+    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
+    keeping = {"double_checkpoint": True, "delete_checkpoint": False}
+    # Test samples are for the final evaluation only: without validation samples there is no calibration board.
+    validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
+    boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
+    begun = time.monotonic()
+    try:
+        model.fit(
+            split.x,
+            split.y,
+            batch_size=config.training.batch_size,
+            epochs=config.training.epochs,
+            validation_data=validation,
+            verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+            callbacks=[
+                # The logs before the backup: an epoch that counts as trained is in them.
+                history,
+                keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+                EpochLog(folder, config.training.epochs),
+                *boards,
+                keras.callbacks.BackupAndRestore(str(folder.backup), **keeping),
+            ],
+        )
+    finally:
+        for board in boards:
+            board.close()
+        if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
+            history.csv_file.close()
+    seconds = time.monotonic() - begun
+    model.save(folder.model)
+    if config.calibration.method is not None:
+        _calibrate(model, config.calibration.method, split, folder, log)
+    model.export(folder.served, input_dtype=config.export.input_dtype)
+    _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
+    shutil.rmtree(folder.backup, ignore_errors=True)
+    return folder
 
 
 def _calibrate(
@@ -270,8 +270,8 @@ def _precision(mixed: bool) -> Iterator[None]:
         keras.config.set_dtype_policy(found)
 
 
-def _run_to_resume(config: RunConfig, log: Callable[[str], None]) -> RunFolder | None:
-    """Return the newest run of this name, or None if there is none."""
+def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> RunFolder | None:
+    """Return the newest run of this name, held until ``lock`` is closed, or None if there is none."""
     runs = RunFolder.all(config)
     if not runs:
         log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
@@ -279,6 +279,7 @@ def _run_to_resume(config: RunConfig, log: Callable[[str], None]) -> RunFolder |
     folder = runs[-1]
     trained_with = [section for section in RunConfig.model_fields if section != "export"]
     folder.check_same(config, trained_with, "leave --resume out to begin anew")
+    lock.enter_context(folder.held())
     finished = folder.metrics.exists()
     log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
     return folder

@@ -1,5 +1,6 @@
 """Runs on real images, and the command line that starts them."""
 
+import contextlib
 import csv
 import json
 import os
@@ -383,6 +384,14 @@ def test_a_run_that_is_alive_is_not_resumed(tmp_path, command):
     assert f"run {folder.path} is being trained by another process" in message
     with folder.held():  # the other has ended
         pass
+
+
+def test_a_run_that_ends_before_it_is_held_is_finished(tmp_path, monkeypatch, capsys):
+    config = checked(tmp_path)
+    folder = RunFolder.create(config)
+    monkeypatch.setattr(RunFolder, "held", lambda self: contextlib.nullcontext(self.metrics.touch()))
+    assert experiments.train(config, resume=True) == folder
+    assert "finished already" in capsys.readouterr().out
 
 
 def test_an_interrupt_says_how_to_go_on(tmp_path, command, monkeypatch):
