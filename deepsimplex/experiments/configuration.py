@@ -245,10 +245,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
         raise FileNotFoundError(f"config: there is no file {str(file)!r}{hint}")
     if file.stat().st_size > LARGEST_BYTES:
         raise ConfigurationError(f"{file} must have at most {LARGEST_BYTES} bytes; found {file.stat().st_size}")
-    try:
-        content = _read_yaml(file.read_text(encoding="utf-8"))
-    except (ValueError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"{file} is not readable as YAML: {' '.join(str(error).split())}") from error
+    content = read_yaml(file.read_bytes(), str(file))
     if not isinstance(content, dict):
         raise ConfigurationError(f"{file} must hold keys and values; found {type(content).__name__}")
     for override in overrides:
@@ -287,14 +284,12 @@ class _PlainLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _read_yaml(text: str) -> Any:
-    """Return the values of a YAML text; raise ValueError if it is none, or not plain."""
+def read_yaml(text: str | bytes, name: str) -> Any:
+    """Return the values of a YAML text; raise a ConfigurationError with its name if it is none, or not plain."""
     try:
         return yaml.load(text, _PlainLoader)
-    except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
-    except yaml.YAMLError as error:
-        raise ValueError(str(error)) from error
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+        raise ConfigurationError(f"{name} is not readable as YAML: {' '.join(str(error).split())}") from error
 
 
 def _apply(content: dict[str, Any], override: str) -> None:
@@ -311,11 +306,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
         place = place[step]
         if not isinstance(place, dict):
             raise ConfigurationError(f"override {override!r}: {step!r} holds a value, not further keys")
-    try:
-        place[last] = _read_yaml(value)
-    except ValueError as error:
-        found = " ".join(str(error).split())
-        raise ConfigurationError(f"override {override!r}: {value!r} is not readable as YAML: {found}") from error
+    place[last] = read_yaml(value, f"override {override!r}: {value!r}")
 
 
 def _explain(problem: Any) -> str:

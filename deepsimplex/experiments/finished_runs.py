@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 
 from deepsimplex._utils.names import did_you_mean
+from deepsimplex.experiments.configuration import read_yaml
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
 
@@ -237,10 +238,7 @@ def flat_configuration(run: Run) -> dict[str, str]:
     >>> flat_configuration(Run("coin", coin, configuration="data: {name: digits, limit: null}\\nseed: 0"))
     {'data.name': 'digits', 'data.limit': 'null', 'seed': '0'}
     """
-    try:
-        content = yaml.safe_load(run.configuration)
-    except yaml.YAMLError as error:
-        raise ValueError(f"{run.path}/config.yaml is not readable as YAML: {' '.join(str(error).split())}") from error
+    content = read_yaml(run.configuration, f"{run.path}/config.yaml")
     flat: dict[str, str] = {}
 
     def walk(value: Any, path: str) -> None:

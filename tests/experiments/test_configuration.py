@@ -136,6 +136,9 @@ def test_missing_and_unreadable_files_are_named(tmp_path, digits):
     digits.write_text("name: [")
     with pytest.raises(ConfigurationError, match="not readable as YAML"):
         load_config(digits)
+    digits.write_bytes(b"name: \xff")
+    with pytest.raises(ConfigurationError, match="not readable as YAML: unacceptable character #x00ff"):
+        load_config(digits)
     digits.write_text("- name")
     with pytest.raises(ConfigurationError, match="must hold keys and values; found list"):
         load_config(digits)
@@ -157,10 +160,11 @@ BOMB = f"a: &a [lol, lol]\n{LEVELS}"
         ("name: a\ntraining: {epochs: 1, epochs: 2}", "found the key 'epochs' twice"),
         ("[" * 100_000, "nested too deep"),
         ("name: " + "a" * 2**21, "must have at most 1048576 bytes"),
+        ("name: 2020-13-45", "not readable as YAML: month must be in 1..12"),
         ("name: \x00", "special characters are not allowed"),
         ("? [a, b]\n: c", "unhashable|not readable"),
     ],
-    ids=["bomb", "circle", "key twice", "nested key twice", "deep", "long", "control", "list as key"],
+    ids=["bomb", "circle", "key twice", "nested key twice", "deep", "long", "date", "control", "list as key"],
 )
 def test_what_no_one_writes_is_refused_at_once(text, message, tmp_path):
     (tmp_path / "made.yaml").write_text(text)
