@@ -232,6 +232,8 @@ def argmax_error(
 
     Raises
     ------
+    TypeError
+        For tensors of a graph.
     ValueError
         As ``argmax``.
 
@@ -251,7 +253,7 @@ def argmax_error(
     >>> argmax_error(latent, method="monte_carlo", num_points=4000).round(3)
     array([[0.007, 0.005, 0.005]])
     """
-    latent = LatentGaussian(*(part.numpy() for part in _of_unit_size(*LatentGaussian.of(latent).tensors())))
+    latent = LatentGaussian(*_of_unit_size(*LatentGaussian.of(latent).tensors())).numpy()
     chosen = ArgmaxMethod.choose(latent.latent_dim, latent.covariance, scores, method, num_points, seed)
     points = chosen.points(tf.as_dtype(latent.loc.dtype))
     # Step by step, here and below: a graph would be traced for this one call.

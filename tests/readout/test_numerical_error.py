@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
@@ -100,6 +101,11 @@ def test_the_closed_form_of_two_classes_errs_by_round_off_alone():
     latent = latents(50, 1, "isotropic")
     assert argmax_error(latent).max() < 1e-13
     assert argmax_error(latent, method="quasi_monte_carlo").max() < 1e-13
+
+
+def test_tensors_of_a_graph_have_no_error():
+    with pytest.raises(TypeError, match=r"latent must hold values, outside tf\.function; found a tensor of a graph"):
+        tf.function(argmax_error, autograph=False)(tf_latent(vertices(4), np.ones((4, 1))))
 
 
 def test_scale_zero_has_an_error():
