@@ -162,7 +162,6 @@ class SimplexClassifier(TrainableNetwork):
             Before training, for labels out of range, samples of different number, NaN, and what the target cannot use.
         """
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
-        self._check_strategy()
         if is_stream(x):
             refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             (first, labels), x = peek(x)
@@ -286,7 +285,6 @@ class SimplexClassifier(TrainableNetwork):
         with any. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
         adapter = self._adapter("train_on_batch")
-        self._check_strategy()
         x, y, sample_weight = check_arrays(x, y, sample_weight)
         if not self.training_loss.adapted:
             raise ValueError(

@@ -150,6 +150,7 @@ class TrainableNetwork(SimplexNetwork):
 
         Pieces that do not fit are found here too, before the target's work.
         """
+        self._check_strategy()
         self._check_shape(samples)
         leaves = keras.tree.flatten(samples)
         self._trained_on_integers = all(tf.as_dtype(leaf.dtype).is_integer for leaf in leaves)

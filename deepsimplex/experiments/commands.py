@@ -208,7 +208,6 @@ def _train(
     log = into(folder, log)
     folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
-    keeping = {"double_checkpoint": True, "delete_checkpoint": False}
     # Test samples are for the final evaluation only: without validation samples there is no calibration board.
     validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
     boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
@@ -227,7 +226,7 @@ def _train(
                 keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
                 EpochLog(folder, config.training.epochs),
                 *boards,
-                keras.callbacks.BackupAndRestore(str(folder.backup), **keeping),
+                keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
             ],
         )
     finally:
