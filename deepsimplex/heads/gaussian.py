@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from keras import ops
 
+from deepsimplex._utils.validation import check_choice, check_number, check_whole
+from deepsimplex.heads.head import Head
 from deepsimplex.latent import COVARIANCES, Covariance
 
 # softplus(UNIT_SCALE) = 1: a new head starts with unit standard deviations.
@@ -14,7 +16,7 @@ UNIT_SCALE = math.log(math.e - 1.0)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class GaussianHead(keras.layers.Layer):
+class GaussianHead(Head):
     """Map features [N, d] to a Gaussian over latent space, N(mu(x), Sigma(x)).
 
     Both parameters are affine in the features; standard deviations go through softplus plus a floor, since a scale
@@ -56,17 +58,10 @@ class GaussianHead(keras.layers.Layer):
         self, latent_dim: int, covariance: Covariance = "isotropic", scale_floor: float = 1e-3, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if int(latent_dim) != latent_dim or latent_dim < 1:
-            raise ValueError(f"latent_dim must be a whole number, at least 1; found {latent_dim!r}")
-        if covariance not in COVARIANCES:
-            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
-        if not scale_floor > 0:
-            raise ValueError(f"scale_floor must be positive; found {scale_floor!r}")
-        self.latent_dim = int(latent_dim)
+        check_choice(covariance, "covariance", COVARIANCES)
+        self.latent_dim = check_whole(latent_dim, "latent_dim", least=1)
         self.covariance: Covariance = covariance
-        self.scale_floor = float(scale_floor)
-        half = self.compute_dtype in ("float16", "bfloat16")
-        self._output_dtype = "float32" if half else self.compute_dtype
+        self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
         # Parts made after a layer was frozen do not know of it.
         shared = {"dtype": self._output_dtype, "trainable": self.trainable}
         self._loc = keras.layers.Dense(self.latent_dim, name="loc", **shared)
@@ -91,11 +86,7 @@ class GaussianHead(keras.layers.Layer):
         return ops.convert_to_tensor(initial, dtype=dtype)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        if len(input_shape) != 2:
-            raise ValueError(
-                f"a Gaussian head needs features of shape [N, d]; found {tuple(input_shape)}. End the backbone in "
-                "keras.layers.Flatten() or GlobalAveragePooling2D()"
-            )
+        super().build(input_shape)
         self._loc.build(input_shape)
         self._raw_scale.build(input_shape)
 
@@ -116,12 +107,6 @@ class GaussianHead(keras.layers.Layer):
         place[rows, columns] = L + np.arange(len(rows))
         entries = ops.concatenate([diagonal, below, ops.zeros_like(diagonal[:, :1])], axis=-1)
         return ops.reshape(ops.take(entries, place.reshape(-1), axis=-1), (-1, L, L))
-
-    def compute_output_spec(self, features: Any) -> dict[str, keras.KerasTensor]:
-        return {
-            name: keras.KerasTensor(shape, dtype=self._output_dtype)
-            for name, shape in self.compute_output_shape(features.shape).items()
-        }
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         rows, L = input_shape[0], self.latent_dim

@@ -155,7 +155,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         positions = self._positions[self.prototype_labels]
         variance = self.variance or float(np.mean(np.sum(np.square(self._positions - self._center), axis=1)))
         trainable = self.target.needs_samples if self.learn_latents is None else self.learn_latents
-        self.latents = self._weight("latents", positions.shape, lambda *_, **__: positions, trainable)
+        self.latents = self._weight("latents", positions.shape, lambda *_, **__: positions, trainable=trainable)
         self.log_lengthscale = self._log("log_lengthscale", math.sqrt(2 * d), (d,) if self.ard else ())
         self.log_variance = self._log("log_variance", variance)
         self.log_noise = self._log("log_noise", self.noise_variance - self.noise_floor)
@@ -201,12 +201,6 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         return {"loc": (input_shape[0], self.latent_dim), "scale": (input_shape[0], 1)}
-
-    def compute_output_spec(self, features: Any) -> dict[str, keras.KerasTensor]:
-        return {
-            name: keras.KerasTensor(shape, dtype=self._output_dtype)
-            for name, shape in self.compute_output_shape(features.shape).items()
-        }
 
     def get_config(self) -> dict[str, Any]:
         own = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")

@@ -5,7 +5,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.validation import check_choice
 
 Initialization = Literal["means", "samples", "k-means++"]
 INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")
@@ -52,11 +52,7 @@ def initial_prototypes(
     >>> W.ravel().tolist(), labels.tolist()
     ([0.0, 2.0, 10.5, 30.0], [0, 0, 1, 1])
     """
-    if initialization not in INITIALIZATIONS:
-        raise ValueError(
-            f"initialization must be one of {', '.join(INITIALIZATIONS)}; found {initialization!r}"
-            f"{did_you_mean(initialization, INITIALIZATIONS)}"
-        )
+    check_choice(initialization, "initialization", INITIALIZATIONS)
     rng = np.random.default_rng(0) if rng is None else rng
     classes = np.unique(y)
     chosen = [_of_class(X[y == label], number, initialization, rng) for label in classes]

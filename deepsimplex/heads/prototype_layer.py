@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
 from deepsimplex.heads.features import ROWS, AdaptedLayer, batches_of, features_of, labeled_feature_rows
+from deepsimplex.heads.head import Head
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes
 
 # Root mean square standard deviation of features above which adapt warns.
@@ -61,7 +62,7 @@ class Explanation:
         return cls(order, labels[order], *nearest)
 
 
-class PrototypeLayer(AdaptedLayer):
+class PrototypeLayer(Head, AdaptedLayer):
     """A Keras layer that compares features [N, d] with M prototypes, the same number for every class.
 
     Attributes
@@ -85,26 +86,15 @@ class PrototypeLayer(AdaptedLayer):
         self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
         check_choice(initialization, "initialization", INITIALIZATIONS)
         self.initialization = initialization
-        half = self.compute_dtype in ("float16", "bfloat16")
-        self._output_dtype = "float32" if half else self.compute_dtype
 
     @property
     def prototype_labels(self) -> NDArray[np.int64]:
         return np.repeat(np.arange(self.num_classes), self.prototypes_per_class)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        if len(input_shape) != 2 or input_shape[-1] is None:
-            raise ValueError(
-                f"prototypes need features of shape [N, d]; found {tuple(input_shape)}. End the backbone in "
-                "keras.layers.Flatten() or GlobalAveragePooling2D()"
-            )
-        shape = (self.num_classes * self.prototypes_per_class, input_shape[-1])
+        super().build(input_shape)
+        shape = (self.num_classes * self.prototypes_per_class, self._num_features)
         self.prototypes = self._weight("prototypes", shape, keras.initializers.RandomNormal(stddev=1.0))
-
-    def _weight(self, name: str, shape: tuple[int, ...], initializer: Any, trainable: bool = True) -> keras.Variable:
-        return self.add_weight(
-            shape, initializer, name=name, dtype=self._output_dtype, autocast=False, trainable=trainable
-        )
 
     def adapt(
         self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
@@ -143,21 +133,13 @@ class PrototypeLayer(AdaptedLayer):
         rng = np.random.default_rng(seed)
         per_class = max(-(-ROWS // self.num_classes), 10 * self.prototypes_per_class)
         X, numbers = labeled_feature_rows(x, y, backbone, per_class, rng, self._class_numbers)
-        if not np.isfinite(X).all():
-            raise ValueError("samples must give finite features; found NaN or infinity")
+        self._build_for(X)
         W, labels = initial_prototypes(X, numbers, self.prototypes_per_class, self.initialization, rng)
         found = np.bincount(labels, minlength=self.num_classes)
         if (short := np.flatnonzero(found < self.prototypes_per_class)).size:
             raise ValueError(
                 f"samples must hold at least prototypes_per_class={self.prototypes_per_class} that differ of every "
                 f"class; found {found[short[0]]} of class {short[0]}"
-            )
-        if not self.built:
-            self.build((None, X.shape[1]))
-        if X.shape[1] != self.prototypes.shape[1]:
-            raise ValueError(
-                f"samples must give {self.prototypes.shape[1]} features, what the layer was built for; found "
-                f"{X.shape[1]}"
             )
         self.prototypes.assign(W)
         self._adapt_to(X)

@@ -153,8 +153,5 @@ class PrototypeScores(PrototypeLayer):
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         return (input_shape[0], self.num_classes)
 
-    def compute_output_spec(self, features: Any) -> keras.KerasTensor:
-        return keras.KerasTensor(self.compute_output_shape(features.shape), dtype=self._output_dtype)
-
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "metric": self.metric, "rank": self.rank}

@@ -8,15 +8,16 @@ import keras
 import numpy as np
 from keras import ops
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
 from deepsimplex.heads.features import ROWS, AdaptedLayer, feature_rows
+from deepsimplex.heads.head import Head
 from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class VariationalGaussianProcess(AdaptedLayer):
+class VariationalGaussianProcess(Head, AdaptedLayer):
     """Map features [N, d] to the posterior of Gaussian processes over latent space: on a backbone, a deep kernel.
 
     L latent processes f_l share one kernel k and M inducing points U. With K = k(U, U) = C C^T their values there are
@@ -125,27 +126,17 @@ class VariationalGaussianProcess(AdaptedLayer):
         self.inducing = check_whole(inducing, "inducing", least=1)
         self.num_samples = None if num_samples is None else check_whole(num_samples, "num_samples", least=1)
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
-        if covariance not in COVARIANCES:
-            raise ValueError(f"covariance must be one of {', '.join(COVARIANCES)}; found {covariance!r}")
-        for name, value in (("variance", variance), ("jitter", jitter), ("scale_floor", scale_floor)):
-            if not value > 0:
-                raise ValueError(f"{name} must be positive; found {value!r}")
+        check_choice(covariance, "covariance", COVARIANCES)
         self.covariance = covariance
         self.kernel = check_kernel(kernel)
-        self.variance = float(variance)
-        self.ard = bool(ard)
-        self.jitter = float(jitter)
-        self.scale_floor = float(scale_floor)
-        half = self.compute_dtype in ("float16", "bfloat16")
-        self._output_dtype = "float32" if half else self.compute_dtype
+        self.variance = check_number(variance, "variance", above=0)
+        self.ard = check_flag(ard, "ard")
+        self.jitter = check_number(jitter, "jitter", above=0)
+        self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        if len(input_shape) != 2 or input_shape[-1] is None:
-            raise ValueError(
-                f"a variational Gaussian process needs features of shape [N, d]; found {tuple(input_shape)}. End the "
-                "backbone in keras.layers.Flatten() or GlobalAveragePooling2D()"
-            )
-        M, d, L = self.inducing, input_shape[-1], self.latent_dim
+        super().build(input_shape)
+        M, d, L = self.inducing, self._num_features, self.latent_dim
         factors = 1 if self.covariance == "isotropic" else L
         points = keras.initializers.RandomNormal(stddev=1.0)
         lengthscale = keras.initializers.Constant(0.5 * math.log(2 * d))
@@ -153,29 +144,12 @@ class VariationalGaussianProcess(AdaptedLayer):
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
-        self.sample_count = self.add_weight(
-            (),
-            keras.initializers.Constant(self.num_samples or 0),
-            name="sample_count",
-            trainable=False,
-            dtype=self._output_dtype,
-            autocast=False,
-        )
+        count = keras.initializers.Constant(self.num_samples or 0)
+        self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
         self.mean = self._weight("mean", (M, L), regularizer=self._per_sample(self._divergence_of_means))
         self.raw_factor = self._weight(
             "raw_factor", (factors, M, M), regularizer=self._per_sample(self._divergence_of_factors)
-        )
-
-    def _weight(
-        self,
-        name: str,
-        shape: tuple[int, ...],
-        initializer: Any = "zeros",
-        regularizer: Callable[[Any], Any] | None = None,
-    ) -> keras.Variable:
-        return self.add_weight(
-            shape, initializer, name=name, dtype=self._output_dtype, autocast=False, regularizer=regularizer
         )
 
     def adapt(
@@ -219,15 +193,7 @@ class VariationalGaussianProcess(AdaptedLayer):
 
         rng = np.random.default_rng(seed)
         rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
-        if not np.isfinite(rows).all():
-            raise ValueError("samples must give finite features; found NaN or infinity")
-        if not self.built:
-            self.build((None, rows.shape[1]))
-        if rows.shape[1] != self.inducing_points.shape[1]:
-            raise ValueError(
-                f"samples must give {self.inducing_points.shape[1]} features, what the layer was built for; found "
-                f"{rows.shape[1]}"
-            )
+        self._build_for(rows)
         distinct = np.unique(rows, axis=0)
         if len(distinct) < self.inducing:
             raise ValueError(
@@ -314,12 +280,6 @@ class VariationalGaussianProcess(AdaptedLayer):
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
         rows, L = input_shape[0], self.latent_dim
         return {"loc": (rows, L), "scale": (rows, 1 if self.covariance == "isotropic" else L)}
-
-    def compute_output_spec(self, features: Any) -> dict[str, keras.KerasTensor]:
-        return {
-            name: keras.KerasTensor(shape, dtype=self._output_dtype)
-            for name, shape in self.compute_output_shape(features.shape).items()
-        }
 
     def get_config(self) -> dict[str, Any]:
         own = (
