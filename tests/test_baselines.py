@@ -43,9 +43,9 @@ def test_probabilities_are_right_and_come_again(classifier, classes, wine):
 def test_platt_scaling_is_of_the_means_on_rows_held_out(wine):
     X, y, X_test, _ = wine
     calibrated = least_squares_gaussian_process(platt=True).fit(X, y).calibrated_classifiers_[0]
-    process, sigmoids = calibrated.estimator, calibrated.calibrators
+    process, sigmoids = calibrated.estimator.process, calibrated.calibrators
     latent = process.predict_latent(X_test)
-    np.testing.assert_array_equal(process.decision_function(X_test), latent.loc)
+    np.testing.assert_array_equal(calibrated.estimator.decision_function(X_test), latent.loc)
     assert process.regressor_.posterior_.support.shape[0] == int(0.8 * len(X))
     p = np.stack([sigmoid.predict(mean) for sigmoid, mean in zip(sigmoids, latent.loc.T, strict=True)], axis=1)
     np.testing.assert_allclose(calibrated.predict_proba(X_test), p / p.sum(axis=1, keepdims=True), rtol=1e-12)

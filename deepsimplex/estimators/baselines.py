@@ -1,10 +1,11 @@
 """Least squares on one-hot labels, with or without Platt scaling: the baselines of [GPD]."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeClassifier
@@ -19,13 +20,18 @@ from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
 _CALIBRATION = 0.2
 
 
-class _DecidesByMeans(SimplexGaussianProcess):
-    """Regression with its means as decision function, for Platt scaling."""
+class _DecidesByMeans(ClassifierMixin, BaseEstimator):
+    """A process with its means as decision function, for Platt scaling, which copies both before it fits them."""
 
-    def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
-        if pair is not None:
-            return super().decision_function(X, pair)
-        means = self.predict_latent(X).loc
+    def __init__(self, process: SimplexGaussianProcess) -> None:
+        self.process = process
+
+    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+        self.classes_ = self.process.fit(X, y).classes_
+        return self
+
+    def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
+        means = self.process.predict_latent(X).loc
         return means[:, 1] - means[:, 0] if len(self.classes_) == 2 else means
 
 
@@ -67,9 +73,8 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.9)
     True
     """
-    if not platt:
-        return SimplexGaussianProcess("one_hot", random_state=random_state, **settings)
-    return _platt(_DecidesByMeans("one_hot", random_state=random_state, **settings), random_state)
+    process = SimplexGaussianProcess("one_hot", random_state=random_state, **settings)
+    return _platt(_DecidesByMeans(process), random_state) if platt else process
 
 
 def nystroem_kernel_ridge(
