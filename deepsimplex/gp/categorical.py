@@ -15,8 +15,9 @@ from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, 
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
-from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
+from deepsimplex.gp.posterior import Posterior, Scaling, fitted
 from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
+from deepsimplex.latent import LatentGaussian
 
 Link = Literal["ilr", "softmax"]
 # Variance that the kernel starts at: logits of a few units separate classes.
@@ -32,7 +33,7 @@ _PASS_STEP = 0.4
 _BUDGET = 2**22
 
 
-class CategoricalProcess(Predictor):
+class CategoricalProcess:
     """Sparse variational Gaussian processes with a categorical likelihood, p(y | f) = softmax(S f)_y.
 
     The link "ilr" has n - 1 latent processes and S = V^T, with V the ILR basis; "softmax" has n and S = I, which is
@@ -110,9 +111,7 @@ class CategoricalProcess(Predictor):
         ``callback`` is called with a ``Step`` after every epoch.
         """
         features = check_array(X, "X", "[N, d]", least=2)
-        labels, n = check_labels(y, soft=True)
-        if len(labels) != len(features):
-            raise ValueError(f"y must have as many rows as X, {len(features)}; found {len(labels)}")
+        labels, n = check_labels(y, soft=True, rows=len(features), of="X")
         memberships = np.eye(n)[labels] if labels.ndim == 1 else labels
         problem = self._problem(features, memberships)
         model, schedule = problem.model, self.schedule
@@ -132,6 +131,13 @@ class CategoricalProcess(Predictor):
         self.n_iter_ = schedule.epochs
         self.posterior_ = problem.posterior(state)
         return self
+
+    def predict(self, X: ArrayLike) -> LatentGaussian:
+        """Return the latents of features X [N, d].
+
+        They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
+        """
+        return fitted(self).predict(X)
 
     def _problem(self, X: NDArray[np.float64], memberships: NDArray[np.float64]) -> "CategoricalProblem":
         features = Scaling.of_features(X) if self.scale_features else Scaling.identity(X.shape[1])

@@ -135,9 +135,10 @@ class Posterior(tf.Module):
         width = self._latents.width[:1]
         return {"loc": self._latents.center + width * mean, "scale": width * tf.sqrt(variance)}
 
-    def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
+    def predict(self, X: ArrayLike) -> LatentGaussian:
         """Return the latents of features X [N, d], computed in blocks that bound the memory."""
-        blocks = [self(X[rows]) for rows in row_slices(len(X), self._block_rows)]
+        features = check_array(X, "X", "[N, d]", columns=self.num_features)
+        blocks = [self(features[rows]) for rows in row_slices(len(features), self._block_rows)]
         loc, scale = (np.concatenate([block[key].numpy() for block in blocks]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 
@@ -182,22 +183,8 @@ def _unpickled(kernel: Any, *parts: Any) -> Posterior:
     return Posterior(kernel_from_state(kernel), *parts)
 
 
-class Predictor:
-    """Base class of models that predict by a posterior after ``fit``.
-
-    Attributes
-    ----------
-    posterior_ : Posterior
-        After fit.
-    """
-
-    posterior_: Posterior
-
-    def predict(self, X: ArrayLike) -> LatentGaussian:
-        """Return the latents of features X [N, d].
-
-        They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
-        """
-        if not hasattr(self, "posterior_"):
-            raise ValueError("predict needs a posterior: call fit first")
-        return self.posterior_.predict(check_array(X, "X", "[N, d]", columns=self.posterior_.num_features))
+def fitted(process: Any) -> Posterior:
+    """Return the posterior of a process; raise ValueError before ``fit``."""
+    if not hasattr(process, "posterior_"):
+        raise ValueError("predict needs a posterior: call fit first")
+    return process.posterior_

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import check_array, check_choice, check_whole
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
-from deepsimplex.gp.posterior import Posterior, Predictor, Scaling
+from deepsimplex.gp.posterior import Posterior, Scaling, fitted
 from deepsimplex.latent import LatentGaussian
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
@@ -125,7 +125,7 @@ class Problem:
         return Posterior(kernel, support, weights, factors, self.features, self.latents)
 
 
-class GaussianProcess(Predictor, ABC):
+class GaussianProcess(ABC):
     """A Gaussian process from features to latents.
 
     Parameters
@@ -222,6 +222,13 @@ class GaussianProcess(Predictor, ABC):
         values, self.objective_, self.n_iter_ = self._optimize(problem, report)
         self.posterior_ = self._posterior(problem, values)
         return self
+
+    def predict(self, X: ArrayLike) -> LatentGaussian:
+        """Return the latents of features X [N, d].
+
+        They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
+        """
+        return fitted(self).predict(X)
 
     def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
         if observation.covariance == "full":

@@ -254,7 +254,7 @@ def test_what_is_wrong_is_said(arguments, message):
 
 def test_labels_are_as_many_as_rows(rings):
     X, y = rings
-    with pytest.raises(ValueError, match="y must have as many rows as X"):
+    with pytest.raises(ValueError, match=r"y must hold one label for each of the \d+ rows of X"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
 
 
