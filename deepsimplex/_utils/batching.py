@@ -1,7 +1,5 @@
 """Split ranges of rows into batches."""
 
-__all__ = ["parts", "row_slices"]
-
 
 def parts(whole: slice, length: int) -> list[slice]:
     """Split a slice, with start and stop, into slices of at most ``length``; an empty one has no parts.

@@ -4,8 +4,6 @@ import difflib
 from collections.abc import Iterable
 from typing import Any
 
-__all__ = ["did_you_mean"]
-
 
 def did_you_mean(name: Any, known: Iterable[str]) -> str:
     """Return the end of a message about an unknown name: the nearest known one, or "" if none is near.

@@ -2,8 +2,6 @@
 
 import sys
 
-__all__ = ["callers_stacklevel"]
-
 
 def callers_stacklevel() -> int:
     """Return the ``stacklevel`` with which ``warnings.warn`` names the line that called the package; 1 outside of it.

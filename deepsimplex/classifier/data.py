@@ -265,7 +265,6 @@ def batches(samples: Samples, batch_size: int, epochs: SeededEpochs | None = Non
 
 def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
     """Cut a share of the samples off the end, as Keras does: (training, validation)."""
-    x, y, sample_weight = check_arrays(x, y, sample_weight)
     rows = num_rows(x)
     cut = math.floor(rows * (1.0 - share))
     if not 0 < cut < rows:

@@ -6,7 +6,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_whole, unmasked
+from deepsimplex._utils.validation import check_choice, check_whole, unmasked
 from deepsimplex.distances.approximate_search import check_approximate, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
@@ -130,9 +130,8 @@ def class_neighbors(
             other_labels = _labels(query_labels, "query_labels", others, "queries")
     elif query_labels is not None:
         raise ValueError("query_labels belong to queries; found query_labels alone")
-    for name, value, known in (("classes", classes, CLASSES), ("method", method, METHODS)):
-        if value not in known:
-            raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}")
+    check_choice(classes, "classes", CLASSES)
+    check_choice(method, "method", METHODS)
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import unmasked
+from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.distance import BlockFunction, Distance
 
 
@@ -115,11 +115,7 @@ class Precomputed(Distance):
 
 
 def _check_matrix(matrix: ArrayLike, name: str) -> NDArray[Any]:
-    table = unmasked(matrix, name)
-    if table.dtype.kind not in "fiu":
-        raise TypeError(f"{name} must hold real numbers; found dtype {table.dtype}")
-    if table.ndim != 2:
-        raise ValueError(f"{name} must have two axes; found shape {list(table.shape)}")
+    table = check_array(matrix, name, "[N, M]", finite=False, dtype="any")  # finite: below, without another array
     if table.size and not (np.isfinite(table.min()) and np.isfinite(table.max()) and table.min() >= 0):
         row, column = np.argwhere(~(np.isfinite(table) & (table >= 0)))[0]
         raise ValueError(

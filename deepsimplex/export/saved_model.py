@@ -12,7 +12,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable, replacing
-from deepsimplex._utils.validation import check_array, check_finite_rows
+from deepsimplex._utils.validation import check_array, check_choice, check_finite_rows
 
 INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
@@ -88,8 +88,7 @@ def export_saved_model(
     >>> sorted(load_served(folder / "served").predict(np.zeros((3, 4))))
     ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
     """
-    if input_dtype not in INPUT_DTYPES:
-        raise ValueError(f"input_dtype must be one of {', '.join(INPUT_DTYPES)}; found {input_dtype!r}")
+    check_choice(input_dtype, "input_dtype", INPUT_DTYPES)
 
     @tf.function(autograph=False)  # Keras calls it twice: once for its variables, once to write it
     def serve(samples: Any) -> dict[str, Any]:

@@ -73,7 +73,7 @@ def feature_rows(
         count = _count(samples)
         batches = _batches(samples, rng.permutation(count)[:rows])
     with as_in_training(backbone) as features:
-        kept, _ = _reservoir(((features(batch), _no_classes(batch)) for batch in batches), rows, rng)
+        kept, _ = _reservoir(((features(batch), np.zeros(_count(batch), np.int64)) for batch in batches), rows, rng)
     return kept, count
 
 
@@ -273,10 +273,6 @@ def batches_of(samples: Any) -> Iterator[Any]:
     """
     samples = _as_arrays(samples)
     return _batches(samples, np.arange(_count(samples)))
-
-
-def _no_classes(batch: Any) -> NDArray[np.int64]:
-    return np.zeros(_count(batch), dtype=np.int64)
 
 
 def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> Rows:

@@ -282,16 +282,6 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         return {"loc": (rows, L), "scale": (rows, 1 if self.covariance == "isotropic" else L)}
 
     def get_config(self) -> dict[str, Any]:
-        own = (
-            "num_classes",
-            "inducing",
-            "num_samples",
-            "covariance",
-            "kernel",
-            "variance",
-            "ard",
-            "latent_dim",
-            "jitter",
-            "scale_floor",
-        )
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        sizes = ("num_classes", "inducing", "num_samples", "latent_dim")
+        others = ("covariance", "kernel", "variance", "ard", "jitter", "scale_floor")
+        return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *others)}}

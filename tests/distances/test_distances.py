@@ -55,7 +55,7 @@ def test_precomputed_looks_up():
     ("matrix", "others", "error", "message"),
     [
         (np.zeros((2, 3)), None, ValueError, "must be square"),
-        (np.zeros(3), None, ValueError, "two axes"),
+        (np.zeros(3), None, ValueError, r"matrix must have shape \[N, M\]; found shape \(3,\)"),
         (np.array([[0, -1.0], [1, 0]]), None, ValueError, r"found -1.0 at \[0, 1\]"),
         (np.array([[0, 1.0], [np.nan, 0]]), None, ValueError, r"found nan at \[1, 0\]"),
         (np.array([[0, np.inf], [1, 0]]), None, ValueError, r"found inf at \[0, 1\]"),
