@@ -74,25 +74,13 @@ __all__ = [  # noqa: RUF022, by letters: a test holds it
     "targets",
 ]
 
-_OF_ESTIMATORS = (
-    "CategoricalGaussianProcess",
-    "GLVQ",
-    "GMLVQ",
-    "GPLVQ",
-    "LVQ1",
-    "LVQ2",
-    "LatentRegressionClassifier",
-    "SimplexGaussianProcess",
-    "load",
-)
-
 
 def __getattr__(name: str) -> Any:
-    if name in _OF_ESTIMATORS:
-        return getattr(importlib.import_module("deepsimplex.estimators"), name)
-    if name in __all__:
+    if name not in __all__:
+        raise AttributeError(f"module 'deepsimplex' has no attribute {name!r}")
+    if name.islower() and name != "load":  # the other lazy names are those of estimators
         return importlib.import_module(f"deepsimplex.{name}")
-    raise AttributeError(f"module 'deepsimplex' has no attribute {name!r}")
+    return getattr(importlib.import_module("deepsimplex.estimators"), name)
 
 
 def __dir__() -> list[str]:

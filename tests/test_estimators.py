@@ -430,7 +430,7 @@ def test_the_papers_regressor_is_the_default():
         ({"inference": "exactly"}, "inference must be one of"),
         ({"readout": "max"}, "readout must be one of"),
         ({"classes": [0, 1]}, "labels that classes=.* does not"),
-        ({"classes": [0, 1, 1, 2]}, "classes must differ"),
+        ({"classes": [0, 1, 1, 2]}, "classes must hold 4 different names"),
         ({"target": "ilrr"}, "did you mean"),
     ],
 )

@@ -5,11 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.datasets import load_iris
-from sklearn.utils.estimator_checks import (
-    check_dict_unchanged,
-    check_estimators_overwrite_params,
-    check_fit2d_1sample,
-)
+from sklearn.utils.estimator_checks import check_dict_unchanged, check_estimators_overwrite_params, check_fit2d_1sample
 
 import deepsimplex as ds
 from deepsimplex.estimators.selection import hold_out

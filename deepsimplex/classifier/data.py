@@ -10,14 +10,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.validation import check_finite_rows, check_labels, check_sample_weight, unmasked
 from deepsimplex.classifier.epochs import SeededEpochs
-from deepsimplex.classifier.streams import (
-    ObservedDataset,
-    element_spec,
-    is_observed,
-    is_stream,
-    read,
-    read_batches,
-)
+from deepsimplex.classifier.streams import ObservedDataset, element_spec, is_observed, is_stream, read, read_batches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.targets import Target

@@ -55,8 +55,7 @@ class Labels:
         check_classification_targets(y)
         found = np.unique(y)
         names = found if classes is None else np.asarray(classes)
-        if len(np.unique(names)) != len(names):
-            raise ValueError(f"classes must differ; found {names.tolist()}")
+        check_class_names(names.tolist(), len(names), of="probabilities")
         unknown = np.setdiff1d(found, names)
         if len(unknown):
             raise ValueError(f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}")

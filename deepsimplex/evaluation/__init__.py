@@ -40,11 +40,7 @@ from deepsimplex.evaluation.selective_risk import (
     area_under_risk_coverage,
     risk_coverage_curve,
 )
-from deepsimplex.evaluation.standardized_partition import (
-    PartitionRegion,
-    StandardizedPartition,
-    standardized_partition,
-)
+from deepsimplex.evaluation.standardized_partition import PartitionRegion, StandardizedPartition, standardized_partition
 from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc, uncertainty
 
 __all__ = [

@@ -133,9 +133,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         self.batch_size = check_whole(batch_size, "batch_size", 1)
         self.hparams = check_hyperparameters(hparams)
         self.class_names = class_names
-        self.validation = None
-        if validation_data is not None:
-            self.validation = draw_samples(validation_data, self.samples, self.seed)
+        self.validation = None if validation_data is None else draw_samples(validation_data, self.samples, self.seed)
         self.outside = None
         if outside is not None:
             leaves = keras.tree.flatten(outside)

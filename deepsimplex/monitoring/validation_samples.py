@@ -110,7 +110,7 @@ def _checked(x: Any, y: Any, name: str) -> tuple[Any, NDArray[Any]]:
             f"{name} must hold one label for each sample of x; found x of shape {shapes} and y of shape {labels.shape}"
         )
     for leaf in leaves:
-        if leaf is not None and np.asarray(leaf).dtype.kind == "f":
+        if np.asarray(leaf).dtype.kind == "f":
             check_array(leaf, f"x of {name}", dtype="floating")
     return x, labels
 

@@ -10,12 +10,7 @@ from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_names
-from deepsimplex.evaluation import (
-    ReliabilityBand,
-    ReliabilityCurve,
-    reliability_band,
-    reliability_curve,
-)
+from deepsimplex.evaluation import ReliabilityBand, ReliabilityCurve, reliability_band, reliability_curve
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
 from deepsimplex.plots.style import BLACK, BLUE, GRAY, ORANGE, figure_of, literal, new_axes

@@ -19,14 +19,7 @@ from sklearn.naive_bayes import GaussianNB
 import deepsimplex as ds
 from deepsimplex import evaluation
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.experiments import (
-    Predictions,
-    RunFolder,
-    read_run,
-    read_runs,
-    report_page,
-    save_predictions,
-)
+from deepsimplex.experiments import Predictions, RunFolder, read_run, read_runs, report_page, save_predictions
 from deepsimplex.experiments import report_figures as figures
 from deepsimplex.experiments import report_tables as tables
 from deepsimplex.experiments.finished_runs import flat_configuration

@@ -7,14 +7,7 @@ import tensorflow as tf
 
 from deepsimplex.geometry import helmert
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import (
-    READOUTS,
-    ArgmaxReadout,
-    Readout,
-    SoftmaxReadout,
-    class_intervals,
-    softmax,
-)
+from deepsimplex.readout import READOUTS, ArgmaxReadout, Readout, SoftmaxReadout, class_intervals, softmax
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.readout.readout_base import log_probabilities
 from tests.readout.test_argmax import latents
