@@ -477,6 +477,18 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(four, tmp_p
 
 
 @pytest.mark.slow
+def test_xla_trains_as_graphs_do(four):
+    """Keras compiles with XLA wherever there is a GPU."""
+    (x, y), _ = four
+    losses = []
+    for jit_compile in (False, True):
+        model = make("class", "vertices", 4)
+        model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=jit_compile)
+        losses.append(model.fit(x, y, batch_size=100, epochs=2, verbose=0).history["loss"])
+    np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("objective", "covariance"), [("hybrid", "diagonal"), ("composition", "isotropic")])
 def test_mixed_precision_trains(objective, covariance, four):
     (x, y), _ = four

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 
 import tensorflow as tf
@@ -98,34 +98,79 @@ class Method(ABC):
 
     def probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
         """Class probabilities [N, n]; ``whole`` computes batches of unknown size, such as a network's, at once."""
-        formula = self.formula(loc.dtype)
-        probabilities = _over_rows(formula.probabilities, loc, scale, formula.row_size, whole)
-        if self.method == "monte_carlo":
-            return probabilities
-        # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
-        return tf.maximum(probabilities, tiny_of(loc.dtype))
+        return self._compute(loc, scale, log=False, whole=whole)
 
     def log_probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
         """Their logarithms [N, n]."""
-        formula = self.formula(loc.dtype)
-        return _over_rows(formula.log_probabilities, loc, scale, formula.row_size, whole)
+        return self._compute(loc, scale, log=True, whole=whole)
 
     def read(self, latent: LatentGaussian, log: bool) -> Any:
         """Class probabilities or their logarithms: arrays for arrays, by a compiled function; tensors for tensors."""
         if latent.holds_tensors:
-            return (self.log_probabilities if log else self.probabilities)(*latent.tensors())
-        return _compiled(self, log, str(latent.loc.dtype))(*latent.tensors()).numpy()
+            return self._compute(*latent.tensors(), log=log, whole=False)
+        return _of_arrays(self, log, str(latent.loc.dtype))(*latent.tensors()).numpy()
+
+    def _compute(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
+        if loc.shape[0] is not None:
+            return self._traced(loc, scale, log=log, whole=whole)
+        setting = (self, log, whole, loc.dtype.name)
+
+        @tf.custom_gradient
+        def run(loc: Any, scale: Any) -> tuple[Any, Any]:
+            return _compiled(*setting)(loc, scale), lambda upstream: _compiled(*setting, True)(loc, scale, upstream)
+
+        return run(loc, scale)
+
+    def _traced(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
+        formula = self.formula(loc.dtype)
+        compute = formula.log_probabilities if log else formula.probabilities
+        if whole and loc.shape[0] is None:  # XLA cannot differentiate loops of unknown length
+            result = compute(loc, scale)
+        else:
+            result = map_rows(compute, loc, scale, formula.row_size, _BUDGET)
+        if log or self.method == "monte_carlo":
+            return result
+        # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
+        return tf.maximum(result, tiny_of(loc.dtype))
 
 
-@lru_cache(maxsize=32)
-def _compiled(method: Method, log: bool, dtype: str) -> Any:
-    """The method as a graph for any number of rows: traced once per setting, not once per batch size."""
+@lru_cache(maxsize=128)
+def _compiled(method: Method, log: bool, whole: bool, dtype: str, slopes: bool = False) -> Any:
+    """The method, or its derivatives, as a function of any number of rows, traced once per setting, not once per model.
+
+    Derivatives compute the probabilities again, which TensorFlow and XLA merge with the first time: were these handed
+    from one graph to the other, axes and shapes would be no constants in the second, as XLA wants them.
+    """
     dims = method.scores.latent_dim
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[method.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
-    compute = method.log_probabilities if log else method.probabilities
-    # Concrete: TensorFlow takes the functions of several methods for one that is traced too often, and warns.
-    return tf.function(compute, input_signature=signature, autograph=False).get_concrete_function()
+
+    def values(loc: Any, scale: Any) -> Any:
+        return method._traced(loc, scale, log=log, whole=whole)
+
+    def derivatives(loc: Any, scale: Any, upstream: Any) -> Any:
+        return _slopes(values, loc, scale, upstream)
+
+    if not slopes:
+        return tf.function(values, input_signature=signature, autograph=False)
+    signature.append(tf.TensorSpec([None, method.scores.num_classes], dtype))
+    return tf.function(derivatives, input_signature=signature, autograph=False)
+
+
+@lru_cache(maxsize=32)
+def _of_arrays(method: Method, log: bool, dtype: str) -> Any:
+    """The same for NumPy arrays: TensorFlow takes the functions of several methods for one traced too often."""
+    return _compiled(method, log, False, dtype).get_concrete_function()
+
+
+def _slopes(compute: Compute, loc: Any, scale: Any, upstream: Any) -> tuple[Any, Any]:
+    with tf.GradientTape() as tape:
+        tape.watch([loc, scale])
+        result = compute(loc, scale)
+    gradients = tape.gradient(result, [loc, scale], upstream)
+    if any(gradient is None for gradient in gradients):
+        raise ValueError("probabilities counted among draws have no derivatives: take another method")
+    return tuple(gradients)
 
 
 def check_num_points(method: str, num_points: int | None) -> int | None:
@@ -136,12 +181,6 @@ def check_num_points(method: str, num_points: int | None) -> int | None:
     if method == "quasi_monte_carlo" and found & (found - 1):
         raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {found}")
     return found
-
-
-def _over_rows(compute: Compute, loc: Any, scale: Any, row_size: int, whole: bool) -> Any:
-    if whole and loc.shape[0] is None:  # XLA cannot differentiate loops of unknown length
-        return compute(loc, scale)
-    return map_rows(compute, loc, scale, row_size, _BUDGET)
 
 
 def map_rows(compute: Compute, loc: Any, scale: Any, row_size: int, budget: int) -> Any:
@@ -173,15 +212,6 @@ def map_rows(compute: Compute, loc: Any, scale: Any, row_size: int, budget: int)
 def _in_batches_if_many(compute: Compute, most: int) -> Compute:
     """The function for many rows, or an unknown number: a loop, even of one turn, costs more than most batches do."""
 
-    def slopes(loc: Any, scale: Any, upstream: Any) -> tuple[Any, Any]:
-        with tf.GradientTape() as tape:
-            tape.watch([loc, scale])
-            result = compute(loc, scale)
-        gradients = tape.gradient(result, [loc, scale], upstream)
-        if any(gradient is None for gradient in gradients):
-            raise ValueError("probabilities counted among draws have no derivatives: take another method")
-        return tuple(gradients)
-
     @tf.custom_gradient
     def run(loc: Any, scale: Any) -> tuple[Any, Any]:
         def apply(function: Callable[..., Any], signature: Any, *arguments: Any) -> Any:
@@ -197,7 +227,7 @@ def _in_batches_if_many(compute: Compute, most: int) -> Compute:
 
         # Computed again, batch by batch: memory stays bounded, and nothing passes from branch to branch.
         def gradient(upstream: Any) -> Any:
-            return apply(slopes, (loc.dtype, scale.dtype), loc, scale, upstream)
+            return apply(partial(_slopes, compute), (loc.dtype, scale.dtype), loc, scale, upstream)
 
         return result, gradient
 

@@ -196,7 +196,6 @@ def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Seq
     tensor, shape [N, n]
     """
     least = max(least, smallest_exact(probabilities.dtype))
-    logarithms = traced_once(logarithms)
 
     @tf.custom_gradient
     def compute(probabilities: Any, *moments: Any) -> tuple[Any, Any]:
