@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
 from deepsimplex.latent import LatentGaussian, is_tensor
 from deepsimplex.readout.normal import tiny_of
@@ -136,7 +137,7 @@ class ProbabilityCalibration(Calibration):
 
     @abstractmethod
     def _transform(self, p: Any, floor: float) -> Any:
-        """Calibrated probabilities of a float64 tensor [N, n]."""
+        """Calibrated probabilities of a tensor [N, n], float64 but for a format without it."""
 
     def fit(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to the class probabilities of held-out samples and their labels.
@@ -184,7 +185,7 @@ class ProbabilityCalibration(Calibration):
         if not is_tensor(p):
             return self.transform(tf.constant(check_probabilities(p))).numpy()
         dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
-        return tf.cast(self._transform(tf.cast(p, tf.float64), tiny_of(dtype)), dtype)
+        return tf.cast(self._transform(tf.cast(p, precise_dtype()), tiny_of(dtype)), dtype)
 
     def fit_transform(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
         """Fit, and calibrate the same samples: their probabilities become better than those of new samples will be."""

@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.portable_operations import count_at_most
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
 
 
@@ -76,10 +77,12 @@ def _table(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
 
 def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:
     """Values [m, N] of m piecewise linear curves at x [m, N], constant beyond their ends."""
-    right = tf.searchsorted(inputs, x, side="right")
+    right = count_at_most(inputs.astype(x.dtype.as_numpy_dtype), x)
     right = tf.clip_by_value(right, 1, inputs.shape[1] - 1)
     x_0, x_1, y_0, y_1 = (
-        tf.gather(tf.constant(table), at, batch_dims=1) for table in (inputs, outputs) for at in (right - 1, right)
+        tf.gather(tf.constant(table, x.dtype), at, batch_dims=1)
+        for table in (inputs, outputs)
+        for at in (right - 1, right)
     )
     share = tf.clip_by_value(tf.math.divide_no_nan(x - x_0, x_1 - x_0), 0.0, 1.0)
     return y_0 + share * (y_1 - y_0)

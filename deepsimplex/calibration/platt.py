@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.portable_operations import log_sigmoid
 from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all_classes, check_columns
 
 
@@ -63,7 +64,7 @@ class PlattScaling(ProbabilityCalibration):
         z = _log_odds(p, floor) * self.slopes_ + self.intercepts_
         if len(self.slopes_) == 1:
             return tf.sigmoid(tf.concat([-z, z], axis=1))
-        return tf.nn.softmax(tf.math.log_sigmoid(z))  # normalized in log space: never 0 / 0
+        return tf.nn.softmax(log_sigmoid(z))  # normalized in log space: never 0 / 0
 
 
 def _fitted_sigmoid(
@@ -91,6 +92,6 @@ def _log_odds(p: Any, floor: float) -> Any:
     """log p_k - log sum_{j != k} p_j [N, n]; for two classes [N, 1], of the second."""
     n = p.shape[1]
     # Not 1 - p_k, which is off where p_k is near 1.
-    rest = tf.matmul(p, tf.constant(1.0 - np.eye(n)))
+    rest = tf.matmul(p, tf.constant(1.0 - np.eye(n), p.dtype))
     odds = tf.math.log(tf.maximum(p, floor)) - tf.math.log(tf.maximum(rest, floor))
     return odds[:, 1:] if n == 2 else odds

@@ -4,6 +4,7 @@ import itertools
 import os
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import keras
@@ -22,7 +23,7 @@ from deepsimplex.classifier.streams import (
     refuse_beside_stream,
 )
 from deepsimplex.classifier.training import TrainableNetwork
-from deepsimplex.export import export_saved_model
+from deepsimplex.export import export_portable, export_saved_model
 from deepsimplex.latent import Covariance
 from deepsimplex.targets import Target
 
@@ -330,16 +331,17 @@ class SimplexClassifier(TrainableNetwork):
         format: str = "tf_saved_model",
         input_dtype: str = "float32",
         verbose: bool = False,
-        **kwargs: Any,
     ) -> None:
-        """Write a SavedModel that TensorFlow alone can serve.
+        """Write what serves the model without this package: a SavedModel, an ONNX or a LiteRT file.
 
         Parameters
         ----------
         filepath : path-like
-            Folder to write, which may begin with ``~``; replaced whole or not at all.
-        format : str
-            "tf_saved_model" (default); any other goes to keras.Model.export, which serves class probabilities alone.
+            Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``; replaced whole
+            or not at all.
+        format : {"tf_saved_model", "onnx", "litert"}
+            Default "tf_saved_model". ONNX needs tf2onnx (``pip install "deepsimplex[onnx]"``); LiteRT takes one sample
+            at a time.
         input_dtype : {"float32", "uint8"}
             What the named input "image" takes: floats as in training (default), or uint8 pixels 0..255, which the
             served model divides by 255 unless it was trained on integers itself.
@@ -349,16 +351,12 @@ class SimplexClassifier(TrainableNetwork):
         Notes
         -----
         Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale"; class names in
-        ``assets.extra/class_names.json``.
+        ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
-        if format != "tf_saved_model":
-            super().export(filepath, format=format, verbose=verbose, **kwargs)
-            return
-        if kwargs:
-            raise TypeError(f"export to tf_saved_model takes no {', '.join(kwargs)}")
         if not self.built or self._sample_shape is None:
             raise ValueError("export needs a model that has seen samples of one array: fit it or call it on one first")
-        export_saved_model(
+        export = export_saved_model if format == "tf_saved_model" else partial(export_portable, format=format)
+        export(
             self,
             filepath,
             latent=lambda images: self.calibrated_latent(self.latent(images, training=False)),

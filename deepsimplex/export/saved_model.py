@@ -88,9 +88,31 @@ def export_saved_model(
     >>> sorted(load_served(folder / "served").predict(np.zeros((3, 4))))
     ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
     """
+    serve = serving_function(latent, readout, input_dtype, pixel_scale)
+    folder = Path(filepath).expanduser()
+    _check_replaceable(folder)
+    check_writable(folder.absolute().parent, "filepath")
+    archive = keras.export.ExportArchive()
+    archive.track(resource)
+    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
+    # Compiled: Keras calls it twice, once for its variables, once to write it.
+    archive.add_endpoint("serve", tf.function(serve, autograph=False), input_signature=[signature])
+    with replacing(folder) as fresh:
+        archive.write_out(fresh, verbose=verbose)
+        (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
+        (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
+        (fresh / CHECKSUMS).write_text(json.dumps(_checksums(fresh), indent=1), encoding="utf-8")
+
+
+def serving_function(
+    latent: Callable[[Any], dict[str, Any]],
+    readout: Callable[[dict[str, Any]], Any],
+    input_dtype: str = "float32",
+    pixel_scale: float = 255.0,
+) -> Callable[[Any], dict[str, Any]]:
+    """Make the function from samples to the served outputs: see ``export_saved_model``."""
     check_choice(input_dtype, "input_dtype", INPUT_DTYPES)
 
-    @tf.function(autograph=False)  # Keras calls it twice: once for its variables, once to write it
     def serve(samples: Any) -> dict[str, Any]:
         if input_dtype == "uint8":
             samples = tf.cast(samples, tf.float32) / pixel_scale
@@ -103,18 +125,7 @@ def export_saved_model(
             "latent_scale": gaussian["scale"],
         }
 
-    folder = Path(filepath).expanduser()
-    _check_replaceable(folder)
-    check_writable(folder.absolute().parent, "filepath")
-    archive = keras.export.ExportArchive()
-    archive.track(resource)
-    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
-    archive.add_endpoint("serve", serve, input_signature=[signature])
-    with replacing(folder) as fresh:
-        archive.write_out(fresh, verbose=verbose)
-        (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
-        (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
-        (fresh / CHECKSUMS).write_text(json.dumps(_checksums(fresh), indent=1), encoding="utf-8")
+    return serve
 
 
 def _check_replaceable(folder: Path) -> None:

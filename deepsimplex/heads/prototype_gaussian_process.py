@@ -9,6 +9,7 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
+from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_flag, check_number
 from deepsimplex.heads.features import ROWS
 from deepsimplex.heads.prototype_initialization import Initialization
@@ -169,29 +170,34 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]
-        factor, C = self._factor_and_positions()
-        A = ops.solve_triangular(factor, ops.transpose(self._correlations(features)[1]), lower=True)  # [M, N]
-        loc = self._center + ops.matmul(ops.transpose(A), ops.solve_triangular(factor, C, lower=True))
+        A = solve_lower(self._factor, ops.transpose(self._correlations(features)[1]))  # [M, N]
+        loc = self._center + ops.matmul(
+            ops.transpose(A), solve_lower(self._factor, ops.cast(self._deviations(), A.dtype))
+        )
         left = ops.maximum(1.0 - ops.sum(A * A, axis=0), 0.0)  # rounding may leave it below zero
-        variance = ops.exp(ops.cast(self.log_variance, "float64")) * left[:, None]
+        variance = ops.exp(ops.cast(self.log_variance, left.dtype)) * left[:, None]
         scale = ops.sqrt(variance + self.scale_floor**2)
         return {"loc": ops.cast(loc, self._output_dtype), "scale": ops.cast(scale, self._output_dtype)}
 
-    def _factor_and_positions(self) -> tuple[Any, Any]:
-        """Cholesky factor of K + s^2 I [M, M], and positions of the prototypes about the mean of the classes [M, L]."""
-        noise = ops.exp(ops.cast(self.log_noise, "float64")) + self.noise_floor
-        K = self._correlations(self.prototypes)[1] + noise * ops.eye(self.prototypes.shape[0], dtype="float64")
-        return ops.cholesky(K), ops.cast(self.latents, "float64") - self._center
+    def _factor(self) -> Any:
+        """Cholesky factor of K + s^2 I [M, M]."""
+        K = self._correlations(self.prototypes)[1]
+        noise = ops.exp(ops.cast(self.log_noise, K.dtype)) + self.noise_floor
+        return ops.cholesky(K + noise * ops.eye(K.shape[0], dtype=K.dtype))
+
+    def _deviations(self) -> Any:
+        """Positions of the prototypes about the mean of the classes [M, L]."""
+        return ops.cast(self.latents, precise_dtype()) - self._center
 
     def _correlations(self, features: Any) -> tuple[Any, Any]:
         """Squared distances in lengthscales, and k(x, w_j), both [N, M], of features [N, d]."""
-        lengthscale = ops.exp(ops.cast(self.log_lengthscale, "float64"))
-        X, W = (values / lengthscale for values in self._float64(features))
+        lengthscale = ops.exp(ops.cast(self.log_lengthscale, precise_dtype()))
+        X, W = (values / lengthscale for values in self._precise(features))
         squared = squared_distances(X, W)
         return squared, KERNELS[self.kernel](squared)
 
     def _evidence(self, features: Any) -> tuple[Any, Any]:
-        factor, C = self._factor_and_positions()
+        factor, C = self._factor(), self._deviations()
         # The rows b_j of (K + s^2 I)^-1 C, and their terms in the scores of the classes.
         B = ops.solve_triangular(ops.transpose(factor), ops.solve_triangular(factor, C, lower=True), lower=False)
         scores = ops.matmul(B, self._scores.T)  # [M, n]

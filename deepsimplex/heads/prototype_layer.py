@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
 from deepsimplex.heads.features import ROWS, AdaptedLayer, batches_of, features_of, labeled_feature_rows
@@ -165,15 +166,15 @@ class PrototypeLayer(Head, AdaptedLayer):
     def _evidence(self, features: Any) -> tuple[Any, Any]:
         """Squared distances [N, M] to the prototypes, and their weights [N, M] in the decision."""
 
-    def _float64(self, features: Any) -> tuple[Any, Any]:
-        """Cast features [N, d] and prototypes [M, d] to float64."""
+    def _precise(self, features: Any) -> tuple[Any, Any]:
+        """Cast features [N, d] and prototypes [M, d] to float64, but for formats without it."""
         found, known = features.shape[1], self.prototypes.shape[1]
         if found != known:
             raise ValueError(
                 f"features must have {known} columns, as the prototypes have; found {found}. adapt and explain need "
                 "the backbone before the layer"
             )
-        return ops.cast(features, "float64"), ops.cast(self.prototypes, "float64")
+        return ops.cast(features, precise_dtype()), ops.cast(self.prototypes, precise_dtype())
 
     def explain(self, x: Any, k: int = 3, backbone: Callable[..., Any] | None = None) -> Explanation:
         """Find the k nearest prototypes of every sample, and their weight in the decision.

@@ -133,9 +133,9 @@ class PrototypeScores(PrototypeLayer):
 
     def _squared_distances(self, features: Any) -> Any:
         """[N, M] in float64: float32 products lose distances that are small beside those between clusters."""
-        X, W = self._float64(features)
+        X, W = self._precise(features)
         if self.omega is not None:
-            omega_transposed = ops.transpose(ops.cast(self.omega, "float64"))
+            omega_transposed = ops.transpose(ops.cast(self.omega, X.dtype))
             X, W = ops.matmul(X, omega_transposed), ops.matmul(W, omega_transposed)
         return squared_distances(X, W)
 

@@ -8,6 +8,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
 from deepsimplex.heads.features import ROWS, AdaptedLayer, feature_rows
 from deepsimplex.heads.head import Head
@@ -235,16 +236,20 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
     def _whitened(self, features: Any) -> Any:
         """The rows a(x)^T [N, M], float64."""
-        U = ops.cast(self.inducing_points, "float64")
-        variance = ops.exp(ops.cast(self.log_variance, "float64"))
-        K = self._kernel(U, U) + self.jitter * ops.eye(self.inducing, dtype="float64")
-        k = self._kernel(U, ops.cast(features, "float64"))
+        dtype = precise_dtype()
+        variance = ops.exp(ops.cast(self.log_variance, dtype))
+        k = self._kernel(ops.cast(self.inducing_points, dtype), ops.cast(features, dtype))
         # In units of the variance: K = variance C C^T.
-        return ops.sqrt(variance) * ops.transpose(ops.solve_triangular(ops.cholesky(K), k, lower=True))
+        return ops.sqrt(variance) * ops.transpose(solve_lower(self._factor, k))
+
+    def _factor(self) -> Any:
+        """Cholesky factor of the correlations of the inducing points [M, M], float64."""
+        U = ops.cast(self.inducing_points, "float64")
+        return ops.cholesky(self._kernel(U, U) + self.jitter * ops.eye(self.inducing, dtype="float64"))
 
     def _kernel(self, X: Any, Y: Any) -> Any:
         """Correlations [N, M] of the processes at the rows of X [N, d] and Y [M, d]."""
-        lengthscale = ops.exp(ops.cast(self.log_lengthscale, "float64"))
+        lengthscale = ops.exp(ops.cast(self.log_lengthscale, X.dtype))
         return KERNELS[self.kernel](squared_distances(X / lengthscale, Y / lengthscale))
 
     def _factors(self, raw: Any) -> Any:

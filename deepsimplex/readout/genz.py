@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.portable_operations import diag_part
 from deepsimplex.readout.normal import (
     log_density,
     log_ndtr,
@@ -95,7 +96,7 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
     """
     n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
-    own = tf.linalg.diag_part(covariance)[:, :, tf.newaxis]
+    own = diag_part(covariance)[:, :, tf.newaxis]
     variance = own + tf.linalg.matrix_transpose(own) - 2.0 * covariance
     gap = mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :]
     expected, taken = tf.stop_gradient(gap), tf.broadcast_to(tf.eye(n, dtype=mean.dtype), tf.shape(gap))
@@ -112,7 +113,7 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
         weights = tf.reduce_sum(chosen[:, :, tf.newaxis] * before, axis=-1)
         # Covariances with the chosen difference, less what the draws before explain.
         of_rival = tf.matmul(chosen, covariance)
-        slope = of_rival - covariance - tf.linalg.diag_part(of_rival)[:, :, tf.newaxis] + own
+        slope = of_rival - covariance - diag_part(of_rival)[:, :, tf.newaxis] + own
         slope = (slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)) / deviation
         conditions.append((_of(chosen, gap) / deviation, weights / deviation))
         # The mean of a standard normal variable above -z.

@@ -24,6 +24,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.portable_operations import expm1, log1p
 from deepsimplex.readout.exact_quadrature import winning_masses
 from deepsimplex.readout.normal import log_density, ndtr, tiny_of
 
@@ -95,10 +96,11 @@ def probabilities(mean: Any, scale: Any, num_points: int) -> Any:
     high = high + math.log(mean.shape[-1]) + _REACH[mean.dtype.name]
     # A score's own part of the line, as wide as its standard deviation or the Gumbel variable's, lies within _DEPTH of
     # its widths from the low end: nodes may lie the farther apart the farther from it they are.
-    reach = tf.asinh((high - low) / _DEPTH)
+    reach = _asinh((high - low) / _DEPTH)
     tau = reach * tf.constant(np.linspace(0.0, 1.0, num_points), mean.dtype)
-    u = low + _DEPTH * tf.sinh(tau)
-    weights = _DEPTH * tf.cosh(tau) * (reach / (num_points - 1))
+    sinh, cosh = _sinh_and_cosh(tau)
+    u = low + _DEPTH * sinh
+    weights = _DEPTH * cosh * (reach / (num_points - 1))
     if scale.shape[-1] == 1:
         masses = _shared_winning_masses(m, scale, u, weights)
     else:
@@ -174,12 +176,12 @@ def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any]:
     high = tf.minimum(farthest, _TABLE_TOP * s - math.log(tiny_of(x.dtype)))
     last = _TABLE_NODES[x.dtype.name] - 1
     # Nodes at low + _TABLE_WIDTH sinh(step j): as far apart as the integral's own.
-    step = tf.asinh((high - low) / _TABLE_WIDTH) / last
+    step = _asinh((high - low) / _TABLE_WIDTH) / last
     coefficients = _coefficients(s, low, step, last)
     y = (x - low[:, :, tf.newaxis]) / _TABLE_WIDTH
     y = tf.clip_by_value(y, 0.0, (high - low)[:, :, tf.newaxis] / _TABLE_WIDTH)
     root = tf.sqrt(tf.square(y) + 1.0)
-    position = tf.math.log(y + root) / step[:, :, tf.newaxis]  # asinh
+    position = _asinh(y) / step[:, :, tf.newaxis]
     piece = tf.clip_by_value(tf.cast(position, tf.int32), 0, last - 1)
     t = position - tf.cast(piece, position.dtype)
     c = tf.unstack(tf.gather(coefficients, piece, batch_dims=1), axis=-1)
@@ -194,9 +196,10 @@ def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any]:
 def _coefficients(s: Any, low: Any, step: Any, last: int) -> Any:
     """Coefficients [N, last, 6] of the polynomials between the nodes of the table, from their left ends in steps."""
     tau = step * tf.constant(np.arange(last + 1), s.dtype)
-    above = _TABLE_WIDTH * tf.sinh(tau)
+    sinh, cosh = _sinh_and_cosh(tau)
+    above = _TABLE_WIDTH * sinh
     M, first, second = _log_minus_log(low + above, s)
-    stretch = _TABLE_WIDTH * tf.cosh(tau) * step
+    stretch = _TABLE_WIDTH * cosh * step
     # Derivatives by the position in steps.
     first, second = first * stretch, second * tf.square(stretch) + first * above * tf.square(step)
     rise = M[:, 1:] - M[:, :-1]
@@ -214,6 +217,17 @@ def _coefficients(s: Any, low: Any, step: Any, last: int) -> Any:
     )
 
 
+def _sinh_and_cosh(x: Any) -> tuple[Any, Any]:
+    """By exponentials, which every served format has; where x is small, sinh is precise beside what it is added to."""
+    e = tf.exp(x)
+    return 0.5 * (e - 1.0 / e), 0.5 * (e + 1.0 / e)
+
+
+def _asinh(x: Any) -> Any:
+    """For x >= 0, by a logarithm, as above."""
+    return tf.math.log(x + tf.sqrt(tf.square(x) + 1.0))
+
+
 def _log_minus_log(x: Any, s: Any) -> tuple[Any, Any, Any]:
     """log(-log C) and its first two derivatives at x [N, G] for standard deviations s [N, 1]."""
     x, s = x[:, tf.newaxis, :], s[:, :, tf.newaxis]
@@ -221,7 +235,7 @@ def _log_minus_log(x: Any, s: Any) -> tuple[Any, Any, Any]:
     rest, C, C1, C2 = (part[:, 0] for part in derivatives(x, s, (-1, 0, 1, 2)))
     rest = tf.maximum(rest, least)
     C = tf.maximum(C, least)
-    log_cdf = tf.where(rest < 0.5, tf.math.log1p(-tf.minimum(rest, 0.5)), tf.math.log(C))
+    log_cdf = tf.where(rest < 0.5, log1p(-tf.minimum(rest, 0.5)), tf.math.log(C))
     hazard = C1 / C
     first = hazard / log_cdf
     second = (C2 / C - tf.square(hazard)) / log_cdf - tf.square(first)
@@ -261,7 +275,7 @@ def _over_gaussian(x: Any, s: Any, orders: tuple[int, ...]) -> list[Any]:
     e = tf.exp(-tf.maximum(v, -6.0))
     cdf = tf.exp(-e)
     terms = {
-        -1: lambda: -tf.math.expm1(-e),
+        -1: lambda: -expm1(-e),
         0: lambda: cdf,
         1: lambda: cdf * e,
         2: lambda: cdf * (e * (e - 1.0)),

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_choice, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.normal import tiny_of
@@ -111,7 +112,7 @@ class Method(ABC):
         return _of_arrays(self, log, str(latent.loc.dtype))(*latent.tensors()).numpy()
 
     def _compute(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
-        if loc.shape[0] is not None:
+        if loc.shape[0] is not None or portable():
             return self._traced(loc, scale, log=log, whole=whole)
         setting = (self, log, whole, loc.dtype.name)
 

@@ -1,8 +1,4 @@
-"""Special functions as TensorFlow ops: the standard normal distribution, and logarithms of small probabilities.
-
-Every special function of the readouts (erfc and what is made of it) is called here, so that portable forms for a served
-format can replace them in one place.
-"""
+"""The standard normal distribution as TensorFlow ops, and logarithms of small probabilities."""
 
 import functools
 import math
@@ -12,6 +8,8 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from scipy.special import ndtri_exp
+
+from deepsimplex._utils.portable_operations import erfc, expm1, log1p, portable
 
 LOG_SQRT_TWO_PI = 0.5 * math.log(2.0 * math.pi)
 # Below these log Phi comes from its asymptotic series; Phi itself is still a normal number of the dtype there.
@@ -37,14 +35,9 @@ def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*arguments: Any) -> Any:
-        return function(*arguments) if tf.executing_eagerly() else compiled(*arguments)
+        return function(*arguments) if tf.executing_eagerly() or portable() else compiled(*arguments)
 
     return call
-
-
-def erfc(x: Any) -> Any:
-    """Complementary error function."""
-    return tf.math.erfc(x)
 
 
 def ndtr(z: Any) -> Any:
@@ -61,7 +54,7 @@ def _log_ndtr_tail(z: Any) -> Any:
     """log Phi(z) for z far below zero: the asymptotic series with its odd double factorials."""
     inverse = 1.0 / tf.square(z)
     series = -inverse * (1.0 - inverse * (3.0 - inverse * (15.0 - inverse * (105.0 - inverse * 945.0))))
-    return log_density(z) - tf.math.log(-z) + tf.math.log1p(series)
+    return log_density(z) - tf.math.log(-z) + log1p(series)
 
 
 @traced_once
@@ -80,7 +73,7 @@ def log_ndtr(z: Any) -> Any:
     """
     tail = _TAIL[z.dtype.name]
     outside = ndtr(-tf.abs(tf.maximum(z, tail)))
-    value = tf.where(z > 0, tf.math.log1p(-outside), tf.math.log(tf.maximum(outside, tiny_of(z.dtype))))
+    value = tf.where(z > 0, log1p(-outside), tf.math.log(tf.maximum(outside, tiny_of(z.dtype))))
     value = tf.where(z < tail, _log_ndtr_tail(tf.minimum(z, tail)), value)
 
     def gradient(upstream: Any) -> Any:
@@ -125,7 +118,7 @@ def log_ndtri(log_p: Any) -> tuple[Any, Any]:
     tensor
     """
     # The logarithm of 1 - p, with its precision where p is close to one.
-    log_other = tf.math.log(-tf.math.expm1(tf.maximum(log_p, -1.0)))
+    log_other = tf.math.log(-expm1(tf.maximum(log_p, -1.0)))
     deep = log_p < _LEAST_LOGARITHM
     lower = tf.where(log_p < -math.log(2.0), tf.maximum(log_p, _LEAST_LOGARITHM), log_other)
     z = _lower_quantile(lower, _LEAST_LOGARITHM, _LOG_DEGREE[log_p.dtype.name])

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.portable_operations import log1p
 from deepsimplex.geometry import helmert
 from deepsimplex.readout.normal import ndtr, tiny_of
 from deepsimplex.readout.score_matrix import noise_floor
@@ -140,6 +141,6 @@ def _log_mass(forward: Any, across: Any) -> Any:
     tail = far
     for level in range(levels, 1, -1):
         tail = far + level / tail
-    outside = -0.5 * tf.square(far) - tf.math.log1p(far * tail)
+    outside = -0.5 * tf.square(far) - log1p(far * tail)
     log_radial = tf.where(forward > -_FAR, tf.math.log(inside), outside)
     return log_radial - 0.5 * tf.square(across) - math.log(2.0 * math.pi)

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.portable_operations import diag_part
 from deepsimplex._utils.validation import check_array
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -134,7 +135,7 @@ def score_covariance(mean: Any, factor: Any) -> Any:
     exceeds the round-off of the products, which is relative to the largest variance.
     """
     covariance = tf.matmul(factor, factor, transpose_b=True)
-    variances = tf.linalg.diag_part(covariance)
+    variances = diag_part(covariance)
     eps = float(np.finfo(mean.dtype.as_numpy_dtype).eps)
     largest = tf.stop_gradient(tf.reduce_max(variances, axis=-1, keepdims=True))
     jitter = tf.square(noise_floor(mean)) + 4.0 * mean.shape[-1] * eps * largest

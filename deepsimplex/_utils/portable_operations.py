@@ -1,0 +1,115 @@
+"""Operations in TensorFlow's forms, or in those that ONNX and LiteRT can hold."""
+
+import contextvars
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+from scipy.special import erfcx
+
+Format = Literal["onnx", "litert"]
+_format: contextvars.ContextVar[Format | None] = contextvars.ContextVar("format", default=None)
+# Degrees of the polynomial of erfc: relative errors below 1e-8 and 1e-14.
+_DEGREE = {"float32": 14, "float64": 30}
+
+
+@contextmanager
+def portable_operations(format: Format) -> Iterator[None]:
+    """Inside the block graphs are traced from operations that the format has, with weights as they are.
+
+    Examples
+    --------
+    >>> with portable_operations("onnx"):
+    ...     round(float(erfc(tf.constant(1.0))), 6)
+    0.157299
+    """
+    token = _format.set(format)
+    try:
+        yield
+    finally:
+        _format.reset(token)
+
+
+def portable() -> bool:
+    """Return whether portable operations are asked for."""
+    return _format.get() is not None
+
+
+def erfc(x: Any) -> Any:
+    """Complementary error function, to relative accuracy in its upper tail.
+
+    The portable form is t exp(P(t) - x^2) with t = 2 / (2 + |x|) and a polynomial P.
+    """
+    if not portable():
+        return tf.math.erfc(x)
+    distance = tf.abs(x)
+    t = 2.0 / (2.0 + distance)
+    place = 2.0 * t - 1.0
+    exponent = functools.reduce(lambda value, coefficient: value * place + coefficient, _erfc_polynomial(x.dtype.name))
+    upper = t * tf.exp(exponent - tf.square(distance))
+    return tf.where(x < 0, 2.0 - upper, upper)
+
+
+@functools.cache
+def _erfc_polynomial(dtype: str) -> list[float]:
+    def logarithm(place: Any) -> Any:
+        t = 0.5 + 0.5 * place
+        return np.log(erfcx(2.0 / t - 2.0) / t)
+
+    fit = np.polynomial.Chebyshev.interpolate(logarithm, _DEGREE[dtype])
+    return fit.convert(kind=np.polynomial.Polynomial).coef[::-1].tolist()
+
+
+def log1p(x: Any) -> Any:
+    """log(1 + x), accurate for small x."""
+    if not portable():
+        return tf.math.log1p(x)
+    u = 1.0 + x
+    rounded = tf.equal(u, 1.0)
+    return tf.where(rounded, x, tf.math.log(u) * x / tf.where(rounded, tf.ones_like(u), u - 1.0))
+
+
+def log_sigmoid(x: Any) -> Any:
+    """log 1 / (1 + exp(-x))."""
+    return tf.minimum(x, 0.0) - log1p(tf.exp(-tf.abs(x))) if portable() else tf.math.log_sigmoid(x)
+
+
+def diag_part(matrix: Any) -> Any:
+    """Diagonals of square matrices [..., n, n]."""
+    if not portable():
+        return tf.linalg.diag_part(matrix)
+    return tf.reduce_sum(matrix * np.eye(matrix.shape[-1], dtype=matrix.dtype.as_numpy_dtype), axis=-1)
+
+
+def expm1(x: Any) -> Any:
+    """exp(x) - 1, accurate for small x."""
+    return tf.tanh(0.5 * x) * (tf.exp(x) + 1.0) if portable() else tf.math.expm1(x)
+
+
+def count_at_most(table: NDArray[Any], x: Any) -> Any:
+    """How many of the ascending numbers in a row of ``table`` [m, K] are at most x [m, N]."""
+    if not portable():
+        return tf.searchsorted(table, x, side="right")
+    return tf.reduce_sum(tf.cast(table[:, np.newaxis, :] <= x[:, :, tf.newaxis], tf.int32), axis=-1)
+
+
+def precise_dtype() -> str:
+    """Return float64, or float32 in the graph of a format that has no arithmetic of float64."""
+    return "float32" if _format.get() == "litert" and not tf.executing_eagerly() else "float64"
+
+
+def solve_lower(factor: Callable[[], Any], B: Any) -> Any:
+    """Return L^-1 B of a lower-triangular L [M, M] = ``factor()`` of weights alone, and B [M, N].
+
+    The portable form holds L^-1 as a constant: the formats have neither the factorization nor the solution.
+    """
+    if not portable():
+        return tf.linalg.triangular_solve(factor(), B)
+    with tf.init_scope():
+        L = factor()
+        inverse = tf.linalg.triangular_solve(L, tf.eye(L.shape[0], dtype=L.dtype)).numpy()
+    return tf.matmul(tf.constant(inverse, B.dtype), B)

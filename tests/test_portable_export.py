@@ -1,0 +1,145 @@
+"""ONNX and LiteRT files give what the classifier gives: run by onnxruntime and by LiteRT's interpreter."""
+
+import json
+import warnings
+
+import keras
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import scipy.special
+import tensorflow as tf
+
+import deepsimplex as ds
+from deepsimplex._utils import portable_operations as portable
+
+pytestmark = pytest.mark.slow
+
+KINDS = {
+    "argmax of two": {"n": 2},
+    "argmax of three": {"n": 3},
+    "argmax, isotropic": {"n": 10},
+    "argmax, diagonal": {"n": 4, "covariance": "diagonal"},
+    "argmax, full": {"n": 4, "covariance": "full"},
+    "softmax of two": {"n": 2, "readout": "softmax"},
+    "softmax, isotropic": {"n": 4, "readout": "softmax"},
+    "softmax, full": {"n": 4, "readout": "softmax", "covariance": "full"},
+    "prototypes": {"n": 4, "head": "prototypes"},
+    "variational": {"n": 4, "head": {"name": "variational", "inducing": 20}},
+}
+METHODS = ["temperature", "latent", "platt", "isotonic"]
+# Conversions take seconds. What one format has, the other is tried with where it differs in its operations.
+IN_BOTH = {"argmax of three", "argmax, isotropic", "argmax, full", "softmax, isotropic", "prototypes", "variational"}
+
+
+@pytest.fixture(scope="module")
+def samples(few):
+    (x, y), _ = few
+    return x[:200], y[:200]
+
+
+def make(samples, n, **arguments):
+    """A classifier as it begins: its head among the samples, where it starts there."""
+    keras.utils.set_random_seed(0)
+    x, y = samples
+    backbone = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), keras.layers.Dense(6, "tanh")])
+    model = ds.SimplexClassifier(backbone, "vertices", n, **arguments)
+    if hasattr(model.head, "adapt"):
+        model.head.adapt(x[y < n], y[y < n], backbone)
+    model(x[:2])
+    return model
+
+
+def run_onnx(path, x):
+    session = onnxruntime.InferenceSession(path)
+    assert [each.name for each in session.get_inputs()] == ["image"]
+    return dict(zip([each.name for each in session.get_outputs()], session.run(None, {"image": x}), strict=True))
+
+
+def run_litert(path, x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the interpreter is about to have a package of its own
+        serve = tf.lite.Interpreter(str(path)).get_signature_runner("serving_default")
+    outputs = [serve(image=one[None]) for one in x]
+    return {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
+
+
+RUNNERS = {"onnx": ("model.onnx", run_onnx), "litert": ("model.tflite", run_litert)}
+each_format = pytest.mark.parametrize("format", RUNNERS)
+
+
+def assert_serves(model, x, format, folder, fed=None, **options):
+    name, runner = RUNNERS[format]
+    model.export(folder / name, format=format, **options)
+    outputs = runner(folder / name, x if fed is None else fed)
+    assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]
+    p, latent = model.predict_proba(x), model.predict_latent(x)
+    np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
+    np.testing.assert_array_equal(outputs["class_id"], outputs["class_probabilities"].argmax(axis=1))
+    np.testing.assert_allclose(outputs["latent_mean"], latent.loc, atol=1e-5)
+    np.testing.assert_allclose(outputs["latent_scale"], latent.scale, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("kind", "format"),
+    [(kind, format) for kind in KINDS for format in RUNNERS if format == "onnx" or kind in IN_BOTH],
+)
+def test_every_readout_and_head_is_served(kind, format, samples, tmp_path):
+    assert_serves(make(samples, **KINDS[kind]), samples[0][:7], format, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("method", "format"),
+    [*[(method, "litert") for method in METHODS], ("platt", "onnx"), ("isotonic", "onnx")],
+)
+def test_calibrations_are_served(method, format, samples, tmp_path):
+    model = make(samples, 10).calibrate(*samples, method=method)
+    assert_serves(model, samples[0][:7], format, tmp_path)
+
+
+@each_format
+def test_pixels_are_served(format, samples, tmp_path):
+    x = np.round(samples[0][:5] * 255).astype("uint8")
+    assert_serves(make(samples, 3), x / np.float32(255), format, tmp_path, fed=x, input_dtype="uint8")
+
+
+def test_onnx_keeps_the_class_names(samples, tmp_path):
+    make(samples, 2, class_names=["Wörth", "b"]).export(tmp_path / "m.onnx", format="onnx")
+    (names,) = [each.value for each in onnx.load(tmp_path / "m.onnx").metadata_props if each.key == "class_names"]
+    assert json.loads(names) == ["Wörth", "b"]
+
+
+@each_format
+def test_what_a_format_cannot_hold_is_refused_before_a_file_is_written(format, samples, tmp_path):
+    model = make(samples, 3, readout="softmax")
+    model.readout.call = lambda latent, training=None: tf.math.igamma(2.0, latent["loc"] @ np.eye(2, 3, dtype="f"))
+    with pytest.raises(ValueError, match=f"format='{format}' cannot hold this model: .*Igamma"):
+        model.export(tmp_path / RUNNERS[format][0], format=format)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "message"),
+    [
+        ("m.onnx", "onxx", "format must be one of"),
+        ("m.pb", "onnx", r"filepath must end in .onnx for format='onnx'; found 'm.pb'"),
+        ("m", "litert", r"filepath must end in .tflite"),
+    ],
+)
+def test_other_formats_and_endings_are_refused(name, format, message, samples, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        make(samples, 2).export(tmp_path / name, format=format)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_portable_functions_have_the_accuracy_of_the_usual_ones(dtype):
+    eps = np.finfo(dtype).eps
+    x = np.linspace(-8, 8 if dtype == "float32" else 25, 2001).astype(dtype)
+    small = np.concatenate([np.geomspace(1e-12, 0.9, 200), -np.geomspace(1e-12, 0.9, 200)]).astype(dtype)
+    with portable.portable_operations("onnx"):
+        # exp(-x^2) is as precise as x^2 is.
+        expected = scipy.special.erfc(x.astype("float64"))
+        np.testing.assert_allclose(portable.erfc(x), expected, rtol=2 * eps * (4 + x.max() ** 2))
+        np.testing.assert_allclose(portable.log1p(small), np.log1p(small.astype("float64")), rtol=8 * eps)
+        np.testing.assert_allclose(portable.expm1(small), np.expm1(small.astype("float64")), rtol=8 * eps)
