@@ -185,7 +185,6 @@ class CASIMAC(Target):
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
         self.distance.check(samples)
         self._samples, self.num_classes_ = (samples, labels), n
-        self._training_key = self._key(None, None)
         return self
 
     def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
@@ -243,8 +242,8 @@ class CASIMAC(Target):
         """Latents divided by the root mean square of those of the training samples, if that is wanted."""
         if not self.normalize:
             self.unit_ = 1.0
-        elif self._unit_of != self._training_key:
-            self.unit_, self._unit_of = root_mean_square(self._latents("training", None, None)), self._training_key
+        elif self._unit_of != (key := self._key(None, None)):
+            self.unit_, self._unit_of = root_mean_square(self._latents("training", None, None)), key
         loc = latents / self.unit_  # a copy: the caller's own, to change as they like
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
@@ -254,7 +253,7 @@ class CASIMAC(Target):
         """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance; kept."""
         assert self._samples is not None
         labels = self._samples[1] if query_labels is None else query_labels
-        key = self._training_key if queries is None else self._key(queries, query_labels)
+        key = self._key(queries, query_labels)
         if key != self._latest.get(which, ("",))[0]:
             self._latest.pop(which, None)
             distances = self._distances(key, queries, query_labels)

@@ -273,16 +273,6 @@ class TestMemory:
         target.transform(queries, y)
         assert len(calls) == 2
 
-    def test_a_call_hashes_the_training_samples_once(self, monkeypatch):
-        x, y = samples(3, per_class=4)
-        hashed, real = [], module.fingerprint
-        monkeypatch.setattr(module, "fingerprint", lambda *parts: hashed.append(parts) or real(*parts))
-        target = CASIMAC()
-        target.fit_transform(x, y)
-        assert len(hashed) == 1
-        target.transform(x + 0.1, y)
-        assert len(hashed) == 2
-
     def test_what_is_returned_is_the_callers_own(self):
         x, y = samples(3, per_class=4)
         target = CASIMAC()
