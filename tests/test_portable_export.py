@@ -10,6 +10,7 @@ import onnxruntime
 import pytest
 import scipy.special
 import tensorflow as tf
+from sklearn.datasets import load_wine
 
 import deepsimplex as ds
 from deepsimplex._utils import portable_operations as portable
@@ -96,6 +97,39 @@ def test_every_readout_and_head_is_served(kind, format, samples, tmp_path):
 def test_calibrations_are_served(method, format, samples, tmp_path):
     model = make(samples, 10).calibrate(*samples, method=method)
     assert_serves(model, samples[0][:7], format, tmp_path)
+
+
+@each_format
+def test_far_out_samples_are_served(format, samples, tmp_path):
+    """Branches that are not taken overflow, and so do scales from 89 on in a softplus that is not careful."""
+    model = make(samples, 4, readout="softmax")
+    kernel, bias = model.head.get_weights()[-2:]
+    model.head.set_weights([*model.head.get_weights()[:-2], kernel, bias + 200])
+    x = np.concatenate([1e3 * samples[0][:2], samples[0][:2]])
+    assert model.predict_latent(x).scale.min() > 100
+    name, runner = RUNNERS[format]
+    model.export(tmp_path / name, format=format)
+    np.testing.assert_allclose(runner(tmp_path / name, x)["class_probabilities"], model.predict_proba(x), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "classifier",
+    [
+        ds.SimplexGaussianProcess("dirichlet", max_iter=3),
+        ds.SimplexGaussianProcess("ilr", inference="collapsed", inducing=10, kernel="matern52", ard=True, max_iter=3),
+        ds.CategoricalGaussianProcess(inducing=10, epochs=1),
+    ],
+    ids=["exact", "collapsed", "categorical"],
+)
+def test_gaussian_processes_are_served_by_onnx(classifier, tmp_path):
+    X, y = load_wine(return_X_y=True)
+    X = X.astype("float32")
+    classifier.fit(X[::2], y[::2]).export(tmp_path / "m.onnx", format="onnx")
+    session = onnxruntime.InferenceSession(tmp_path / "m.onnx")
+    (p,) = session.run(["class_probabilities"], {"features": X[1::2]})
+    np.testing.assert_allclose(p, classifier.predict_proba(X[1::2]), atol=1e-8)
+    with pytest.raises(ValueError, match="format must be one of"):
+        classifier.export(tmp_path / "m.tflite", format="litert")
 
 
 @each_format

@@ -75,7 +75,12 @@ def log1p(x: Any) -> Any:
 
 def log_sigmoid(x: Any) -> Any:
     """log 1 / (1 + exp(-x))."""
-    return tf.minimum(x, 0.0) - log1p(tf.exp(-tf.abs(x))) if portable() else tf.math.log_sigmoid(x)
+    return -softplus(-x) if portable() else tf.math.log_sigmoid(x)
+
+
+def softplus(x: Any) -> Any:
+    """log(1 + exp(x)). LiteRT's own overflows from 89 on."""
+    return tf.maximum(x, 0.0) + log1p(tf.exp(-tf.abs(x))) if portable() else tf.math.softplus(x)
 
 
 def diag_part(matrix: Any) -> Any:

@@ -298,7 +298,8 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
                 found = len(array) if np.ndim(array) else "a single number"
                 raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {found}")
     if sample_weight is not None:  # of a batch all may be zero
-        sample_weight = check_sample_weight(sample_weight, rows, all_zero=True).astype(keras.config.floatx())
+        sample_weight = check_sample_weight(sample_weight, rows, all_zero=True)
+        sample_weight = check_finite_rows(sample_weight, "sample_weight", keras.config.floatx())
     return x, y, sample_weight
 
 

@@ -4,6 +4,7 @@ import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -15,7 +16,7 @@ from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierSte
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
-from deepsimplex.export import export_saved_model
+from deepsimplex.export import export_portable, export_saved_model
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
@@ -65,31 +66,36 @@ class PosteriorMixin(Saved):
         return call
 
     def export(
-        self, filepath: str | os.PathLike[str], class_names: Sequence[str] | None = None, verbose: bool = False
+        self,
+        filepath: str | os.PathLike[str],
+        class_names: Sequence[str] | None = None,
+        format: str = "tf_saved_model",
+        verbose: bool = False,
     ) -> None:
-        """Write a SavedModel that TensorFlow alone can serve.
+        """Write what serves the classifier without this package: a SavedModel or an ONNX file.
+
+        Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
+        ``classes_``), "latent_mean" [N, L], "latent_scale". ``deepsimplex.export.load_served`` loads a SavedModel.
 
         Parameters
         ----------
         filepath : path-like
-            Folder to write, which may begin with ``~``; replaced whole or not at all.
+            Folder of the SavedModel, or file that ends in .onnx; may begin with ``~``; replaced whole or not at all.
         class_names : list of str, optional
             In the order of ``classes_``. Default None: those as text.
+        format : {"tf_saved_model", "onnx"}
+            Default "tf_saved_model". LiteRT has no arithmetic of float64, which covariances need.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
-
-        Notes
-        -----
-        Input: "features" [N, d], float32. Outputs, float64 as all computations inside: "class_probabilities" [N, n],
-        "class_id" [N] (a position in ``classes_``), "latent_mean" [N, L] and "latent_scale"; the class names lie beside
-        them in ``assets.extra/class_names.json``. ``deepsimplex.export.load_served`` calls it from Python.
         """
         check_is_fitted(self)
         classifier: Any = self
         classes = classifier.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(classifier.classes_), "class_names", "probabilities")
         layer, calibration, posterior = classifier._readout, classifier._calibration, self.regressor_.posterior_
-        export_saved_model(
+        check_choice(format, "format", ("tf_saved_model", "onnx"))
+        export = export_saved_model if format == "tf_saved_model" else partial(export_portable, format=format)
+        export(
             posterior,
             filepath,
             latent=lambda x: calibration.apply_latent(posterior(x)) if calibration else posterior(x),

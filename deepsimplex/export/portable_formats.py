@@ -16,6 +16,7 @@ from deepsimplex._utils.portable_operations import Format, portable_operations
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.export.saved_model import serving_function
 
+EXPORT_FORMATS = ("tf_saved_model", "onnx", "litert")
 SUFFIXES = {"onnx": ".onnx", "litert": ".tflite"}
 
 
@@ -23,7 +24,7 @@ class _Served(keras.Model):
     """The function that is served, as the model that Keras' exporters want."""
 
     def __init__(self, resource: Any, serve: Callable[[Any], dict[str, Any]]) -> None:
-        super().__init__(name="served")
+        super().__init__(name="served", dtype="float32")
         self.resource, self.serve = resource, serve
         self.built = True
 
@@ -88,8 +89,11 @@ def export_portable(
 def _write_onnx(model: _Served, path: Path, signature: tf.TensorSpec, class_names: list[str], verbose: bool) -> None:
     try:
         import onnx
+        from tf2onnx.handler import tf_op
     except ImportError as error:
         raise ImportError('format="onnx" needs tf2onnx: pip install "deepsimplex[onnx]"') from error
+    tf_op("SelectV2")(_Where)
+    tf_op("Log")(_Log)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of NumPy, about names that the converter looks for
         model.export(path, format="onnx", input_signature=[signature], verbose=verbose)
@@ -100,6 +104,22 @@ def _write_onnx(model: _Served, path: Path, signature: tf.TensorSpec, class_name
         raise ValueError(f"format='onnx' cannot hold this model: {str(error).splitlines()[0]}") from None
     onnx.helper.set_model_props(written, {"class_names": json.dumps(class_names, ensure_ascii=False)})
     onnx.save(written, path)
+
+
+class _Where:
+    """Conversion of tf.where. That of tf2onnx adds both branches times 0 or 1: NaN where the other one is infinite."""
+
+    @classmethod
+    def version_14(cls, graph: Any, node: Any, **_: Any) -> None:  # above their version
+        node.type = "Where"
+
+
+class _Log:
+    """Conversion of tf.math.log. That of tf2onnx goes through float32."""
+
+    @classmethod
+    def version_14(cls, graph: Any, node: Any, **_: Any) -> None:
+        node.type = "Log"
 
 
 def _write_litert(model: _Served, path: Path, signature: tf.TensorSpec, class_names: list[str], verbose: bool) -> None:

@@ -8,6 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
@@ -111,7 +112,7 @@ class Posterior(tf.Module):
         A graph takes any number of rows, in blocks that bound the memory.
         """
         x, most = tf.cast(x, tf.float64), self._block_rows
-        if x.shape[0] is not None and x.shape[0] <= most:
+        if portable() or (x.shape[0] is not None and x.shape[0] <= most):
             return self._moments(x)
         rows, columns = tf.shape(x)[0], x.shape[1]
         blocks = tf.maximum(1, -(-rows // most))

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from deepsimplex._utils.portable_operations import softplus
 from deepsimplex._utils.validation import check_choice, check_number, check_whole
 from deepsimplex.heads.head import Head
 from deepsimplex.latent import COVARIANCES, Covariance
@@ -94,8 +95,8 @@ class GaussianHead(Head):
         # features: [N, d]
         raw = self._raw_scale(features)
         if self.covariance != "full":
-            return {"loc": self._loc(features), "scale": ops.softplus(raw) + self.scale_floor}
-        diagonal = ops.softplus(raw[:, : self.latent_dim]) + self.scale_floor
+            return {"loc": self._loc(features), "scale": softplus(raw) + self.scale_floor}
+        diagonal = softplus(raw[:, : self.latent_dim]) + self.scale_floor
         return {"loc": self._loc(features), "scale": self._triangle(diagonal, raw[:, self.latent_dim :])}
 
     def _triangle(self, diagonal: Any, below: Any) -> Any:

@@ -170,10 +170,10 @@ class PrototypeGaussianProcess(PrototypeLayer):
 
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]
-        A = solve_lower(self._factor, ops.transpose(self._correlations(features)[1]))  # [M, N]
-        loc = self._center + ops.matmul(
-            ops.transpose(A), solve_lower(self._factor, ops.cast(self._deviations(), A.dtype))
-        )
+        k = ops.transpose(self._correlations(features)[1])  # [M, N]
+        solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._deviations(), k.dtype), k], axis=1))
+        A = solved[:, self.latent_dim :]
+        loc = self._center + ops.matmul(ops.transpose(A), solved[:, : self.latent_dim])
         left = ops.maximum(1.0 - ops.sum(A * A, axis=0), 0.0)  # rounding may leave it below zero
         variance = ops.exp(ops.cast(self.log_variance, left.dtype)) * left[:, None]
         scale = ops.sqrt(variance + self.scale_floor**2)

@@ -58,7 +58,7 @@ def log_probabilities(mean: Any, factor: Any, num_points: int, seed: int) -> Any
 
 
 def _shares(conditions: list[tuple[Any, Any]], num_points: int, seed: int, dtype: tf.DType) -> Any:
-    masses = tf.reduce_mean(_masses(conditions, num_points, seed, dtype, log=False), axis=-1)
+    masses = tf.reduce_sum(_masses(conditions, num_points, seed, dtype, log=False), axis=-1)
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 

@@ -139,8 +139,8 @@ class Method(ABC):
 def _compiled(method: Method, log: bool, whole: bool, dtype: str, slopes: bool = False) -> Any:
     """The method, or its derivatives, as a function of any number of rows, traced once per setting, not once per model.
 
-    Derivatives compute the probabilities again, which TensorFlow and XLA merge with the first time: were these handed
-    from one graph to the other, axes and shapes would be no constants in the second, as XLA wants them.
+    Derivatives compute the probabilities again: were these handed from one graph to the other, axes and shapes would be
+    no constants in the second, as XLA wants them. TensorFlow merges the two where they are not loops or branches.
     """
     dims = method.scores.latent_dim
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[method.covariance]

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
+from deepsimplex._utils.portable_operations import log_sigmoid
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import gumbel
 from deepsimplex.readout.method import Formula, Method
@@ -51,7 +52,9 @@ class SoftmaxMethod(Method):
         scores, n, points = self.scores, self.scores.num_classes, self.points(dtype)
         if self.method == "quasi_monte_carlo":
             return Formula(
-                lambda loc, scale: tf.reduce_mean(tf.nn.softmax(self._sampled(loc, scale, points), axis=1), axis=-1),
+                lambda loc, scale: (
+                    tf.reduce_sum(tf.nn.softmax(self._sampled(loc, scale, points), axis=1), axis=-1) / points
+                ),
                 lambda loc, scale: self._log_by_sampling(loc, scale, points),
                 n * max(points, scores.latent_dim),
             )
@@ -97,7 +100,7 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
     tilted, m = tf.where(far, m + half, tf.zeros_like(m)), tf.where(far, -m - 2.0 * half, m)
     x = np.linspace(-11.0, 11.0, num_points)
     log_density = -0.5 * x**2 - np.log(np.exp(-0.5 * x**2).sum())
-    narrow = tf.math.log_sigmoid(m + tf.minimum(s, _WIDE) * tf.constant(x, loc.dtype))
+    narrow = log_sigmoid(m + tf.minimum(s, _WIDE) * tf.constant(x, loc.dtype))
     narrow = tf.reduce_logsumexp(narrow + tf.constant(log_density, loc.dtype), axis=-1)
     e = np.linspace(-38.0, 38.0, num_points)
     log_logistic = -2.0 * np.log(2.0 * np.cosh(0.5 * e))
