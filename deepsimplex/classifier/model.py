@@ -4,14 +4,12 @@ import itertools
 import os
 import warnings
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import keras
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.stacklevel import callers_stacklevel
-from deepsimplex._utils.validation import check_choice
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.streams import (
@@ -24,7 +22,7 @@ from deepsimplex.classifier.streams import (
     refuse_beside_stream,
 )
 from deepsimplex.classifier.training import TrainableNetwork
-from deepsimplex.export import EXPORT_FORMATS, export_portable, export_saved_model
+from deepsimplex.export import export_model
 from deepsimplex.latent import Covariance
 from deepsimplex.targets import Target
 
@@ -354,13 +352,12 @@ class SimplexClassifier(TrainableNetwork):
         Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale"; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
-        check_choice(format, "format", EXPORT_FORMATS)
         if not self.built or self._sample_shape is None:
             raise ValueError("export needs a model that has seen samples of one array: fit it or call it on one first")
-        export = export_saved_model if format == "tf_saved_model" else partial(export_portable, format=format)
-        export(
+        export_model(
             self,
             filepath,
+            format,
             latent=lambda images: self.calibrated_latent(self.latent(images, training=False)),
             readout=self.read_out,
             sample_shape=self._sample_shape,

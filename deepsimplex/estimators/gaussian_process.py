@@ -4,7 +4,6 @@ import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -16,7 +15,7 @@ from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierSte
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
-from deepsimplex.export import export_portable, export_saved_model
+from deepsimplex.export import export_model
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
@@ -94,10 +93,10 @@ class PosteriorMixin(Saved):
         names = check_class_names(classes, len(classifier.classes_), "class_names", "probabilities")
         layer, calibration, posterior = classifier._readout, classifier._calibration, self.regressor_.posterior_
         check_choice(format, "format", ("tf_saved_model", "onnx"))
-        export = export_saved_model if format == "tf_saved_model" else partial(export_portable, format=format)
-        export(
+        export_model(
             posterior,
             filepath,
+            format,
             latent=lambda x: calibration.apply_latent(posterior(x)) if calibration else posterior(x),
             readout=lambda latent: classifier._calibrated(layer(latent)),
             sample_shape=(classifier.n_features_in_,),

@@ -1,6 +1,6 @@
 """Export of trained classifiers: SavedModels that TensorFlow alone can serve, ONNX and LiteRT files."""
 
-from deepsimplex.export.portable_formats import EXPORT_FORMATS, export_portable
-from deepsimplex.export.saved_model import ServedModel, export_saved_model, load_served
+from deepsimplex.export.export_model import export_model
+from deepsimplex.export.saved_model import ServedModel, load_served
 
-__all__ = ["EXPORT_FORMATS", "ServedModel", "export_portable", "export_saved_model", "load_served"]
+__all__ = ["ServedModel", "export_model", "load_served"]

@@ -1,22 +1,18 @@
-"""Export to ONNX and LiteRT files, by Keras' exporters, with the outputs and names of the SavedModel."""
+"""ONNX and LiteRT files, by Keras' exporters."""
 
 import json
-import os
 import re
 import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import keras
 import tensorflow as tf
 
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.portable_operations import Format, portable_operations
-from deepsimplex._utils.validation import check_choice
-from deepsimplex.export.saved_model import serving_function
 
-EXPORT_FORMATS = ("tf_saved_model", "onnx", "litert")
 SUFFIXES = {"onnx": ".onnx", "litert": ".tflite"}
 
 
@@ -32,58 +28,21 @@ class _Served(keras.Model):
         return self.serve(samples)
 
 
-def export_portable(
+def write_portable(
     resource: Any,
-    filepath: str | os.PathLike[str],
-    format: str,
-    *,
-    latent: Callable[[Any], dict[str, Any]],
-    readout: Callable[[dict[str, Any]], Any],
-    sample_shape: Sequence[int | None],
+    serve: Callable[[Any], dict[str, Any]],
+    signature: tf.TensorSpec,
+    path: Path,
     class_names: Sequence[str],
-    input_name: str = "image",
-    input_dtype: str = "float32",
-    pixel_scale: float = 255.0,
-    verbose: bool = False,
+    verbose: bool,
+    format: Format,
 ) -> None:
-    """Write an ONNX or LiteRT file with the input and the outputs of ``export_saved_model``.
-
-    Parameters
-    ----------
-    resource : keras.Model
-        Holds the variables that the two functions use; the file holds their values.
-    filepath : path-like
-        File to write, ending in .onnx or .tflite, which may begin with ``~``; replaced whole or not at all.
-    format : {"onnx", "litert"}
-        ONNX takes batches of any size. LiteRT plans its memory before: it takes one sample at a time.
-    latent, readout, sample_shape, input_name, input_dtype, pixel_scale, verbose
-        See ``export_saved_model``.
-    class_names : sequence of str
-        ONNX holds them as JSON under "class_names" in the metadata of the model; LiteRT does not.
-
-    Raises
-    ------
-    ValueError
-        For another format or ending, and for a model with operations that the format has not; nothing is written then.
-    ImportError
-        For ONNX without tf2onnx: ``pip install "deepsimplex[onnx]"``.
-
-    Examples
-    --------
-    ``SimplexClassifier.export`` calls it:
-
-    >>> model.export("digits.onnx", format="onnx")  # doctest: +SKIP
-    """
-    check_choice(format, "format", SUFFIXES)
-    path = Path(filepath).expanduser()
+    """Write the ONNX or LiteRT file of a served function: see ``export_model``."""
     if path.suffix != SUFFIXES[format]:
         raise ValueError(f"filepath must end in {SUFFIXES[format]} for format={format!r}; found {path.name!r}")
-    check_writable(path.absolute().parent, "filepath")
-    served = _Served(resource, serving_function(latent, readout, input_dtype, pixel_scale))
-    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
     write = _write_onnx if format == "onnx" else _write_litert
-    with replacing(path) as fresh, portable_operations(cast(Format, format)):
-        write(served, fresh, signature, list(class_names), verbose)
+    with replacing(path) as fresh, portable_operations(format):
+        write(_Served(resource, serve), fresh, signature, list(class_names), verbose)
 
 
 def _write_onnx(model: _Served, path: Path, signature: tf.TensorSpec, class_names: list[str], verbose: bool) -> None:

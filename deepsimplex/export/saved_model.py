@@ -1,4 +1,4 @@
-"""Export to SavedModel with checksums, and the loader that verifies them."""
+"""SavedModels with checksums, and the loader that verifies them."""
 
 import hashlib
 import json
@@ -11,90 +11,25 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.atomic_files import check_writable, replacing
-from deepsimplex._utils.validation import check_array, check_choice, check_finite_rows
+from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.validation import check_array, check_finite_rows
 
-INPUT_DTYPES = ("float32", "uint8")
 CLASS_NAMES = Path("assets.extra") / "class_names.json"
 CHECKSUMS = Path("assets.extra") / "checksums.json"
 
 
-def export_saved_model(
+def write_saved_model(
     resource: Any,
-    filepath: str | os.PathLike[str],
-    *,
-    latent: Callable[[Any], dict[str, Any]],
-    readout: Callable[[dict[str, Any]], Any],
-    sample_shape: Sequence[int | None],
+    serve: Callable[[Any], dict[str, Any]],
+    signature: tf.TensorSpec,
+    folder: Path,
     class_names: Sequence[str],
-    input_name: str = "image",
-    input_dtype: str = "float32",
-    pixel_scale: float = 255.0,
-    verbose: bool = False,
+    verbose: bool,
 ) -> None:
-    """Write a SavedModel with one endpoint, from samples to class probabilities and the latent Gaussian.
-
-    Parameters
-    ----------
-    resource : keras.Model or tf.Module
-        Holds the variables that the two functions use.
-    filepath : path-like
-        Folder to write, which may begin with ``~``. An earlier SavedModel is replaced once the new one is complete.
-    latent : callable
-        From a float tensor of samples [N, ...] to the dict {"loc", "scale"}.
-    readout : callable
-        From that dict to class probabilities [N, n].
-    sample_shape : sequence of int or None
-        Shape of one sample. The batch size is left open.
-    class_names : list of str
-        Written beside the model, in label order.
-    input_name : str
-        Name of the input in the serving signature.
-    input_dtype : {"float32", "uint8"}
-        "uint8" takes pixels 0..255, which the model sees divided by ``pixel_scale``.
-    pixel_scale : float
-        255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255.
-    verbose : bool
-        Print Keras' summary of the endpoint.
-
-    Notes
-    -----
-    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, "latent_mean" [N, L], "latent_scale" as in
-    ``LatentGaussian``. ``assets.extra/class_names.json`` holds the names, ``assets.extra/checksums.json`` the SHA-256
-    of every file, which ``load_served`` checks.
-
-    Raises
-    ------
-    ValueError
-        For another input_dtype.
-    FileExistsError
-        When the folder exists and holds something other than a SavedModel.
-    OSError
-        When the folder cannot be written; an earlier SavedModel is kept.
-
-    Examples
-    --------
-    ``SimplexClassifier.export`` calls it; for other models:
-
-    >>> head = keras.Sequential([keras.Input((4,)), keras.layers.Dense(2)])
-    >>> export_saved_model(
-    ...     head,
-    ...     folder / "served",
-    ...     latent=lambda x: {"loc": head(x), "scale": tf.ones_like(x[:, :1])},
-    ...     readout=lambda latent: tf.nn.softmax(latent["loc"]),
-    ...     sample_shape=(4,),
-    ...     class_names=["cat", "dog"],
-    ... )
-    >>> sorted(load_served(folder / "served").predict(np.zeros((3, 4))))
-    ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
-    """
-    serve = serving_function(latent, readout, input_dtype, pixel_scale)
-    folder = Path(filepath).expanduser()
+    """Write the SavedModel of a served function: see ``export_model``."""
     _check_replaceable(folder)
-    check_writable(folder.absolute().parent, "filepath")
     archive = keras.export.ExportArchive()
     archive.track(resource)
-    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
     # Compiled: Keras calls it twice, once for its variables, once to write it.
     archive.add_endpoint("serve", tf.function(serve, autograph=False), input_signature=[signature])
     with replacing(folder) as fresh:
@@ -102,30 +37,6 @@ def export_saved_model(
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
         (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
         (fresh / CHECKSUMS).write_text(json.dumps(_checksums(fresh), indent=1), encoding="utf-8")
-
-
-def serving_function(
-    latent: Callable[[Any], dict[str, Any]],
-    readout: Callable[[dict[str, Any]], Any],
-    input_dtype: str = "float32",
-    pixel_scale: float = 255.0,
-) -> Callable[[Any], dict[str, Any]]:
-    """Make the function from samples to the served outputs: see ``export_saved_model``."""
-    check_choice(input_dtype, "input_dtype", INPUT_DTYPES)
-
-    def serve(samples: Any) -> dict[str, Any]:
-        if input_dtype == "uint8":
-            samples = tf.cast(samples, tf.float32) / pixel_scale
-        gaussian = latent(samples)
-        probabilities = readout(gaussian)
-        return {
-            "class_probabilities": probabilities,
-            "class_id": tf.argmax(probabilities, axis=-1),
-            "latent_mean": gaussian["loc"],
-            "latent_scale": gaussian["scale"],
-        }
-
-    return serve
 
 
 def _check_replaceable(folder: Path) -> None:
@@ -143,7 +54,7 @@ def _checksums(folder: Path) -> dict[str, str]:
 
 
 class ServedModel:
-    """A SavedModel written by ``export_saved_model``, called with arrays.
+    """A SavedModel written by ``export_model``, called with arrays.
 
     Any TensorFlow runtime can serve the folder; this class needs the package, and checks the files first.
 
