@@ -253,9 +253,8 @@ def check_labels(
     --------
     >>> check_labels([0, 2, 1])
     (array([0, 2, 1]), 3)
-    >>> check_labels([[0.5, 0.5], [1, 0]], soft=True)
-    (array([[0.5, 0.5],
-           [1. , 0. ]]), 2)
+    >>> check_labels([[0.2, 0.8]], soft=True)
+    (array([[0.2, 0.8]]), 2)
     >>> check_labels(["dog", "cat"], classes=["cat", "dog"])
     (array([1, 0]), 2)
     """
@@ -370,11 +369,12 @@ def check_sample_weight(sample_weight: ArrayLike | None, rows: int, *, all_zero:
     return weights
 
 
-def check_choice(value: Any, name: str, choices: Iterable[str]) -> None:
-    """Raise ValueError unless ``value`` is one of ``choices``; the message names the nearest of them."""
+def check_choice(value: Any, name: str, choices: Iterable[str]) -> Any:
+    """Return ``value`` if it is one of ``choices``, or raise ValueError; the message names the nearest of them."""
     known = list(choices)
     if value not in known:
         raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+    return value
 
 
 def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> list[str] | None:

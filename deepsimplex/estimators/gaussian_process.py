@@ -4,6 +4,7 @@ import copy
 import os
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Inference = Literal["exact", "collapsed", "stochastic"]
 
 
+@dataclass(eq=False, repr=False)
 class PosteriorMixin(Saved):
     """Prediction, files, exports and callbacks of classifiers by a Gaussian process.
 
@@ -34,7 +36,18 @@ class PosteriorMixin(Saved):
         Iterations of its optimization, or epochs.
     """
 
-    regressor_: Any
+    # Arguments of both constructors, which add their own.
+    _: KW_ONLY
+    ard: bool = False
+    inducing: int | ArrayLike = 200
+    separate_inducing: bool = False
+    epochs: int = 30
+    batch_size: int | None = None
+    learning_rate: float = 0.03
+    scale_features: bool = True
+    classes: ArrayLike | None = None
+    random_state: RandomState = 0
+    regressor_: Any = field(init=False)
 
     @abstractmethod
     def _regressor(self, seed: int) -> Any:
@@ -106,6 +119,7 @@ class PosteriorMixin(Saved):
         )
 
 
+@dataclass(eq=False, repr=False)
 class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     """Gaussian-process regression onto the latents of a target, read out as class probabilities.
 
@@ -174,46 +188,16 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     True
     """
 
-    def __init__(
-        self,
-        target: Any = "ilr",
-        inference: Inference = "exact",
-        kernel: Any = "rbf",
-        *,
-        smoothing: Smoothing | None = None,
-        ard: bool = False,
-        noise: str = "auto",
-        inducing: int | ArrayLike = 200,
-        learn_inducing: bool | None = None,
-        separate_inducing: bool = False,
-        epochs: int = 30,
-        batch_size: int | None = None,
-        learning_rate: float = 0.03,
-        scale_features: bool = True,
-        readout: str | None = None,
-        classes: ArrayLike | None = None,
-        max_iter: int = 200,
-        n_restarts: int = 0,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.target = target
-        self.inference = inference
-        self.kernel = kernel
-        self.smoothing = smoothing
-        self.ard = ard
-        self.noise = noise
-        self.inducing = inducing
-        self.learn_inducing = learn_inducing
-        self.separate_inducing = separate_inducing
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.scale_features = scale_features
-        self.readout = readout
-        self.classes = classes
-        self.max_iter = max_iter
-        self.n_restarts = n_restarts
-        self.random_state = random_state
+    target: Any = "ilr"
+    inference: Inference = "exact"
+    kernel: Any = "rbf"
+    _: KW_ONLY
+    smoothing: Smoothing | None = None
+    noise: str = "auto"
+    learn_inducing: bool | None = None
+    readout: str | None = None
+    max_iter: int = 200
+    n_restarts: int = 0
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import
@@ -272,6 +256,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         return self
 
 
+@dataclass(eq=False, repr=False)
 class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     """Sparse variational Gaussian processes with a categorical likelihood, by minibatches.
 
@@ -322,36 +307,11 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     True
     """
 
-    def __init__(
-        self,
-        link: Literal["ilr", "softmax"] = "ilr",
-        kernel: Any = "rbf",
-        *,
-        ard: bool = False,
-        mixing: bool = False,
-        inducing: int | ArrayLike = 200,
-        learn_inducing: bool = True,
-        separate_inducing: bool = False,
-        epochs: int = 30,
-        batch_size: int | None = None,
-        learning_rate: float = 0.03,
-        scale_features: bool = True,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.link = link
-        self.kernel = kernel
-        self.ard = ard
-        self.mixing = mixing
-        self.inducing = inducing
-        self.learn_inducing = learn_inducing
-        self.separate_inducing = separate_inducing
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.scale_features = scale_features
-        self.classes = classes
-        self.random_state = random_state
+    link: Literal["ilr", "softmax"] = "ilr"
+    kernel: Any = "rbf"
+    _: KW_ONLY
+    mixing: bool = False
+    learn_inducing: bool = True
 
     def _regressor(self, seed: int) -> Any:
         from deepsimplex import gp  # GPflow takes seconds to import

@@ -1,19 +1,18 @@
 """Generalized Learning Vector Quantization as scikit-learn classifiers: GLVQ, and GMLVQ with a learned metric."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
-from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.prototypes import fit_glvq, fit_gmlvq
 from deepsimplex.prototypes.relative_distance import activate
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GLVQ(PrototypeClassifier):
     """Generalized LVQ: prototypes that minimize the relative distances of samples to their own class and the others.
 
@@ -65,33 +64,16 @@ class GLVQ(PrototypeClassifier):
     True
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: int = 1,
-        *,
-        initialization: Initialization = "means",
-        activation: Literal["sigmoid", "linear"] = "sigmoid",
-        steepness: float = 2.0,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        scale_features: bool = True,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.initialization = initialization
-        self.activation = activation
-        self.steepness = steepness
-        self.max_iter = max_iter
-        self.tol = tol
-        self.scale_features = scale_features
-        self.classes = classes
-        self.random_state = random_state
+    activation: Literal["sigmoid", "linear"] = "sigmoid"
+    steepness: float = 2.0
+    max_iter: int = 200
+    tol: float = 1e-6
 
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         return partial(fit_glvq, **_settings(self))
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class GMLVQ(PrototypeClassifier):
     """Generalized matrix LVQ: GLVQ that also learns the metric of its distances, ||Omega (x - w)||^2.
 
@@ -133,32 +115,12 @@ class GMLVQ(PrototypeClassifier):
     (True, [3, 2])
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: int = 1,
-        *,
-        rank: int | None = None,
-        regularization: float = 8.0,
-        initialization: Initialization = "means",
-        activation: Literal["sigmoid", "linear"] = "sigmoid",
-        steepness: float = 2.0,
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        scale_features: bool = True,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.rank = rank
-        self.regularization = regularization
-        self.initialization = initialization
-        self.activation = activation
-        self.steepness = steepness
-        self.max_iter = max_iter
-        self.tol = tol
-        self.scale_features = scale_features
-        self.classes = classes
-        self.random_state = random_state
+    rank: int | None = None
+    regularization: float = 8.0
+    activation: Literal["sigmoid", "linear"] = "sigmoid"
+    steepness: float = 2.0
+    max_iter: int = 200
+    tol: float = 1e-6
 
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         check_number(self.regularization, "regularization", least=0.0)

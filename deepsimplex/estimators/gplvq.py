@@ -1,13 +1,13 @@
 """GPLVQ as a scikit-learn classifier: prototypes fitted by likelihood, and Gaussian processes on them."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.kernels import median_distance
@@ -21,6 +21,7 @@ from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds
 _COMPARED = 1000
 
 
+@dataclass(eq=False, repr=False)
 class GPLVQ(PrototypeClassifier):
     """LVQ by the likelihood of a Gaussian process; a Gaussian process on the prototypes then classifies.
 
@@ -93,30 +94,14 @@ class GPLVQ(PrototypeClassifier):
     True
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: int = 4,
-        *,
-        lengthscale: float | Literal["median"] = "median",
-        noise_variance: float = 0.03,
-        learning_rate: float = 0.01,
-        decay: bool = True,
-        max_iter: int = 50,
-        initialization: Initialization = "samples",
-        scale_features: bool = True,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.lengthscale = lengthscale
-        self.noise_variance = noise_variance
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.max_iter = max_iter
-        self.initialization = initialization
-        self.scale_features = scale_features
-        self.classes = classes
-        self.random_state = random_state
+    prototypes_per_class: int = 4
+    _: KW_ONLY
+    lengthscale: float | Literal["median"] = "median"
+    noise_variance: float = 0.03
+    learning_rate: float = 0.01
+    decay: bool = True
+    max_iter: int = 50
+    initialization: Initialization = "samples"
 
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         if not isinstance(self.lengthscale, str) or self.lengthscale != "median":
@@ -141,6 +126,7 @@ class GPLVQ(PrototypeClassifier):
         else:
             self.lengthscale_ = float(self.lengthscale)
         runs = _runs(labels)[:, None]
+        settings: dict[str, Any] = {name: getattr(self, name) for name in ("learning_rate", "decay", "max_iter")}
         return fit_gplvq(
             X,
             np.where(y == runs, 1.0, -1.0),
@@ -148,9 +134,7 @@ class GPLVQ(PrototypeClassifier):
             np.where(labels == runs, 1.0, -1.0),
             lengthscale=self.lengthscale_,
             noise=self.noise_variance,
-            learning_rate=self.learning_rate,
-            decay=self.decay,
-            max_iter=self.max_iter,
+            **settings,
             rng=rng,
             report=report,
         )

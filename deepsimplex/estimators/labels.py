@@ -1,6 +1,5 @@
 """Labels of the scikit-learn classifiers: names of any kind, or soft labels."""
 
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,8 +9,8 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d
 
-from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_class_names, check_labels, unmasked
+from deepsimplex._utils.warning import warn_caller
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,9 @@ class Labels:
             check_class_names(classes, n, of="soft labels y")
             return cls(np.arange(n) if classes is None else np.asarray(classes), shares)
         if y.ndim == 2 and y.shape[1] == 1:
-            warnings.warn(
+            warn_caller(
                 "A column-vector y was passed when a 1d array was expected: pass y.ravel()",
                 DataConversionWarning,
-                stacklevel=callers_stacklevel(),
             )
         y = column_or_1d(y)
         assert_all_finite(y, input_name="y")

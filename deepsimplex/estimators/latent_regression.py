@@ -1,6 +1,7 @@
 """Classification by any scikit-learn regressor, fitted to the latents of a target."""
 
 import inspect
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -13,6 +14,7 @@ from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
 from sklearn.utils import get_tags
 
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.latent import LatentGaussian
@@ -21,6 +23,7 @@ from deepsimplex.latent import LatentGaussian
 _COMPARED = 100
 
 
+@dataclass(eq=False, repr=False)
 class LatentRegressionClassifier(LatentClassifier):
     """A scikit-learn regressor fitted to the latents of a target, which are read out as class probabilities.
 
@@ -80,22 +83,13 @@ class LatentRegressionClassifier(LatentClassifier):
     True
     """
 
-    def __init__(
-        self,
-        regressor: Any = None,
-        target: Any = "casimac",
-        *,
-        cv: int = 5,
-        readout: str | None = None,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.regressor = regressor
-        self.target = target
-        self.cv = cv
-        self.readout = readout
-        self.classes = classes
-        self.random_state = random_state
+    regressor: Any = None
+    target: Any = "casimac"
+    _: KW_ONLY
+    cv: int = 5
+    readout: str | None = None
+    classes: ArrayLike | None = None
+    random_state: RandomState = 0
 
     def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
         """Fit to features X [N, d] and labels y.
@@ -118,8 +112,7 @@ class LatentRegressionClassifier(LatentClassifier):
         with self._fitting():
             features, labels = self._checked(X, y)
             seed = seed_of(self.random_state)
-            if self.cv < 2:
-                raise ValueError(f"cv must be at least 2; found {self.cv!r}")
+            check_whole(self.cv, "cv", 2)
             latents = self._observations(features, labels, self.target).loc
             paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
             regressor = clone(paper if self.regressor is None else self.regressor)

@@ -1,18 +1,17 @@
 """Learning Vector Quantization by Hebbian steps as scikit-learn classifiers: LVQ1 and LVQ2."""
 
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
-from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.prototypes import fit_lvq
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LVQ1(PrototypeClassifier):
     """Learning Vector Quantization: samples attract prototypes of their class and repel others, one by one.
 
@@ -66,31 +65,15 @@ class LVQ1(PrototypeClassifier):
     True
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: int = 1,
-        *,
-        initialization: Initialization = "means",
-        learning_rate: float = 0.05,
-        decay: bool = True,
-        max_iter: int = 100,
-        scale_features: bool = True,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.initialization = initialization
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.max_iter = max_iter
-        self.scale_features = scale_features
-        self.classes = classes
-        self.random_state = random_state
+    learning_rate: float = 0.05
+    decay: bool = True
+    max_iter: int = 100
 
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         return _lvq(self, rng)
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class LVQ2(PrototypeClassifier):
     """LVQ1 in which a misclassified sample also attracts the nearest prototype of its class.
 
@@ -121,28 +104,10 @@ class LVQ2(PrototypeClassifier):
     True
     """
 
-    def __init__(
-        self,
-        prototypes_per_class: int = 1,
-        *,
-        initialization: Initialization = "means",
-        window: float | None = None,
-        learning_rate: float = 0.05,
-        decay: bool = True,
-        max_iter: int = 100,
-        scale_features: bool = True,
-        classes: ArrayLike | None = None,
-        random_state: RandomState = 0,
-    ) -> None:
-        self.prototypes_per_class = prototypes_per_class
-        self.initialization = initialization
-        self.window = window
-        self.learning_rate = learning_rate
-        self.decay = decay
-        self.max_iter = max_iter
-        self.scale_features = scale_features
-        self.classes = classes
-        self.random_state = random_state
+    window: float | None = None
+    learning_rate: float = 0.05
+    decay: bool = True
+    max_iter: int = 100
 
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         if self.window is not None:

@@ -1,9 +1,9 @@
 """Base class of the scikit-learn classifiers by prototypes: LVQ and GPLVQ."""
 
 import copy
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -13,8 +13,8 @@ from scipy.special import log_softmax, softmax
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
     Callback,
@@ -23,6 +23,7 @@ from deepsimplex.estimators.calibrated_classifier import (
     seed_of,
 )
 from deepsimplex.estimators.saving import Saved
+from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.prototypes import Explanation, PrototypeFit, initial_prototypes
 from deepsimplex.prototypes.class_scores import (
     fitted_temperature,
@@ -35,6 +36,7 @@ from deepsimplex.prototypes.class_scores import (
 Algorithm = Callable[..., PrototypeFit]
 
 
+@dataclass(eq=False, repr=False)
 class PrototypeClassifier(Saved, CalibratedClassifier):
     """A scikit-learn classifier that predicts, unless a subclass decides otherwise, the class of the nearest prototype.
 
@@ -57,10 +59,13 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     n_features_in_ : int
     """
 
-    prototypes_per_class: int
-    initialization: str
-    scale_features: bool
-    random_state: RandomState
+    # Arguments of all constructors, to which subclasses add their own.
+    prototypes_per_class: int = 1
+    _: KW_ONLY
+    initialization: Initialization = "means"
+    scale_features: bool = True
+    classes: ArrayLike | None = None
+    random_state: RandomState = 0
     _learned_as: ClassVar[str] = "prototypes_"
 
     @abstractmethod
@@ -104,10 +109,8 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             rng = np.random.default_rng(seed_of(self.random_state))
             algorithm = self._algorithm(features.shape[1], rng)
             scaler = StandardScaler().fit(features)
-            self.center_, self.width_ = (
-                scaler.mean_,
-                scaler.scale_ if self.scale_features else np.ones(len(scaler.mean_)),
-            )
+            self.center_ = scaler.mean_
+            self.width_ = scaler.scale_ if self.scale_features else np.ones(len(scaler.mean_))
             scaled, numbers = self._scale(features), found.memberships
             W, labels = initial_prototypes(scaled, numbers, self.prototypes_per_class, self.initialization, rng)
 
@@ -134,10 +137,8 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which GMLVQ, "
             "LVQ1 or more prototypes may do better"
         )
-        warnings.warn(
+        warn_caller(
             f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}",
-            UserWarning,
-            stacklevel=callers_stacklevel(),
         )
 
     def _keep(

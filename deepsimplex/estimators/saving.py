@@ -80,7 +80,7 @@ def load(filepath: str | os.PathLike[str]) -> Any:
     Returns
     -------
     SimplexClassifier, any other Keras model, or an estimator
-        It predicts as the saved one did, and can be fitted again.
+        It predicts as the saved one did, and can be fitted again. A CASIMAC target has no training samples.
 
     Raises
     ------
@@ -96,40 +96,16 @@ def load(filepath: str | os.PathLike[str]) -> Any:
     >>> model.save(folder / "model.keras")
     >>> load(folder / "model.keras").output_shape
     (None, 1)
-    """
-    return load_model(filepath) if os.fspath(filepath).endswith(".keras") else load_classifier(filepath)
-
-
-def load_classifier(filepath: str | os.PathLike[str]) -> Any:
-    """Load a classifier that ``save`` wrote; see ``deepsimplex.load``.
-
-    Parameters
-    ----------
-    filepath : path-like
-        May begin with ``~``.
-
-    Returns
-    -------
-    classifier
-        It predicts as the saved one did, and can be cloned and fitted again. A CASIMAC target has no training samples.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is no such file.
-    ValueError
-        If it is damaged, or holds something else.
-
-    Examples
-    --------
     >>> from deepsimplex import SimplexGaussianProcess
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
     >>> classifier = SimplexGaussianProcess("ilr").fit(X[::2], y[::2])
     >>> classifier.save(folder / "iris.npz")
-    >>> bool(np.allclose(load_classifier(folder / "iris.npz").predict_proba(X), classifier.predict_proba(X)))
+    >>> bool(np.allclose(load(folder / "iris.npz").predict_proba(X), classifier.predict_proba(X)))
     True
     """
+    if os.fspath(filepath).endswith(".keras"):
+        return load_model(filepath)
     path = Path(filepath).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
