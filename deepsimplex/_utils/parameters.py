@@ -66,6 +66,11 @@ class Parameters:
         vars(self).update(vars(fresh))
         return self
 
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Make the object, unfitted, from ``get_config``'s dict."""
+        return cls(**config)
+
     def _arguments(self, changes: dict[str, Any]) -> dict[str, Any]:
         """Arguments of a constructor call, with some changed."""
         return self.get_params(deep=False) | changes

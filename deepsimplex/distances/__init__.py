@@ -1,8 +1,7 @@
 """Distances between samples, and exact nearest neighbors of every class under them."""
 
-from deepsimplex.distances.callable_distance import CallableDistance
 from deepsimplex.distances.checkpoint import CheckpointWarning
-from deepsimplex.distances.distance import Distance
+from deepsimplex.distances.distance import CallableDistance, Distance
 from deepsimplex.distances.embedding_distance import Embedding
 from deepsimplex.distances.exact_search import Neighbors
 from deepsimplex.distances.named_distances import DISTANCES, get_distance

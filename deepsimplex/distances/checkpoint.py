@@ -2,13 +2,13 @@
 
 import shutil
 import time
-import warnings
+from functools import partial
 from pathlib import Path
 
 from numpy.typing import NDArray
 
 from deepsimplex._utils.atomic_files import check_writable, load_arrays, replacing, save_arrays
-from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.warning import warn_caller
 
 # The state of 60 000 samples and 10 classes is 10 MB: written this often, it costs little.
 SECONDS_BETWEEN = 20.0
@@ -16,6 +16,9 @@ SECONDS_BETWEEN = 20.0
 
 class CheckpointWarning(UserWarning):
     """The file with a search's state is damaged or cannot be written; the search continues without it."""
+
+
+_warn = partial(warn_caller, category=CheckpointWarning)
 
 
 class Checkpoint:
@@ -97,7 +100,3 @@ class Checkpoint:
             shutil.rmtree(unfinished, ignore_errors=True)
         if self._remove_folder and not any(self.path.parent.iterdir()):
             self.path.parent.rmdir()
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, CheckpointWarning, stacklevel=callers_stacklevel())

@@ -1,9 +1,10 @@
-"""Base class of the distances."""
+"""Base class of the distances, and distances from a Python function."""
 
 import json
 from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
+import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -169,18 +170,11 @@ class Distance(Parameters):
 
     def neighbors(self, search: Search) -> Neighbors:
         """Find the exact neighbors. Override it if not every pair needs to be evaluated."""
-        block = self.blocks(search.rows, search.x)
-        checkpoint = search.kept(self.cache_key())
-        return search_blocks(block, search, repr(self), self.symmetric, checkpoint)
+        return search_blocks(self.blocks(search.rows, search.x), search, self)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, for Keras' serialization."""
         return {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Make a distance from ``get_config``'s dict."""
-        return cls(**config)
 
     def cache_key(self) -> str | None:
         """Return a string that identifies the distance, to key stored results; None if results cannot be stored."""
@@ -189,6 +183,59 @@ class Distance(Parameters):
     def __repr__(self) -> str:
         arguments = ", ".join(f"{key}={value!r}" for key, value in self.get_config().items())
         return f"{type(self).__name__}({arguments})"
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class CallableDistance(Distance):
+    """d(a, b) = function(a, b), called once for every pair: slow, microseconds a pair at best.
+
+    Parameters
+    ----------
+    function : callable
+        Takes two samples, arrays of shape x.shape[1:], and returns a finite number >= 0. It need not be symmetric: the
+        query comes first. Only a function registered with ``keras.saving.register_keras_serializable`` can be saved.
+
+    Raises
+    ------
+    TypeError
+        If ``function`` is not callable.
+    ValueError
+        While distances are computed, if it returns anything else than a finite number >= 0; in ``get_config``, if it
+        is not registered.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> CallableDistance(lambda a, b: np.abs(a - b).max()).pairwise([[0.0, 0.0]], [[3.0, 4.0]])
+    array([[4.]])
+    """
+
+    def __init__(self, function: Callable[[Any, Any], float]) -> None:
+        if not callable(function):
+            raise TypeError(f"function must be callable on two samples; found {type(function).__name__}")
+        self.function = function
+
+    def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
+        return self.function(a, b)
+
+    def get_config(self) -> dict[str, Any]:
+        registered = keras.saving.get_registered_object(keras.saving.get_registered_name(self.function))
+        if registered is not self.function:
+            raise ValueError(
+                f"distance cannot be saved: found the function {self.function!r}, which Keras does not know; register "
+                "it with @keras.saving.register_keras_serializable(package=...)"
+            )
+        return {"function": keras.saving.serialize_keras_object(self.function)}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> "CallableDistance":
+        return cls(keras.saving.deserialize_keras_object(config["function"]))
+
+    def cache_key(self) -> None:
+        """Return None: results are not cached, since the name of a function does not identify its code."""
+
+    def __repr__(self) -> str:
+        return f"CallableDistance({self.function!r})"
 
 
 def check_same_shape(x: NDArray[Any], other: NDArray[Any], name: str, other_name: str) -> None:

@@ -145,11 +145,7 @@ class Search:
 
 
 def search_tiles(
-    visit: Callable[[slice, slice, Neighbors], None],
-    search: Search,
-    name: str,
-    both_sides: bool,
-    checkpoint: Checkpoint,
+    visit: Callable[[slice, slice, Neighbors], None], search: Search, metric: Any, both_sides: bool
 ) -> Neighbors:
     """Visit all tiles, and keep the nearest.
 
@@ -158,12 +154,10 @@ def search_tiles(
     visit : callable
         Merges the pairs of a tile, given by its rows and columns, into the lists of its rows (and columns).
     search : Search
-    name : str
-        Of the distance, shown beside the progress bar.
+    metric : Distance
+        Named beside the progress bar; its key names the checkpoint, whose finished tiles are not visited again.
     both_sides : bool
         Whether a tile serves its rows and its columns.
-    checkpoint : Checkpoint
-        Tiles that it knows as finished are not visited again.
 
     Returns
     -------
@@ -171,12 +165,13 @@ def search_tiles(
         Of the queries, in their order. Equally near samples are ordered by their indices.
     """
     found, tiles, begin = search.empty(), search.tiles(both_sides), 0
+    checkpoint = search.kept(metric.cache_key())
     state = checkpoint.load()
     if state is not None:
         found.distances[...], found.indices[...], begin = state["distances"], state["indices"], int(state["tiles"])
     areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in tiles]
     with progress(
-        f"{name} neighbors", sum(areas), search.show_progress, unit="pairs", done=sum(areas[:begin])
+        f"{metric!r} neighbors", sum(areas), search.show_progress, unit="pairs", done=sum(areas[:begin])
     ) as advance:
         for number, (rows, columns) in enumerate(tiles[begin:], begin):
             if search.has_wanted(rows, columns):
@@ -190,14 +185,8 @@ def search_tiles(
     return found
 
 
-def search_blocks(
-    block: Callable[[slice, slice], NDArray[np.float64]],
-    search: Search,
-    name: str,
-    symmetric: bool,
-    checkpoint: Checkpoint,
-) -> Neighbors:
-    """Find exact neighbors by evaluating every pair, once if the distance is ``symmetric``.
+def search_blocks(block: Callable[[slice, slice], NDArray[np.float64]], search: Search, metric: Any) -> Neighbors:
+    """Find exact neighbors by evaluating every pair, once if the distance is symmetric.
 
     Raises
     ------
@@ -206,7 +195,7 @@ def search_blocks(
     """
     from deepsimplex.distances.k_nearest import merge_block
 
-    both_sides = symmetric and search.queries is None
+    both_sides = metric.symmetric and search.queries is None
     options = search.wanted, search.own_positive
 
     def visit(rows: slice, columns: slice, found: Neighbors) -> None:
@@ -215,13 +204,13 @@ def search_blocks(
         if np.isnan(values.min(initial=0.0)):
             # Distances of samples to themselves do not matter.
             counted = search.wanted[(row[0][:, None] != column[0]).astype(int)] & (row[1][:, None] != column[1])
-            refuse_nan(values[counted], name)
+            refuse_nan(values[counted], repr(metric))
         merge_block(values, row, column, *options, found.distances[rows], found.indices[rows])
         if both_sides and rows != columns:
             turned = np.ascontiguousarray(values.T)
             merge_block(turned, column, row, *options, found.distances[columns], found.indices[columns])
 
-    return search_tiles(visit, search, name, both_sides, checkpoint)
+    return search_tiles(visit, search, metric, both_sides)
 
 
 def refuse_nan(distances: NDArray[np.float64], name: str) -> None:

@@ -5,8 +5,7 @@ from typing import Any
 import numpy as np
 
 from deepsimplex._utils.registry import Registry
-from deepsimplex.distances.callable_distance import CallableDistance
-from deepsimplex.distances.distance import Distance
+from deepsimplex.distances.distance import CallableDistance, Distance
 from deepsimplex.distances.precomputed import Precomputed
 from deepsimplex.distances.ssim import SSIM
 from deepsimplex.distances.vector_distances import Cityblock, Euclidean

@@ -1,12 +1,12 @@
 """Precomputed distances."""
 
-import hashlib
 from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.atomic_files import fingerprint
 from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.distance import BlockFunction, Distance
 
@@ -103,12 +103,7 @@ class Precomputed(Distance):
         return cls(np.zeros((0, 0)))
 
     def cache_key(self) -> str:
-        digest = hashlib.sha256()
-        for table in (self.matrix, self.others):
-            if table is not None:
-                digest.update(f"{table.dtype} {table.shape} ".encode())
-                digest.update(np.ascontiguousarray(table).data)
-        return f"precomputed {digest.hexdigest()}"
+        return f"precomputed {fingerprint(self.matrix, self.others)}"
 
     def __repr__(self) -> str:
         return f"Precomputed(<matrix {list(self.matrix.shape)}>)"

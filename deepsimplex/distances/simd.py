@@ -23,6 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 BYTES = 64
 # numba's fallback threading layer ends the process if two Python threads run parallel kernels at the same time.
 _one_kernel_at_a_time = threading.Lock()
+_compiled: Any = intrinsic  # untyped: callers of an intrinsic do not give its first argument
 
 
 def exclusive(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -64,11 +65,6 @@ def aligned(shape: tuple[int, ...], dtype: DTypeLike) -> NDArray:
     memory = np.zeros(size + BYTES, np.uint8)
     begin = -memory.ctypes.data % BYTES
     return memory[begin : begin + size].view(dtype).reshape(shape)
-
-
-def _compiled(generate: Callable[..., Any]) -> Any:
-    """Decorate an intrinsic of numba, untyped: callers do not give its first argument."""
-    return intrinsic(generate)
 
 
 def _pointer(context, builder, array_type, array, position, vector):

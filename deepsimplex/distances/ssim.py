@@ -72,11 +72,10 @@ class SSIM(Distance):
     def __init__(self, window: int, data_range: float | None = None, dtype: str = "float32") -> None:
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 3 or window % 2 == 0:
             raise ValueError(f"window must be an odd whole number of pixels, at least 3; found {window!r}")
-        check_choice(dtype, "dtype", DTYPES)
         self.window = int(window)
         self.data_range = None if data_range is None else check_number(data_range, "data_range", above=0)
         self._range = self.data_range or 1.0  # of the images that check returns
-        self.dtype = dtype
+        self.dtype = check_choice(dtype, "dtype", DTYPES)
 
     def get_config(self) -> dict[str, Any]:
         config = {"window": self.window, "data_range": self.data_range, "dtype": self.dtype}

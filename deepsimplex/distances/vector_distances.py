@@ -71,10 +71,9 @@ class VectorDistance(Distance):
 
         features, both_sides = search.x.shape[1], search.queries is None
         mean, scale = center(search.x, search.rows)
-        column_side = _Side(search.x, search.y, search.ids, mean, scale, self.squared)
-        row_side = column_side
+        column_side = row_side = _Side((search.x, search.y, search.ids), mean, scale, self.squared)
         if not both_sides:
-            row_side = _Side(search.rows, search.query_labels, search.row_ids, mean, scale, self.squared)
+            row_side = _Side((search.rows, search.query_labels, search.row_ids), mean, scale, self.squared)
         terms = (features + 12) * _ROUNDOFF
         error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
         rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
@@ -94,7 +93,7 @@ class VectorDistance(Distance):
                 lists = found.distances[columns], found.indices[columns]
                 kernels.merge_scored(scores, True, column, row, *options, *lists)
 
-        return search_tiles(visit, search, repr(self), both_sides, search.kept(self.cache_key()))
+        return search_tiles(visit, search, self, both_sides)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -129,17 +128,10 @@ class Cityblock(VectorDistance):
 class _Side:
     """Rows or columns of the distance matrix: samples, labels, indices, float32 points, their norms and squares."""
 
-    def __init__(
-        self,
-        samples: NDArray[Any],
-        labels: NDArray[np.int64],
-        ids: NDArray[np.int64],
-        mean: NDArray[np.float64],
-        scale: float,
-        squared: bool,
-    ) -> None:
+    def __init__(self, given: tuple[NDArray[Any], ...], mean: NDArray[np.float64], scale: float, squared: bool) -> None:
         from deepsimplex.distances.simd import aligned, lanes_of
 
+        self._given, samples = given, given[0]
         lanes, (count, features) = lanes_of(np.float32), samples.shape
         # Zeros fill up the last SIMD vector.
         self.points = aligned((count, -(-features // lanes) * lanes), np.float32)
@@ -152,11 +144,10 @@ class _Side:
                 self._norms[part] = np.sqrt(self._squares[part])
             else:
                 self._norms[part] = np.abs(some).sum(axis=1, dtype=np.float64)
-        self._samples, self._labels, self._ids = samples, labels, ids
 
     def part(self, rows: slice) -> tuple[NDArray[Any], ...]:
         """Return some rows, as the compiled loops take them."""
-        return self._samples[rows], self._labels[rows], self._ids[rows], self._squares[rows], self._norms[rows]
+        return tuple(part[rows] for part in (*self._given, self._squares, self._norms))
 
 
 def _area(tile: tuple[slice, slice]) -> int:
