@@ -118,14 +118,11 @@ class LatentGaussian:
         for name, array in (("loc", loc), ("scale", scale)):
             if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} must be finite; found NaN or infinity")
-        if isinstance(scale, np.ndarray) and np.any(self._standard_deviations_of(scale) < 0):
-            raise ValueError("scale must not be negative: it holds standard deviations, or a factor's diagonal")
-        if isinstance(scale, np.ndarray) and scale.ndim == 3 and np.any(np.triu(scale, k=1)):
-            raise ValueError("scale must be lower triangular; take numpy.linalg.cholesky of the covariances")
-
-    @staticmethod
-    def _standard_deviations_of(scale: np.ndarray) -> np.ndarray:
-        return scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)
+        if isinstance(scale, np.ndarray):
+            if np.any((scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)) < 0):
+                raise ValueError("scale must not be negative: it holds standard deviations, or a factor's diagonal")
+            if scale.ndim == 3 and np.any(np.triu(scale, k=1)):
+                raise ValueError("scale must be lower triangular; take numpy.linalg.cholesky of the covariances")
 
     def __len__(self) -> int:
         return int(self.loc.shape[0])

@@ -1,12 +1,10 @@
 """Cholesky factors of covariance matrices that round-off may have made singular."""
 
-import warnings
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.warning import warn_caller
 
 # Jitter to try in turn, relative to the mean of the diagonal.
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
@@ -54,11 +52,10 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
         L, info = lapack.dpotrf(A + jitter * scale * np.eye(len(A)) if jitter else A, lower=1, clean=1)
         if info == 0:
             if warn and jitter:
-                warnings.warn(
+                warn_caller(
                     f"the covariance matrix is singular to within round-off: added {jitter:.0e} of its mean diagonal. "
                     "Duplicated rows with little noise make it so; a learned noise, or fewer inducing points, help",
                     RuntimeWarning,
-                    stacklevel=callers_stacklevel(),
                 )
             return np.asarray(L)
     raise SingularError(

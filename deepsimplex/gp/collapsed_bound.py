@@ -123,12 +123,10 @@ class SparseModel(Model):
         A = tf.linalg.triangular_solve(inducing_factor(kernel, U), kernel(U, x))  # [., M, rows]
         v = noise(own)
         weighted = z / v
-        if self.separate:
+        if self.separate or self.columns == 1:
             gram = tf.matmul(A / tf.transpose(v)[:, tf.newaxis], A, transpose_b=True)
-            projections = tf.matmul(A, tf.transpose(weighted)[..., tf.newaxis])
-        elif self.columns == 1:
-            gram = tf.matmul(A / tf.transpose(v)[:, tf.newaxis], A, transpose_b=True)
-            projections = tf.matmul(A, weighted[tf.newaxis])
+            right = tf.transpose(weighted)[..., tf.newaxis] if self.separate else weighted[tf.newaxis]
+            projections = tf.matmul(A, right)
         else:
             gram = self._grams(A[0], own, v, frame.usual, noise(frame.usual))
             projections = tf.transpose(tf.matmul(A[0], weighted))[..., tf.newaxis]

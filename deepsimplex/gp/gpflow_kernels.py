@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist
 
 from deepsimplex._utils.names import did_you_mean
+from deepsimplex.kernels import median_distance
 
 with warnings.catch_warnings():  # their own imports are deprecated in TensorFlow
     warnings.simplefilter("ignore", DeprecationWarning)
@@ -159,9 +159,7 @@ def make_kernel(
         hint = did_you_mean(spec, KERNELS)
         raise ValueError(f"kernel must be one of {', '.join(KERNELS)} or a gpflow.kernels.Kernel; found {spec!r}{hint}")
     rows = X if len(X) <= _ROWS else X[np.sort(rng.choice(len(X), _ROWS, replace=False))]
-    distances = pdist(rows)
-    apart = distances[distances > 0]
-    length = np.median(apart) if apart.size else 1.0
+    length = median_distance(rows)
     if not np.isfinite(length):
         raise ValueError("X holds features too large for their distances to be computed; scale_features=True helps")
     lengthscales = np.full(X.shape[1], length) if ard else length

@@ -1,6 +1,5 @@
 """L-BFGS over hyperparameters, from one or several starts, and the steps that callbacks see."""
 
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
-from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.posterior import Posterior
 
@@ -107,11 +106,10 @@ def minimize(
         noise = [spread * rng.normal(size=part.shape) for spread, part in zip(spreads, start, strict=True)]
         search.run(_pack(start) + _pack(noise), max_iter)
     if search.cut_short:
-        warnings.warn(
+        warn_caller(
             f"the hyperparameters were still moving after max_iter={max_iter}: raise it, or scale the features if they "
             "are not",
             ConvergenceWarning,
-            stacklevel=callers_stacklevel(),
         )
     return Optimum(search.unpack(search.best), search.least, search.iteration)
 

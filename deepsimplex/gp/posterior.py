@@ -12,6 +12,7 @@ from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout.method import in_batches
 
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
@@ -114,14 +115,7 @@ class Posterior(tf.Module):
         x, most = tf.cast(x, tf.float64), self._block_rows
         if portable() or (x.shape[0] is not None and x.shape[0] <= most):
             return self._moments(x)
-        rows, columns = tf.shape(x)[0], x.shape[1]
-        blocks = tf.maximum(1, -(-rows // most))
-        size = -(-rows // blocks)
-        padded = tf.pad(x, [[0, blocks * size - rows], [0, 0]])
-        signature = {"loc": tf.float64, "scale": tf.float64}
-        parts = tf.reshape(padded, [blocks, size, columns])
-        latents = tf.map_fn(self._moments, parts, fn_output_signature=signature, parallel_iterations=1)
-        return {name: tf.reshape(part, [blocks * size, part.shape[-1]])[:rows] for name, part in latents.items()}
+        return in_batches(self._moments, {"loc": tf.float64, "scale": tf.float64}, most, x)
 
     def _moments(self, x: Any) -> dict[str, Any]:
         x = self._features(x)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, SparseModel, SparseProblem, Sums, negative_bound
@@ -33,8 +33,8 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
 
     Parameters
     ----------
-    inducing, learn_inducing, separate_inducing
-        See ``CollapsedGaussianProcess``. The points are moved by default.
+    learn_inducing : bool
+        Whether to move the inducing points. Default True.
     epochs : int
         Passes over the samples. Default 30.
     batch_size : int, optional
@@ -45,7 +45,8 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     natural_step : float
         rho, above 0 and at most 1. Default 0.1.
     **settings
-        See ``GaussianProcess``; ``max_iter`` and ``n_restarts`` are not used.
+        ``inducing`` and ``separate_inducing`` of ``CollapsedGaussianProcess``, and those of ``GaussianProcess``, of
+        which ``max_iter`` and ``n_restarts`` are not used.
 
     Attributes
     ----------
@@ -71,22 +72,14 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         self,
         kernel: Any = "rbf",
         *,
-        inducing: int | ArrayLike = 200,
         learn_inducing: bool = True,
-        separate_inducing: bool = False,
         epochs: int = 30,
         batch_size: int | None = None,
         learning_rate: float = 0.03,
         natural_step: float = 0.1,
         **settings: Any,
     ) -> None:
-        super().__init__(
-            kernel,
-            inducing=inducing,
-            learn_inducing=learn_inducing,
-            separate_inducing=separate_inducing,
-            **settings,
-        )
+        super().__init__(kernel, learn_inducing=learn_inducing, **settings)
         self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
 
     def _optimize(self, problem: SparseProblem, report: Report) -> Optimum:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import norm
 
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import exact_quadrature, genz, planar
 from deepsimplex.readout.method import Formula, Method
@@ -86,7 +87,7 @@ class ArgmaxMethod(Method):
         if formula == "two classes":
             return 1
         if formula == "three classes":
-            return planar.default_num_points(dtype)
+            return planar.NODES[dtype.name]
         if formula == "equal variances":
             return exact_quadrature.default_num_points(self.scores.num_classes, dtype)
         return exact_quadrature.NODES_PER_PANEL[dtype.name]
@@ -124,7 +125,7 @@ class ArgmaxMethod(Method):
         if formula == "three classes":
             return Formula.of_logarithms(
                 lambda loc, scale: planar.log_probabilities(scores.mean(loc), scores.factor(scale), nodes),
-                planar.num_panels() * nodes,
+                planar.PANELS * nodes,
             )
         if formula == "equal variances":
             probabilities, logarithms = exact_quadrature.equal_variances, exact_quadrature.log_equal_variances
@@ -318,8 +319,7 @@ def monte_carlo_standard_error(p: ArrayLike, num_points: int) -> NDArray[np.floa
     >>> monte_carlo_standard_error([0.5, 0.1], 101)
     array([0.05, 0.03])
     """
-    if num_points < 2:
-        raise ValueError(f"num_points must be at least 2; found {num_points}")
+    check_whole(num_points, "num_points", 2)
     p = np.asarray(p, dtype=np.float64)
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError("p must lie in [0, 1]")

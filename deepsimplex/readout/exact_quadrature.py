@@ -102,7 +102,9 @@ def unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
         Probabilities; those that the dtype cannot hold are zero.
     """
     z, weights, width = _panel_nodes(mean, scale, num_points, _PANELS[mean.dtype.name])
-    return _normalized(winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width)
+    masses = winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width
+    # Their sum is one but for quadrature error and round-off.
+    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 
 def log_unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
@@ -146,11 +148,6 @@ def _panel_nodes(mean: Any, scale: Any, num_points: int, edges: tuple[float, ...
     u = tf.reshape(left + half * tf.constant(1.0 + x, mean.dtype), [-1, 1, (breaks.shape[-1] - 1) * len(x)])
     weights = tf.reshape(half * tf.constant(w, mean.dtype), tf.shape(u))
     return (u - m[:, :, tf.newaxis]) / t[:, :, tf.newaxis], weights, t
-
-
-def _normalized(masses: Any) -> Any:
-    """Masses [N, n] over their sum, which is one but for quadrature error and round-off."""
-    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 
 @tf.custom_gradient

@@ -59,19 +59,14 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     >>> feature_gradients(lambda x: argmax({"loc": x @ slopes, "scale": [[1.0]]}), x).shape  # [N, n, features]
     (1, 3, 2)
     """
-    x = _floats(x)
-    batch_size = check_whole(batch_size, "batch_size", 1)
-    batches = [_batch_gradients(function, tf.convert_to_tensor(x[rows])) for rows in row_slices(len(x), batch_size)]
-    return np.concatenate(batches)
-
-
-def _floats(x: Any) -> NDArray[Any]:
     x = unmasked(x, "x")
     if x.dtype.kind != "f":
         raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
     if x.ndim == 0:
         raise ValueError("x must have shape [N, ...]; found a single number")
-    return x
+    batch_size = check_whole(batch_size, "batch_size", 1)
+    batches = [_batch_gradients(function, tf.convert_to_tensor(x[rows])) for rows in row_slices(len(x), batch_size)]
+    return np.concatenate(batches)
 
 
 def _batch_gradients(function: Callable[[Any], Any], x: tf.Tensor) -> NDArray[Any]:

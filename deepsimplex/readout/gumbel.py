@@ -34,7 +34,8 @@ _REACH = {"float32": 17.0, "float64": 25.0}
 _DEPTH = 9.0
 # Probabilities above this have a small relative error.
 SMALLEST = 1e-30
-_NODES = {"float32": 80, "float64": 128}
+# Nodes of the integral over the largest sum.
+NODES = {"float32": 80, "float64": 128}
 # Nodes of the table; how far above the lowest argument they begin to lie farther apart; standard deviations above the
 # mean at which 1 - C is no longer resolved.
 _TABLE_NODES = {"float32": 96, "float64": 256}
@@ -51,11 +52,6 @@ _GUMBEL_VARIANCE = math.pi**2 / 6.0
 # Where the trapezoidal sum over the Gumbel variable begins, its step, and where its density is exponential to within
 # the precision aimed at (1e-6 and 1e-10), so that the rest has a closed form.
 _GUMBEL = {"float32": (-3.1, 0.5, 12.4), "float64": (-3.4, 0.4, 25.0)}
-
-
-def default_num_points(dtype: tf.DType) -> int:
-    """Nodes of the integral over the largest sum."""
-    return _NODES[dtype.name]
 
 
 def num_terms(dtype: tf.DType) -> int:

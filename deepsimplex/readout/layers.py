@@ -34,9 +34,8 @@ class _MethodReadout(Readout):
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
-        check_choice(method, "method", self.method_class.methods)
         super().__init__(scores, num_points, seed, **kwargs)
-        self.method = method
+        self.method = check_choice(method, "method", self.method_class.methods)
 
     def choose_method(self, latent_dim: int, covariance: Covariance) -> Method:
         """Choose the method for such latents."""

@@ -217,11 +217,9 @@ def _in_batches_if_many(compute: Compute, most: int) -> Compute:
     def run(loc: Any, scale: Any) -> tuple[Any, Any]:
         def apply(function: Callable[..., Any], signature: Any, *arguments: Any) -> Any:
             if loc.shape[0] is not None:
-                return _in_batches(function, signature, most, *arguments)
+                return in_batches(function, signature, most, *arguments)
             few = tf.shape(loc)[0] <= most
-            return tf.cond(
-                few, lambda: function(*arguments), lambda: _in_batches(function, signature, most, *arguments)
-            )
+            return tf.cond(few, lambda: function(*arguments), lambda: in_batches(function, signature, most, *arguments))
 
         # Hidden from a tape that is open outside: eagerly it would keep every tensor of every batch.
         result = apply(compute, loc.dtype, tf.stop_gradient(loc), tf.stop_gradient(scale))
@@ -235,7 +233,20 @@ def _in_batches_if_many(compute: Compute, most: int) -> Compute:
     return run
 
 
-def _in_batches(compute: Callable[..., Any], signature: Any, most: int, *arguments: Any) -> Any:
+def in_batches(compute: Callable[..., Any], signature: Any, most: int, *arguments: Any) -> Any:
+    """Apply a function of rows to at most so many at a time, in a loop of TensorFlow's, and join the results.
+
+    Parameters
+    ----------
+    compute : callable
+        (arguments...) -> tensor, or structure of tensors, whose rows depend on those of the arguments alone.
+    signature : tf.DType, or structure of such
+        Of the results.
+    most : int
+        Rows at a time.
+    *arguments : tensor, shape [N, ...]
+        N may be unknown in a graph.
+    """
     # Python numbers where the number of rows is known: XLA wants the shapes of a loop to be constants.
     static = arguments[0].shape[0]
     rows = tf.shape(arguments[0])[0] if static is None else static

@@ -23,19 +23,12 @@ from deepsimplex.readout.score_matrix import noise_floor
 
 # Where panels of the Gauss-Legendre rule meet, in units of the angle over which the integrand falls to 1/e.
 _EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)
-_NODES = {"float32": 10, "float64": 16}
+# Nodes per panel.
+NODES = {"float32": 10, "float64": 16}
+# Panels of the three wedges, on both sides of their peaks.
+PANELS = 3 * 2 * len(_EDGES)
 # From here on R comes from its continued fraction: 1 - b M(b) would cancel.
 _FAR, _LEVELS = 3.0, {"float32": 8, "float64": 24}
-
-
-def default_num_points(dtype: tf.DType) -> int:
-    """Nodes per panel."""
-    return _NODES[dtype.name]
-
-
-def num_panels() -> int:
-    """Number of panels of the three wedges, on both sides of their peaks."""
-    return 3 * 2 * len(_EDGES)
 
 
 def log_probabilities(mean: Any, factor: Any, num_points: int) -> Any:

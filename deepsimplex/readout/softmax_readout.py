@@ -46,7 +46,7 @@ class SoftmaxMethod(Method):
             return self.num_points
         if self.method == "quasi_monte_carlo":
             return _SAMPLES
-        return _NODES if self.scores.num_classes == 2 else gumbel.default_num_points(dtype)
+        return _NODES if self.scores.num_classes == 2 else gumbel.NODES[dtype.name]
 
     def formula(self, dtype: tf.DType) -> Formula:
         scores, n, points = self.scores, self.scores.num_classes, self.points(dtype)
