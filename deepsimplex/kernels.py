@@ -2,13 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 from keras import ops
 from numpy.typing import NDArray
-
-from deepsimplex._utils.validation import check_choice
 
 Kernel = Literal["rbf", "matern32", "matern52"]
 
@@ -70,19 +68,6 @@ def matern52(squared: Any) -> Any:
 
 
 KERNELS: dict[str, Callable[[Any], Any]] = {"rbf": rbf, "matern32": matern32, "matern52": matern52}
-
-
-def check_kernel(kernel: Any) -> Kernel:
-    """Return ``kernel`` if it is the name of a kernel.
-
-    Examples
-    --------
-    >>> check_kernel("matern5")
-    Traceback (most recent call last):
-    ValueError: kernel must be one of rbf, matern32, matern52; found 'matern5'; did you mean 'matern52'?
-    """
-    check_choice(kernel, "kernel", KERNELS)
-    return cast(Kernel, kernel)
 
 
 def median_distance(rows: NDArray[np.float64]) -> float:

@@ -59,26 +59,22 @@ class GaussianHead(Head):
         self, latent_dim: int, covariance: Covariance = "isotropic", scale_floor: float = 1e-3, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        check_choice(covariance, "covariance", COVARIANCES)
         self.latent_dim = check_whole(latent_dim, "latent_dim", least=1)
-        self.covariance: Covariance = covariance
+        self.covariance: Covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
         # Parts made after a layer was frozen do not know of it.
         shared = {"dtype": self._output_dtype, "trainable": self.trainable}
         self._loc = keras.layers.Dense(self.latent_dim, name="loc", **shared)
+        sizes = {"isotropic": 1, "diagonal": self.latent_dim, "full": self.latent_dim * (self.latent_dim + 1) // 2}
         # The scale begins the same for all samples: a random triangle of many dimensions is almost singular, and the
         # first gradients of a likelihood under it would be of the order of 1e7.
         self._raw_scale = keras.layers.Dense(
-            self._raw_size(),
+            sizes[self.covariance],
             kernel_initializer="zeros",
             bias_initializer=self._initial_raw_scale,
             name="raw_scale",
             **shared,
         )
-
-    def _raw_size(self) -> int:
-        sizes = {"isotropic": 1, "diagonal": self.latent_dim, "full": self.latent_dim * (self.latent_dim + 1) // 2}
-        return sizes[self.covariance]
 
     def _initial_raw_scale(self, shape: tuple[int, ...], dtype: Any = None) -> Any:
         initial = np.full(shape, UNIT_SCALE)

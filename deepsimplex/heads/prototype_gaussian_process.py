@@ -10,11 +10,11 @@ from keras import ops
 from numpy.typing import NDArray
 
 from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
-from deepsimplex._utils.validation import check_flag, check_number
+from deepsimplex._utils.validation import check_choice, check_flag, check_number
 from deepsimplex.heads.features import ROWS
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import PrototypeLayer
-from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
+from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -133,7 +133,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
             raise ValueError(f"noise_variance must be above noise_floor, {noise_floor}; found {noise_variance!r}")
         self.variance = None if variance is None else check_number(variance, "variance, unless it is None,", 0.0)
         self.target = TARGETS.get(target)
-        self.kernel = check_kernel(kernel)
+        self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
         self.ard = check_flag(ard, "ard")
         self.learn_latents = None if learn_latents is None else check_flag(learn_latents, "learn_latents")
         self.latent_dim = self.target.latent_dim(self.num_classes)

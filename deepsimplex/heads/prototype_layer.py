@@ -1,6 +1,5 @@
 """Base class of the Keras layers of prototypes: prototypes as weights, adapted to real samples; explanations."""
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,8 +11,8 @@ from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.portable_operations import precise_dtype
-from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.heads.features import ROWS, AdaptedLayer, batches_of, features_of, labeled_feature_rows
 from deepsimplex.heads.head import Head
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes
@@ -85,8 +84,7 @@ class PrototypeLayer(Head, AdaptedLayer):
         super().__init__(autocast=False, **kwargs)
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
-        check_choice(initialization, "initialization", INITIALIZATIONS)
-        self.initialization = initialization
+        self.initialization = check_choice(initialization, "initialization", INITIALIZATIONS)
 
     @property
     def prototype_labels(self) -> NDArray[np.int64]:
@@ -146,11 +144,9 @@ class PrototypeLayer(Head, AdaptedLayer):
         self._adapt_to(X)
         self.adapted = True
         if (spread := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
-            warnings.warn(
+            warn_caller(
                 f"features have a standard deviation of {spread:.3g}: optimizers, whose steps suit features that vary "
                 "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]",
-                UserWarning,
-                stacklevel=callers_stacklevel(),
             )
         return self
 

@@ -93,10 +93,9 @@ class PrototypeScores(PrototypeLayer):
         **kwargs: Any,
     ) -> None:
         super().__init__(num_classes, prototypes_per_class, initialization, **kwargs)
-        check_choice(metric, "metric", ("euclidean", "matrix"))
+        self.metric = check_choice(metric, "metric", ("euclidean", "matrix"))
         if rank is not None and metric != "matrix":
             raise ValueError(f'rank must be None unless metric is "matrix"; found {rank!r}')
-        self.metric = metric
         self.rank = None if rank is None else check_whole(rank, "rank", least=1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:

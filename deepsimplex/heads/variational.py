@@ -12,7 +12,7 @@ from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
 from deepsimplex.heads.features import ROWS, AdaptedLayer, feature_rows
 from deepsimplex.heads.head import Head
-from deepsimplex.kernels import KERNELS, Kernel, check_kernel, median_distance, squared_distances
+from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
 
@@ -127,9 +127,8 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.inducing = check_whole(inducing, "inducing", least=1)
         self.num_samples = None if num_samples is None else check_whole(num_samples, "num_samples", least=1)
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
-        check_choice(covariance, "covariance", COVARIANCES)
-        self.covariance = covariance
-        self.kernel = check_kernel(kernel)
+        self.covariance = check_choice(covariance, "covariance", COVARIANCES)
+        self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
         self.variance = check_number(variance, "variance", above=0)
         self.ard = check_flag(ard, "ard")
         self.jitter = check_number(jitter, "jitter", above=0)

@@ -47,10 +47,8 @@ class GLVQ(keras.losses.Loss):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        check_choice(activation, "activation", ("sigmoid", "linear"))
-        check_number(steepness, "steepness", 0.0)
-        self.activation = activation
-        self.steepness = float(steepness)
+        self.activation = check_choice(activation, "activation", ("sigmoid", "linear"))
+        self.steepness = check_number(steepness, "steepness", 0.0)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         # y_true: [N], [N, 1] or [N, n], y_pred: [N, n]

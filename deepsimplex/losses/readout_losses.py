@@ -1,7 +1,6 @@
 """Losses of class probabilities that are read out of latents, in log space, and their mixtures with latent losses."""
 
 import contextlib
-from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -185,6 +184,13 @@ _OF_KERAS = {
     if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)
 }
 
+# Those of Keras whose value is known from log-probabilities.
+_CROSS_ENTROPIES = (
+    keras.losses.SparseCategoricalCrossentropy,
+    keras.losses.CategoricalCrossentropy,
+    keras.losses.CategoricalFocalCrossentropy,
+)
+
 
 def get_loss(identifier: Any) -> Any:
     """Return the loss of a name, a configuration or an object, as ``compile(loss=...)`` and configurations take it.
@@ -256,16 +262,9 @@ def value_of_label(y_true: Any, values: Any) -> Any:
 
 def _in_log_space(loss: Any) -> CrossEntropy | None:
     """The cross-entropy of log-probabilities that equals a loss of Keras, if it has one."""
-    options = loss.get_config() if isinstance(loss, keras.losses.Loss) else {}
-    exact: dict[type, Callable[[], CrossEntropy]] = {
-        CrossEntropy: lambda: loss,
-        keras.losses.SparseCategoricalCrossentropy: lambda: CrossEntropy(reduction=loss.reduction, name=loss.name),
-        keras.losses.CategoricalCrossentropy: lambda: CrossEntropy(
-            options["label_smoothing"], reduction=loss.reduction, name=loss.name
-        ),
-        keras.losses.CategoricalFocalCrossentropy: lambda: CrossEntropy(
-            options["label_smoothing"], options["gamma"], options["alpha"], loss.reduction, loss.name
-        ),
-    }
-    make = exact.get(type(loss))
-    return None if make is None or options.get("ignore_class") is not None else make()
+    if isinstance(loss, CrossEntropy):
+        return loss
+    if type(loss) not in _CROSS_ENTROPIES or (options := loss.get_config()).get("ignore_class") is not None:
+        return None
+    own = ("label_smoothing", "gamma", "alpha", "reduction", "name")
+    return CrossEntropy(**{name: options[name] for name in own if name in options})

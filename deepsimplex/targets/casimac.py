@@ -127,8 +127,7 @@ class CASIMAC(Target):
         self.attraction_function = as_function(attraction_function, "attraction_function")
         self.repulsion_function = as_function(repulsion_function, "repulsion_function")
         self.combination_function = as_function(combination_function, "combination_function")
-        check_choice(construction, "construction", CONSTRUCTIONS)
-        self.construction = construction
+        self.construction: Construction = check_choice(construction, "construction", CONSTRUCTIONS)
         self.normalize = check_flag(normalize, "normalize")
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.show_progress = show_progress
@@ -347,6 +346,7 @@ class CASIMAC(Target):
             When a function, or that of a distance, is not registered with Keras.
         """
         functions = ("attraction_function", "repulsion_function", "combination_function")
+        known = self._unit_of and self.distance.cache_key()
         return {
             "distance": keras.saving.serialize_keras_object(self.distance),
             "repulsion_strength": self.repulsion_strength,
@@ -356,11 +356,7 @@ class CASIMAC(Target):
             **{name: name_of_function(getattr(self, name), name) for name in functions},
             "construction": self.construction,
             "normalize": self.normalize,
-            **(
-                {"unit": {"value": self.unit_, "of": self._unit_of}}
-                if self._unit_of and self.distance.cache_key()
-                else {}
-            ),
+            **({"unit": {"value": self.unit_, "of": self._unit_of}} if known else {}),
         }
 
     @classmethod

@@ -1,18 +1,21 @@
 """Cache neighbor distances on disk, under a key of everything they depend on; damaged files are made again."""
 
-import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.atomic_files import check_writable, load_arrays, replacing, save_arrays
-from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.warning import warn_caller
 
 
 class TargetCacheWarning(UserWarning):
     """A cache file was damaged and is made again, or could not be written."""
+
+
+_warn = partial(warn_caller, category=TargetCacheWarning)
 
 
 def cached(
@@ -67,7 +70,3 @@ def _load(path: Path, key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
     if distances.shape != shape or distances.dtype != np.float64:
         raise ValueError(f"expected float64 {shape}, found {distances.dtype} {distances.shape}")
     return distances
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, TargetCacheWarning, stacklevel=callers_stacklevel())

@@ -117,11 +117,6 @@ class Target(Parameters, ABC):
             key: keras.saving.serialize_keras_object(getattr(self, key)) for key in constructor_parameters(type(self))
         }
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Make the target, unfitted, from ``get_config``."""
-        return cls(**config)
-
     def __repr__(self) -> str:
         parameters = constructor_parameters(type(self))
         values = {key: getattr(self, key) for key in parameters if hasattr(self, key)}
