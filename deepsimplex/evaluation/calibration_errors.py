@@ -9,11 +9,10 @@ from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.evaluation.bootstrap import PreparedScore, score
 from deepsimplex.evaluation.reliability_curve import (
     Binning,
-    bin_index,
     check_bins,
+    class_cells,
     confidences_of,
     curve_of,
-    equal_width_edges,
 )
 
 
@@ -158,8 +157,8 @@ def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: boo
 def _classwise_terms(y: ArrayLike, p: ArrayLike, bins: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """The bin of every probability [N, n], numbered over all classes, and probability minus event [N, n]."""
     labels, probabilities = check_labels_and_probabilities(y, p)
-    n, edges = probabilities.shape[1], equal_width_edges(check_bins(bins))
-    return bin_index(probabilities, edges) + bins * np.arange(n), probabilities.astype(np.float64) - np.eye(n)[labels]
+    events = np.eye(probabilities.shape[1])[labels]
+    return class_cells(probabilities, bins), probabilities.astype(np.float64) - events
 
 
 def _error_by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bins: int) -> NDArray[np.float64]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
-from deepsimplex.evaluation.reliability_curve import bin_index, check_bins, equal_width_edges
+from deepsimplex.evaluation.reliability_curve import class_cells
 
 
 def _true_class_probabilities(y: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
@@ -131,9 +131,8 @@ class BrierDecomposition:
 
 def _cells(probabilities: NDArray[Any], bins: int | None) -> NDArray[np.intp]:
     """The bin of every probability [N, n], numbered over all classes; None gives every value a bin of its own."""
-    n = probabilities.shape[1]
     if bins is not None:
-        return bin_index(probabilities, equal_width_edges(check_bins(bins))) + bins * np.arange(n)
+        return class_cells(probabilities, bins)
     columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in probabilities.T]
     starts = np.cumsum([0] + [column.max() + 1 for column in columns[:-1]])
     return np.stack(columns, axis=1) + starts

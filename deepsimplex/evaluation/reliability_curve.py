@@ -37,6 +37,11 @@ def bin_index(confidences: NDArray[Any], edges: NDArray[np.float64]) -> NDArray[
     return np.searchsorted(edges[1:-1].astype(confidences.dtype), confidences, side="left")
 
 
+def class_cells(probabilities: NDArray[Any], bins: int) -> NDArray[np.intp]:
+    """The bin of equal width of every probability [N, n], numbered over all classes."""
+    return bin_index(probabilities, equal_width_edges(check_bins(bins))) + bins * np.arange(probabilities.shape[1])
+
+
 @dataclass(frozen=True, eq=False)
 class ReliabilityCurve:
     """Confidence and frequency of every bin of a reliability diagram.

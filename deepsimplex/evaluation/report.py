@@ -17,6 +17,27 @@ INTERVALS_NOTE = (
     "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
     "the bias of small samples: such a score may lie outside its own interval."
 )
+SCORE_GROUPS: dict[str, tuple[str, ...]] = {
+    "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
+    "Probabilities": (
+        "negative_log_likelihood",
+        "brier_score",
+        "brier_reliability",
+        "brier_resolution",
+        "brier_uncertainty",
+        "brier_remainder",
+        "proba_loss",
+    ),
+    "Calibration": (
+        "expected_calibration_error",
+        "adaptive_calibration_error",
+        "classwise_calibration_error",
+        "maximum_calibration_error",
+        "area_deviation",
+    ),
+    "Selective prediction": ("area_under_risk_coverage", "accuracy_at_coverage"),
+}
+"""Every score of a report without out-of-distribution samples, by what it judges."""
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 
 

@@ -7,17 +7,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
-from deepsimplex.evaluation.report import Report, resampled_report
+from deepsimplex.evaluation.report import SCORE_GROUPS, Report, resampled_report
 
-_HIGHER = ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1")
-_LOWER = (
-    *("negative_log_likelihood", "brier_score", "brier_reliability", "proba_loss", "expected_calibration_error"),
-    *("adaptive_calibration_error", "classwise_calibration_error", "maximum_calibration_error", "area_deviation"),
-    "area_under_risk_coverage",
-)
+_HIGHER = (*SCORE_GROUPS["Decisions"], "brier_resolution", "accuracy_at_coverage")
+_NEITHER = ("brier_uncertainty", "brier_remainder")
 HIGHER_IS_BETTER: dict[str, bool] = {
-    **dict.fromkeys((*_HIGHER, "brier_resolution", "accuracy_at_coverage"), True),
-    **dict.fromkeys(_LOWER, False),
+    score: score in _HIGHER for scores in SCORE_GROUPS.values() for score in scores if score not in _NEITHER
 }
 """Whether a larger value of a score is better; the other fields of a report describe the test set or the settings."""
 

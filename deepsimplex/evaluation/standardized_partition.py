@@ -1,7 +1,6 @@
 """Standardized partitions: memberships scaled to the correctness shown on a test set, and their measures [SPS]."""
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,8 +9,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.json_values import json_value, to_json
-from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_class_names, check_whole
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.evaluation.memberships import check_classes_of, check_membership, mean_closeness
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
 
@@ -284,12 +283,10 @@ def warn_of_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> No
     if partition.alone <= MOST_ALONE:
         return
     instead = "a larger test set" if partition.depth == 1 else "a smaller depth or a larger test set"
-    warnings.warn(
+    warn_caller(
         f"{partition.alone:.0%} of the {len(partition.membership)} samples{f' of {worst!r}' if worst else ''} are "
         f"alone in their region at depth {partition.depth}: they are scaled to 1 if they are correct and to 0 if not, "
         f"so that the accuracy Ac is high for any classifier. Use {instead}",
-        UserWarning,
-        stacklevel=callers_stacklevel(),
     )
 
 

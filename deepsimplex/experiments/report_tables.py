@@ -5,33 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deepsimplex._utils import progress
 from deepsimplex.evaluation import PartitionComparison, Report, ReportComparison
+from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import measure_title
 from deepsimplex.experiments.finished_runs import Run
 
 MISSING = "–"
-# Every score of a report without out-of-distribution samples, in the order of the page.
-GROUPS: dict[str, tuple[str, ...]] = {
-    "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
-    "Probabilities": (
-        "negative_log_likelihood",
-        "brier_score",
-        "brier_reliability",
-        "brier_resolution",
-        "brier_uncertainty",
-        "brier_remainder",
-        "proba_loss",
-    ),
-    "Calibration": (
-        "expected_calibration_error",
-        "adaptive_calibration_error",
-        "classwise_calibration_error",
-        "maximum_calibration_error",
-        "area_deviation",
-    ),
-    "Selective prediction": ("area_under_risk_coverage", "accuracy_at_coverage"),
-}
 
 
 @dataclass(frozen=True)
@@ -82,10 +63,7 @@ def duration(seconds: float | None) -> str:
     """
     if seconds is None:
         return MISSING
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    return f"{seconds:.1f} s" if seconds < 60 else progress.duration(seconds)
 
 
 def facts(runs: Sequence[Run]) -> list[Row]:
@@ -106,7 +84,7 @@ def facts(runs: Sequence[Run]) -> list[Row]:
 def score_groups(reports: Mapping[str, Report], comparison: ReportComparison | None) -> dict[str, list[Row]]:
     """Return the scores of all runs by group; with a comparison of several runs, the best of each row is marked."""
     compared = comparison if len(reports) > 1 else None
-    return {title: [_score_row(score, reports, compared) for score in scores] for title, scores in GROUPS.items()}
+    return {title: [_score_row(score, reports, compared) for score in scores] for title, scores in SCORE_GROUPS.items()}
 
 
 def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComparison | None) -> Row:

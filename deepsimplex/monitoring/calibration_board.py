@@ -181,11 +181,7 @@ class CalibrationBoard(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Write the last epoch, if it was left out, and what is written once."""
-        found = self._model_outputs()
-        if self._left_out is not None:
-            self._write(found, *self._left_out)
-            self._write_details(found)
-        self._end(found)
+        self._end(self._model_outputs(), details=self._left_out is not None)
 
     def _model_outputs(self) -> ClassifierOutputs:
         assert self.validation is not None
@@ -228,12 +224,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         """Write the fitted estimator, as its ``fit`` ends."""
         if self._step == 0:
             return
-        found = self._estimator_outputs(classifier, with_latents=True)
-        if self._left_out is not None:
-            self._write(found, *self._left_out)
-        self._write_details(found)
         self._write_hyperparameters(estimator_hyperparameters(classifier))
-        self._end(found)
+        self._end(self._estimator_outputs(classifier, with_latents=True), details=True)
 
     def _estimator_outputs(self, classifier: Any, with_latents: bool = False) -> ClassifierOutputs | None:
         if self.validation is None:
@@ -297,7 +289,12 @@ class CalibrationBoard(keras.callbacks.Callback):
             texts = {"validation_samples": f"all {given} samples" if used == given else few}
         self._file.write(0, texts=texts, messages=[api.hparams_pb({**own, **self.hparams})])
 
-    def _end(self, found: ClassifierOutputs | None) -> None:
+    def _end(self, found: ClassifierOutputs | None, details: bool) -> None:
+        """Write the last step, if it was left out, and what is written once."""
+        if self._left_out is not None:
+            self._write(found, *self._left_out)
+        if details:
+            self._write_details(found)
         if found is not None:
             if found.latent is not None and not found.not_finite:
                 write_embedding(self._file.folder, found)

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex.evaluation import Report, calibration_error_by_class, report
+from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
 if TYPE_CHECKING:
@@ -17,14 +18,7 @@ if TYPE_CHECKING:
 # Fields of a report that are settings, not scores.
 _SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals")
 SCORES = tuple(field.name for field in dataclasses.fields(Report) if field.name not in _SETTINGS)
-_CALIBRATION = (
-    "expected_calibration_error",
-    "adaptive_calibration_error",
-    "classwise_calibration_error",
-    "maximum_calibration_error",
-    "area_deviation",
-    "brier_reliability",
-)
+_CALIBRATION = (*SCORE_GROUPS["Calibration"], "brier_reliability")
 CLASS_CURVES = 20  # at most so many classes have curves of their own
 DPI = 80
 POINTS = 1000  # of a scatter: more hide one another

@@ -1,7 +1,7 @@
 """Confusion matrix."""
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -74,10 +74,10 @@ def confusion_matrix(
         color = "white" if value > 0.3 * matrix.max() else "black"
         ax.text(j, i, text, ha="center", va="center", fontsize=size, color=color)
     ticks = [literal(name) for name in names]
-    if max(map(len, names)) > 3:
-        ax.set_xticks(range(n), ticks, rotation=45, ha="right", rotation_mode="anchor")
-    else:
-        ax.set_xticks(range(n), ticks)
+    slanted: dict[str, Any] = (
+        {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if max(map(len, names)) > 3 else {}
+    )
+    ax.set_xticks(range(n), ticks, **slanted)
     ax.set_yticks(range(n), ticks)
     ax.tick_params(length=0, labelsize=size)
     ax.set(xlabel="assigned class", ylabel="true class")

@@ -235,7 +235,6 @@ def _panels(count: int) -> Figure:
         ax.set_yticks((0.0, 0.5, 1.0), ("0", "0.5", "1"))
         # Numbers only on the left, and below the last panel of each column.
         ax.tick_params(length=2, pad=2, labelsize=7, labelleft=column == 0, labelbottom=i + columns >= count)
-    center = 0.5 + (LEFT - RIGHT) / 2 / width, (BOTTOM + height - TOP) / 2 / height
-    figure.text(center[0], 0.08 / height, "predicted probability", fontsize=9, ha="center", va="bottom")
-    figure.text(0.08 / width, center[1], "frequency", fontsize=9, ha="left", va="center", rotation=90)
+    figure.supxlabel("predicted probability", x=0.5 + (LEFT - RIGHT) / 2 / width, y=0.08 / height, fontsize=9)
+    figure.supylabel("frequency", x=0.08 / width, y=(BOTTOM + height - TOP) / 2 / height, fontsize=9)
     return figure
