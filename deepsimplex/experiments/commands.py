@@ -20,8 +20,7 @@ from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
-from deepsimplex.experiments.run_folder import RunFolder
-from deepsimplex.experiments.run_log import EpochLog, Verbosity, into, printer
+from deepsimplex.experiments.run_folder import RunFolder, Verbosity, epoch_log, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
@@ -224,7 +223,7 @@ def _train(
                 # The logs before the backup: an epoch that counts as trained is in them.
                 history,
                 keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
-                EpochLog(folder, config.training.epochs),
+                epoch_log(folder, config.training.epochs),
                 *boards,
                 keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
             ],

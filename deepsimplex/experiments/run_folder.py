@@ -2,18 +2,21 @@
 
 import json
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import keras
+
 from deepsimplex._utils.atomic_files import check_writable, locked, replacing
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 
 PACKAGES = ("deepsimplex", "tensorflow", "keras", "tensorflow-probability", "numpy", "scipy", "scikit-learn")
+Verbosity = str | int  # as ``verbose`` of Keras' fit
 
 
 @dataclass
@@ -84,11 +87,9 @@ class RunFolder:
         while True:
             number = 1 + max((int(run.path.name) for run in cls.below(parent)), default=0)
             folder = cls(parent / f"{number:03d}")
-            try:
+            with suppress(FileExistsError):  # another process has just made it
                 folder.path.mkdir()
                 break
-            except FileExistsError:  # another process has just made it
-                continue
         folder.write_text(folder.config, config.as_yaml())
         packages = {name: version(name) for name in PACKAGES}
         folder.write_json(folder.versions, {"python": platform.python_version(), **packages})
@@ -173,3 +174,29 @@ class RunFolder:
     def write_json(self, path: Path, content: dict[str, Any]) -> None:
         """Write a JSON file of this run atomically."""
         self.write_text(path, json.dumps(content, indent=2) + "\n")
+
+
+def printer(verbose: Verbosity) -> Callable[[str], None]:
+    """Return a function that prints a line, or nothing for ``verbose=0``."""
+    return (lambda text: print(text, flush=True)) if verbose else (lambda text: None)
+
+
+def epoch_log(folder: RunFolder, epochs: int) -> keras.callbacks.Callback:
+    """Return a callback that writes a line for every epoch to the log of a run."""
+
+    def write(epoch: int, logs: Mapping[str, float] | None) -> None:
+        scores = ", ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
+        folder.append_to_log(f"epoch {epoch + 1} of {epochs}: {scores}")
+
+    return keras.callbacks.LambdaCallback(on_epoch_end=write)
+
+
+def into(folder: RunFolder, log: Callable[[str], None]) -> Callable[[str], None]:
+    """Return a printer that writes to the log of a run as well."""
+
+    def both(text: str) -> None:
+        log(text)
+        folder.append_to_log(text)
+
+    both(f"in {folder.path}")
+    return both
