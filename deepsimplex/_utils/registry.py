@@ -2,8 +2,8 @@
 
 import importlib
 import inspect
-from collections.abc import Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, TypeVar, cast
 
 import keras
 
@@ -13,7 +13,7 @@ from deepsimplex._utils.parameters import constructor_parameters
 Member = TypeVar("Member")
 
 
-class Registry(Mapping[str, type], Generic[Member]):
+class Registry(dict[str, type[Member]]):
     """Short names for the classes of one kind; classes from elsewhere are reached as "module:Class".
 
     Parameters
@@ -37,18 +37,9 @@ class Registry(Mapping[str, type], Generic[Member]):
     """
 
     def __init__(self, kind: str, base: type[Any], members: dict[str, type[Member]]) -> None:
+        super().__init__(members)
         self.kind = kind
         self.base = base
-        self._members = members
-
-    def __getitem__(self, name: str) -> type[Member]:
-        return self._members[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._members)
-
-    def __len__(self) -> int:
-        return len(self._members)
 
     def get(self, identifier: Any, **defaults: Any) -> Any:  # type: ignore[override]
         """Make a member from its name, its configuration, or return an instance as it is.
@@ -85,9 +76,9 @@ class Registry(Mapping[str, type], Generic[Member]):
 
     def find(self, name: str) -> type[Member]:
         """Return the class of a short name, of "module:Class", or of a name registered with Keras."""
-        if name in self._members:
-            return self._members[name]
-        found = _imported(name, self.kind) if ":" in name else keras.saving.get_registered_object(name)
+        if name in self:
+            return self[name]
+        found = imported(name, self.kind) if ":" in name else keras.saving.get_registered_object(name)
         if found is None:
             raise ValueError(
                 f"{self.kind} must be one of {', '.join(self)}, or 'module:Class'; found {name!r}"
@@ -118,7 +109,8 @@ class Registry(Mapping[str, type], Generic[Member]):
         return kind(**given)
 
 
-def _imported(name: str, kind: str) -> Any:
+def imported(name: str, kind: str) -> Any:
+    """Return the object of "module:attribute"; raise ValueError, with the kind of member that it is to be, for none."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)

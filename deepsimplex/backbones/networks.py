@@ -1,6 +1,5 @@
 """Small backbones to begin with. Any keras.Model whose output has shape [N, d] is one too."""
 
-import importlib
 import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import keras
 
 from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.registry import imported
 
 
 def _check_sizes(sizes: Sequence[int], name: str) -> list[int]:
@@ -142,18 +142,14 @@ def backbone(name: str, **options: Any) -> keras.Model:
     >>> backbone("mlp", hidden=[10]).name
     'mlp'
     """
-    make = BACKBONES.get(name)
+    make: Any = BACKBONES.get(name)
     if make is None:
-        module, separator, attribute = name.partition(":")
-        if not separator:
+        if ":" not in name:
             raise ValueError(
                 f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
                 f"{did_you_mean(name, BACKBONES)}"
             )
-        try:
-            make = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(f"backbone {name!r} cannot be imported: {error}") from error
+        make = imported(name, "backbone")
     known = inspect.signature(make).parameters
     unknown = next((key for key in options if key not in known), None)
     if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):

@@ -2,14 +2,12 @@
 
 import itertools
 import os
-import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import keras
 
 from deepsimplex._utils.atomic_files import replacing
-from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.streams import (
@@ -23,8 +21,6 @@ from deepsimplex.classifier.streams import (
 )
 from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_model
-from deepsimplex.latent import Covariance
-from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -95,22 +91,6 @@ class SimplexClassifier(TrainableNetwork):
     >>> model.predict_proba(x_test).shape
     (360, 10)
     """
-
-    def __init__(
-        self,
-        backbone: keras.layers.Layer,
-        target: Target | str | dict[str, Any] = "casimac",
-        num_classes: int | None = None,
-        covariance: Covariance | None = None,
-        head: keras.layers.Layer | str | dict[str, Any] | None = None,
-        readout: keras.layers.Layer | str | dict[str, Any] | None = None,
-        class_names: Sequence[str] | None = None,
-        seed: int = 0,
-        name: str = "simplex_classifier",
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(backbone, target, num_classes, covariance, head, readout, class_names, name, **kwargs)
-        self.seed = int(seed)
 
     # Data to batches
 
@@ -251,10 +231,9 @@ class SimplexClassifier(TrainableNetwork):
         """
         adapter = self._adapter("evaluate")
         if not self.training_loss.adapted:
-            warnings.warn(
+            warn_caller(
                 f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
                 "fit: it is given as NaN; class metrics do not need it",
-                stacklevel=callers_stacklevel(),
             )
         if is_stream(data):
             (_, labels), data = peek(data)

@@ -26,16 +26,18 @@ class SimplexNetwork(keras.Model):
     def __init__(
         self,
         backbone: keras.layers.Layer,
-        target: Target | str | dict[str, Any],
-        num_classes: int | None,
-        covariance: Covariance | None,
-        head: keras.layers.Layer | str | dict[str, Any] | None,
-        readout: keras.layers.Layer | str | dict[str, Any] | None,
-        class_names: Sequence[str] | None,
-        name: str,
+        target: Target | str | dict[str, Any] = "casimac",
+        num_classes: int | None = None,
+        covariance: Covariance | None = None,
+        head: keras.layers.Layer | str | dict[str, Any] | None = None,
+        readout: keras.layers.Layer | str | dict[str, Any] | None = None,
+        class_names: Sequence[str] | None = None,
+        seed: int = 0,
+        name: str = "simplex_classifier",
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
+        self.seed = int(seed)
         if not isinstance(backbone, keras.layers.Layer):
             raise ValueError(f"backbone must be a keras.Model or layer; found {type(backbone).__name__}")
         if num_classes is None:

@@ -1,14 +1,13 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
 import inspect
-import warnings
 from typing import Any
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.stacklevel import callers_stacklevel
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
@@ -18,7 +17,6 @@ class TrainableNetwork(SimplexNetwork):
     """A SimplexNetwork with a loss; the batches it is trained on hold observations in place of labels."""
 
     training_loss: Any = None  # a ClassifierLoss, after compile
-    seed: int
     _trained_on_integers = False
 
     def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
@@ -178,10 +176,9 @@ class TrainableNetwork(SimplexNetwork):
     def _train_uncalibrated(self) -> None:
         """Remove a calibration before the weights change that it was fitted to."""
         if self.calibration is not None:
-            warnings.warn(
+            warn_caller(
                 "training changes the outputs that the model was calibrated for, and removes the calibration: call "
                 "calibrate again afterwards",
-                stacklevel=callers_stacklevel(),
             )
             self._set_calibration(None)
 
@@ -195,10 +192,9 @@ class TrainableNetwork(SimplexNetwork):
             self.head.set_num_samples(num_samples)
 
     def _warn_of_unfitted_target(self) -> None:
-        warnings.warn(
+        warn_caller(
             "the latent loss needs the target's training samples, which a loaded model does not carry: it is given "
             "as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need it",
-            stacklevel=callers_stacklevel(),
         )
 
     # Files

@@ -2,7 +2,6 @@
 
 import io
 import os
-import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.stacklevel import callers_stacklevel
 from deepsimplex._utils.validation import check_choice
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.datasets.labeled import Source
 
 MODES = {"rgb": "RGB", "grayscale": "L"}
@@ -98,10 +97,9 @@ def _warn_of_others(paths: list[Path]) -> None:
     visible = [path for path in paths if not path.name.startswith(".")]
     if visible:
         suffixes = ", ".join(sorted({path.suffix.lower() or "none" for path in visible}))
-        warnings.warn(
+        warn_caller(
             f"{len(visible)} files were left out, the first is {visible[0]}: only {', '.join(SUFFIXES)} are read, "
             f"and these have the suffixes {suffixes}. Convert them if they belong to the data",
-            stacklevel=callers_stacklevel(),
         )
 
 

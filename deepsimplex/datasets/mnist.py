@@ -67,7 +67,8 @@ def read_mnist_like(name: str) -> Source:
             source = read_npz(place)
             break
         if all((place / file).is_file() for file in FILES):
-            source = _read_idx_folder(place)
+            x, y, x_test, y_test = (read_idx(place / file) for file in FILES)
+            source = Source(x, y, (x_test, y_test))
             break
     else:
         source = _download(name)
@@ -114,9 +115,3 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[np.uint8]:
             "Delete it and get it again"
         )
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
-
-
-def _read_idx_folder(folder: str | os.PathLike[str]) -> Source:
-    """Read the four files of a data set published as MNIST is."""
-    x, y, x_test, y_test = (read_idx(os.path.join(folder, file)) for file in FILES)
-    return Source(x, y, (x_test, y_test))
