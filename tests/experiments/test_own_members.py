@@ -78,7 +78,7 @@ class Softened(ds.calibration.Calibration):
     fitted_attributes = ("share_",)
 
     def fit_outputs(self, y, *, probabilities, latent=None, readout=None, sample_weight=None):
-        self.share_ = 0.9
+        self.share_ = float(np.mean(probabilities.argmax(axis=1) == y))
         return self
 
     def apply_probabilities(self, p):
@@ -89,11 +89,14 @@ class Softened(ds.calibration.Calibration):
 class Chebyshev(ds.distances.Distance):
     symmetric = True
 
+    def __init__(self, power=1.0):
+        self.power = power
+
     def __call__(self, a, b):
-        return np.abs(a - b).max()
+        return np.abs(a - b).max() ** self.power
 
     def get_config(self):
-        return {}
+        return {"power": self.power}
 
 
 def features(units=8):
@@ -101,76 +104,89 @@ def features(units=8):
 """
 CONFIG = """
 name: own
-data: {name: digits, limit: 300, validation_fraction: 0.2}
+data: {limit: 240, validation_fraction: 0.25}
 target: {name: "own_run_members:Corners", size: 2.0}
 model:
   backbone: {name: "own_run_members:features", units: 16}
   head: {name: "own_run_members:Affine", scale: 0.2}
   readout: {name: "own_run_members:Squared", floor: 0.01}
-training: {epochs: 3, batch_size: 12, learning_rate: 0.01, loss: "own_run_members:SquaredError"}
+training: {epochs: 1, batch_size: 6, learning_rate: 0.02, loss: "own_run_members:SquaredError"}
 cache_dir: null
+"""
+DISTANCE_AND_CALIBRATION = [
+    "target={name: casimac, distance: {name: 'own_run_members:Chebyshev', power: 2.0}}",
+    "calibration.method=own_run_members:Softened",
+    "training.epochs=2",
+    "training.batch_size=45",
+]
+IN_A_FRESH_PROCESS = """
+import sys, numpy as np, tensorflow as tf
+folder, modules, x = sys.argv[1], sys.argv[2], np.load(sys.argv[3])
+served = tf.saved_model.load(folder + "/served").signatures["serving_default"](image=tf.constant(x))
+assert not {"deepsimplex", "own_run_members"} & set(sys.modules)
+sys.path.insert(0, modules)
+import own_run_members, deepsimplex as ds
+model = ds.load(folder + "/model.keras")
+parts = model.head, model.readout, model.loss, model.calibration
+print(model.target, *(type(part).__name__ for part in parts))
+latent = {"loc": served["latent_mean"], "scale": served["latent_scale"]}
+lower, upper = model.readout.intervals(latent)
+np.savez(
+    folder + "/fresh.npz", p=model.predict_proba(x), served=served["class_probabilities"],
+    read_out=model.readout.predict(latent), lower=lower, upper=upper,
+)
 """
 
 
 @pytest.fixture(scope="module")
-def config(tmp_path_factory) -> Path:
+def config(tmp_path_factory, four) -> Path:
     place = tmp_path_factory.mktemp("own")
     (place / "own_run_members.py").write_text(MODULE)
+    (x, y), (x_test, y_test) = four
+    np.savez(place / "four.npz", x_train=x, y_train=y, x_test=x_test, y_test=y_test)
     (place / "own.yaml").write_text(f"{CONFIG}output: {place / 'runs'}\n")
     before = list(sys.path)
     yield place / "own.yaml"
     sys.path[:] = before
 
 
-IN_A_FRESH_PROCESS = """
-import sys, numpy as np
-sys.path.insert(0, sys.argv[1])
-import own_run_members, deepsimplex as ds
-for path in sys.argv[3:]:
-    model = ds.load(path)
-    print(type(model.target).__name__, type(getattr(model.target, "distance", None)).__name__)
-    np.save(path + ".npy", model.predict_proba(np.load(sys.argv[2])))
-"""
-
-
 @pytest.mark.slow
-def test_a_distance_of_ones_own_and_files_in_a_fresh_process(config, tmp_path):
-    few = ["training.epochs=1", "training.batch_size=60"]
-    distance = {"name": "casimac", "distance": "own_run_members:Chebyshev"}
-    checked = load_config(config, [f"target={distance}", "model.readout=null", "name=distance", *few])
-    with without_pictures(export=False, eager=True):
-        fresh = load_config(config, ["name=fresh", *few])
-        folders = [experiments.train(each, verbose=0) for each in (checked, fresh)]
-    assert type(ds.load(folders[0].model).target.distance).__name__ == "Chebyshev"
-    (_, _), (x_test, _) = ds.datasets.load("digits")
-    np.save(tmp_path / "x.npy", x_test)
-    paths = [str(folder.model) for folder in folders]
-    printed = run(IN_A_FRESH_PROCESS, Path(config).parent, tmp_path / "x.npy", *paths)
-    assert printed.split()[-4:] == ["CASIMAC", "Chebyshev", "Corners", "NoneType"]
-    for path in paths:
-        np.testing.assert_allclose(np.load(path + ".npy"), ds.load(path).predict_proba(x_test), atol=1e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", [None, "own_run_members:Softened"])
-def test_a_run_of_own_members(config, method, tmp_path):
-    checked = load_config(
-        config, [f"name=own{'' if method is None else '-calibrated'}", f"calibration.method={method or 'null'}"]
-    )
-    with without_pictures() if method else nullcontext():
+@pytest.mark.parametrize(
+    ("overrides", "loaded"),
+    [
+        ([], "Corners(size=2.0) Affine Squared SquaredError NoneType"),
+        (DISTANCE_AND_CALIBRATION, "CASIMAC(distance=Chebyshev(power=2.0)) Affine Squared SquaredError Softened"),
+    ],
+    ids=["target", "distance and calibration"],
+)
+def test_a_run_of_own_members(four, config, overrides, loaded, tmp_path):
+    """Every own member trains, is saved, loaded, exported and served, has its intervals and shows in the report."""
+    calibrated = bool(overrides)
+    checked = load_config(config, [f"data.name={config.parent / 'four.npz'}", *overrides])
+    with without_pictures(eager=True) if calibrated else nullcontext():
         folder = experiments.train(checked, verbose=0)
-    (_, _), (x_test, y_test) = ds.datasets.load("digits")
-    model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)
-    p = model.predict_proba(x_test)
-    assert np.mean(p.argmax(axis=1) == y_test) > 0.5
-    np.testing.assert_allclose(kept.p, p, atol=1e-5)
+    _, (x_test, y_test) = four
+    kept = load_predictions(folder.test_predictions)
+    assert np.mean(kept.p.argmax(axis=1) == y_test) > 0.5
     served = ds.export.load_served(folder.served).predict(x_test)
-    np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
-    # Intervals are those of the readout that made the probabilities, with its own arguments.
+    np.testing.assert_allclose(served["class_probabilities"], kept.p, atol=1e-5)
+
+    np.save(tmp_path / "x.npy", x_test)
+    assert run(IN_A_FRESH_PROCESS, folder.path, config.parent, tmp_path / "x.npy").splitlines()[-1] == loaded
+    fresh = np.load(folder.path / "fresh.npz")
+    for name in ("p", "served"):
+        np.testing.assert_allclose(fresh[name], kept.p, atol=1e-5)
+    assert np.all((fresh["lower"] <= fresh["read_out"] + 0.05) & (fresh["read_out"] <= fresh["upper"] + 0.05))
+
+    # The report draws the intervals of the readout that made the probabilities, with its own arguments.
     page = experiments.write_report(tmp_path / "report.html", [folder.path], resamples=20).read_text()
-    assert ("A gray band" in page) == (method is None)
-    if method is None:
-        assert kept.readout.floor == 0.01
-        lower, upper = kept.readout.with_scores(kept.scores).intervals(kept.latent[:5])
-        assert np.all((lower <= kept.p[:5] + 0.05) & (kept.p[:5] <= upper + 0.05))
-    assert "own_run_members:Squared" in page
+    assert ("A gray band" in page) == (not calibrated)
+    if calibrated:
+        assert kept.readout is None
+        assert np.abs(fresh["read_out"] - kept.p).max() > 0.01
+    else:
+        intervals = kept.readout.with_scores(kept.scores).intervals(kept.latent)
+        np.testing.assert_allclose([fresh["lower"], fresh["upper"]], intervals, atol=1e-4)
+    own = ("Chebyshev", "Softened") if calibrated else ("Corners",)
+    for name in ("features", "Affine", "Squared", "SquaredError", *own):
+        assert f"own_run_members:{name}\n" in page
