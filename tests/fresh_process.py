@@ -17,14 +17,14 @@ SERVER = multiprocessing.get_context("forkserver")
 SERVER.set_forkserver_preload(["tensorflow", "keras"])
 
 
-def run(program: str, *arguments: Any, folder: Path | None = None) -> str:
-    """Run a program with command-line arguments in ``folder``, and return what it printed; it must succeed."""
+def run(program: str, *arguments: Any, folder: Path | None = None, exitcode: int = 0) -> str:
+    """Run a program with command-line arguments in ``folder``, and return what it printed; it must end as told."""
     with tempfile.TemporaryDirectory() as outputs:
         process = SERVER.Process(target=_execute, args=(program, [*map(str, arguments)], folder, outputs))
         process.start()
         process.join()
         printed, errors = ((Path(outputs) / name).read_text() for name in ("stdout", "stderr"))
-    assert process.exitcode == 0, errors
+    assert process.exitcode == exitcode, errors
     return printed
 
 

@@ -1,9 +1,6 @@
 """Searches that are cut short resume from their checkpoint."""
 
-import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -11,6 +8,7 @@ import pytest
 from deepsimplex.distances import SSIM, CheckpointWarning, class_neighbors
 from deepsimplex.distances import checkpoint as checkpoints
 from deepsimplex.distances.checkpoint import Checkpoint
+from tests.fresh_process import run
 
 
 class Cut(Exception):
@@ -73,23 +71,20 @@ def test_search_survives_a_kill(fashion, tmp_path, cut_short):
     x, y = fashion[0][:300], fashion[1][:300]
     np.savez(tmp_path / "data.npz", x=x, y=y)
     program = f"""
-import time, numpy as np
+import os, signal, numpy as np
 from deepsimplex.distances import SSIM, checkpoint, class_neighbors
 checkpoint.SECONDS_BETWEEN = 0.0
 data = np.load({str(tmp_path / "data.npz")!r})
 keep, visits = checkpoint.Checkpoint.keep, []
-def slowly(*arguments):
+def killed(*arguments):
     visits.append(1)
     if len(visits) > 5:
-        print("killme", flush=True)
-        time.sleep(60)
+        os.kill(os.getpid(), signal.SIGKILL)
     keep(*arguments)
-checkpoint.Checkpoint.keep = slowly
+checkpoint.Checkpoint.keep = killed
 class_neighbors(data["x"], data["y"], SSIM(5), 2, block_bytes=2**15, checkpoint={str(tmp_path / "state")!r})
 """
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout.readline().strip() == "killme"
-        os.kill(process.pid, signal.SIGKILL)
+    run(program, exitcode=-signal.SIGKILL)
     resumed = class_neighbors(x, y, SSIM(5), 2, block_bytes=2**15, checkpoint=tmp_path / "state")
     visits = len(cut_short.visits)
     cut_short.visits.clear()

@@ -1,8 +1,5 @@
 """``class_neighbors`` against sorting the whole matrix."""
 
-import subprocess
-import sys
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,6 +15,7 @@ from deepsimplex.distances import (
     get_distance,
     pairwise_sums,
 )
+from tests.fresh_process import run
 from tests.reference import distances as reference
 
 VECTORS = {"euclidean": reference.euclidean, "cityblock": reference.cityblock}
@@ -366,5 +364,4 @@ with concurrent.futures.ThreadPoolExecutor(6) as pool:
         assert all((a.indices == b.indices).all() for a, b in zip(answers[1:], first[1:]))
 print("done")
 """
-    answer = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
-    assert answer.stdout.split() == ["[]", "done"], answer.stderr
+    assert run(program).split() == ["[]", "done"]

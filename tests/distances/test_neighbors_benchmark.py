@@ -12,15 +12,16 @@ from training.benchmarks import neighbors
 @pytest.mark.usefixtures("fashion")
 def test_neighbors(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(neighbors, "PEER_PAIRS", 20)
-    neighbors.main(samples=300, fewer=150, repeats=1, output=tmp_path / "neighbors.json")
+    monkeypatch.setattr(neighbors, "AGREEMENT_PAIRS", 20)
+    neighbors.main(samples=150, fewer=80, repeats=1, output=tmp_path / "neighbors.json")
     printed = capsys.readouterr().out
-    assert len(re.findall(r"neighbors as by brute force, 300 images.* 100\.00%", printed)) == 4
+    assert len(re.findall(r"neighbors as by brute force, 150 images.* 100\.00%", printed)) == 4
     differences = [
         float(found) for found in re.findall(r"difference to scikit-image.*float(?:32|64) \| (\S+)", printed)
     ]
     assert len(differences) == 8
     assert max(differences) < 1e-4
-    for what in ("times", "minutes", "GiB", "growth from 150 images"):
+    for what in ("times", "minutes", "GiB", "growth from 80 images"):
         assert what in printed
     rows = json.loads((tmp_path / "neighbors.json").read_text())["rows"]
     assert len(rows) == len(re.findall(r"^\| ", printed, flags=re.MULTILINE)) - 1  # but for the head

@@ -24,6 +24,7 @@ from training.results import Measurement, Output, ResultTable
 WINDOWS = (5, 13)
 BLOCK = 1024  # images on either side of a block that brute force evaluates for its speed
 PEER_PAIRS = 300
+AGREEMENT_PAIRS = 200
 
 
 def brute_force_speed(x: np.ndarray, window: int, rng: np.random.Generator) -> float:
@@ -58,7 +59,7 @@ def against_the_peer(x: np.ndarray, repeats: int) -> Iterator[Measurement]:
 def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[Measurement]:
     """Largest difference to scikit-image on random pairs, and neighbors against brute force."""
     rng = np.random.default_rng(1)
-    pairs = rng.integers(0, len(x), size=(200, 2))
+    pairs = rng.integers(0, len(x), size=(AGREEMENT_PAIRS, 2))
     for window in (3, 5, 7, 13):
         images = x.astype(np.float64)  # in which scikit-image computes then
         expected = [1 - structural_similarity(images[i], images[j], win_size=window, data_range=1.0) for i, j in pairs]
@@ -66,7 +67,7 @@ def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[Measurement]:
             metric = ds.distances.SSIM(window, dtype=dtype)
             found = [metric.pairwise(images[i : i + 1], images[j : j + 1])[0, 0] for i, j in pairs]
             error = np.abs(np.array(found) - expected).max()
-            yield f"difference to scikit-image, 200 pairs, window {window}, {dtype}", f"{error:.1e}"
+            yield f"difference to scikit-image, {AGREEMENT_PAIRS} pairs, window {window}, {dtype}", f"{error:.1e}"
     for distance in ("euclidean", "cityblock", *(ds.distances.SSIM(window) for window in WINDOWS)):
         exact, brute = (
             ds.distances.class_neighbors(x, y, distance, 3, method=method) for method in ("exact", "brute_force")
