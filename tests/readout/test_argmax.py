@@ -248,7 +248,7 @@ def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tol
 
 @pytest.mark.slow
 def test_the_default_number_of_points_errs_by_less_than_two_in_a_thousand():
-    latent = latents(20, 9, "diagonal", seed=2)
+    latent = latents(10, 9, "diagonal", seed=2)
     reference = at_once(latent, num_points=2**11)  # errs by 6e-5
     assert method_for(latent) == "quasi_monte_carlo"
     assert np.abs(at_once(latent) - reference).max() < 2e-3
@@ -375,8 +375,11 @@ def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, j
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("known_rows", [pytest.param(True, marks=pytest.mark.slow), False])
-@pytest.mark.parametrize(("dims", "method", "row_size"), [(3, "exact", 4 * 32), (2, "quasi_monte_carlo", 3 * 2 * 32)])
+@pytest.mark.parametrize(
+    ("dims", "method", "row_size", "known_rows"),
+    # XLA compiles the loop over pieces around one method: that it compiles either is shown above.
+    [(3, "exact", 4 * 32, True), (3, "exact", 4 * 32, False), (2, "quasi_monte_carlo", 3 * 2 * 32, False)],
+)
 def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, dims, method, row_size, known_rows):
     latent = latents(11, dims, "isotropic" if method == "exact" else "diagonal")
     loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
