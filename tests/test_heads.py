@@ -7,6 +7,7 @@ import tensorflow as tf
 from sklearn.datasets import load_digits
 
 import deepsimplex as ds
+from tests.eager_steps import eagerly
 from tests.layer_contract import assert_layer_contract
 
 COVARIANCES = ["isotropic", "diagonal", "full"]
@@ -133,9 +134,10 @@ def test_given_latents_are_learned_saved_and_reloaded(covariance, digits, tmp_pa
     assert history["val_loss"][-1] < history["val_loss"][0]
     model.save(tmp_path / "latent.keras")
     reloaded = keras.models.load_model(tmp_path / "latent.keras")
-    np.testing.assert_allclose(reloaded.predict_latent(x).scale, model.predict_latent(x).scale, rtol=1e-5)
-    loss = model.evaluate(x, observation, verbose=0)
-    assert reloaded.evaluate(x, observation, verbose=0) == pytest.approx(loss, rel=1e-5)
+    with eagerly(model), eagerly(reloaded):
+        np.testing.assert_allclose(reloaded.predict_latent(x).scale, model.predict_latent(x).scale, rtol=1e-5)
+        loss = model.evaluate(x, observation, batch_size=300, verbose=0)
+        assert reloaded.evaluate(x, observation, batch_size=300, verbose=0) == pytest.approx(loss, rel=1e-5)
 
 
 @pytest.mark.slow

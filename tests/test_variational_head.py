@@ -46,8 +46,10 @@ def kernels_of(layer, features):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("covariance", COVARIANCES)
-@pytest.mark.parametrize("num_classes", [2, 5])
+@pytest.mark.parametrize(
+    ("num_classes", "covariance"),
+    [(2, "isotropic"), (5, "isotropic"), (5, "diagonal")],  # two classes have one latent, and so one covariance
+)
 def test_it_keeps_the_layer_contract(covariance, num_classes, tmp_path):
     assert_layer_contract(lambda: random_layer(num_classes, covariance=covariance), FEATURES, tmp_path)
 
@@ -211,7 +213,7 @@ def test_a_plain_model_counts_the_divergence_once():
     model = keras.Model(inputs, ds.readout.ArgmaxReadout()(layer(inputs)))
     model.compile(optimizer=keras.optimizers.SGD(0.0), loss="sparse_categorical_crossentropy")
     y = np.array([0, 1, 2, 3, 0])
-    data_term = -np.log(model.predict(FEATURES, verbose=0)[np.arange(5), y]).mean()
+    data_term = -np.log(np.asarray(model(FEATURES))[np.arange(5), y]).mean()
     expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
     assert model.evaluate(FEATURES, y, verbose=0) == expected
     assert model.fit(FEATURES, y, epochs=2, verbose=0).history["loss"] == [expected, expected]
@@ -223,7 +225,7 @@ def test_a_plain_model_counts_the_divergence_once():
 def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
     layer = random_layer(covariance=covariance)
     model = ds.SimplexClassifier(keras.layers.Flatten(), "vertices", 4, head=layer)
-    model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=covariance == "diagonal")
+    model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=True)
     observation = ds.LatentGaussian(np.ones((5, 3), "float32"), np.full((5, 1), 0.5, "float32"))
     data_term = float(ds.losses.LatentNLL()(observation.as_dict(), layer(FEATURES)))
     expected = pytest.approx(data_term + float(layer.kl_divergence()) / 50, rel=1e-5)
@@ -358,8 +360,8 @@ def fitted(four):
     keras.utils.set_random_seed(0)
     backbone, head = ds.backbones.mlp([64]), {"name": "variational", "inducing": 50}
     model = ds.SimplexClassifier(backbone, "ilr", 4, head=head, readout="argmax")
-    model.compile(optimizer=keras.optimizers.Adam(0.01))
-    model.fit(x, y, epochs=20, verbose=0)
+    model.compile(optimizer=keras.optimizers.Adam(0.02))
+    model.fit(x, y, epochs=20, batch_size=100, verbose=0)
     return model
 
 
@@ -431,7 +433,7 @@ def test_it_trains_compiled_on_batches_of_any_size(four):
     (x, y), _ = four
     head = ds.heads.VariationalGaussianProcess(4, 8, num_samples=90, covariance="diagonal", kernel="matern52")
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", 4, head=head)
-    model.compile(optimizer=keras.optimizers.Adam(0.01), jit_compile=True)
+    model.compile(optimizer=keras.optimizers.SGD(0.01), jit_compile=True)
     history = model.fit(x[:90], y[:90], batch_size=64, epochs=3, verbose=0).history["loss"]  # batches of 64 and 26
     assert history[-1] < history[0]
 
@@ -456,8 +458,8 @@ def test_it_trains_through_the_readout_under_mixed_precision(four):
         backbone = ds.backbones.mlp([32])
         head = ds.heads.VariationalGaussianProcess(4, 20, num_samples=300).adapt(x[:300], backbone=backbone)
         model = keras.Model(inputs, ds.readout.ArgmaxReadout()(head(backbone(inputs))))
-        model.compile(optimizer=keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy")
-        history = model.fit(x[:300], y[:300], epochs=5, verbose=0).history["loss"]
+        model.compile(keras.optimizers.Adam(0.02), loss="sparse_categorical_crossentropy", run_eagerly=True)
+        history = model.fit(x[:300], y[:300], epochs=5, batch_size=100, verbose=0).history["loss"]
     finally:
         keras.mixed_precision.set_global_policy(policy)
     assert history[-1] < 0.8 * history[0]
