@@ -99,7 +99,7 @@ def test_it_mends_an_overtrained_network_on_real_images():
     network = keras.Sequential([ds.backbones.mlp([64]), keras.layers.Dense(10, activation="softmax")])
     network.compile(keras.optimizers.Adam(0.03), "sparse_categorical_crossentropy")
     network.fit(X[:100], Y[:100], epochs=100, batch_size=100, verbose=0)
-    held_out, p = (network.predict(part, batch_size=1000, verbose=0) for part in (X[300:900], X[900:]))
+    held_out, p = (np.asarray(network(part)) for part in (X[300:900], X[900:]))
     y = Y[900:]
     calibrated = TemperatureScaling().fit(held_out, Y[300:900]).transform(p)
     nll, ece = ds.evaluation.negative_log_likelihood, ds.evaluation.expected_calibration_error
