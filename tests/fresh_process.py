@@ -18,7 +18,7 @@ SERVER.set_forkserver_preload(["tensorflow", "keras"])
 
 
 def run(program: str, *arguments: Any, folder: Path | None = None, exitcode: int = 0) -> str:
-    """Run a program with command-line arguments in ``folder``, and return what it printed; it must end as told."""
+    """Run a program with command-line arguments in ``folder``, check its exit code, and return what it printed."""
     with tempfile.TemporaryDirectory() as outputs:
         process = SERVER.Process(target=_execute, args=(program, [*map(str, arguments)], folder, outputs))
         process.start()

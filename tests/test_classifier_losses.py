@@ -171,20 +171,17 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("objective", "covariance"),
-    [("class", "diagonal"), ("hybrid", "full"), ("composition", "diagonal")],
-)
-def test_every_objective_trains_through_a_readout_that_samples(objective, covariance, four):
-    """Of few points, which is faster to train with. Below, digits are told apart through one that is exact."""
-    (x, y), (x_test, y_test) = four
-    readout = ds.readout.ArgmaxReadout(num_points=16)
-    model = make(objective, num_classes=4, covariance=covariance, readout=readout)
+@pytest.mark.parametrize(("objective", "covariance"), [("hybrid", "full"), ("composition", "diagonal")])
+def test_objectives_train_through_a_readout_that_samples(objective, covariance, four):
+    """Of few points and three classes, whose graph is small. The class objective is a term of the hybrid one."""
+    (x, y), (x_test, y_test) = ((x[y < 3], y[y < 3]) for x, y in four)
+    readout = ds.readout.ArgmaxReadout(method="quasi_monte_carlo", num_points=16)
+    model = make(objective, num_classes=3, covariance=covariance, readout=readout)
     history = model.fit(x, y, epochs=5, verbose=0, validation_data=(x_test, y_test)).history
     assert sorted(history) == ["accuracy", "loss", "val_accuracy", "val_loss"]
     assert np.isfinite([history["loss"], history["val_loss"]]).all()
     assert history["loss"][-1] < history["loss"][0]
-    assert history["val_accuracy"][-1] > 0.9  # chance is 0.25
+    assert history["val_accuracy"][-1] > 0.9  # chance is 0.33
 
 
 @pytest.mark.slow
@@ -193,8 +190,8 @@ def test_every_objective_trains_through_a_readout_that_samples(objective, covari
     [("class", "ilr"), ("class", "dirichlet"), ("class", "one_hot"), ("hybrid", "ilr"), ("composition", "dirichlet")],
 )
 def test_every_objective_trains_label_targets(objective, target, four):
-    (x, y), _ = four
-    history = make(objective, target, num_classes=4, eager=True).fit(x, y, epochs=3, batch_size=100, verbose=0).history
+    x, y = (part[:60] for part in four[0])
+    history = make(objective, target, num_classes=4, eager=True).fit(x, y, epochs=3, batch_size=60, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
 
 
@@ -210,14 +207,14 @@ def test_digits_are_told_apart(objective, digits):
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covariance, few):
-    x, y = (part[:50] for part in few[0])
-    model = make(objective, covariance=covariance)
+def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covariance, four):
+    x, y = (part[:50] for part in four[0])
+    model = make(objective, num_classes=4, covariance=covariance)
     model.build((None, 8, 8))
     if objective == "composition":
         model.training_loss.tau = 2.0
-    latent = model.target.fit_transform(x, y, 10)
-    y = latent.as_dict() | {"label": y} | model.training_loss.observe(latent.loc, model.target.scores(10))
+    latent = model.target.fit_transform(x, y, 4)
+    y = latent.as_dict() | {"label": y} | model.training_loss.observe(latent.loc, model.target.scores(4))
     y = {name: tf.cast(part, "int64" if name == "label" else "float32") for name, part in y.items()}
     head = model.head
     for stretch in (1.0, 30.0):
@@ -252,10 +249,9 @@ def test_readouts_give_logarithms_of_their_probabilities(readout):
 
 
 @pytest.mark.slow
-def test_the_readout_is_computed_once_a_step(few, monkeypatch):
-    (x, y), _ = few
-    model = make("class", covariance="diagonal")
-    model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"], run_eagerly=True)
+def test_the_readout_is_computed_once_a_step(four, monkeypatch):
+    (x, y), _ = four
+    model = make("class", num_classes=4, covariance="diagonal", eager=True)
     calls = []
     for name in ("call", "log_probabilities"):
         own = getattr(ds.readout.ArgmaxReadout, name)
@@ -294,10 +290,10 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
 def test_under_the_class_objective_every_data_set_streams(target, four):
     (x, y), _ = four
-    arrays, streamed, endless = (make("class", target, 4, eager=True) for _ in range(3))
-    arrays.fit(x, y, epochs=2, batch_size=100, shuffle=False, verbose=0)
-    streamed.fit(batched(x, y, size=100), epochs=2, verbose=0)
-    endless.fit(batched(x, y, size=100).repeat(), epochs=2, steps_per_epoch=3, verbose=0)
+    arrays, streamed, endless = (make("class", target, 4, eager=True, readout="argmax") for _ in range(3))
+    arrays.fit(x, y, epochs=2, batch_size=150, shuffle=False, verbose=0)
+    streamed.fit(batched(x, y, size=150), epochs=2, verbose=0)
+    endless.fit(batched(x, y, size=150).repeat(), epochs=2, steps_per_epoch=2, verbose=0)
     for model in (streamed, endless):
         np.testing.assert_allclose(first_weight(model), first_weight(arrays), atol=1e-5)
 
@@ -318,7 +314,7 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
 def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
     x, y = (part[:100] for part in few[0])
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    arrays, streamed = (make("class", target, eager=True) for _ in range(2))
+    arrays, streamed = (make("class", target, eager=True, readout="argmax") for _ in range(2))
     arrays.fit(x, soft, epochs=2, batch_size=50, shuffle=False, verbose=0, class_weight={3: 2.0})
     streamed.fit(batched(x, soft), epochs=2, verbose=0, class_weight={3: 2.0})
     np.testing.assert_allclose(first_weight(streamed), first_weight(arrays), atol=1e-5)
@@ -352,24 +348,28 @@ def test_compositions_of_streams_have_the_scale_of_arrays(four):
     loc, scale = latent.loc.astype("float32"), latent.scale.astype("float32")
 
     def scale_of(target, *data):
-        model = make(Composition(0.8), target, 4, eager=True)
+        model = make(Composition(0.8), target, 4, eager=True, readout="argmax")
         history = model.fit(*data, batch_size=100 if len(data) > 1 else None, verbose=0).history
         assert np.isfinite(history["loss"]).all()
         return tau_of(model)
 
-    for target, labels in (("ilr", y), ("ilr", soft), ("casimac", y), ("casimac", loc)):
-        assert scale_of(target, batched(x, labels)) == pytest.approx(scale_of(target, x, labels), rel=1e-5)
-    as_dicts = batched(x, {"loc": loc, "scale": scale})
-    assert scale_of("casimac", as_dicts) == pytest.approx(scale_of("casimac", x, y), rel=1e-5)
-    weighted = batched(x, soft, np.ones(len(y), "float32"))
-    assert scale_of("ilr", weighted) == pytest.approx(scale_of("ilr", x, soft), rel=1e-5)
+    as_dicts, weighted = batched(x, {"loc": loc, "scale": scale}), batched(x, soft, np.ones(len(y), "float32"))
+    for target, labels, others in (
+        ("ilr", y, ()),
+        ("ilr", soft, [weighted]),
+        ("casimac", y, [as_dicts]),
+        ("casimac", loc, ()),
+    ):
+        expected = scale_of(target, x, labels)
+        for stream in (batched(x, labels), *others):
+            assert scale_of(target, stream) == pytest.approx(expected, rel=1e-5)
 
 
 @pytest.mark.slow
 def test_endless_streams_have_a_scale_only_with_hard_labels(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
-    model = make(Composition(0.8), "ilr", eager=True)
+    model = make(Composition(0.8), "ilr", eager=True, readout="argmax")
     model.fit(batched(x, y).repeat(), epochs=1, steps_per_epoch=2, verbose=0)
     with pytest.raises(ValueError, match=r"must be a finite stream.*without repeat\(\)"):
         model.fit(batched(x, soft).repeat(), epochs=1, verbose=0)
@@ -381,20 +381,20 @@ def test_endless_streams_have_a_scale_only_with_hard_labels(few):
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
 def test_sample_weight_and_class_weight_say_the_same(objective, few):
-    (x, y), _ = few
+    x, y = (part[:100] for part in few[0])
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
     by_class, by_sample, plain = (make(objective, eager=True) for _ in range(3))
-    by_class.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0, class_weight={3: 5.0})
-    by_sample.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0, sample_weight=weights)
-    plain.fit(x, y, epochs=1, batch_size=100, shuffle=False, verbose=0)
+    by_class.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, class_weight={3: 5.0})
+    by_sample.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0, sample_weight=weights)
+    plain.fit(x, y, epochs=1, batch_size=50, shuffle=False, verbose=0)
     np.testing.assert_allclose(first_weight(by_class), first_weight(by_sample), atol=1e-6)
     if objective == "class":  # for the others a distance target reads the data set, as tests/test_classifier.py has it
         streamed = make(objective, eager=True)
-        streamed.fit(batched(x, y, weights, size=100), epochs=1, verbose=0)
+        streamed.fit(batched(x, y, weights), epochs=1, verbose=0)
         np.testing.assert_allclose(first_weight(streamed), first_weight(by_sample), atol=1e-6)
     assert np.abs(first_weight(by_class) - first_weight(plain)).max() > 1e-4
     half = plain.evaluate(x[:50], y[:50], batch_size=50, verbose=0)[0]
-    masked = plain.evaluate(x[:100], y[:100], sample_weight=np.repeat([1.0, 0.0], 50), batch_size=100, verbose=0)[0]
+    masked = plain.evaluate(x, y, sample_weight=np.repeat([1.0, 0.0], 50), batch_size=100, verbose=0)[0]
     assert 2 * masked == pytest.approx(half, rel=1e-4)
 
 
@@ -457,34 +457,34 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(four, tmp_p
 
     class Cut(keras.callbacks.Callback):
         def on_train_batch_end(self, batch, logs=None):
-            if self.model.optimizer.iterations.numpy() == 14:  # in the middle of the second epoch
+            if self.model.optimizer.iterations.numpy() == 5:  # in the middle of the second epoch
                 raise KeyboardInterrupt
 
     def model():
         keras.utils.set_random_seed(4)
         made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 4, seed=11)
-        made.compile(loss=Composition())
+        made.compile(loss=Composition(), run_eagerly=True)
         return made
 
     whole, cut, resumed = model(), model(), model()
-    whole.fit(x, y, epochs=3, verbose=0)
+    whole.fit(x, y, epochs=3, batch_size=100, verbose=0)
     backup = str(tmp_path / "backup")
     with pytest.raises(KeyboardInterrupt):
-        cut.fit(x, y, epochs=3, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut()])
-    resumed.fit(x, y, epochs=3, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
+        cut.fit(x, y, epochs=3, batch_size=100, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup), Cut()])
+    resumed.fit(x, y, epochs=3, batch_size=100, verbose=0, callbacks=[keras.callbacks.BackupAndRestore(backup)])
     for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.slow
-def test_xla_trains_as_graphs_do(four):
+def test_xla_trains_as_eager_steps_do(four):
     """Keras compiles with XLA wherever there is a GPU."""
     (x, y), _ = four
     losses = []
-    for jit_compile in (False, True):
+    for compiled in (False, True):
         model = make("class", "vertices", 4)
-        model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=jit_compile)
-        losses.append(model.fit(x, y, batch_size=100, epochs=2, verbose=0).history["loss"])
+        model.compile("sgd", "sparse_categorical_crossentropy", jit_compile=compiled, run_eagerly=not compiled)
+        losses.append(model.fit(x, y, batch_size=150, epochs=2, verbose=0).history["loss"])
     np.testing.assert_allclose(*losses, rtol=1e-5)
 
 
@@ -495,7 +495,8 @@ def test_mixed_precision_trains(objective, covariance, four):
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
         model = make(objective, num_classes=4, covariance=covariance)
-        history = model.fit(x, y, epochs=2, verbose=0).history
+        model.run_eagerly = covariance == "diagonal"  # one of them in a graph
+        history = model.fit(x, y, epochs=2, batch_size=100, verbose=0).history
     finally:
         keras.mixed_precision.set_global_policy("float32")
     assert np.isfinite(history["loss"]).all()
