@@ -76,7 +76,9 @@ def test_letter_is_learned_by_minibatches_with_the_lambda_of_the_paper():
 def test_every_row_has_all_cells(monkeypatch, capsys, tmp_path):
     keys = (*ilr_gp.METRICS, ilr_gp.CENTERED, "lambda", "held-out NLL")
     monkeypatch.setattr(ilr_gp, "measure", lambda *arguments, **settings: dict.fromkeys(keys, 0.5))
-    ilr_gp.main(data=tmp_path, seeds=2, noise="auto", ard=False, letter=True, output=tmp_path / "table.json")
+    ilr_gp.main(
+        data=tmp_path, seeds=2, noise="auto", ard=False, names=list(ilr_gp.PAPER), output=tmp_path / "table.json"
+    )
     printed = capsys.readouterr().out.splitlines()
     assert [line.count("|") for line in printed[:4]] == [11] * 4
     assert "glass: no glass.npz" in printed[4]
