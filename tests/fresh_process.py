@@ -20,12 +20,18 @@ SERVER.set_forkserver_preload(["tensorflow", "keras"])
 def run(program: str, *arguments: Any, folder: Path | None = None, exitcode: int = 0) -> str:
     """Run a program with command-line arguments in ``folder``, check its exit code, and return what it printed."""
     with tempfile.TemporaryDirectory() as outputs:
-        process = SERVER.Process(target=_execute, args=(program, [*map(str, arguments)], folder, outputs))
-        process.start()
+        process = start(program, *arguments, folder=folder, outputs=outputs)
         process.join()
         printed, errors = ((Path(outputs) / name).read_text() for name in ("stdout", "stderr"))
     assert process.exitcode == exitcode, errors
     return printed
+
+
+def start(program: str, *arguments: Any, outputs: str | Path, folder: Path | None = None) -> Any:
+    """Start a program with command-line arguments in ``folder``: its process, which prints to files in ``outputs``."""
+    process = SERVER.Process(target=_execute, args=(program, [*map(str, arguments)], folder, str(outputs)))
+    process.start()
+    return process
 
 
 def _execute(program: str, arguments: list[str], folder: Path | None, outputs: str) -> None:

@@ -3,14 +3,13 @@
 import ast
 import graphlib
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import keras
 import pytest
 
 import deepsimplex
+from tests.fresh_process import run
 
 PACKAGE = Path(deepsimplex.__file__).parent
 SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__init__.py")
@@ -170,8 +169,6 @@ for _ in range(3):  # a process that shares its core with others may take longer
     print(json.dumps({"seconds": seconds, "new": new}), flush=True)
     os._exit(seconds >= 0.5)
 """
-    command = [sys.executable, "-c", script]
-    lines = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
-    run = json.loads(lines[-1])
-    assert run["seconds"] < 0.5
-    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(run["new"])
+    found = json.loads(run(script).splitlines()[-1])
+    assert found["seconds"] < 0.5
+    assert not {"gpflow", "matplotlib", "tensorflow_probability", "numba", "faiss"} & set(found["new"])

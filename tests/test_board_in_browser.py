@@ -1,14 +1,10 @@
 """TensorBoard on a real run, seen through a browser."""
 
 import re
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
 
 import keras
 import pytest
@@ -16,6 +12,7 @@ import pytest
 import deepsimplex as ds
 from tests.browser import browser, keep_screenshot, needs_browser
 from tests.event_files import SCORES
+from tests.fresh_process import start
 
 # TensorBoard's pages hide most of what they show in shadow trees.
 EVERYTHING = """
@@ -44,29 +41,24 @@ return found;
 """
 
 
+TENSORBOARD = 'import runpy; runpy.run_module("tensorboard.main", run_name="__main__")'
+
+
 @contextmanager
-def tensorboard(folder: Path) -> Iterator[str]:
-    """TensorBoard on a free port: its address."""
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(folder), "--port", "0", "--host", "127.0.0.1"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    said: Queue[str] = Queue()
-    reader = threading.Thread(target=lambda: [said.put(line) for line in process.stderr], daemon=True)
-    reader.start()
+def tensorboard(events: Path, outputs: Path) -> Iterator[str]:
+    """TensorBoard on a free port, whose messages go to files in ``outputs``: its address."""
+    process = start(TENSORBOARD, "--logdir", events, "--port", 0, "--host", "127.0.0.1", outputs=outputs)
+    said = outputs / "stderr"
     try:
-        lines, until, address = [], time.monotonic() + 120, None
-        while address is None and time.monotonic() < until and process.poll() is None:
-            try:
-                lines.append(said.get(timeout=1))
-            except Empty:
-                continue
-            address = re.search(r"http://\S+", lines[-1])
-        assert address, f"TensorBoard did not start: {''.join(lines)}"
-        yield address[0].rstrip("/")
+        until, address = time.monotonic() + 120, None
+        while address is None and time.monotonic() < until and process.is_alive():
+            time.sleep(0.3)
+            address = re.search(r"(http://\S+)/ \(", said.read_text() if said.exists() else "")
+        assert address, f"TensorBoard did not start: {said.read_text()}"
+        yield address[1]
     finally:
         process.terminate()
-        process.wait(timeout=30)
-        reader.join(timeout=30)
-        process.stderr.close()
+        process.join(timeout=30)
 
 
 def wait_for(found, what, seconds=60):
@@ -128,7 +120,7 @@ def address(digits, tmp_path_factory):
     board = ds.monitoring.CalibrationBoard(folder, test, hparams={"chosen_by": "hand"})
     callbacks = [keras.callbacks.TensorBoard(folder), board]
     model.fit(x[:320], y[:320], epochs=2, validation_data=test, verbose=0, callbacks=callbacks)
-    with tensorboard(folder) as address:
+    with tensorboard(folder, tmp_path_factory.mktemp("said")) as address:
         yield address
 
 

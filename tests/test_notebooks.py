@@ -1,12 +1,28 @@
-"""Notebooks stay alive: they are executed whole."""
+"""Notebooks stay alive: IPython executes them, with their training cut short."""
 
+import re
 from pathlib import Path
 
 import jupytext
-import nbclient
 import pytest
 
+from tests.fresh_process import run
+
 NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
+
+EXECUTE = """
+import sys, jupytext
+from IPython.core.interactiveshell import InteractiveShell
+class Shell(InteractiveShell):
+    def enable_gui(self, gui=None):
+        pass  # figures are drawn inline
+shell = Shell.instance()
+for cell in jupytext.read(sys.argv[1]).cells:
+    if cell.cell_type == "code":
+        done = shell.run_cell(cell.source)
+        done.raise_error()
+        print("shown as", *shell.display_formatter.format(done.result)[0])
+"""
 
 
 def test_notebooks_are_found():
@@ -17,7 +33,8 @@ def test_notebooks_are_found():
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_notebook_runs(path, tmp_path):
     notebook = jupytext.read(path)
-    client = nbclient.NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute()
-    outputs = [output for cell in notebook.cells if cell.cell_type == "code" for output in cell.outputs]
-    assert any("image/png" in output.get("data", {}) for output in outputs)
+    for cell in notebook.cells:
+        cell.source = re.sub(r"epochs=\d+", "epochs=2", cell.source)
+    jupytext.write(notebook, tmp_path / "notebook.ipynb")
+    printed = run(EXECUTE, "notebook.ipynb", folder=tmp_path)
+    assert re.search(r"^shown as .*image/png", printed, flags=re.MULTILINE)
