@@ -126,9 +126,8 @@ def test_the_thesiss_tables_have_all_cells(monkeypatch, capsys, tmp_path):
 
 @pytest.mark.slow
 def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
-    digits = load_digits()
-    few = {"X": np.tile(digits.data[:200, 20:30], (76, 1)), "y": np.tile(digits.target[:200], 76)}
-    np.savez(tmp_path / "letter.npz", **few)
+    X, y = load_digits(n_class=3, return_X_y=True)
+    np.savez(tmp_path / "letter.npz", X=np.tile(X[:200, 20:30], (76, 1)), y=np.tile(y[:200], 76))
     table = prototypes.tables_table(tmp_path, repeats=1)
     assert len(table.rows) == 7
     assert min(row["accuracy"] for row in table.rows[:4]) > 0.95
@@ -142,8 +141,9 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
     folder.mkdir()
     x, y = np.kron(digits.images * 15, np.ones((2, 2))).astype(np.uint8), digits.target  # 16 pixels a side
     np.savez(folder / "mnist.npz", X_train=x[:350], y_train=y[:350], X_test=x[900:], y_test=y[900:])
-    of_features = prototypes.of_features
-    monkeypatch.setattr(prototypes, "of_features", lambda x, y, epochs=15: of_features(x, y, min(epochs, 2)))
+    for name, few in (("of_pixels", 6), ("of_features", 1)):
+        learn = getattr(prototypes, name)
+        monkeypatch.setattr(prototypes, name, lambda x, y, epochs=0, learn=learn, few=few: learn(x, y, few))
     with eager_classifiers():
         table = prototypes.mnist_table(tmp_path, number=60, folds=2)
     errors = [float(row["error"].rstrip("%")) for row in table.rows]
@@ -154,9 +154,9 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 def test_both_ends_of_a_network_are_measured(monkeypatch):
-    """On every other pixel and few images, in smaller steps."""
+    """On every third pixel and few images, in smaller steps."""
     (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
-    data = (x[:, ::2, ::2], y), (x_test[:1000, ::2, ::2], y_test[:1000])
+    data = (x[:, ::3, ::3], y), (x_test[:500, ::3, ::3], y_test[:500])
     monkeypatch.setattr(ds.datasets, "load", lambda name: data)
     monkeypatch.setattr(prototypes, "BATCH_SIZE", 32)
     table = prototypes.fashion_table(seeds=1, epochs=2, limit=2400)

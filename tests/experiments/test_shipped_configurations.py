@@ -1,6 +1,7 @@
 """The configurations that come with the package do what they are there for, on real images."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -11,7 +12,7 @@ from deepsimplex import datasets, experiments
 from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments import load_config
 from deepsimplex.experiments.commands import Split, build_classifier, load_split
-from tests.quick_runs import without_pictures
+from tests.quick_runs import eager_classifiers, without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 needs_fashion_mnist = pytest.mark.skipif(
@@ -19,15 +20,22 @@ needs_fashion_mnist = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(scope="module")
+def fashion_mnist():
+    """The training images, and a tenth of the test images."""
+    data = datasets.load("fashion_mnist")
+    return replace(data, x_test=data.x_test[:1000], y_test=data.y_test[:1000])
+
+
 @pytest.mark.slow
 @needs_fashion_mnist
 @pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"])
-def test_the_network_of_the_paper_has_80318_parameters(name):
+def test_the_network_of_the_paper_has_80318_parameters(name, fashion_mnist):
     """[CASIMAC] sec. 3.4."""
-    data = datasets.load("fashion_mnist")
-    (x, y), _ = data
-    few = Split(x[:20], y[:20], x[:0], y[:0], x[20:30], y[20:30], list(data.class_names))
-    model = build_classifier(load_config(CONFIGS / f"{name}.yaml", ["cache_dir=null"]), few)
+    (x, y), _ = fashion_mnist
+    few = Split(x[:20], y[:20], x[:0], y[:0], x[20:30], y[20:30], list(fashion_mnist.class_names))
+    with eager_classifiers():
+        model = build_classifier(load_config(CONFIGS / f"{name}.yaml", ["cache_dir=null"]), few)
     model.build((None, 28, 28))
     assert sum(int(np.prod(weight.shape)) for weight in model.trainable_weights) == 80_318
     assert model.predict_proba(few.x_test).shape == (10, 10)
@@ -35,15 +43,16 @@ def test_the_network_of_the_paper_has_80318_parameters(name):
 
 @needs_fashion_mnist
 @pytest.mark.slow
-def test_the_naive_configuration_learns_fashion_mnist(tmp_path):
+def test_the_naive_configuration_learns_fashion_mnist(fashion_mnist, tmp_path, monkeypatch):
     """On few samples, in smaller and larger steps: its own 48 would not do."""
-    few = ["data.limit=900", "training.epochs=3", "training.batch_size=16", "training.learning_rate=0.005"]
+    few = ["data.limit=640", "training.epochs=2", "training.batch_size=16", "training.learning_rate=0.01"]
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
+    monkeypatch.setattr(datasets, "load", lambda name: fashion_mnist)
     with without_pictures(export=False):
         folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.6
-    assert metrics["test_samples"] == 10_000
+    assert metrics["test_samples"] == 1000  # the limit is on training samples
 
 
 @pytest.mark.slow

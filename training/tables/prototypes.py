@@ -74,11 +74,11 @@ def two_and_nine(x: NDArray[np.uint8], y: NDArray[Any]) -> Data:
     return (x[chosen] / 255).astype(np.float32), (y[chosen] == 9).astype(np.int64)
 
 
-def of_pixels(x: NDArray[Any], y: NDArray[np.int64]) -> Any:
+def of_pixels(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 30) -> Any:
     """Prototypes that are images."""
     keras.utils.set_random_seed(0)
     model = prototype_network(int(y.max()) + 1, keras.layers.Flatten(), rate=0.01, seed=0)
-    model.fit(x, y, epochs=30, batch_size=32, verbose=0)
+    model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
     return model
 
 
