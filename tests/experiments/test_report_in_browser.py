@@ -53,9 +53,9 @@ def page(trained, command) -> Path:
     return path
 
 
-@pytest.fixture(params=WIDTHS)
-def shown(request, page) -> WebDriver:
-    """The page in a window of some width."""
+@pytest.fixture(scope="module", params=WIDTHS)
+def window(request, page) -> WebDriver:
+    """A window of some width, which shows the page."""
     with browser(WIDTHS[request.param], 900) as driver:
         # Windows have a least width of their own; phones do not.
         driver.execute_cdp_cmd(
@@ -65,6 +65,13 @@ def shown(request, page) -> WebDriver:
         driver.get(page.as_uri())
         keep_screenshot(driver, f"report_{request.param}")
         yield driver
+
+
+@pytest.fixture
+def shown(window) -> WebDriver:
+    """The page as it was written."""
+    window.refresh()
+    return window
 
 
 def test_all_images_are_there_and_nothing_is_fetched(shown, page):
