@@ -155,7 +155,7 @@ def test_the_order_of_a_py_dataset_comes_from_the_seed(small):
     (x, y), _ = small
     one, other, another = make(), make(), make(seed=3)
     for model in (one, other, another):
-        model.fit(Batches(x, y, size=20), epochs=2, verbose=0)
+        model.fit(Batches(x, y, size=50), epochs=2, verbose=0)
     for left, right in zip(one.get_weights(), other.get_weights(), strict=True):
         np.testing.assert_array_equal(left, right)
     assert np.abs(one.get_weights()[0] - another.get_weights()[0]).max() > 1e-5
