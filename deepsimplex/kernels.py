@@ -80,6 +80,6 @@ def median_distance(rows: NDArray[np.float64]) -> float:
     """
     from scipy.spatial.distance import pdist
 
-    distances = pdist(rows)
-    apart = distances[distances > 0]  # duplicated rows say nothing of the scale
+    distances = pdist(np.unique(rows, axis=0))  # however often a row is repeated
+    apart = distances[distances > 0]  # squares of tiny differences underflow
     return float(np.median(apart)) if apart.size else 1.0

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_array, check_choice, check_labels
+from deepsimplex._utils.validation import check_array, check_choice, check_labels, check_sample_weight
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
@@ -105,15 +105,19 @@ class CategoricalProcess:
         self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
         self.scale_features, self.random_state = scale_features, random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None, sample_weight: ArrayLike | None = None
+    ) -> Self:
         """Fit to features X [N, d] and labels y [N], or soft labels [N, n] whose rows sum to one.
 
-        ``callback`` is called with a ``Step`` after every epoch.
+        ``callback`` is called with a ``Step`` after every epoch. ``sample_weight`` [N] are exponents of the rows'
+        likelihoods: a row of weight 2 counts as two equal ones, one of weight 0 is left out.
         """
         features = check_array(X, "X", "[N, d]", least=2)
         labels, n = check_labels(y, soft=True, rows=len(features), of="X")
-        memberships = np.eye(n)[labels] if labels.ndim == 1 else labels
-        problem = self._problem(features, memberships)
+        weights = check_sample_weight(sample_weight, len(features))
+        memberships = weights[:, np.newaxis] * (np.eye(n)[labels] if labels.ndim == 1 else labels)
+        problem = self._problem(features[weights > 0], memberships[weights > 0])
         model, schedule = problem.model, self.schedule
 
         def report(epoch: int, value: float, state: State) -> None:
@@ -124,7 +128,7 @@ class CategoricalProcess:
         state, self.objective_ = schedule.run(
             problem.step,
             problem.initial_state(),
-            schedule.batches((problem.X, memberships), np.random.default_rng(self.random_state)),
+            schedule.batches((problem.X, problem.memberships), np.random.default_rng(self.random_state)),
             functools.partial(problem.converge, passes=_PASSES if schedule.epochs else _PASSES_ALONE),
             report,
         )
@@ -140,7 +144,8 @@ class CategoricalProcess:
         return fitted(self).predict(X)
 
     def _problem(self, X: NDArray[np.float64], memberships: NDArray[np.float64]) -> "CategoricalProblem":
-        features = Scaling.of_features(X) if self.scale_features else Scaling.identity(X.shape[1])
+        weights = memberships.sum(axis=1)
+        features = Scaling.of_features(X, weights) if self.scale_features else Scaling.identity(X.shape[1])
         scaled, n, seed = features(X), memberships.shape[1], self.random_state
         kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(seed), variance=_VARIANCE)
         basis = helmert(n).T if self.link == "ilr" else np.eye(n)
@@ -149,7 +154,7 @@ class CategoricalProcess:
         start = start + ([np.eye(basis.shape[1])] if self.mixing else [])
         start = start + ([np.zeros(points.shape)] if self.learn_inducing else [])
         model = CategoricalModel(kernel, self.mixing, self.learn_inducing)
-        frame = CategoricalFrame(*map(tf.constant, (points, Scaling.of_features(scaled).width, basis)))
+        frame = CategoricalFrame(*map(tf.constant, (points, Scaling.of_features(scaled, weights).width, basis)))
         return CategoricalProblem(scaled, memberships, model, start, frame, features, seed)
 
 
@@ -221,12 +226,16 @@ class CategoricalModel:
 
 
 def derivatives_by_means(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
-    """Compute the first and the negative second derivative of the expected log likelihood by the means [N, L]."""
+    """Compute the first and the negative second derivative of the expected log likelihood by the means [N, L].
+
+    The rows of memberships sum to the weights of the samples.
+    """
+    weights = tf.reduce_sum(memberships, axis=-1, keepdims=True)
     p = tf.nn.softmax(logits)  # [draws, N, n]
-    first = tf.einsum("snk,kl->snl", memberships - p, scores)
+    first = tf.einsum("snk,kl->snl", memberships - weights * p, scores)
     centered = tf.einsum("snk,kl->snl", p, scores)
     curvature = tf.einsum("snk,kl->snl", p, tf.square(scores)) - tf.square(centered)
-    return tf.reduce_mean(first, axis=0), tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
+    return tf.reduce_mean(first, axis=0), weights * tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
 
 
 class Whitened(NamedTuple):
@@ -293,7 +302,7 @@ def _compiled(model: CategoricalModel) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class CategoricalProblem:
-    """Scaled features and memberships, and the model whose hyperparameters and inducing variables are learned.
+    """Scaled features and weighted memberships, and the model whose hyperparameters and inducing variables are learned.
 
     The distribution of the inducing variables is kept as sums over samples of the Gaussian observations that have the
     same derivatives as the likelihood: gram [L, M, M], of A diag(w_l) A^T, and projections [L, M], of A diag(w_l) z_l,

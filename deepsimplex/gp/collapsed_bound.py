@@ -74,8 +74,10 @@ class CollapsedGaussianProcess(GaussianProcess):
         super().__init__(kernel, **settings)
         self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
 
-    def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> "SparseProblem":
-        problem = super()._problem(X, observation, y)
+    def _problem(
+        self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None, weights: Any = None
+    ) -> "SparseProblem":
+        problem = super()._problem(X, observation, y, weights)
         sets = problem.Z.shape[1] if self.separate_inducing else 1
         points = inducing_points(self.inducing, problem.X, problem.features, self.random_state, y, sets)
         model = SparseModel(
@@ -85,7 +87,7 @@ class CollapsedGaussianProcess(GaussianProcess):
         return SparseProblem(**vars(problem) | {"model": model, "start": start}, points=points)
 
     def _evaluate(self, problem: "SparseProblem", values: Values) -> tuple[float, Sequence[Any]]:
-        value, by_sums = negative_bound(problem.num_samples, *problem.sums(values))
+        value, by_sums = negative_bound(*problem.sums(values))
         if not np.isfinite(value):
             check_factor(problem.factors(values))
         return float(value), problem.derivatives(values, by_sums)
@@ -116,37 +118,38 @@ class SparseModel(Model):
     def count(self, values: Values) -> int:
         return super().count(values) - self.moves
 
-    def block(self, values: Values, frame: "Frame", x: Any, z: Any, own: Any) -> tuple["Sums", list[Any]]:
-        """Compute the sums over a block of rows, and return what to differentiate them by."""
+    def block(self, values: Values, frame: "Frame", x: Any, z: Any, own: Any, weights: Any) -> tuple["Sums", list[Any]]:
+        """Compute the weighted sums over a block of rows, and return what to differentiate them by."""
         kernel, noise, sources = self.bind(values)
         U = move(frame.points, frame.width, values[-1] if self.moves else None)
         A = tf.linalg.triangular_solve(inducing_factor(kernel, U), kernel(U, x))  # [., M, rows]
-        v = noise(own)
-        weighted = z / v
+        v, w = noise(own), weights[:, tf.newaxis]
+        weighted = w * z / v
         if self.separate or self.columns == 1:
-            gram = tf.matmul(A / tf.transpose(v)[:, tf.newaxis], A, transpose_b=True)
+            gram = tf.matmul(A * tf.transpose(w / v)[:, tf.newaxis], A, transpose_b=True)
             right = tf.transpose(weighted)[..., tf.newaxis] if self.separate else weighted[tf.newaxis]
             projections = tf.matmul(A, right)
         else:
-            gram = self._grams(A[0], own, v, frame.usual, noise(frame.usual))
+            gram = self._grams(A[0], own, v, weights, frame.usual, noise(frame.usual))
             projections = tf.transpose(tf.matmul(A[0], weighted))[..., tf.newaxis]
         sums = Sums(
             gram,
             projections,
             tf.reduce_sum(weighted * z),
-            tf.reduce_sum(tf.math.log(v), axis=0),
-            tf.reduce_sum(kernel(x, full_cov=False)[:, tf.newaxis] / v, axis=0),
+            tf.reduce_sum(w * tf.math.log(2.0 * math.pi * v), axis=0),
+            tf.reduce_sum(w * kernel(x, full_cov=False)[:, tf.newaxis] / v, axis=0),
         )
         return sums, sources
 
-    def _grams(self, A: Any, own: Any, v: Any, usual: Any, usual_v: Any) -> Any:
-        """Compute A diag(1 / v_l) A^T for every l; rows with the usual variance of a dimension share one product."""
-        shared = tf.matmul(A, A, transpose_b=True)
+    def _grams(self, A: Any, own: Any, v: Any, weights: Any, usual: Any, usual_v: Any) -> Any:
+        """Compute A diag(w / v_l) A^T for every l; rows with the usual variance of a dimension share one product."""
+        shared = tf.matmul(A * weights, A, transpose_b=True)
         grams = []
         for column in range(self.columns):
             rows = tf.where(own[:, column] != usual[0, column])[:, 0]
             few = tf.gather(A, rows, axis=1)
             more = 1.0 / tf.gather(v[:, column], rows) - 1.0 / usual_v[0, column]
+            more *= tf.gather(weights, rows)
             grams.append(shared / usual_v[0, column] + tf.matmul(few * more, few, transpose_b=True))
         return tf.stack(grams)
 
@@ -170,7 +173,7 @@ class Frame(NamedTuple):
 
 
 class Sums(NamedTuple):
-    """Sums over rows, with A = L^-1 K_uf and L L^T = K_uu of every set of inducing points.
+    """Sums over rows of weights w, with A = L^-1 K_uf and L L^T = K_uu of every set of inducing points.
 
     Latent dimensions that share both the inducing points and the variances v of the noise are one system of equations:
     there are S of them, one or L, and C variances of a row, one or L.
@@ -178,13 +181,13 @@ class Sums(NamedTuple):
     Attributes
     ----------
     gram : tensor, shape [S, M, M]
-        A diag(1 / v) A^T, which is the paper's B without the identity.
+        A diag(w / v) A^T, which is the paper's B without the identity.
     projections : tensor, shape [S, M, L / S]
-        A diag(1 / v) z.
+        A diag(w / v) z.
     squares : tensor, shape []
-        z^2 / v, over the latent dimensions too.
+        w z^2 / v, over the latent dimensions too.
     logarithms, priors : tensor, shape [C]
-        log v, and k(x, x) / v.
+        w log(2 pi v), and w k(x, x) / v.
     """
 
     gram: Any
@@ -194,23 +197,22 @@ class Sums(NamedTuple):
     priors: Any
 
 
-def _negative_bound(num_samples: Any, sums: Sums) -> Any:
+def _negative_bound(sums: Sums) -> Any:
     B = sums.gram + tf.eye(tf.shape(sums.gram)[-1], dtype=sums.gram.dtype)
     LB = tf.linalg.cholesky(B)
     c = tf.linalg.triangular_solve(LB, sums.projections)
     determinants = 2.0 * tf.reduce_sum(tf.math.log(tf.linalg.diag_part(LB)), axis=-1)
     per_system = sums.logarithms + determinants + sums.priors - tf.linalg.trace(sums.gram)  # [S]
-    systems, _, shared = tf.unstack(tf.cast(tf.shape(sums.projections), B.dtype))
-    constant = num_samples * systems * shared * math.log(2.0 * math.pi)
-    return 0.5 * (constant + shared * tf.reduce_sum(per_system) + sums.squares - tf.reduce_sum(tf.square(c)))
+    shared = tf.cast(tf.shape(sums.projections)[2], B.dtype)
+    return 0.5 * (shared * tf.reduce_sum(per_system) + sums.squares - tf.reduce_sum(tf.square(c)))
 
 
 @functools.partial(tf.function, autograph=False, reduce_retracing=True)
-def negative_bound(num_samples: Any, *sums: Any) -> Any:
-    """Compute the negative bound from the sums over N samples, and its derivatives by them."""
+def negative_bound(*sums: Any) -> Any:
+    """Compute the negative bound from the sums over all samples, and its derivatives by them."""
     with tf.GradientTape() as tape:
         tape.watch(sums)
-        value = _negative_bound(num_samples, Sums(*sums))
+        value = _negative_bound(Sums(*sums))
     return value, Sums(*tape.gradient(value, sums))
 
 
@@ -246,12 +248,12 @@ class SparseProblem(Problem):
     def frame(self) -> Frame:
         """The constants of the sums, as tensors."""
         usual = [[_most_frequent(column) for column in self.own.T]]
-        return Frame(*map(tf.constant, (self.points, Scaling.of_features(self.X).width, np.array(usual))))
+        return Frame(*map(tf.constant, (self.points, Scaling.of_features(self.X, self.weights).width, np.array(usual))))
 
     @property
-    def num_samples(self) -> Any:
-        """N, as a tensor."""
-        return tf.constant(float(len(self.X)), tf.float64)
+    def rows(self) -> tuple[NDArray[np.float64], ...]:
+        """What ``SparseModel.block`` takes of every row."""
+        return self.X, self.Z, self.own, self.weights
 
     def spreads(self) -> list[float]:
         """Return the standard deviations of restarts: inducing points are among the samples already."""
@@ -262,7 +264,7 @@ class SparseProblem(Problem):
         tensors = [tf.convert_to_tensor(value) for value in values]
         most = max(1, _BUDGET // (self.points.shape[0] * self.points.shape[1]))
         for rows in row_slices(len(self.X), most):
-            yield tensors, self.frame, *(tf.constant(part[rows]) for part in (self.X, self.Z, self.own))
+            yield tensors, self.frame, *(tf.constant(part[rows]) for part in self.rows)
 
     def sums(self, values: Values) -> Sums:
         """Compute the sums over all rows."""

@@ -47,7 +47,7 @@ class ExactGaussianProcess(GaussianProcess):
         moments, derivatives = _compiled(problem.model)
         arguments = [tf.convert_to_tensor(value) for value in values], problem.pairs, tf.constant(problem.own)
         K, variances = (moment.numpy() for moment in moments(*arguments))
-        value, *by_moments = marginal_likelihood(K, problem.Z, variances, problem.columns)
+        value, *by_moments = marginal_likelihood(K, problem.Z, variances, problem.columns, problem.weights)
         return value, derivatives(*arguments, *map(tf.constant, by_moments))
 
     def _posterior(self, problem: Problem, values: Values) -> Posterior:
@@ -56,7 +56,7 @@ class ExactGaussianProcess(GaussianProcess):
         K, variances = (moment.numpy() for moment in moments(tensors, problem.pairs, tf.constant(problem.own)))
         factors, weights = [], []
         for column, dims in problem.columns:
-            L = cholesky(_plus(K, variances[:, column]), warn=True)
+            L = cholesky(_plus(K, variances[:, column] / problem.weights), warn=True)
             weights.append(cho_solve((L, True), problem.Z[:, dims]))
             factors.append(solve_triangular(L, np.eye(len(L)), lower=True))
         return problem.posterior(values, problem.X, np.concatenate(weights, axis=1), np.stack(factors))
@@ -87,7 +87,7 @@ def _plus(K: NDArray[np.float64], variances: NDArray[np.float64]) -> NDArray[np.
 
 
 def marginal_likelihood(
-    K: NDArray[np.float64], Z: NDArray[np.float64], variances: NDArray[np.float64], columns: list[tuple[int, slice]]
+    K: NDArray[np.float64], Z: NDArray[np.float64], variances: NDArray[np.float64], columns: Any, weights: Any
 ) -> tuple[float, NDArray[np.float64], NDArray[np.float64]]:
     """Compute the negative log marginal likelihood of latents and its derivatives.
 
@@ -99,6 +99,8 @@ def marginal_likelihood(
     variances : ndarray, shape [N, 1] or [N, L]
     columns : list of (int, slice)
         Each column of the variances with its latent dimensions.
+    weights : ndarray, shape [N]
+        Exponents of the rows' likelihoods: N(z | f, v)^w = N(z | f, v / w) (2 pi v)^((1 - w) / 2) w^(-1 / 2).
 
     Returns
     -------
@@ -111,12 +113,13 @@ def marginal_likelihood(
     value = 0.5 * Z.size * math.log(2.0 * math.pi)
     by_K, by_variances = np.zeros_like(K), np.empty_like(variances)
     for column, dims in columns:
-        L = cholesky(_plus(K, variances[:, column]))
-        z = Z[:, dims]
+        v, z = variances[:, column], Z[:, dims]
+        L = cholesky(_plus(K, v / weights))
         a = cho_solve((L, True), z)
         value += 0.5 * float(np.sum(z * a)) + z.shape[1] * float(np.log(np.diagonal(L)).sum())
+        value += 0.5 * z.shape[1] * float(np.sum((weights - 1.0) * np.log(2.0 * math.pi * v) + np.log(weights)))
         by_A = blas.dsyrk(-1.0, a, z.shape[1], inverse_triangle(L), lower=1, overwrite_c=1)
         by_A[np.diag_indices_from(by_A)] *= 0.5
         by_K += by_A.T
-        by_variances[:, column] = np.diagonal(by_A)
+        by_variances[:, column] = np.diagonal(by_A) / weights + 0.5 * z.shape[1] * (weights - 1.0) / v
     return value, by_K, by_variances

@@ -36,18 +36,20 @@ class Scaling(NamedTuple):
         return cls(np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def of_features(cls, X: NDArray[np.float64]) -> "Scaling":
-        """Scale every column to mean zero and standard deviation one; a constant column to zero."""
+    def of_features(cls, X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> "Scaling":
+        """Scale every column to (weighted) mean zero and standard deviation one; a constant column to zero."""
         # By powers of two, which round nothing, so that squares neither overflow nor vanish.
         _, exponent = np.frexp(np.abs(X).max(axis=0))
-        width = np.ldexp(np.ldexp(X, -exponent).std(axis=0), exponent)
-        return cls(X.mean(axis=0), np.where(width <= 1e-12 * np.abs(X).max(axis=0), 1.0, width))
+        center, reduced = np.average(X, axis=0, weights=weights), np.ldexp(X, -exponent)
+        squares = np.square(reduced - np.ldexp(center, -exponent))
+        width = np.ldexp(np.sqrt(np.average(squares, axis=0, weights=weights)), exponent)
+        return cls(center, np.where(width <= 1e-12 * np.abs(X).max(axis=0), 1.0, width))
 
     @classmethod
-    def of_latents(cls, loc: NDArray[np.float64]) -> "Scaling":
+    def of_latents(cls, loc: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> "Scaling":
         """Scale to mean zero, by one width for all dimensions, so that isotropic noise stays isotropic."""
-        center = loc.mean(axis=0)
-        width = float(np.sqrt(np.mean(np.square(loc - center))))
+        center = np.average(loc, axis=0, weights=weights)
+        width = float(np.sqrt(np.mean(np.average(np.square(loc - center), axis=0, weights=weights))))
         return cls(center, np.full(loc.shape[1], 1.0 if width <= 1e-12 * np.abs(loc).max() else width))
 
     def __call__(self, values: Any) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_array, check_choice, check_whole
+from deepsimplex._utils.validation import check_array, check_choice, check_sample_weight, check_whole
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
 from deepsimplex.gp.posterior import Posterior, Scaling, fitted
@@ -78,6 +78,8 @@ class Problem:
         Scaled latents.
     own : ndarray, shape [N, 1] or [N, L]
         Variances of the latents that the target states; one column if a learned number replaces them.
+    weights : ndarray, shape [N]
+        Numbers of samples that the rows count as.
     model : Model
     start : list of ndarray
         Hyperparameters to start from.
@@ -87,6 +89,7 @@ class Problem:
     X: NDArray[np.float64]
     Z: NDArray[np.float64]
     own: NDArray[np.float64]
+    weights: NDArray[np.float64]
     model: Any
     start: list[Any]
     features: Scaling
@@ -187,6 +190,7 @@ class GaussianProcess(ABC):
         observation: LatentGaussian,
         y: ArrayLike | None = None,
         callback: Callback | None = None,
+        sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit to features X [N, d] and their latent observations (N of them, at least two).
 
@@ -199,6 +203,9 @@ class GaussianProcess(ABC):
             Classes, among which inducing points are shared out.
         callback : callable, optional
             Called with a ``Step`` after every iteration.
+        sample_weight : array_like, shape [N], optional
+            Exponents of the rows' likelihoods: a row of weight 2 counts as two. For weight w that is
+            the noise divided by w, and a factor of the noise alone. Rows of weight 0 are left out.
 
         Warns
         -----
@@ -212,7 +219,9 @@ class GaussianProcess(ABC):
         for name, count in rows.items():
             if count != len(features):
                 raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
-        problem = self._problem(features, observation.numpy(), y)
+        weights = check_sample_weight(sample_weight, len(features))
+        used, y = weights > 0, y if y is None else np.asarray(y)[weights > 0]
+        problem = self._problem(features[used], observation.numpy()[used], y, weights[used])
 
         def report(iteration: int, objective: float, values: Sequence[Any]) -> None:
             if callback is not None:
@@ -230,27 +239,30 @@ class GaussianProcess(ABC):
         """
         return fitted(self).predict(X)
 
-    def _problem(self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None) -> Problem:
+    def _problem(
+        self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None, weights: Any = None
+    ) -> Problem:
+        weights = np.ones(len(X)) if weights is None else weights
         if observation.covariance == "full":
             raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
-        features = Scaling.of_features(X) if self.scale_features else Scaling.identity(X.shape[1])
-        latents = Scaling.of_latents(observation.loc)
+        features = Scaling.of_features(X, weights) if self.scale_features else Scaling.identity(X.shape[1])
+        latents = Scaling.of_latents(observation.loc, weights)
         scaled = features(X)
         kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(self.random_state))
         own = np.square(np.asarray(observation.scale, dtype=np.float64) / latents.width[0])
-        noise, own, noise_start = self._noise(own)
-        return Problem(
-            scaled, latents(observation.loc), own, Model(kernel, noise), start + noise_start, features, latents
-        )
+        noise, own, noise_start = self._noise(own, weights)
+        data = scaled, latents(observation.loc), own, weights
+        return Problem(*data, Model(kernel, noise), start + noise_start, features, latents)
 
-    def _noise(self, own: NDArray[np.float64]) -> tuple[str, NDArray[np.float64], list[Any]]:
+    def _noise(self, own: NDArray[np.float64], weights: Any) -> tuple[str, NDArray[np.float64], list[Any]]:
         """Return the kind of noise, the variances it starts from and its hyperparameters to start from, if any."""
         stated = bool(np.any(own > 0))
         if self.noise in ("target", "scaled") and not stated:
             raise ValueError(f"noise={self.noise!r} needs a target that states its noise (ILR, Dirichlet); found none")
         kind = self.noise if self.noise != "auto" else "target" if stated else "learned"
         if kind == "learned":
-            return kind, own[:, :1], [np.log(max(float(own.mean()), _LEAST_START) if stated else _START)]
+            mean = float(np.average(own, axis=0, weights=weights).mean())
+            return kind, own[:, :1], [np.log(max(mean, _LEAST_START) if stated else _START)]
         return kind, own, [np.zeros(own.shape[1])] if kind == "scaled" else []
 
     def _optimize(self, problem: Any, report: Report) -> Optimum:

@@ -84,10 +84,10 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
 
     def _optimize(self, problem: SparseProblem, report: Report) -> Optimum:
         def end(state: State) -> tuple[State, float]:
-            value, _ = negative_bound(problem.num_samples, *problem.sums(state.values))
+            value, _ = negative_bound(*problem.sums(state.values))
             return state, float(value)
 
-        batches = self.schedule.batches((problem.X, problem.Z, problem.own), np.random.default_rng(self.random_state))
+        batches = self.schedule.batches(problem.rows, np.random.default_rng(self.random_state))
         step = functools.partial(bound_step(problem.model), problem.frame)
         state = State.initial(problem.start, problem.sums(problem.start))
         state, objective = self.schedule.run(
@@ -98,15 +98,15 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
 
 @functools.lru_cache(maxsize=32)
 def bound_step(model: SparseModel) -> Any:
-    """Return the compiled step of a model: ``step(frame, state, rates, x, z, own)`` gives a value and a state."""
+    """Return the compiled step of a model: ``step(frame, state, rates, *rows)`` gives a value and a state."""
 
-    def step(frame: Any, state: State, rates: Rates, x: Any, z: Any, own: Any) -> tuple[Any, State]:
-        share = rates.share(x)
+    def step(frame: Any, state: State, rates: Rates, *rows: Any) -> tuple[Any, State]:
+        share = rates.share(rows[0])
         with tf.GradientTape() as tape:
             tape.watch(state.values)
-            of_batch, sources = model.block(state.values, frame, x, z, own)
+            of_batch, sources = model.block(state.values, frame, *rows)
         sums = rates.towards(state.sums, [share * part for part in of_batch])
-        value, by_sums = negative_bound(rates.num_samples, *sums)
+        value, by_sums = negative_bound(*sums)
         by_batch = Sums(*(share * part for part in by_sums))
         gradients = tape.gradient(of_batch, sources, by_batch, unconnected_gradients="zero")
         return value, adam(state, gradients, rates)._replace(sums=sums)

@@ -72,6 +72,37 @@ def test_derivatives_agree_with_finite_differences(make, deviations, noise):
     assert_derivatives_are_right(process, process._problem(*data(deviations), None))
 
 
+@pytest.mark.parametrize(
+    ("make", "noise", "deviations"),
+    [
+        (ExactGaussianProcess, "learned", NOISES["shared, uneven"]),
+        (ExactGaussianProcess, "scaled", NOISES["two values"]),
+        (lambda **settings: CollapsedGaussianProcess(inducing=15, **settings), "learned", NOISES["shared"]),
+        (lambda **settings: CollapsedGaussianProcess(inducing=15, **settings), "scaled", NOISES["two values"]),
+        (lambda **k: CollapsedGaussianProcess(inducing=15, separate_inducing=True, **k), "target", NOISES["shared"]),
+    ],
+)
+def test_integer_weights_are_repeated_rows(make, noise, deviations):
+    """The objective, its derivatives and the predictions; rows of weight 0 are left out."""
+    X, observation = data(deviations)
+    weights = np.arange(N) % 4
+    every, kept = np.repeat(np.arange(N), weights), weights > 0
+    process = make(noise=noise, max_iter=0)
+    alone = process._problem(X[kept], observation[kept], None, weights[kept].astype(float))
+    value, derivatives = process._evaluate(alone, alone.start)
+    repeated = process._problem(X[every], observation[every], None)
+    expected, by_repeated = process._evaluate(repeated, repeated.start)
+    assert value == pytest.approx(expected, rel=1e-9)
+    for found, wanted in zip(derivatives, by_repeated, strict=True):
+        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    latents = [
+        make(noise=noise, max_iter=0).fit(X, observation, sample_weight=weights).predict(X),
+        make(noise=noise, max_iter=0).fit(X[every], observation[every]).predict(X),
+    ]
+    np.testing.assert_allclose(latents[0].loc, latents[1].loc, rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(latents[0].scale, latents[1].scale, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_derivatives_by_inducing_points_agree_with_finite_differences():
     process = CollapsedGaussianProcess(inducing=6, learn_inducing=True)

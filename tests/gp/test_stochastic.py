@@ -11,8 +11,7 @@ from tests.gp.test_regression import NOISES, data, each_noise
 
 
 def batches_of(problem, size):
-    parts = problem.X, problem.Z, problem.own
-    return Schedule(1, size, 0.1, 0.1).batches(parts, np.random.default_rng(0))
+    return Schedule(1, size, 0.1, 0.1).batches(problem.rows, np.random.default_rng(0))
 
 
 def problem_of(deviations, noise):
