@@ -1,6 +1,7 @@
 """The network of a classifier: a backbone, a head and a readout, joined and read out as probabilities or latents."""
 
 import copy
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -194,6 +195,31 @@ class SimplexNetwork(keras.Model):
         if self._latents is None:
             self._hide("_latents", _Latents(self))
         return LatentGaussian.of(self._latents.predict(self._checked(x), batch_size=batch_size, verbose=verbose))
+
+    def explain(self, x: Any, k: int = 3) -> Any:
+        """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.
+
+        Parameters
+        ----------
+        x : array, shape [N, ...]
+        k : int
+            Default 3; all prototypes if there are fewer.
+
+        Returns
+        -------
+        Explanation
+            See ``deepsimplex.estimators.Explanation``.
+
+        Raises
+        ------
+        ValueError
+            If the head has no prototypes.
+        """
+        head: Any = self.head
+        if not hasattr(head, "explain"):
+            raise ValueError(f"explain needs a head of prototypes, as head='prototypes'; found {type(head).__name__}")
+        explained = head.explain(self._checked(x), k, self.backbone)
+        return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
     # Calibration
 

@@ -31,6 +31,9 @@ class Distance(Parameters):
     symmetric : bool
         Class attribute: whether d(a, b) = d(b, a), bit for bit, so that every pair is evaluated only once.
         The default is False.
+    sums_features : bool
+        Class attribute: whether differences of all features are added up, so that classifiers with ``scale_features``
+        standardize them first. The default is False: what a function or a network expects is not known.
     has_features : bool
         Class attribute: whether samples are arrays of numbers, which an approximate search needs. The default is True.
 
@@ -47,6 +50,7 @@ class Distance(Parameters):
 
     symmetric: ClassVar[bool] = False
     has_features: ClassVar[bool] = True
+    sums_features: ClassVar[bool] = False
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
         """Compute the distance of two samples.

@@ -38,6 +38,7 @@ class VectorDistance(Distance):
     """Base class of the distances between flattened samples: a sum over features, or its square root."""
 
     symmetric: ClassVar[bool] = True
+    sums_features: ClassVar[bool] = True
     squared: ClassVar[bool]  # whether sums are of squared differences, and the distance is their square root
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:

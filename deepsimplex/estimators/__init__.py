@@ -7,6 +7,7 @@ from deepsimplex.estimators.glvq import GLVQ, GMLVQ
 from deepsimplex.estimators.gplvq import GPLVQ
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
 from deepsimplex.estimators.lvq import LVQ1, LVQ2
+from deepsimplex.estimators.network_classifier import SimplexNetworkClassifier
 from deepsimplex.estimators.saving import load
 from deepsimplex.prototypes import Explanation
 
@@ -21,6 +22,7 @@ __all__ = [
     "Explanation",
     "LatentRegressionClassifier",
     "SimplexGaussianProcess",
+    "SimplexNetworkClassifier",
     "least_squares_gaussian_process",
     "load",
     "nystroem_kernel_ridge",

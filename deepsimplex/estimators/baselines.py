@@ -26,8 +26,8 @@ class _DecidesByMeans(ClassifierMixin, BaseEstimator):
     def __init__(self, process: SimplexGaussianProcess) -> None:
         self.process = process
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
-        self.classes_ = self.process.fit(X, y).classes_
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        self.classes_ = self.process.fit(X, y, sample_weight).classes_
         return self
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
+from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from deepsimplex._utils.validation import check_sample_weight
 from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.estimators.labels import Labels
 
@@ -94,14 +96,19 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__.update(before)
             raise
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
-        """Return training features [N, d] and their labels."""
+    def _checked(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
+        """Return training features [N, d], their labels and their weights [N]; samples of weight 0 are left out."""
         features: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
         labels = Labels.of(y, self.classes)
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
+        weights = check_sample_weight(sample_weight, len(features))
+        weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
+        used = weights > 0
+        if np.count_nonzero(used) < 2:
+            raise ValueError("sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer")
         self.classes_ = labels.classes
-        return features, labels
+        return features[used], labels[used], weights[used]
 
     def _report_end(self, callback: Callback | None) -> None:
         """Call the callback's ``fit_ended``, if it has one, with the fitted classifier."""

@@ -53,8 +53,8 @@ class PosteriorMixin(Saved):
     def _regressor(self, seed: int) -> Any:
         """Return an unfitted process with this classifier's parameters."""
 
-    def _fit_regressor(self, regressor: Any, callback: Callback | None, X: NDArray[np.float64], *data: Any) -> None:
-        self.regressor_ = regressor.fit(X, *data, callback=self._step_callback(callback, len(X)))
+    def _fit_regressor(self, regressor: Any, callback: Callback | None, weights: Any, X: Any, *data: Any) -> None:
+        self.regressor_ = regressor.fit(X, *data, self._step_callback(callback, len(X)), weights)
         self.n_iter_ = regressor.n_iter_
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
@@ -218,7 +218,9 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             settings["learn_inducing"] = self.learn_inducing
         return process(self.kernel, **settings, random_state=seed)
 
-    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, callback: Callback | None = None
+    ) -> Self:
         """Fit to features X [N, d] and labels y.
 
         Parameters
@@ -226,6 +228,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         X : array_like, shape [N, d]
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+        sample_weight : array_like, shape [N], optional
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
             ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
@@ -246,12 +250,12 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             If ``max_iter`` ended the search.
         """
         with self._fitting():
-            features, labels = self._checked(X, y)
+            features, labels, weights = self._checked(X, y, sample_weight)
             seed = seed_of(self.random_state)
             regressor = self._regressor(seed)
-            target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, seed)
-            observation = self._observations(features, labels, target)
-            self._fit_regressor(regressor, callback, features, observation, labels.hard)
+            target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, weights, seed)
+            observation = self._observations(features, labels, target, weights)
+            self._fit_regressor(regressor, callback, weights, features, observation, labels.hard)
         self._report_end(callback)
         return self
 
@@ -330,7 +334,9 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         """Name of the readout."""
         return "softmax"
 
-    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, callback: Callback | None = None
+    ) -> Self:
         """Fit to features X [N, d] and labels y.
 
         Parameters
@@ -338,6 +344,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         X : array_like, shape [N, d]
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels: rows that sum to one.
+        sample_weight : array_like, shape [N], optional
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
             ``deepsimplex.monitoring.CalibrationBoard`` is. Its method ``fit_ended``, if it has one, is called with
@@ -353,7 +361,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
             For NaN, labels that are not in ``classes``, and a single class.
         """
         with self._fitting():
-            features, labels = self._checked(X, y)
-            self._fit_regressor(self._regressor(seed_of(self.random_state)), callback, features, labels.shares)
+            features, labels, weights = self._checked(X, y, sample_weight)
+            seed = seed_of(self.random_state)
+            self._fit_regressor(self._regressor(seed), callback, weights, features, labels.shares)
         self._report_end(callback)
         return self

@@ -18,7 +18,7 @@ class GLVQ(PrototypeClassifier):
 
     Parameters
     ----------
-    prototypes_per_class, initialization, scale_features, classes
+    prototypes_per_class, initialization, scale_features, class_weight, classes
         See ``LVQ1``.
     activation : {"sigmoid", "linear"}
         Of the relative distance. Default "sigmoid": samples near the decision boundary count most.
@@ -52,8 +52,9 @@ class GLVQ(PrototypeClassifier):
     and without a learning rate. Probabilities: see ``LVQ1``.
 
     The cost is a plain sum over samples, whose minimum may give up a rare class: with one sample in a hundred its
-    prototype can be driven out of the data, of which a warning is raised. A larger steepness, which counts such samples
-    in full, more prototypes, or ``GMLVQ``, whose penalty holds prototypes, keep the class.
+    prototype can be driven out of the data, of which a warning is raised. ``class_weight="balanced"``, a larger
+    steepness, which counts such samples in full, more prototypes, or ``GMLVQ``, whose penalty holds prototypes, keep
+    the class.
 
     Examples
     --------
@@ -79,7 +80,8 @@ class GMLVQ(PrototypeClassifier):
 
     Parameters
     ----------
-    prototypes_per_class, initialization, activation, steepness, max_iter, tol, scale_features, classes, random_state
+    prototypes_per_class, initialization, activation, steepness, max_iter, tol, scale_features
+    class_weight, classes, random_state
         See ``GLVQ``.
     rank : int, optional
         Number of rows of Omega, at most the features: distances are then those of so many linear combinations of

@@ -46,6 +46,9 @@ class GPLVQ(PrototypeClassifier):
         See ``deepsimplex.prototypes.initial_prototypes``. Default "samples", as in the thesis.
     scale_features : bool
         Whether to scale features to unit standard deviation. Default True.
+    class_weight : dict or "balanced", optional
+        Weights of the classes by name, 1 for those that are left out, times those of the samples; "balanced": inversely
+        proportional to the numbers of samples, as scikit-learn has it. Default None: all samples alike.
     classes : array_like, shape [n], optional
         All classes, if y may lack some. Default: those of y.
     random_state : int, numpy.random.RandomState or None
@@ -118,6 +121,7 @@ class GPLVQ(PrototypeClassifier):
         W: NDArray[np.float64],
         labels: NDArray[np.int64],
         rng: np.random.Generator,
+        weights: NDArray[np.float64],
         report: Report | None,
     ) -> PrototypeFit:
         if self.lengthscale == "median":
@@ -136,11 +140,12 @@ class GPLVQ(PrototypeClassifier):
             noise=self.noise_variance,
             **settings,
             rng=rng,
+            weights=weights,
             report=report,
         )
 
     def _keep_decision(
-        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], *samples: Any
     ) -> None:
         runs = _runs(labels)
         self.prototype_labels_ = self.classes_[np.tile(labels, len(runs))]

@@ -65,6 +65,10 @@ class Labels:
         order = np.argsort(names)
         return cls(names, order[np.searchsorted(names, y, sorter=order)].astype(np.int64))
 
+    def __getitem__(self, rows: Any) -> "Labels":
+        """The labels of some samples."""
+        return Labels(self.classes, self.memberships[rows])
+
     @property
     def hard(self) -> NDArray[np.int64]:
         """The number of the likeliest class of every sample."""

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
@@ -25,7 +26,8 @@ class LatentClassifier(CalibratedClassifier):
         In the order of the columns of probabilities.
     n_features_in_ : int
     target_ : Target
-        Fitted copy of ``target``.
+        Fitted copy of ``target``. With ``scale_features``, distances that add up features are those of standardized
+        ones.
     scores_ : ndarray, shape [n, L]
         Scores S by which latents are read out.
     readout_ : str
@@ -35,6 +37,7 @@ class LatentClassifier(CalibratedClassifier):
     target: Any
     target_: Any
     readout: str | None = None
+    scale_features: bool
     regressor_: Any
     _learned_as = "regressor_"
 
@@ -42,10 +45,10 @@ class LatentClassifier(CalibratedClassifier):
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Compute the latents of checked features."""
 
-    def _checked(self, X: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], Labels]:
+    def _checked(self, *data: Any) -> tuple[Any, Labels, Any]:
         if self.readout is not None:
             READOUTS.get(self.readout)
-        return super()._checked(X, y)
+        return super()._checked(*data)
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters as scikit-learn's estimators do; "target__smoothing" reaches into a target, named or given."""
@@ -53,10 +56,12 @@ class LatentClassifier(CalibratedClassifier):
             self.target = TARGETS.get(params.pop("target", self.target))
         return super().set_params(**params)
 
-    def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any) -> LatentGaussian:
+    def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any, weights: Any) -> LatentGaussian:
         """Compute the latents of the training samples by a copy of the target, which becomes ``target_``."""
         # Not from its configuration: a distance that is a function has none.
         self.target_ = copy.deepcopy(TARGETS.get(target))
+        if self.scale_features and self.target_.sums_features:
+            X = StandardScaler().fit_transform(X, sample_weight=weights)
         return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
 
     @property

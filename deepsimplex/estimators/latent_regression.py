@@ -12,7 +12,9 @@ from sklearn.gaussian_process.kernels import Matern, WhiteKernel
 from sklearn.model_selection import GridSearchCV, KFold, RandomizedSearchCV, cross_val_predict
 from sklearn.multioutput import MultiOutputRegressor
 from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
+from sklearn.utils.validation import has_fit_parameter
 
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
@@ -41,6 +43,10 @@ class LatentRegressionClassifier(LatentClassifier):
         standard deviation for all samples. Default 5.
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
+    scale_features : bool
+        Whether features are standardized first, for the regressor and for the target's distances that add up features
+        ("euclidean", "cityblock"). Default True: such sums need one unit. False leaves them as they are, as for
+        a kernel of a given lengthscale.
     classes : array_like, shape [n], optional
         All classes, if y may lack some. Default None: those of y.
     random_state : int, numpy.random.RandomState or None
@@ -51,6 +57,8 @@ class LatentRegressionClassifier(LatentClassifier):
     ----------
     classes_ : ndarray, shape [n]
     target_ : Target
+    scaler_ : sklearn.preprocessing.StandardScaler
+        Between features and ``regressor_``.
     regressor_ : regressor
         As fitted: a ``MultiOutputRegressor`` if there is one for every latent dimension.
     residual_scale_ : float or None
@@ -65,7 +73,7 @@ class LatentRegressionClassifier(LatentClassifier):
     latent dimensions, so that the readout is exact.
 
     The default regressor has a prior of variance one, as in [CASIMAC]'s benchmark: for latents of another scale, as of
-    CASIMAC targets of unscaled features, use a kernel with an amplitude, ``ConstantKernel() * Matern()``.
+    ``CASIMAC(normalize=False)``, use a kernel with an amplitude, ``ConstantKernel() * Matern()``.
 
     Standard deviations include observation noise if they are those of residuals, of ``BayesianRidge`` or of a Gaussian
     process with a white kernel. A Gaussian process with ``alpha`` instead leaves it out.
@@ -88,10 +96,11 @@ class LatentRegressionClassifier(LatentClassifier):
     _: KW_ONLY
     cv: int = 5
     readout: str | None = None
+    scale_features: bool = True
     classes: ArrayLike | None = None
     random_state: RandomState = 0
 
-    def fit(self, X: ArrayLike, y: ArrayLike) -> Self:
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to features X [N, d] and labels y.
 
         Parameters
@@ -99,6 +108,9 @@ class LatentRegressionClassifier(LatentClassifier):
         X : array_like, shape [N, d]
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+        sample_weight : array_like, shape [N], optional
+            Weights of the samples, for a regressor, the last step of a pipeline or the estimator of a search whose
+            ``fit`` takes them, and in ``residual_scale_``. Samples of weight 0 are left out.
 
         Returns
         -------
@@ -107,33 +119,37 @@ class LatentRegressionClassifier(LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, and whatever the target refuses.
+            For NaN, labels that are not in ``classes``, a single class, weights that the regressor does not take, and
+            whatever the target refuses.
         """
         with self._fitting():
-            features, labels = self._checked(X, y)
+            features, labels, weights = self._checked(X, y, sample_weight)
             seed = seed_of(self.random_state)
             check_whole(self.cv, "cv", 2)
-            latents = self._observations(features, labels, self.target).loc
+            latents = self._observations(features, labels, self.target, weights).loc
             paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
             regressor = clone(paper if self.regressor is None else self.regressor)
-            Z = latents
+            weighted = {} if sample_weight is None else {_weight_argument(regressor): weights}
+            scaler = StandardScaler(with_mean=self.scale_features, with_std=self.scale_features)
+            features, Z = scaler.fit_transform(features, sample_weight=weights), latents
             if latents.shape[1] == 1 and _has_tag(regressor, "single_output"):
                 Z = latents[:, 0]
             elif not _has_tag(regressor, "multi_output"):
                 regressor = MultiOutputRegressor(regressor)
-            fitted = clone(regressor).fit(features, Z)
+            fitted = clone(regressor).fit(features, Z, **weighted)
             stated = has_standard_deviations(fitted)
-            self.residual_scale_ = None if stated else self._residual(regressor, features, Z, seed)
+            self.residual_scale_ = None if stated else self._residual(regressor, features, Z, weighted, seed)
             self.covariance_ = _covariance(fitted, features) if stated else "isotropic"
-            self.regressor_ = fitted
+            self.scaler_, self.regressor_ = scaler, fitted
         return self
 
-    def _residual(self, regressor: Any, X: NDArray[np.float64], Z: NDArray[np.float64], seed: int) -> float:
+    def _residual(self, regressor: Any, X: Any, Z: NDArray[np.float64], weighted: dict[str, Any], seed: int) -> float:
         splits = KFold(min(self.cv, len(X)), shuffle=True, random_state=seed)
-        predicted = cross_val_predict(regressor, X, Z, cv=splits)
-        return float(np.sqrt(np.mean(np.square(np.reshape(predicted, Z.shape) - Z))))
+        squares = np.square(np.reshape(cross_val_predict(regressor, X, Z, cv=splits, params=weighted), Z.shape) - Z)
+        return float(np.sqrt(np.mean(np.average(squares, axis=0, weights=next(iter(weighted.values()), None)))))
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
+        X = self.scaler_.transform(X)
         if self.residual_scale_ is not None:
             mean, deviation = self.regressor_.predict(X), np.full((len(X), 1), self.residual_scale_)
         else:
@@ -151,6 +167,19 @@ def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "di
     _, deviation = predict_with_standard_deviations(fitted, between)
     deviation = deviation.reshape(len(between), -1)
     return "isotropic" if np.allclose(deviation, deviation[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
+
+
+def _weight_argument(regressor: Any) -> str:
+    """Name the argument of a regressor's ``fit`` that takes weights: of a pipeline, that of its last step."""
+    if isinstance(regressor, Pipeline):
+        name, last = regressor.steps[-1]
+        return f"{name}__{_weight_argument(last)}"
+    if isinstance(regressor, GridSearchCV | RandomizedSearchCV):
+        return _weight_argument(regressor.estimator)
+    if not has_fit_parameter(regressor, "sample_weight"):
+        name, some = type(regressor).__name__, "Ridge, BayesianRidge and RandomForestRegressor"
+        raise ValueError(f"sample_weight needs a regressor whose fit takes it, as {some} do; found a {name}")
+    return "sample_weight"
 
 
 def _has_tag(regressor: Any, tag: str) -> bool:

@@ -31,6 +31,9 @@ class LVQ1(PrototypeClassifier):
         Number of epochs, passes over the training samples. Default 100.
     scale_features : bool
         Whether to scale features to unit standard deviation. Default True: distances add them up.
+    class_weight : dict or "balanced", optional
+        Weights of the classes by name, 1 for those that are left out, times those of the samples; "balanced": inversely
+        proportional to the numbers of samples, as scikit-learn has it. Default None: all samples alike.
     classes : array_like, shape [n], optional
         All classes, if y may lack some. Default: those of y.
     random_state : int, numpy.random.RandomState or None
@@ -46,7 +49,7 @@ class LVQ1(PrototypeClassifier):
         Number of training samples that each prototype is the nearest of.
     temperature_ : float
     objective_ : float
-        Number of misclassified training samples.
+        Number of misclassified training samples, or their total weight.
     n_iter_ : int
     n_features_in_ : int
 
@@ -79,7 +82,8 @@ class LVQ2(PrototypeClassifier):
 
     Parameters
     ----------
-    prototypes_per_class, initialization, learning_rate, decay, max_iter, scale_features, classes, random_state
+    prototypes_per_class, initialization, learning_rate, decay, max_iter, scale_features, class_weight, classes
+    random_state
         See ``LVQ1``.
     window : float, optional
         Above 0, at most 1: a misclassified sample moves prototypes only if the ratio of its distances to them is at

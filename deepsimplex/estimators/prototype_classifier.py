@@ -2,10 +2,10 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,6 +64,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     _: KW_ONLY
     initialization: Initialization = "means"
     scale_features: bool = True
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     classes: ArrayLike | None = None
     random_state: RandomState = 0
     _learned_as: ClassVar[str] = "prototypes_"
@@ -72,7 +73,9 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
         """Check the parameters and return the function that fits prototypes to scaled features."""
 
-    def fit(self, X: ArrayLike, y: ArrayLike, callback: Callback | None = None) -> Self:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, callback: Callback | None = None
+    ) -> Self:
         """Fit to features X [N, d] and labels y [N].
 
         Parameters
@@ -80,6 +83,9 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         X : array_like, shape [N, d]
         y : array_like, shape [N]
             Labels of any type; not soft ones, since a prototype has one class.
+        sample_weight : array_like, shape [N], optional
+            Weights of the samples in the cost, or of the steps that online algorithms take, times those of their
+            classes. Samples of weight 0 are left out.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, or epoch. If it has a method
             ``fit_ended``, that is called with the fitted classifier.
@@ -99,7 +105,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             If a prototype is the nearest of no training sample.
         """
         with self._fitting():
-            features, found = self._checked(X, y)
+            features, found, weights = self._checked(X, y, sample_weight, self.class_weight)
             if found.memberships.ndim == 2:
                 raise ValueError(
                     "y must hold one label for every row: prototypes have one class each; found soft labels of shape "
@@ -108,20 +114,22 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
             rng = np.random.default_rng(seed_of(self.random_state))
             algorithm = self._algorithm(features.shape[1], rng)
-            scaler = StandardScaler().fit(features)
+            scaler = StandardScaler().fit(features, sample_weight=weights)
             self.center_ = scaler.mean_
             self.width_ = scaler.scale_ if self.scale_features else np.ones(len(scaler.mean_))
             scaled, numbers = self._scale(features), found.memberships
-            W, labels = initial_prototypes(scaled, numbers, self.prototypes_per_class, self.initialization, rng)
+            settings = self.prototypes_per_class, self.initialization
+            W, labels = initial_prototypes(scaled, numbers, *settings, rng, weights)
 
             def report(state: PrototypeFit) -> None:
                 assert callback is not None
                 relevance = {} if state.omega is None else {"relevance": _relevance(state.omega)}
-                make = partial(copy.copy(self)._keep, state, labels, scaled, numbers)
+                make = partial(copy.copy(self)._keep, state, labels, scaled, numbers, weights)
                 callback(ClassifierStep(state.n_iter, state.objective, relevance, len(scaled), make))
 
-            end = algorithm(scaled, numbers, W, labels, report=None if callback is None else report)
-            self._keep(end, labels, scaled, numbers)
+            watch = None if callback is None else report
+            end = algorithm(scaled, numbers, W, labels, weights=weights, report=watch)
+            self._keep(end, labels, scaled, numbers, weights)
         self._report_end(callback)
         self._warn_of_idle_prototypes()
         return self
@@ -134,33 +142,31 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         reason = (
             f"prototypes_per_class={self.prototypes_per_class} may be more than the classes need; wins_ counts"
             if not lost
-            else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which GMLVQ, "
-            "LVQ1 or more prototypes may do better"
+            else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which "
+            "class_weight='balanced', GMLVQ, LVQ1 or more prototypes may do better"
         )
         warn_caller(
             f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}",
         )
 
-    def _keep(
-        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
-    ) -> Self:
-        """Set the fitted attributes from a state of the fit, scaled features X and class numbers y."""
+    def _keep(self, state: PrototypeFit, labels: NDArray[np.int64], *samples: Any) -> Self:
+        """Set the fitted attributes from a state of the fit; samples are scaled features, class numbers and weights."""
         self.n_iter_, self.objective_ = state.n_iter, state.objective
         if state.omega is not None:
             self.omega_, self.relevance_ = state.omega, _relevance(state.omega)
-        self._keep_decision(state, labels, X, y)
+        self._keep_decision(state, labels, *samples)
         self.prototypes_ = state.prototypes * self.width_ + self.center_
         return self
 
     def _keep_decision(
-        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64]
+        self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64], weights: Any
     ) -> None:
         """Set ``prototype_labels_``, ``wins_`` and what else the decision needs."""
         self.prototype_labels_ = self.classes_[labels]
         distances = squared_distances(X, state.prototypes, state.omega)
         self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
         nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
-        self.temperature_ = fitted_temperature(relative_scores(nearest), y)
+        self.temperature_ = fitted_temperature(relative_scores(nearest), y, weights)
 
     def _scale(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         return (X - self.center_) / self.width_

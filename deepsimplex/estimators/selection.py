@@ -15,7 +15,7 @@ _HELD_OUT = 10
 
 
 def select_target(
-    classifier: Any, X: NDArray[np.float64], labels: Labels, seed: int
+    classifier: Any, X: NDArray[np.float64], labels: Labels, weights: NDArray[np.float64], seed: int
 ) -> tuple[Target, float | None, dict[float, float]]:
     """Choose the target's candidate value of least negative log-likelihood, as the classifier's ``smoothing`` asks.
 
@@ -26,6 +26,8 @@ def select_target(
         the same seed.
     X : ndarray, shape [N, d]
     labels : Labels
+    weights : ndarray, shape [N]
+        Of the samples, in the fits and in the likelihood.
     seed : int
 
     Returns
@@ -52,9 +54,9 @@ def select_target(
     for value, candidate in choices.items():
         settings = {"target": candidate, "smoothing": None, "random_state": seed}
         copy = clone(classifier).set_params(**settings, classes=np.arange(len(labels.classes)))
-        copy.fit(X[train], labels.memberships[train])
+        copy.fit(X[train], labels.memberships[train], sample_weight=weights[train])
         log_p = copy.predict_log_proba(X[test])
-        scores[value] = -float(np.sum(labels.shares[test] * log_p, axis=1).mean())
+        scores[value] = -float(np.average(np.sum(labels.shares[test] * log_p, axis=1), weights=weights[test]))
     best = min(scores, key=scores.__getitem__)
     return choices[best], best, scores
 

@@ -1,6 +1,6 @@
 """Initial prototypes of every class: class means, cluster centers or samples."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ def initial_prototypes(
     number: int,
     initialization: str = "means",
     rng: np.random.Generator | None = None,
+    weights: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Choose initial prototypes of every class that has samples.
 
@@ -32,6 +33,8 @@ def initial_prototypes(
         from the distinct samples [GPLVQ ch. 3]; "k-means++": samples far from one another.
     rng : numpy.random.Generator, optional
         Default: a generator of seed 0.
+    weights : ndarray, shape [N], optional
+        Of the samples in means and k-means. Default: all alike.
 
     Returns
     -------
@@ -54,19 +57,19 @@ def initial_prototypes(
     """
     check_choice(initialization, "initialization", INITIALIZATIONS)
     rng = np.random.default_rng(0) if rng is None else rng
-    classes = np.unique(y)
-    chosen = [_of_class(X[y == label], number, initialization, rng) for label in classes]
+    classes, weights = np.unique(y), np.ones(len(X)) if weights is None else weights
+    chosen = [_of_class(X[y == label], weights[y == label], number, initialization, rng) for label in classes]
     return np.concatenate(chosen), np.repeat(classes, [len(rows) for rows in chosen])
 
 
 def _of_class(
-    rows: NDArray[np.float64], number: int, initialization: str, rng: np.random.Generator
+    rows: NDArray[np.float64], weights: Any, number: int, initialization: str, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     from sklearn.cluster import KMeans, kmeans_plusplus  # slow to import
     from threadpoolctl import threadpool_limits
 
     if initialization == "means" and number == 1:
-        return rows.mean(axis=0, keepdims=True)
+        return np.average(rows, axis=0, weights=weights, keepdims=True)
     distinct = np.unique(rows, axis=0)
     if initialization == "samples":
         return distinct[np.sort(rng.permutation(len(distinct))[:number])]
@@ -76,5 +79,5 @@ def _of_class(
     if initialization == "k-means++":
         return spread
     with threadpool_limits(1):  # few samples: threads would mostly wait for one another
-        centers = KMeans(number, init=spread, n_init=1).fit(rows).cluster_centers_
+        centers = KMeans(number, init=spread, n_init=1).fit(rows, sample_weight=weights).cluster_centers_
     return np.unique(centers, axis=0)

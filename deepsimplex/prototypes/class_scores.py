@@ -94,7 +94,9 @@ def relative_scores(nearest: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.isinf(nearest), -np.inf, np.where(np.isinf(others), 1.0, scores))
 
 
-def fitted_temperature(scores: NDArray[np.float64], y: NDArray[np.int64]) -> float:
+def fitted_temperature(
+    scores: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64] | None = None
+) -> float:
     """Find the temperature T of softmax(scores / T) that maximizes the likelihood of smoothed labels.
 
     Parameters
@@ -103,6 +105,8 @@ def fitted_temperature(scores: NDArray[np.float64], y: NDArray[np.int64]) -> flo
         -infinity for classes without samples.
     y : ndarray, shape [N]
         Class numbers.
+    weights : ndarray, shape [N], optional
+        Numbers of samples that the rows count as. Default: ones.
 
     Returns
     -------
@@ -126,16 +130,17 @@ def fitted_temperature(scores: NDArray[np.float64], y: NDArray[np.int64]) -> flo
     from scipy.special import logsumexp
 
     present, y = np.unique(y, return_inverse=True)
-    scores, counts, n = scores[:, present], np.bincount(y), len(present)
+    weights = np.ones(len(y)) if weights is None else weights
+    scores, counts, n = scores[:, present], np.bincount(y, weights), len(present)
     if n == 1:
         return 1.0
     other = 1.0 / n / (counts[y] + 1.0)
     own = scores[np.arange(len(y)), y]
-    linear = np.sum(own * (1.0 - n * other) + other * scores.sum(axis=1))  # sum of targets times scores
+    linear = weights @ (own * (1.0 - n * other) + other * scores.sum(axis=1))  # sum of targets times scores
 
     def negative_log_likelihood(log_temperature: float) -> float:
         inverse = np.exp(-log_temperature)
-        return float(np.sum(logsumexp(inverse * scores, axis=1)) - inverse * linear)
+        return float(weights @ logsumexp(inverse * scores, axis=1) - inverse * linear)
 
     found = minimize_scalar(
         negative_log_likelihood, bounds=_LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-8}

@@ -27,6 +27,7 @@ def fit_glvq(
     steepness: float = 2.0,
     max_iter: int = 200,
     tol: float = 1e-6,
+    weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
     """GLVQ: minimize sum_i Phi(mu_i) by the prototypes [GPLVQ Eq. 3.2].
@@ -48,6 +49,8 @@ def fit_glvq(
         Stop when the relative decrease of the cost is below this. Default 1e-6.
     report : callable, optional
         Called with a ``PrototypeFit`` after every iteration.
+    weights : ndarray, shape [N], optional
+        Of the samples in the cost. Default: ones.
 
     Returns
     -------
@@ -63,9 +66,10 @@ def fit_glvq(
     if (labels == labels[0]).all():
         return PrototypeFit(W.copy(), None, 0.0, 0)
     # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
-    center = X.mean(axis=0)
-    width = float(np.sqrt(np.mean(np.sum(np.square(X - center), axis=1)))) or 1.0
-    cost = RelativeDistanceCost((X - center) / width, y, labels, activation, steepness)
+    weights = np.ones(len(X)) if weights is None else weights
+    center = np.average(X, axis=0, weights=weights)
+    width = float(np.sqrt(np.average(np.sum(np.square(X - center), axis=1), weights=weights))) or 1.0
+    cost = RelativeDistanceCost((X - center) / width, y, labels, activation, steepness, weights)
 
     def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         value, by_prototype, _ = cost(theta.reshape(W.shape))
@@ -74,7 +78,7 @@ def fit_glvq(
     def fit(theta: NDArray[np.float64], value: float, n_iter: int) -> PrototypeFit:
         return PrototypeFit(theta.reshape(W.shape) * width + center, None, value, n_iter)
 
-    return _minimize(value_and_gradient, ((W - center) / width).ravel(), len(X), max_iter, tol, fit, report)
+    return _minimize(value_and_gradient, ((W - center) / width).ravel(), weights.sum(), max_iter, tol, fit, report)
 
 
 def fit_gmlvq(
@@ -89,13 +93,14 @@ def fit_gmlvq(
     steepness: float = 2.0,
     max_iter: int = 200,
     tol: float = 1e-6,
+    weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
     """GMLVQ: minimize sum_i Phi(mu_i) by prototypes and Omega, d(x, w) = ||Omega (x - w)||^2 [GPLVQ Eq. 3.3-3.5].
 
     Parameters
     ----------
-    X, y, W, labels, activation, steepness, max_iter, tol, report
+    X, y, W, labels, activation, steepness, max_iter, tol, weights, report
         See ``fit_glvq``.
     rank : int, optional
         Number of rows m of Omega, at most d. Default: d.
@@ -129,13 +134,14 @@ def fit_gmlvq(
     m, d = min(rank or X.shape[1], X.shape[1]), X.shape[1]
     if not varies.any() or (labels == labels[0]).all():
         return PrototypeFit(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)
-    center = X[:, varies].mean(axis=0)
-    S = within_class_whitening(X[:, varies] - center, y)
+    weights = np.ones(len(X)) if weights is None else weights
+    center = np.average(X[:, varies], axis=0, weights=weights)
+    S = within_class_whitening(X[:, varies] - center, y, weights)
     Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S
     held = regularization if len(np.unique(labels)) == len(labels) else 0.0
-    means = np.stack([Z[y == label].mean(axis=0) for label in labels])
-    A = discriminant_directions(Z, y, min(m, Z.shape[1]))
-    cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation, steepness), np.linalg.inv(S)
+    means = _class_means(Z, y, weights, labels)
+    A = discriminant_directions(Z, y, min(m, Z.shape[1]), weights)
+    cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
 
     def parts(theta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return theta[: V.size].reshape(V.shape), theta[V.size :].reshape(A.shape)
@@ -157,7 +163,7 @@ def fit_gmlvq(
         return PrototypeFit(moved, omega / np.linalg.norm(omega), value, n_iter)
 
     start = np.concatenate([V.ravel(), A.ravel()])
-    return _minimize(value_and_gradient, start, len(X), max_iter, tol, fit, report)
+    return _minimize(value_and_gradient, start, weights.sum(), max_iter, tol, fit, report)
 
 
 def rank_penalty(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -175,7 +181,7 @@ def rank_penalty(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
     return float(penalty), m * A / size - np.linalg.solve(gram, A)
 
 
-def within_class_whitening(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+def within_class_whitening(X: NDArray[np.float64], y: NDArray[np.int64], weights: Any) -> NDArray[np.float64]:
     """Compute S [d, d], symmetric, such that features S x have unit variance in all directions around class means.
 
     Distances between whitened features are Mahalanobis distances; the nearest class mean is then linear discriminant
@@ -187,24 +193,32 @@ def within_class_whitening(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDAr
         No feature constant.
     y : ndarray, shape [N]
         Class numbers.
+    weights : ndarray, shape [N]
+        Numbers of samples that the rows count as.
 
     Examples
     --------
     >>> X = np.random.default_rng(0).normal(size=(1000, 2)) * [1.0, 0.5]
-    >>> np.diag(within_class_whitening(X, np.arange(1000) % 2)).round(1).tolist()
+    >>> np.diag(within_class_whitening(X, np.arange(1000) % 2, np.ones(1000))).round(1).tolist()
     [1.0, 2.0]
     """
-    from sklearn.covariance import ledoit_wolf  # slow to import
-
-    residuals = X - _class_means(X, y)[np.unique(y, return_inverse=True)[1]]
-    variances, directions = np.linalg.eigh(ledoit_wolf(residuals, assume_centered=True)[0])
-    least = _LEAST_VARIANCE * float(variances.mean())
+    present, numbers = np.unique(y, return_inverse=True)
+    residuals, N, d = X - _class_means(X, y, weights, present)[numbers], weights.sum(), X.shape[1]
+    S = (residuals.T * weights) @ residuals / N
+    mean = float(np.trace(S)) / d
+    least = _LEAST_VARIANCE * mean
     if least <= 0.0:  # every sample equals its class mean
-        return np.eye(X.shape[1])
+        return np.eye(d)
+    # Not sklearn.covariance.ledoit_wolf, which takes no weights.
+    size, fourth = np.sum(np.square(S)), weights @ np.square(np.sum(np.square(residuals), axis=1)) / N
+    shrinkage = min((fourth - size) / N / max(size - d * mean**2, np.finfo(np.float64).tiny), 1.0)
+    variances, directions = np.linalg.eigh((1.0 - shrinkage) * S + shrinkage * mean * np.eye(d))
     return (directions / np.sqrt(np.maximum(variances, least))) @ directions.T
 
 
-def discriminant_directions(X: NDArray[np.float64], y: NDArray[np.int64], rank: int) -> NDArray[np.float64]:
+def discriminant_directions(
+    X: NDArray[np.float64], y: NDArray[np.int64], rank: int, weights: NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Compute the orthonormal directions [rank, d] along which class means differ most; the identity for rank d.
 
     Parameters
@@ -215,39 +229,41 @@ def discriminant_directions(X: NDArray[np.float64], y: NDArray[np.int64], rank: 
         Class numbers.
     rank : int
         From 1 to d. Directions beyond the number of classes less one are those of the largest remaining variance.
+    weights : ndarray, shape [N]
+        Of the samples.
 
     Examples
     --------
     >>> X = np.array([[0.0, 0.0], [0.0, 1.0], [9.0, 0.0], [9.0, 1.0]])
-    >>> np.abs(discriminant_directions(X, np.array([0, 0, 1, 1]), 1)).round(3).tolist()
+    >>> np.abs(discriminant_directions(X, np.array([0, 0, 1, 1]), 1, np.ones(4))).round(3).tolist()
     [[1.0, 0.0]]
     """
     d = X.shape[1]
     if rank == d:
         return np.eye(d)
-    means = _class_means(X, y)
+    means = _class_means(X, y, weights, np.unique(y))
     _, sizes, between = np.linalg.svd(means - means.mean(axis=0))
     kept = between[: min(rank, int(np.sum(sizes > 1e-9 * max(sizes.max(), 1e-300))))]
-    rest = X - X.mean(axis=0)
+    rest = X - np.average(X, axis=0, weights=weights)
     rest = rest - (rest @ kept.T) @ kept
-    _, _, others = np.linalg.svd(rest.T @ rest)
+    _, _, others = np.linalg.svd((rest.T * weights) @ rest)
     return np.linalg.qr(np.concatenate([kept, others]).T)[0].T[:rank]
 
 
-def _class_means(X: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-    return np.stack([X[y == label].mean(axis=0) for label in np.unique(y)])
+def _class_means(X: NDArray[np.float64], y: NDArray[np.int64], weights: Any, classes: Any) -> NDArray[np.float64]:
+    return np.stack([np.average(X[y == label], axis=0, weights=weights[y == label]) for label in classes])
 
 
 def _minimize(
     value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
     start: NDArray[np.float64],
-    N: int,
+    N: float,
     max_iter: int,
     tol: float,
     fit: Callable[[NDArray[np.float64], float, int], PrototypeFit],
     report: Report | None,
 ) -> PrototypeFit:
-    """Minimize by L-BFGS the mean over N samples of a sum and its gradient."""
+    """Minimize by L-BFGS the mean over samples, of total weight N, of a sum and its gradient."""
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
 

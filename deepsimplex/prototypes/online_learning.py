@@ -53,6 +53,7 @@ def fit_lvq(
     decay: bool = True,
     max_iter: int = 100,
     rng: np.random.Generator | None = None,
+    weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
     """Fit prototypes by LVQ1 or LVQ2: one sample after the other moves its nearest prototypes.
@@ -87,11 +88,14 @@ def fit_lvq(
         Draws the orders. Default: a generator of seed 0.
     report : callable, optional
         Called with a ``PrototypeFit`` after every epoch.
+    weights : ndarray, shape [N], optional
+        Of the samples, in the objective. Steps are multiplied by them over their mean, at most to the sample.
+        Default: ones.
 
     Returns
     -------
     PrototypeFit
-        Its objective is the number of misclassified samples.
+        Its objective is the total weight of the misclassified samples.
 
     Examples
     --------
@@ -102,15 +106,15 @@ def fit_lvq(
     """
     from deepsimplex.prototypes.online_steps import lvq_epoch  # numba takes a second to import
 
-    W = np.array(W, dtype=np.float64, order="C")
+    W, weights = np.array(W, dtype=np.float64, order="C"), np.ones(len(X)) if weights is None else weights
     least_ratio = 0.0 if window is None else ((1.0 - window) / (1.0 + window)) ** 2
 
     def fit(epoch: int) -> PrototypeFit:
         errors = labels[np.argmin(squared_distances(X, W), axis=1)] != y
-        return PrototypeFit(W.copy(), None, float(np.sum(errors)), epoch)
+        return PrototypeFit(W.copy(), None, float(weights @ errors), epoch)
 
-    for epoch, (order, rates) in enumerate(_presentations(len(X), max_iter, learning_rate, decay, rng), start=1):
-        lvq_epoch(X, y, W, labels, order, rates, also_correct, least_ratio)
+    for epoch, (order, rates) in enumerate(_presentations(weights, max_iter, learning_rate, decay, rng), start=1):
+        lvq_epoch(X, y, W, labels, order, np.minimum(rates, 1.0), also_correct, least_ratio)
         if report is not None:
             report(fit(epoch))
     return fit(max_iter)
@@ -128,6 +132,7 @@ def fit_gplvq(
     decay: bool = True,
     max_iter: int = 50,
     rng: np.random.Generator | None = None,
+    weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
     """Fit prototypes by GPLVQ: each sample moves its nearest prototype up the likelihood of its label.
@@ -150,7 +155,7 @@ def fit_gplvq(
         Variance s^2 of the labels; values below 1e-6 count as 1e-6.
     learning_rate : float
         For features in units of the lengthscale: the thesis's eta is this times alpha^2. Default 0.01.
-    decay, max_iter, rng, report
+    decay, max_iter, rng, weights, report
         See ``fit_lvq``. Default 50 epochs.
 
     Returns
@@ -168,20 +173,20 @@ def fit_gplvq(
     """
     from deepsimplex.prototypes.online_steps import gplvq_epoch  # numba takes a second to import
 
-    noise = max(noise, LEAST_NOISE)
+    noise, weights = max(noise, LEAST_NOISE), np.ones(len(X)) if weights is None else weights
     runs = [(labels, np.array(W, dtype=np.float64, order="C"), signs) for labels, signs in zip(y, c, strict=True)]
 
     def objective(labels: NDArray[np.float64], moved: NDArray[np.float64], signs: NDArray[np.float64]) -> float:
         distances = squared_distances(X, moved)
         winners = np.argmin(distances, axis=1)
         k = covariance(distances[np.arange(len(X)), winners], lengthscale)
-        return -float(np.sum(winner_log_likelihood(k, signs[winners] * labels, noise)))
+        return -float(weights @ winner_log_likelihood(k, signs[winners] * labels, noise))
 
     def fit(epoch: int) -> PrototypeFit:
         total = sum(objective(*run) for run in runs)
         return PrototypeFit(np.concatenate([moved for _, moved, _ in runs]), None, total, epoch)
 
-    for epoch, (order, rates) in enumerate(_presentations(len(X), max_iter, learning_rate, decay, rng), start=1):
+    for epoch, (order, rates) in enumerate(_presentations(weights, max_iter, learning_rate, decay, rng), start=1):
         for run in runs:
             gplvq_epoch(X, *run, order, rates, lengthscale, noise)
         if report is not None:
@@ -190,11 +195,11 @@ def fit_gplvq(
 
 
 def _presentations(
-    N: int, max_iter: int, learning_rate: float, decay: bool, rng: np.random.Generator | None
+    weights: NDArray[np.float64], max_iter: int, learning_rate: float, decay: bool, rng: np.random.Generator | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Yield the random order of the samples in every epoch, and the learning rate of each."""
-    rng = np.random.default_rng(0) if rng is None else rng
+    rng, N = np.random.default_rng(0) if rng is None else rng, len(weights)
     for epoch in range(max_iter):
         order = rng.permutation(N)
         done = (epoch * N + np.arange(N)) / (max_iter * N) if decay else np.zeros(N)
-        yield order, learning_rate * (1.0 - done)
+        yield order, learning_rate * (1.0 - done) * weights[order] / weights.mean()

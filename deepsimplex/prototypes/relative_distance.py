@@ -48,7 +48,7 @@ def activate(mu: Value, activation: str = "sigmoid", steepness: float = 2.0) -> 
 
 
 class RelativeDistanceCost:
-    """E = sum_i Phi(mu_i), mu_i = (d_J - d_K) / (d_J + d_K + floor), over samples i.
+    """E = sum_i w_i Phi(mu_i), mu_i = (d_J - d_K) / (d_J + d_K + floor), over samples i.
 
     d_J and d_K are the squared distances ||Omega (x - w)||^2 to the nearest prototype of the sample's own class and of
     all others [GPLVQ Eq. 3.2, 3.5].
@@ -63,6 +63,8 @@ class RelativeDistanceCost:
         Class numbers of the prototypes, of at least two classes.
     activation, steepness
         See ``activate``.
+    weights : ndarray, shape [N], optional
+        Weights w of the samples. Default: ones.
 
     Notes
     -----
@@ -85,10 +87,12 @@ class RelativeDistanceCost:
         labels: NDArray[np.int64],
         activation: str = "sigmoid",
         steepness: float = 2.0,
+        weights: NDArray[np.float64] | None = None,
     ) -> None:
+        self._weights = np.ones(len(X)) if weights is None else weights
         self._X, self._y, self._activation = X, y, (activation, steepness)
         self._of_class = _members(labels, int(max(y.max(), labels.max())) + 1)
-        self._floor = _FLOOR * float(np.mean(np.einsum("nd,nd->n", X, X))) or _FLOOR
+        self._floor = _FLOOR * float(np.average(np.einsum("nd,nd->n", X, X), weights=weights)) or _FLOOR
 
     def __call__(
         self, W: NDArray[np.float64], Omega: NDArray[np.float64] | None = None
@@ -118,9 +122,9 @@ class RelativeDistanceCost:
             d_own, d_other = (np.einsum("nm,nm->n", gap, gap) for gap in gaps)
             total = d_own + d_other + self._floor
             phi, slope = activate((d_own - d_other) / total, *self._activation)
-            value += float(phi.sum())
+            value += float(self._weights[rows] @ phi)
             # Derivatives of Phi(mu) by d_J and by d_K.
-            slope = slope / total**2
+            slope = self._weights[rows] * slope / total**2
             by_distance = slope * (2.0 * d_other + self._floor), -slope * (2.0 * d_own + self._floor)
             for winner, gap, derivative in zip(winners, gaps, by_distance, strict=True):
                 weighted = 2.0 * derivative[:, None] * gap

@@ -132,6 +132,7 @@ class CASIMAC(Target):
         self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
         self.show_progress = show_progress
         self.distance = get_distance(distance)
+        self.sums_features = self.distance.sums_features
         self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
         self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
         self._from_cache = False

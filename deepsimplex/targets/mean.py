@@ -59,6 +59,7 @@ class Mean(Target):
             raise ValueError(f"targets must share one readout; found {', '.join(sorted(readouts))}")
         self.default_readout = self.targets[0].default_readout
         self.needs_samples = any(target.needs_samples for target in self.targets)
+        self.sums_features = all(target.sums_features for target in self.targets)
         self.scores(3)  # with two classes the constructions of the simplex look alike; with three they differ
 
     @property

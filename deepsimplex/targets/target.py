@@ -49,6 +49,8 @@ class Target(Parameters, ABC):
         Readout that the latents are made for, "argmax" or "softmax". The default is "argmax".
     needs_samples : bool
         Whether latents depend on the samples, not on the labels alone. The default is True.
+    sums_features : bool
+        Whether latents come from distances that add up the samples' features. The default is False.
     candidates : Candidates or None
         Values of an argument for a classifier to select among. None (default): nothing to select.
     num_classes_ : int
@@ -57,6 +59,7 @@ class Target(Parameters, ABC):
 
     default_readout: str = "argmax"
     needs_samples: bool = True
+    sums_features: bool = False
     candidates: ClassVar[Candidates | None] = None
     num_classes_: int
 

@@ -187,15 +187,15 @@ def test_whitened_features_vary_by_one_within_classes():
     rng = np.random.default_rng(0)
     y = np.arange(3000) % 3
     X = rng.normal(size=(3000, 4)) @ rng.normal(size=(4, 4)) + 5.0 * np.eye(3, 4)[y]
-    whitened = X @ within_class_whitening(X, y)
+    whitened = X @ within_class_whitening(X, y, np.ones(len(X)))
     residuals = whitened - np.stack([whitened[y == label].mean(axis=0) for label in range(3)])[y]
     np.testing.assert_allclose(residuals.T @ residuals / 3000, np.eye(4), atol=0.02)
     for rank in (1, 2, 3):
-        directions = discriminant_directions(whitened, y, rank)
+        directions = discriminant_directions(whitened, y, rank, np.ones(len(X)))
         np.testing.assert_allclose(directions @ directions.T, np.eye(rank), atol=1e-10)
     means = np.stack([whitened[y == label].mean(axis=0) for label in range(3)])
     means -= means.mean(axis=0)
-    plane = discriminant_directions(whitened, y, 2)
+    plane = discriminant_directions(whitened, y, 2, np.ones(len(X)))
     np.testing.assert_allclose(means @ plane.T @ plane, means, atol=1e-9)
 
 

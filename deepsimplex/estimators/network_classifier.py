@@ -1,0 +1,139 @@
+"""SimplexClassifier as a scikit-learn classifier: for cross-validation, grid searches and pipelines."""
+
+import copy
+import random
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Self
+
+import keras
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.backbones import backbone
+from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
+from deepsimplex.estimators.latent_classifier import LatentClassifier
+from deepsimplex.latent import LatentGaussian
+
+
+@dataclass(eq=False, repr=False)
+class SimplexNetworkClassifier(LatentClassifier):
+    """A scikit-learn classifier that makes, compiles and fits a new ``SimplexClassifier`` at every fit.
+
+    Parameters
+    ----------
+    backbone : str, dict or callable
+        From features [N, d] to features: a name of ``deepsimplex.backbones.backbone``, a dict {"name": ..., arguments},
+        or a function without arguments that returns a new keras.Model. Not a model: every fit would train it further.
+        Default "mlp".
+    target : Target, str or dict
+        Default "ilr", made from labels alone: the units of the features do not matter.
+    head : str, dict or keras.layers.Layer, optional
+        See ``SimplexClassifier``. Default None: ``heads.GaussianHead``.
+    readout : {"argmax", "softmax"}, optional
+        Default None: the target's own.
+    optimizer, loss
+        See ``SimplexClassifier.compile``; objects are copied at every fit. Default "adam", and the target's own loss.
+    epochs, batch_size : int
+        Default 50 and 32.
+    fit_options : dict, optional
+        Further arguments of ``SimplexClassifier.fit``, such as ``callbacks`` and ``validation_split``. Default None.
+    scale_features : bool
+        Whether the network begins with a ``keras.layers.Normalization`` that standardizes the training features.
+        Default True. A CASIMAC target's distances are those of the features as they are.
+    classes : array_like, shape [n], optional
+        All classes, if y may lack some. Default None: those of y.
+    random_state : int, numpy.random.RandomState or None
+        Seed of the initial weights, the order of the samples and random layers; a generator (None: NumPy's global one)
+        draws it at every fit. Default 0.
+
+    Attributes
+    ----------
+    classes_ : ndarray, shape [n]
+    model_ : SimplexClassifier
+        Its ``save`` and ``export`` write the network, with the classes as ``class_names``.
+    target_ : Target
+    n_features_in_ : int
+
+    Notes
+    -----
+    ``keras.wrappers.SKLearnClassifier`` has no ``predict_proba``, and a clone of it loses its ``fit_kwargs``.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from sklearn.model_selection import cross_val_score
+    >>> X, y = load_iris(return_X_y=True)
+    >>> classifier = SimplexNetworkClassifier({"name": "mlp", "hidden": [8]}, epochs=2)
+    >>> cross_val_score(classifier, X, y, cv=2, scoring="neg_log_loss").shape
+    (2,)
+    """
+
+    backbone: Any = "mlp"
+    target: Any = "ilr"
+    head: Any = None
+    _: KW_ONLY
+    readout: str | None = None
+    optimizer: Any = "adam"
+    loss: Any = None
+    epochs: int = 50
+    batch_size: int = 32
+    fit_options: dict[str, Any] | None = None
+    scale_features: bool = True
+    classes: ArrayLike | None = None
+    random_state: RandomState = 0
+    _learned_as = "model_"
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit a new network to features X [N, d] and labels y.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d]
+        y : array_like, shape [N] or [N, n]
+            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+        sample_weight : array_like, shape [N], optional
+            Weights of the samples in the loss. Samples of weight 0 are left out.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, and what
+            ``SimplexClassifier`` refuses.
+        """
+        with self._fitting():
+            features, labels, weights = self._checked(X, y, sample_weight)
+            seed, state = seed_of(self.random_state), random.getstate()
+            random.seed(seed)  # Keras draws the seeds of initial weights from Python's generator
+            try:
+                model = self._network(features, weights, [str(name) for name in labels.classes], seed)
+            finally:
+                random.setstate(state)
+            optimizer: Any = keras.optimizers.get(self.optimizer)
+            model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
+            options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
+            model.fit(features, labels.memberships, self.batch_size, self.epochs, **options)
+            model.target.num_classes_ = len(labels.classes)  # a target of labels alone learns it nowhere else
+            self.target_, self.model_ = model.target, model
+        return self
+
+    def _network(self, X: NDArray[np.float64], weights: Any, names: list[str], seed: int) -> SimplexClassifier:
+        if isinstance(self.backbone, keras.layers.Layer):
+            found = f"every fit needs its own; found the model {self.backbone.name!r}"
+            raise ValueError(f"backbone must be a name, a dict or a function that returns a new model: {found}")
+        spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
+        layers = [spec() if callable(spec) else backbone(**spec)]
+        if self.scale_features:
+            mean = np.average(X, axis=0, weights=weights)
+            variance = np.average(np.square(X - mean), axis=0, weights=weights)
+            layers.insert(0, keras.layers.Normalization(mean=mean, variance=np.where(variance > 0, variance, 1.0)))
+        network = keras.Sequential([keras.Input(X.shape[1:]), *layers])
+        target, head = copy.deepcopy((self.target, self.head))
+        return SimplexClassifier(network, target, head=head, readout=self.readout, class_names=names, seed=seed)
+
+    def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
+        return self.model_.predict_latent(X)

@@ -1,0 +1,136 @@
+"""Weights of samples and classes in the scikit-learn classifiers, and the network among them."""
+
+from functools import partialmethod
+
+import keras
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import load_wine
+from sklearn.linear_model import BayesianRidge, LinearRegression, Ridge
+from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import deepsimplex as ds
+
+NETWORK = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, epochs=1)
+CLASSIFIERS = {
+    "LVQ1": ds.LVQ1(max_iter=5),
+    "LVQ2": ds.LVQ2(max_iter=5),
+    "GLVQ": ds.GLVQ(2, max_iter=5),
+    "GMLVQ": ds.GMLVQ(max_iter=5),
+    "GPLVQ": ds.GPLVQ(max_iter=5),
+    "exact": ds.SimplexGaussianProcess(max_iter=0),
+    "collapsed": ds.SimplexGaussianProcess("dirichlet", "collapsed", inducing=10, max_iter=0),
+    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", inducing=10, epochs=1),
+    "categorical": ds.CategoricalGaussianProcess(inducing=10, epochs=1),
+    "CASIMAC": ds.LatentRegressionClassifier(BayesianRidge()),
+    "residuals": ds.LatentRegressionClassifier(LinearRegression(), "ilr"),
+    "network": NETWORK,
+}
+each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), ids=CLASSIFIERS)
+
+
+@pytest.fixture(scope="module")
+def wine():
+    X, y = load_wine(return_X_y=True)
+    return X[::3], np.array(["amber", "red", "white"])[y[::3]]
+
+
+@pytest.fixture(autouse=True)
+def eager(monkeypatch):
+    """A few steps of a network take less time eagerly than the tracing of their functions."""
+    monkeypatch.setattr(ds.SimplexClassifier, "compile", partialmethod(ds.SimplexClassifier.compile, run_eagerly=True))
+
+
+@pytest.mark.filterwarnings("ignore:prototypes")
+@each_classifier
+def test_samples_of_weight_zero_are_left_out_and_others_count(classifier, wine):
+    X, y = wine
+    weights = np.where(np.arange(len(X)) % 4 == 0, 0.0, 1.0)
+    used = weights > 0
+    p = clone(classifier).fit(X, y, sample_weight=weights).predict_proba(X)
+    np.testing.assert_array_equal(p, clone(classifier).fit(X[used], y[used]).predict_proba(X))
+    heavy = clone(classifier).fit(X, y, sample_weight=np.where(y == "red", 20.0, 0.1)).predict_proba(X)
+    assert np.abs(heavy - p).max() > 1e-3
+
+
+@each_classifier
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.ones(3), r"sample_weight must have shape \[60\]"),
+        (np.full(60, -1.0), "sample_weight must be finite, not negative and not all zero; found -1.0 in row 0"),
+        (np.eye(60)[0], "sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused_by_name(classifier, weights, message, wine):
+    with pytest.raises(ValueError, match=message):
+        clone(classifier).fit(*wine, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    "regressor", [BayesianRidge(), make_pipeline(BayesianRidge()), GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2)]
+)
+def test_regressors_get_the_weights_wherever_they_are(regressor, wine):
+    X, y = wine
+    weights = np.arange(len(X)) % 3
+    weighted = ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y, sample_weight=weights)
+    every = np.repeat(np.arange(len(X)), weights)
+    repeated = ds.LatentRegressionClassifier(regressor, "ilr").fit(X[every], y[every])
+    np.testing.assert_allclose(weighted.predict_latent(X).loc, repeated.predict_latent(X).loc, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("regressor", [None, KNeighborsRegressor(), make_pipeline(KNeighborsRegressor())])
+def test_regressors_without_weights_are_named(regressor, wine):
+    with pytest.raises(ValueError, match=r"sample_weight needs a regressor whose fit takes it.*found a (K|G)"):
+        ds.LatentRegressionClassifier(regressor, "ilr").fit(*wine, sample_weight=np.ones(60))
+
+
+@pytest.mark.filterwarnings("ignore:prototypes")
+@pytest.mark.parametrize("make", [ds.LVQ1, ds.LVQ2, ds.GLVQ, ds.GMLVQ, ds.GPLVQ])
+def test_class_weights_are_those_of_their_samples(make):
+    rng = np.random.default_rng(1)
+    y = np.repeat(["common", "rare"], [200, 20])
+    X = rng.normal(size=(220, 2)) + np.where(y == "rare", 1.5, 0.0)[:, None]
+    balanced = make(class_weight="balanced").fit(X, y)
+    named = make(class_weight={"common": 220 / 400, "rare": 220 / 40}).fit(X, y)
+    weighted = make().fit(X, y, sample_weight=np.where(y == "rare", 220 / 40, 220 / 400))
+    for other in (named, weighted):
+        np.testing.assert_array_equal(other.predict_proba(X), balanced.predict_proba(X))
+    assert balanced_accuracy_score(y, balanced.predict(X)) >= balanced_accuracy_score(y, make().fit(X, y).predict(X))
+
+
+def test_a_network_is_scored_searched_and_saved_as_any_classifier(wine, tmp_path):
+    X, y = wine
+    optimizer = keras.optimizers.Adam(0.1)
+    pipeline = make_pipeline(StandardScaler(), clone(NETWORK).set_params(optimizer=optimizer, scale_features=False))
+    grid = {"simplexnetworkclassifier__loss": ["sparse_categorical_crossentropy"]}
+    search = GridSearchCV(pipeline, grid, cv=2, scoring="neg_log_loss").fit(X, y)
+    assert search.best_score_ < 0.0
+    assert not optimizer.built
+    X, best = search.best_estimator_[0].transform(X), search.best_estimator_[1]
+    best.model_.save(tmp_path / "wine.keras")
+    loaded = ds.load(tmp_path / "wine.keras")
+    assert loaded.class_names == best.classes_.tolist()
+    np.testing.assert_allclose(loaded.predict_proba(X.astype("float32")), best.predict_proba(X), atol=1e-5)
+    again = clone(best).fit(X, y)
+    np.testing.assert_array_equal(again.predict_proba(X), best.predict_proba(X))
+    assert np.abs(clone(best).set_params(random_state=1).fit(X, y).predict_proba(X) - best.predict_proba(X)).max() > 0
+    with pytest.raises(ValueError, match="backbone must be a name, a dict or a function that returns a new model"):
+        ds.estimators.SimplexNetworkClassifier(ds.backbones.mlp([4])).fit(X, y)
+
+
+def test_a_network_of_prototypes_explains_by_the_names_of_the_classes(wine):
+    X, y = wine
+    classifier = clone(NETWORK).set_params(head="prototypes", target="vertices").fit(X, y)
+    explained = classifier.model_.explain(X, k=2)
+    numbers = classifier.model_.head.explain(X, k=2, backbone=classifier.model_.backbone).labels
+    np.testing.assert_array_equal(explained.labels, classifier.classes_[numbers])
+    with pytest.raises(
+        ValueError, match="explain needs a head of prototypes, as head='prototypes'; found GaussianHead"
+    ):
+        clone(NETWORK).fit(X, y).model_.explain(X)
