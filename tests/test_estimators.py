@@ -2,7 +2,6 @@
 
 import pickle
 
-import keras
 import numpy as np
 import pytest
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, clone
@@ -40,9 +39,8 @@ GAUSSIAN_PROCESSES = [
     ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **FEW_EPOCHS),
     ds.CategoricalGaussianProcess("softmax", **FEW_EPOCHS),
 ]
-NETWORK = ds.estimators.SimplexNetworkClassifier(
-    {"name": "mlp", "hidden": [8]}, optimizer=keras.optimizers.Adam(0.1), epochs=8
-)
+ADAM = {"class_name": "Adam", "config": {"learning_rate": 0.1}}  # an object's address would be in the tests' names
+NETWORK = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [8]}, optimizer=ADAM, epochs=8)
 
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"

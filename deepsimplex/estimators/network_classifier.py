@@ -33,7 +33,8 @@ class SimplexNetworkClassifier(LatentClassifier):
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     optimizer, loss
-        See ``SimplexClassifier.compile``; objects are copied at every fit. Default "adam", and the target's own loss.
+        See ``SimplexClassifier.compile``; Keras' dicts of configurations too. Objects are copied at every fit. Default
+        "adam", and the target's own loss.
     epochs, batch_size : int
         Default 50 and 32.
     fit_options : dict, optional
@@ -113,7 +114,8 @@ class SimplexNetworkClassifier(LatentClassifier):
                 model = self._network(features, weights, [str(name) for name in labels.classes], seed)
             finally:
                 random.setstate(state)
-            optimizer: Any = keras.optimizers.get(self.optimizer)
+            given = self.optimizer
+            optimizer: Any = keras.optimizers.get(copy.deepcopy(given) if isinstance(given, dict) else given)
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
             model.fit(features, labels.memberships, self.batch_size, self.epochs, **options)
