@@ -106,7 +106,7 @@ def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served
 def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, data):
     classifier, model = classifiers[kind], ds.export.load_served(served_models[kind])
     assert model.class_names == classifier.class_names
-    assert (model.input_name, model.input_dtype) == ("image", "float32")
+    assert [(name, spec.dtype.name) for name, spec in model.inputs.items()] == [("image", "float32")]
     outputs = model.predict(data[2].astype("float64"))
     np.testing.assert_allclose(outputs["class_probabilities"], classifier.predict_proba(data[2]), atol=1e-5)
     with pytest.raises(ValueError, match="samples must be of dtype float32"):

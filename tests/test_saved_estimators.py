@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 
 import deepsimplex as ds
 from deepsimplex._utils import atomic_files
+from deepsimplex.estimators.saving import KEY
 from deepsimplex.gp.gpflow_kernels import gpflow
 from tests.fresh_process import run
 
@@ -285,7 +286,7 @@ def altered(path):
 
 
 def of_another_version(path):
-    arrays = atomic_files.load_arrays(path, "deepsimplex classifier 2")
+    arrays = atomic_files.load_arrays(path, KEY)
     atomic_files.save_arrays(path, "deepsimplex classifier 0", arrays)
 
 

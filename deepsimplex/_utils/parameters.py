@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+from collections.abc import Mapping
 from typing import Any, Self
 
 from deepsimplex._utils.names import did_you_mean
@@ -65,6 +66,25 @@ class Parameters:
         vars(self).clear()
         vars(self).update(vars(fresh))
         return self
+
+    def state(self) -> dict[str, Any]:
+        """Arrays by name that are saved beside the configuration: by default those of the pieces."""
+        return {
+            f"{key}__{name}": value for key, piece in self._pieces().items() for name, value in piece.state().items()
+        }
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take what ``state`` returned; what is missing stays as it is."""
+        for key, piece in self._pieces().items():
+            piece.load_state({name[len(key) + 2 :]: state[name] for name in state if name.startswith(f"{key}__")})
+
+    def _pieces(self) -> dict[str, Any]:
+        """Return the arguments that have parameters themselves, and the members of lists of such."""
+        found = {
+            key: value if isinstance(value, list) else [value] for key, value in self.get_params(deep=False).items()
+        }
+        pieces = {f"{key}_{i}": piece for key, several in found.items() for i, piece in enumerate(several)}
+        return {key: piece for key, piece in pieces.items() if isinstance(piece, Parameters)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

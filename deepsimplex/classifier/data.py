@@ -93,11 +93,6 @@ class DataAdapter:
             if label.ndim == 1 and table is not None:
                 return table[label]
             return self.target.fit_transform(None, label, self.num_classes)
-        if not hasattr(x, "shape"):
-            raise ValueError(
-                "x must be a single array for a target of distances between samples; found several inputs. Compute the "
-                "latents with target.fit_transform(one_of_them, y) and pass them as y"
-            )
         return self.target.fit_transform(x, label, self.num_classes) if fit else self.target.transform(x, label)
 
     def holds_latents(self, y: Any) -> bool:

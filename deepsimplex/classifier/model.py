@@ -7,9 +7,11 @@ from typing import Any
 import keras
 
 from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
+from deepsimplex.classifier.network import is_shape
 from deepsimplex.classifier.streams import (
     is_observed,
     is_repeatable,
@@ -307,7 +309,7 @@ class SimplexClassifier(TrainableNetwork):
         self,
         filepath: str | os.PathLike[str],
         format: str = "tf_saved_model",
-        input_dtype: str = "float32",
+        input_dtype: str | dict[str, str] = "float32",
         verbose: bool = False,
     ) -> None:
         """Write what serves the model without this package: a SavedModel, an ONNX or a LiteRT file.
@@ -320,9 +322,10 @@ class SimplexClassifier(TrainableNetwork):
         format : {"tf_saved_model", "onnx", "litert"}
             Default "tf_saved_model". ONNX needs tf2onnx (``pip install "deepsimplex[onnx]"``); LiteRT takes one sample
             at a time.
-        input_dtype : {"float32", "uint8"}
+        input_dtype : {"float32", "uint8"} or dict
             What the named input "image" takes: floats as in training (default), or uint8 pixels 0..255, which the
-            served model divides by 255 unless it was trained on integers itself.
+            served model divides by 255 unless it was trained on integers itself. A backbone of several inputs has as
+            many, by their names in a dict, else by those of its ``keras.Input``; a dict {"photo": "uint8"} names some.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
 
@@ -331,15 +334,22 @@ class SimplexClassifier(TrainableNetwork):
         Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale"; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
-        if not self.built or self._sample_shape is None:
-            raise ValueError("export needs a model that has seen samples of one array: fit it or call it on one first")
+        shapes: Any = self._sample_shapes
+        if not self.built or shapes is None:
+            raise ValueError("export needs a model that has seen samples: fit it or call it on one first")
+        several = len(named := input_shapes(self.backbone)) > 1
+        if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
+            wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"
+            raise ValueError(f"export names every input: backbone must be {wanted}; found inputs of shapes {shapes}")
         export_model(
             self,
             filepath,
             format,
-            latent=lambda images: self.calibrated_latent(self.latent(images, training=False)),
+            latent=lambda samples: self.calibrated_latent(
+                self.latent(as_inputs(self.backbone, samples) if several else samples, training=False)
+            ),
             readout=self.read_out,
-            sample_shape=self._sample_shape,
+            sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,
             pixel_scale=1.0 if self._trained_on_integers else 255.0,

@@ -8,6 +8,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 
+from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names
 from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.classifier.data import DataAdapter, check_samples
@@ -55,11 +56,11 @@ class SimplexNetwork(keras.Model):
         self.readout = readout_layer(readout or self.target.default_readout, scores)
         self.calibration: Calibration | None = None
         self._noise = self.target.noise(self.num_classes)
-        self._sample_shape: tuple[int | None, ...] | None = None
+        self._hide("_sample_shapes", None)
         self._hide("_latents", None)
-        shapes = getattr(backbone, "input_shape", None)
-        if shapes is not None:  # as a functional model's weights, which exist from the start and can be loaded
-            self.build(shapes)
+        tensors = stated_inputs(backbone)  # not input_shape, which lists those of a dict
+        if tensors is not None:  # as a functional model's weights, which exist from the start and can be loaded
+            self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
 
     def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
         latent_dim = self.target.latent_dim(self.num_classes)
@@ -111,7 +112,7 @@ class SimplexNetwork(keras.Model):
                 f"readout must give probabilities of shape [N, {self.num_classes}] for this head and target; found "
                 f"{tuple(probabilities.shape)}"
             )
-        self._sample_shape = tuple(input_shape[1:]) if _is_shape(input_shape) else None
+        self._hide("_sample_shapes", keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), input_shape))
         self.built = True
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
@@ -169,7 +170,7 @@ class SimplexNetwork(keras.Model):
     def _check_shape(self, x: Any) -> None:
         """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""
         expected: Any = getattr(self.backbone, "input_shape", None)
-        if hasattr(x, "shape") and _is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
+        if hasattr(x, "shape") and is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
             raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
 
     def predict_proba(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
@@ -337,5 +338,6 @@ def _fits(found: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool
     return len(a) == len(b) and all(own == size or None in (own, size) for own, size in zip(a, b, strict=True))
 
 
-def _is_shape(value: Any) -> bool:
+def is_shape(value: Any) -> bool:
+    """Whether a value is a shape, and no structure of shapes."""
     return isinstance(value, list | tuple) and all(entry is None or isinstance(entry, int) for entry in value)

@@ -200,19 +200,24 @@ class TrainableNetwork(SimplexNetwork):
     # Files
 
     def save_own_variables(self, store: Any) -> None:
-        """Save what the loss adapted to with the weights."""
+        """Save what the loss adapted to, and the arrays of the target, with the weights."""
         super().save_own_variables(store)
-        if self.training_loss is not None:
-            for name, value in self.training_loss.state().items():
-                store[f"{_OF_LOSS}{name}"] = np.asarray(value)
+        for prefix, piece in self._stateful():
+            for name, value in piece.state().items():
+                store[f"{prefix}{name}"] = np.asarray(value)
 
     def load_own_variables(self, store: Any) -> None:
-        """Load what the loss adapted to with the weights."""
+        """Load what ``save_own_variables`` saved."""
         names = list(store.keys())  # not all stores of Keras can be iterated over
-        state = {name: np.asarray(store[name]) for name in names if name.startswith(_OF_LOSS)}
-        if state and self.training_loss is not None:
-            self.training_loss.load_state({name.removeprefix(_OF_LOSS): value for name, value in state.items()})
+        state = {name: np.asarray(store[name]) for name in names if name.startswith((_OF_LOSS, _OF_TARGET))}
+        for prefix, piece in self._stateful():
+            if found := {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}:
+                piece.load_state(found)
         super().load_own_variables({name: store[name] for name in names if name not in state})
+
+    def _stateful(self) -> list[tuple[str, Any]]:
+        loss = [] if self.training_loss is None else [(_OF_LOSS, self.training_loss)]
+        return [*loss, (_OF_TARGET, self.target)]
 
     def _check_strategy(self) -> None:
         """Raise ValueError if weights or the optimizer were made outside of the scope of the strategy."""
@@ -228,7 +233,7 @@ class TrainableNetwork(SimplexNetwork):
             )
 
 
-_OF_LOSS = "loss_"  # before the names of the loss's state among those of weights
+_OF_LOSS, _OF_TARGET = "loss_", "target_"  # before the names of their states among those of weights
 
 
 def _batch_size(x: Any) -> Any:

@@ -86,6 +86,19 @@ class Distance(Parameters):
         """
         return check_array(x, name, "[N, ...]", dtype="any")
 
+    def join(self, x: Any) -> Any:
+        """Return several inputs of a model, a dict or tuple of arrays, as the one array that is compared.
+
+        Raises
+        ------
+        ValueError
+            By default: ``Embedding`` compares what its model makes of several inputs.
+        """
+        raise ValueError(
+            "x must be a single array for a distance between arrays; found several inputs. Give an Embedding whose "
+            "model takes them, or has a keras.Input of the name of the one that counts"
+        )
+
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         """Prepare both sides, and return the function that computes one block of the distance matrix.
 

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -9,6 +11,7 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.distances.distance import BlockFunction, Distance
 from deepsimplex.distances.exact_search import Search
@@ -25,7 +28,8 @@ class Embedding(Distance):
     Parameters
     ----------
     model : keras.Model
-        Maps samples [N, ...] to one array of features [N, ...].
+        Maps samples [N, ...] to one array of features [N, ...]. With several inputs, or one of those that a
+        classifier's backbone has, it takes them from a dict by their names, or all of them in order.
     distance : str, dict or Distance
         Distance between the features, as ``get_distance`` takes it. The default is "euclidean".
     batch_size : int
@@ -62,13 +66,51 @@ class Embedding(Distance):
                 "the weights of this Embedding's model are not part of a configuration, and were not set; call "
                 "distance.model.set_weights(...), or make a new Embedding"
             )
-        outputs = self.model.predict(x, batch_size=self.batch_size, verbose=0)
+        outputs = self.model.predict(self._separate(x), batch_size=self.batch_size, verbose=0)
         if isinstance(outputs, dict | list | tuple):
             raise TypeError(
                 f"model must return one array of features; found a {type(outputs).__name__}. "
                 "Give keras.Model(model.inputs, one_output)"
             )
         return self.distance.check(outputs, f"the model's features of {name}")
+
+    def join(self, x: Any) -> NDArray[Any]:
+        """Return the model's inputs side by side, [N, d]; of one input the array itself.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` lacks an input of the model, or the model does not state inputs of known shapes.
+        """
+        names = list(shapes := input_shapes(self.model))
+        arrays = x if isinstance(x, Mapping) else dict(zip(names, x, strict=False))
+        known = bool(names) and (len(names) == 1 or all(None not in shape for shape in shapes.values()))
+        if not known or not {*names} <= arrays.keys() or (isinstance(x, tuple) and len(x) != len(names)):
+            found = list(x) if isinstance(x, Mapping) else f"{len(x)} arrays"
+            raise ValueError(
+                f"x must hold the inputs that the Embedding's model states, of known shapes, {shapes}; found {found}"
+            )
+        parts = [np.asarray(arrays[name]) for name in names]
+        return parts[0] if len(parts) == 1 else np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
+
+    def _separate(self, x: NDArray[Any]) -> Any:
+        """Return what ``join`` joined as the model takes it."""
+        shapes: dict[str, Any] = input_shapes(self.model)
+        if len(shapes) < 2:
+            return x
+        ends = np.cumsum([math.prod(shape) for shape in shapes.values()])
+        parts = zip(shapes.items(), np.split(x, ends[:-1], axis=1), strict=True)
+        return as_inputs(self.model, {name: part.reshape(-1, *shape) for (name, shape), part in parts})
+
+    def state(self) -> dict[str, Any]:
+        """Return the weights of the model."""
+        return {f"weight_{i}": weight for i, weight in enumerate(self.model.get_weights())} | super().state()
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Set the weights of the model."""
+        super().load_state(state)
+        if weights := [state[name] for name in (f"weight_{i}" for i in range(len(state))) if name in state]:
+            self.model.set_weights(weights)
 
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         others = None if queries is x else self.features(queries, "queries")

@@ -1,7 +1,9 @@
 """Base class of the scikit-learn classifiers: checked data, atomic fits, callbacks and calibration."""
 
 import copy
-from collections.abc import Callable, Iterator
+import os
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
@@ -13,9 +15,10 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from deepsimplex._utils.validation import check_sample_weight
+from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
 from deepsimplex.calibration import CALIBRATIONS, Calibration
 from deepsimplex.estimators.labels import Labels
+from deepsimplex.export import export_model
 
 RandomState = int | np.random.RandomState | None
 
@@ -76,6 +79,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     classes: ArrayLike | None
     classes_: NDArray[Any]
+    # Formats of ``export``.
+    _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
     # The attribute that exists once a fit has ended.
     _learned_as: ClassVar[str]
 
@@ -166,6 +171,46 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
         self.calibration_ = calibration
         return self
+
+    def export(
+        self,
+        filepath: str | os.PathLike[str],
+        class_names: Sequence[str] | None = None,
+        format: str = "tf_saved_model",
+        verbose: bool = False,
+    ) -> None:
+        """Write what serves the classifier without this package: a SavedModel or an ONNX file.
+
+        Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
+        ``classes_``), and of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale".
+        ``deepsimplex.export.load_served`` loads a SavedModel.
+
+        Parameters
+        ----------
+        filepath : path-like
+            Folder of the SavedModel, or file that ends in .onnx; may begin with ``~``; replaced whole or not at all.
+        class_names : list of str, optional
+            In the order of ``classes_``. Default None: those as text.
+        format : {"tf_saved_model", "onnx"}
+            Default "tf_saved_model". LiteRT has no arithmetic of
+            float64, which covariances need.
+        verbose : bool
+            Print Keras' summary of the endpoint. Default False.
+        """
+        check_is_fitted(self)
+        check_choice(format, "format", self._formats)
+        classes: Any = self.classes_ if class_names is None else class_names
+        names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
+        self._export(filepath, format, class_names=[str(name) for name in names], verbose=verbose)
+
+    def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
+        resource, latent, readout = self._served()
+        options |= {"sample_shape": (self.n_features_in_,), "input_name": "features"}
+        export_model(resource, filepath, format, latent=latent, readout=readout, **options)
+
+    @abstractmethod
+    def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:
+        """Return what holds the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         """Return what a calibration is fitted to: probabilities and, if there are any, latents and their readout."""

@@ -1,22 +1,19 @@
 """Scikit-learn classifiers by Gaussian processes: on the latents of a target, and with a categorical likelihood."""
 
 import copy
-import os
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.validation import check_choice, check_class_names
+from deepsimplex._utils.validation import check_choice
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
-from deepsimplex.export import export_model
 from deepsimplex.latent import LatentGaussian
 
 if TYPE_CHECKING:
@@ -27,7 +24,7 @@ Inference = Literal["exact", "collapsed", "stochastic"]
 
 @dataclass(eq=False, repr=False)
 class PosteriorMixin(Saved):
-    """Prediction, files, exports and callbacks of classifiers by a Gaussian process.
+    """Prediction, files and callbacks of classifiers by a Gaussian process.
 
     Attributes
     ----------
@@ -77,46 +74,8 @@ class PosteriorMixin(Saved):
 
         return call
 
-    def export(
-        self,
-        filepath: str | os.PathLike[str],
-        class_names: Sequence[str] | None = None,
-        format: str = "tf_saved_model",
-        verbose: bool = False,
-    ) -> None:
-        """Write what serves the classifier without this package: a SavedModel or an ONNX file.
-
-        Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
-        ``classes_``), "latent_mean" [N, L], "latent_scale". ``deepsimplex.export.load_served`` loads a SavedModel.
-
-        Parameters
-        ----------
-        filepath : path-like
-            Folder of the SavedModel, or file that ends in .onnx; may begin with ``~``; replaced whole or not at all.
-        class_names : list of str, optional
-            In the order of ``classes_``. Default None: those as text.
-        format : {"tf_saved_model", "onnx"}
-            Default "tf_saved_model". LiteRT has no arithmetic of float64, which covariances need.
-        verbose : bool
-            Print Keras' summary of the endpoint. Default False.
-        """
-        check_is_fitted(self)
-        classifier: Any = self
-        classes = classifier.classes_ if class_names is None else class_names
-        names = check_class_names(classes, len(classifier.classes_), "class_names", "probabilities")
-        layer, calibration, posterior = classifier._readout, classifier._calibration, self.regressor_.posterior_
-        check_choice(format, "format", ("tf_saved_model", "onnx"))
-        export_model(
-            posterior,
-            filepath,
-            format,
-            latent=lambda x: calibration.apply_latent(posterior(x)) if calibration else posterior(x),
-            readout=lambda latent: classifier._calibrated(layer(latent)),
-            sample_shape=(classifier.n_features_in_,),
-            class_names=[str(name) for name in names],
-            input_name="features",
-            verbose=verbose,
-        )
+    def _served_latents(self) -> tuple[Any, Any]:
+        return self.regressor_.posterior_, self.regressor_.posterior_
 
 
 @dataclass(eq=False, repr=False)

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any, Literal
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_number, check_whole
@@ -16,6 +17,7 @@ from deepsimplex.prototypes import Explanation, PrototypeFit, fit_gplvq
 from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.online_learning import Report
 from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds
+from deepsimplex.readout.normal import log_ndtr
 
 # Number of samples of which the median distance is computed.
 _COMPARED = 1000
@@ -187,6 +189,21 @@ class GPLVQ(PrototypeClassifier):
         if len(present) > 1:
             scores[:, _runs(self._labels)] = log_odds(latent.loc / latent.scale)
         return scores
+
+    def _served(self) -> tuple[Any, Any, Any]:
+        processes, several = self._processes, len(np.unique(self._labels)) > 1
+        runs = several * np.eye(len(self.classes_))[_runs(self._labels)]
+
+        def latent(X: Any) -> dict[str, Any]:
+            moments = [process.served(self._served_features(X)) for process in processes]
+            loc, scale = (tf.concat(parts, axis=1) for parts in zip(*moments, strict=True))
+            return {"loc": loc, "scale": scale}
+
+        def readout(latent: dict[str, Any]) -> Any:
+            z = latent["loc"] / latent["scale"]
+            return self._probabilities(tf.matmul(log_ndtr(z) - log_ndtr(-z), runs))
+
+        return tf.Module(), latent, readout
 
     def explain(self, X: ArrayLike, k: int = 3) -> Explanation:
         """Find the k nearest prototypes of every row, and their terms in the mean of the predicted class's process.

@@ -2,6 +2,7 @@
 
 import copy
 from abc import abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,15 @@ class LatentClassifier(CalibratedClassifier):
     @property
     def _readout(self) -> Readout:
         return readout_layer(self.readout_, self.scores_)
+
+    def _served_latents(self) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
+        """Return what holds the variables, and the function from features to uncalibrated latents, in TensorFlow."""
+        raise ValueError(f"export has no form of a {type(self).__name__} that runs without this package")
+
+    def _served(self) -> tuple[Any, Any, Any]:
+        (resource, latent), layer, calibration = self._served_latents(), self._readout, self._calibration
+        calibrated = (lambda X: calibration.apply_latent(latent(X))) if calibration else latent
+        return resource, calibrated, lambda gaussian: self._calibrated(layer(gaussian))
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""

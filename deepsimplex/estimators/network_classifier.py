@@ -139,3 +139,7 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         return self.model_.predict_latent(X)
+
+    def _served_latents(self) -> tuple[Any, Any]:
+        model = self.model_
+        return model, lambda X: model.calibrated_latent(model.latent(X, training=False))

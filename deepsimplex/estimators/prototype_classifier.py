@@ -8,11 +8,13 @@ from functools import partial
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from deepsimplex import kernels
 from deepsimplex._utils.validation import check_whole
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.estimators.calibrated_classifier import (
@@ -24,13 +26,16 @@ from deepsimplex.estimators.calibrated_classifier import (
 )
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.heads.prototype_initialization import Initialization
+from deepsimplex.heads.prototype_scores import relative_scores as served_scores
 from deepsimplex.prototypes import Explanation, PrototypeFit, initial_prototypes
 from deepsimplex.prototypes.class_scores import (
+    FARTHEST,
     fitted_temperature,
     nearest_of_classes,
     relative_scores,
     squared_distances,
 )
+from deepsimplex.prototypes.relative_distance import members
 
 # From scaled features, class numbers, initial prototypes and their class numbers to a fit; with report as a keyword.
 Algorithm = Callable[..., PrototypeFit]
@@ -189,6 +194,26 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         """Logarithms of the class probabilities [N, n] of scaled features, up to a constant of the row."""
         nearest, _ = nearest_of_classes(self._distances(X), self._labels, len(self.classes_))
         return relative_scores(nearest) / self.temperature_
+
+    def _served(self) -> tuple[Any, Any, Any]:
+        return tf.Module(), None, lambda X: self._probabilities(self._served_scores(self._served_features(X)))
+
+    def _served_features(self, X: Any) -> Any:
+        return self._scale(tf.cast(X, tf.float64))
+
+    def _probabilities(self, scores: Any) -> Any:
+        """Compute calibrated class probabilities of a tensor of scores [N, n], zero for classes without prototypes."""
+        present = np.isin(np.arange(len(self.classes_)), self._labels)
+        return self._calibrated(tf.nn.softmax(tf.where(present, scores, -np.inf), axis=1))
+
+    def _served_scores(self, X: Any) -> Any:
+        """Compute ``_scores`` in TensorFlow; those of classes without prototypes have no meaning."""
+        omega = getattr(self, "omega_", np.eye(self.n_features_in_))
+        distances = kernels.squared_distances(tf.matmul(X, omega.T), self._scale(self.prototypes_) @ omega.T)
+        table = members(self._labels, len(self.classes_))
+        nearest = tf.reduce_min(tf.gather(distances, table, axis=1), axis=2)
+        present = np.isin(np.arange(len(self.classes_)), self._labels)
+        return served_scores(tf.where(present, nearest, FARTHEST), np.finfo(np.float64).tiny) / self.temperature_
 
     def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._scores(X)

@@ -18,7 +18,7 @@ from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.targets import Target
 
 # Increase the number when the meaning of what is stored changes: older files are then refused.
-KEY = "deepsimplex classifier 2"
+KEY = "deepsimplex classifier 3"
 _ROOM = "deepsimplex.estimators"
 # Kinds of NumPy's dtypes that .npz files hold without a pickle.
 _KINDS = "biufUS"
@@ -157,7 +157,8 @@ def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         return items if isinstance(value, list) else {"tuple": items}
     if isinstance(value, Target | Calibration):
         config = keras.saving.serialize_keras_object(value)
-        return {"member": config, "num_classes": getattr(value, "num_classes_", None)}
+        state = {key: _encode(array, name, arrays) for key, array in getattr(value, "state", dict)().items()}
+        return {"member": config, "num_classes": getattr(value, "num_classes_", None), "state": state}
     if isinstance(value, Mapping):
         # Keys of JSON are texts; a mapping's may be numbers.
         pairs = [(_encode(key, f"a key of {name}", arrays), item) for key, item in value.items()]
@@ -195,6 +196,8 @@ def _decode(value: Any, arrays: Mapping[str, NDArray[Any]]) -> Any:
         return tuple(_decode(value["tuple"], arrays))
     if "member" in value:
         member: Any = keras.saving.deserialize_keras_object(value["member"])
+        if value["state"]:
+            member.load_state({key: _decode(array, arrays) for key, array in value["state"].items()})
         if value["num_classes"] is not None:
             member.num_classes_ = value["num_classes"]
         return member

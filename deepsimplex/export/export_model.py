@@ -1,11 +1,12 @@
 """Export of a classifier, in any format."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
+import keras
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import check_writable
@@ -23,12 +24,12 @@ def export_model(
     filepath: str | os.PathLike[str],
     format: str = "tf_saved_model",
     *,
-    latent: Callable[[Any], dict[str, Any]],
-    readout: Callable[[dict[str, Any]], Any],
-    sample_shape: Sequence[int | None],
+    latent: Callable[[Any], dict[str, Any]] | None,
+    readout: Callable[[Any], Any],
+    sample_shape: Sequence[int | None] | Mapping[str, Sequence[int | None]],
     class_names: Sequence[str],
     input_name: str = "image",
-    input_dtype: str = "float32",
+    input_dtype: str | Mapping[str, str] = "float32",
     pixel_scale: float = 255.0,
     verbose: bool = False,
 ) -> None:
@@ -44,18 +45,20 @@ def export_model(
     format : {"tf_saved_model", "onnx", "litert"}
         Default "tf_saved_model". ONNX, too, takes batches of any size; LiteRT plans its memory before, and takes one
         sample at a time.
-    latent : callable
-        From a float tensor of samples [N, ...] to the dict {"loc", "scale"}.
+    latent : callable or None
+        From a float tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}. None for a
+        classifier without latents.
     readout : callable
-        From that dict to class probabilities [N, n].
-    sample_shape : sequence of int or None
-        Shape of one sample. The batch size is left open.
+        From that dict, or from the samples where there are no latents, to class probabilities [N, n].
+    sample_shape : sequence of int or None, or dict
+        Shape of one sample; of several inputs a dict of their shapes by name. The batch size is left open.
     class_names : list of str
         In label order; written beside a SavedModel, and as JSON under "class_names" in the metadata of ONNX.
     input_name : str
-        Name of the input in the serving signature.
-    input_dtype : {"float32", "uint8"}
-        "uint8" takes pixels 0..255, which the model sees divided by ``pixel_scale``.
+        Name of the input in the serving signature, unless there are several.
+    input_dtype : {"float32", "uint8"} or dict
+        "uint8" takes pixels 0..255, which the model sees divided by ``pixel_scale``. Of several inputs it may be a dict
+        by name; those that are left out are float32.
     pixel_scale : float
         255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255.
     verbose : bool
@@ -63,8 +66,8 @@ def export_model(
 
     Notes
     -----
-    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, "latent_mean" [N, L], "latent_scale" as in
-    ``LatentGaussian``. In a SavedModel, ``assets.extra/class_names.json`` holds the names,
+    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, and with latents "latent_mean" [N, L] and
+    "latent_scale" as in ``LatentGaussian``. In a SavedModel, ``assets.extra/class_names.json`` holds the names,
     ``assets.extra/checksums.json`` the SHA-256 of every file, which ``load_served`` checks.
 
     Raises
@@ -99,8 +102,15 @@ def export_model(
     ['class_id', 'class_probabilities', 'latent_mean', 'latent_scale']
     """
     check_choice(format, "format", FORMATS)
-    serve = _serving_function(latent, readout, input_dtype, pixel_scale)
-    signature = tf.TensorSpec((None, *sample_shape), input_dtype, name=input_name)
+    several = isinstance(sample_shape, Mapping)
+    shapes: Any = sample_shape if several else {input_name: sample_shape}
+    dtypes = input_dtype if isinstance(input_dtype, Mapping) else dict.fromkeys(shapes, input_dtype)
+    for name, dtype in dtypes.items():
+        check_choice(name, "a key of input_dtype", shapes)
+        check_choice(dtype, "input_dtype", INPUT_DTYPES)
+    specs = {name: tf.TensorSpec((None, *shapes[name]), dtypes.get(name, "float32"), name) for name in shapes}
+    signature = specs if several else specs[input_name]
+    serve = _serving_function(latent, readout, pixel_scale)
     path = Path(filepath).expanduser()
     check_writable(path.absolute().parent, "filepath")
     write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
@@ -108,24 +118,19 @@ def export_model(
 
 
 def _serving_function(
-    latent: Callable[[Any], dict[str, Any]],
-    readout: Callable[[dict[str, Any]], Any],
-    input_dtype: str,
-    pixel_scale: float,
+    latent: Callable[[Any], dict[str, Any]] | None, readout: Callable[[Any], Any], pixel_scale: float
 ) -> Callable[[Any], dict[str, Any]]:
     """Make the function from samples to the served outputs: see ``export_model``."""
-    check_choice(input_dtype, "input_dtype", INPUT_DTYPES)
+
+    def scaled(samples: Any) -> Any:
+        return tf.cast(samples, tf.float32) / pixel_scale if samples.dtype == tf.uint8 else samples
 
     def serve(samples: Any) -> dict[str, Any]:
-        if input_dtype == "uint8":
-            samples = tf.cast(samples, tf.float32) / pixel_scale
-        gaussian = latent(samples)
-        probabilities = readout(gaussian)
-        return {
-            "class_probabilities": probabilities,
-            "class_id": tf.argmax(probabilities, axis=-1),
-            "latent_mean": gaussian["loc"],
-            "latent_scale": gaussian["scale"],
-        }
+        read = keras.tree.map_structure(scaled, samples)
+        gaussian = None if latent is None else latent(read)
+        probabilities = readout(read if gaussian is None else gaussian)
+        outputs = {"class_probabilities": probabilities, "class_id": tf.argmax(probabilities, axis=-1)}
+        latents = {} if gaussian is None else {"latent_mean": gaussian["loc"], "latent_scale": gaussian["scale"]}
+        return outputs | latents
 
     return serve

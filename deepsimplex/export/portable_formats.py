@@ -31,7 +31,7 @@ class _Served(keras.Model):
 def write_portable(
     resource: Any,
     serve: Callable[[Any], dict[str, Any]],
-    signature: tf.TensorSpec,
+    signature: Any,
     path: Path,
     class_names: Sequence[str],
     verbose: bool,
@@ -45,7 +45,7 @@ def write_portable(
         write(_Served(resource, serve), fresh, signature, list(class_names), verbose)
 
 
-def _write_onnx(model: _Served, path: Path, signature: tf.TensorSpec, class_names: list[str], verbose: bool) -> None:
+def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
     try:
         import onnx
         from tf2onnx.handler import tf_op
@@ -81,8 +81,8 @@ class _Log:
         node.type = "Log"
 
 
-def _write_litert(model: _Served, path: Path, signature: tf.TensorSpec, class_names: list[str], verbose: bool) -> None:
-    one = tf.TensorSpec((1, *signature.shape[1:]), signature.dtype, signature.name)
+def _write_litert(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
+    one = keras.tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape[1:]), spec.dtype, spec.name), signature)
     # Its own operations alone: interpreters without TensorFlow's have no others.
     builtins = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
     try:

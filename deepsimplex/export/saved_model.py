@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ CHECKSUMS = Path("assets.extra") / "checksums.json"
 def write_saved_model(
     resource: Any,
     serve: Callable[[Any], dict[str, Any]],
-    signature: tf.TensorSpec,
+    signature: Any,
     folder: Path,
     class_names: Sequence[str],
     verbose: bool,
@@ -32,7 +33,9 @@ def write_saved_model(
     archive.track(resource)
     # Compiled: Keras calls it twice, once for its variables, once to write it.
     archive.add_endpoint("serve", tf.function(serve, autograph=False), input_signature=[signature])
-    with replacing(folder) as fresh:
+    with replacing(folder) as fresh, warnings.catch_warnings():
+        # Of Keras' own signature of the model that is tracked, which sorts the inputs.
+        warnings.filterwarnings("ignore", r"[\s\S]*The structure of `inputs` doesn't match", UserWarning)
         archive.write_out(fresh, verbose=verbose)
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
         (fresh / CLASS_NAMES).write_text(json.dumps(list(class_names), indent=1, ensure_ascii=False), encoding="utf-8")
@@ -73,8 +76,8 @@ class ServedModel:
     Attributes
     ----------
     class_names : list of str
-    input_name : str
-    input_dtype : str
+    inputs : dict of str to tf.TensorSpec
+        Shapes and dtypes of the inputs by name.
 
     Examples
     --------
@@ -88,36 +91,49 @@ class ServedModel:
         self.class_names: list[str] = json.loads((folder / CLASS_NAMES).read_text(encoding="utf-8"))
         self._model = tf.saved_model.load(os.fspath(folder))
         self._signature = self._model.signatures["serving_default"]
-        ((self.input_name, spec),) = self._signature.structured_input_signature[1].items()
-        self.input_dtype: str = spec.dtype.name
-        self._sample_shape: tuple[int | None, ...] = tuple(spec.shape[1:])
+        self.inputs: dict[str, tf.TensorSpec] = self._signature.structured_input_signature[1]
 
     def predict(self, samples: Any) -> dict[str, np.ndarray]:
         """Return the served outputs as a dict of arrays.
 
         Parameters
         ----------
-        samples : array, shape [N, ...]
-            Of ``input_dtype``; floats are cast to float32.
+        samples : array, shape [N, ...], or dict
+            Of the dtype in ``inputs``; floats are cast to it. Of several inputs a dict of arrays by name.
 
         Raises
         ------
         TypeError, ValueError
-            For samples of another shape or dtype, none, and those that are not finite.
+            For samples of another shape or dtype, none, and those that are not finite; for other names of inputs.
         """
-        array = check_array(samples, "samples", "[N, ...]", least=1, finite=False, dtype="any")
-        wanted = [*self._sample_shape]
-        if array.ndim - 1 != len(wanted) or any(
-            b not in (None, a) for a, b in zip(array.shape[1:], wanted, strict=True)
-        ):
-            raise ValueError(f"samples must have shape {['N', *wanted]}, as exported; found shape {list(array.shape)}")
-        if self.input_dtype == "uint8" and not 0 <= array.min() <= array.max() <= 255:
-            raise ValueError(f"samples must be pixels 0 to 255; found {array.min()} to {array.max()}")
-        if (array.dtype.kind == "f") != (self.input_dtype == "float32"):
-            raise ValueError(f"samples must be of dtype {self.input_dtype}, as exported; found {array.dtype}")
-        array = check_finite_rows(array, "samples", self.input_dtype)
-        outputs = self._signature(**{self.input_name: tf.constant(array, self.input_dtype)})
+        single = len(self.inputs) == 1 and not isinstance(samples, Mapping)
+        arrays = dict.fromkeys(self.inputs, samples) if single else samples
+        if not isinstance(arrays, Mapping) or arrays.keys() != self.inputs.keys():
+            found = list(arrays) if isinstance(arrays, Mapping) else type(arrays).__name__
+            raise ValueError(f"samples must be a dict of the inputs {list(self.inputs)}, as exported; found {found}")
+        fed = {
+            name: _checked(arrays[name], "samples" if single else f"samples[{name!r}]", spec)
+            for name, spec in self.inputs.items()
+        }
+        if len({len(array) for array in fed.values()}) > 1:
+            raise ValueError(
+                f"samples must have as many rows in every input; found {[len(array) for array in fed.values()]}"
+            )
+        outputs = self._signature(**{name: tf.constant(array) for name, array in fed.items()})
         return {name: value.numpy() for name, value in outputs.items()}
+
+
+def _checked(samples: Any, name: str, spec: tf.TensorSpec) -> np.ndarray:
+    """Return the samples of an input as it wants them."""
+    array = check_array(samples, name, "[N, ...]", least=1, finite=False, dtype="any")
+    wanted, dtype = [*spec.shape[1:]], spec.dtype.name
+    if array.ndim - 1 != len(wanted) or any(b not in (None, a) for a, b in zip(array.shape[1:], wanted, strict=True)):
+        raise ValueError(f"{name} must have shape {['N', *wanted]}, as exported; found shape {list(array.shape)}")
+    if dtype == "uint8" and not 0 <= array.min() <= array.max() <= 255:
+        raise ValueError(f"{name} must be pixels 0 to 255; found {array.min()} to {array.max()}")
+    if (array.dtype.kind == "f") != spec.dtype.is_floating:
+        raise ValueError(f"{name} must be of dtype {dtype}, as exported; found {array.dtype}")
+    return check_finite_rows(array, name, dtype)
 
 
 def load_served(filepath: str | os.PathLike[str]) -> ServedModel:

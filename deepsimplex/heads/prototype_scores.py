@@ -4,6 +4,7 @@ from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 from numpy.typing import NDArray
 
@@ -15,6 +16,15 @@ from deepsimplex.kernels import squared_distances
 # Added to the denominator, the first relative to the mean squared distance: a sample that equals prototypes of two
 # classes has scores of zero, not NaN.
 _FLOOR, _LEAST = 1e-12, 1e-100
+
+
+def relative_scores(nearest: Any, floor: Any) -> Any:
+    """Scores (d_others - d_c) / (d_c + d_others + floor) of squared distances [N, n] to the nearest of every class."""
+    # Neither top_k, which is ONNX' of float32, nor ops.argmin, whose operations on bits it has not.
+    first = tf.argmin(nearest, axis=1)[:, tf.newaxis] == np.arange(nearest.shape[1])
+    least = ops.min(nearest, axis=1, keepdims=True)
+    others = ops.where(first, ops.min(ops.where(first, np.inf, nearest), axis=1, keepdims=True), least)
+    return (others - nearest) / (others + nearest + floor)
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -125,10 +135,7 @@ class PrototypeScores(PrototypeLayer):
         distances = self._squared_distances(features)  # [N, M]
         nearest = ops.min(self._by_class(distances), axis=2)  # [N, n]
         floor = _FLOOR * ops.mean(distances, axis=1, keepdims=True) + _LEAST
-        least, second = ops.split(-ops.top_k(-nearest, 2)[0], 2, axis=1)
-        first = ops.one_hot(ops.argmin(nearest, axis=1), self.num_classes, dtype="bool")
-        others = ops.where(first, second, least)
-        return ops.cast((others - nearest) / (others + nearest + floor), self._output_dtype)
+        return ops.cast(relative_scores(nearest, floor), self._output_dtype)
 
     def _squared_distances(self, features: Any) -> Any:
         """[N, M] in float64: float32 products lose distances that are small beside those between clusters."""

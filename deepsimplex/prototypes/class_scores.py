@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 # Range of log temperatures; scores lie between -1 and 1.
 _LOG_TEMPERATURES = (np.log(1e-4), np.log(1e4))
 # Largest squared distance: the sum of two is still finite.
-_FARTHEST = 1e307
+FARTHEST = 1e307
 
 
 def squared_distances(
@@ -30,7 +30,7 @@ def squared_distances(
 
     if Omega is not None:
         X, W = X @ Omega.T, W @ Omega.T
-    return np.minimum(cdist(X, W, "sqeuclidean"), _FARTHEST)
+    return np.minimum(cdist(X, W, "sqeuclidean"), FARTHEST)
 
 
 def nearest_of_classes(

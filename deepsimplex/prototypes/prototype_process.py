@@ -3,8 +3,10 @@
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex import kernels
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes.class_scores import squared_distances
 
@@ -132,6 +134,15 @@ class PrototypeProcess:
         explained = solve_triangular(self._factor[0], covariance(squared, self._lengthscale).T, lower=True)
         variance = np.maximum(1.0 - np.sum(np.square(explained), axis=0), _LEAST_VARIANCE)
         return LatentGaussian(self._means(squared)[:, None], np.sqrt(variance)[:, None])
+
+    def served(self, X: Any) -> tuple[Any, Any]:
+        """Compute means and standard deviations [N, 1] of a tensor of features, in the operations of every format."""
+        from scipy.linalg import solve_triangular
+
+        inverse = solve_triangular(self._factor[0], np.eye(len(self._W)), lower=True)
+        k = tf.exp(-0.5 / self._lengthscale**2 * kernels.squared_distances(X, self._W))
+        explained = tf.reduce_sum(tf.square(tf.matmul(k, inverse.T)), axis=1, keepdims=True)
+        return tf.matmul(k, self.weights[:, None]), tf.sqrt(tf.maximum(1.0 - explained, _LEAST_VARIANCE))
 
     def _means(self, squared: NDArray[np.float64]) -> NDArray[np.float64]:
         nearest = squared.min(axis=1, keepdims=True)

@@ -91,7 +91,7 @@ class RelativeDistanceCost:
     ) -> None:
         self._weights = np.ones(len(X)) if weights is None else weights
         self._X, self._y, self._activation = X, y, (activation, steepness)
-        self._of_class = _members(labels, int(max(y.max(), labels.max())) + 1)
+        self._of_class = members(labels, int(max(y.max(), labels.max())) + 1)
         self._floor = _FLOOR * float(np.average(np.einsum("nd,nd->n", X, X), weights=weights)) or _FLOOR
 
     def __call__(
@@ -145,7 +145,7 @@ class RelativeDistanceCost:
         return candidates[rows[:, 0], first], nearness.argmin(axis=1)
 
 
-def _members(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
+def members(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
     """List the prototypes of every class, [n, most of a class]; classes with fewer repeat their first."""
     table = np.zeros((num_classes, int(np.bincount(labels).max())), dtype=np.int64)
     for label in np.unique(labels):

@@ -1,5 +1,6 @@
 """CASIMAC targets: latents made of distances to the nearest samples of every class."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import fingerprint
-from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_number, check_whole, unmasked
+from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
@@ -23,6 +24,7 @@ from deepsimplex.targets.generalized_mapping import (
     name_of_function,
     per_count,
     root_mean_square,
+    strengths,
 )
 from deepsimplex.targets.neighbor_cache import cached
 from deepsimplex.targets.target import Target
@@ -121,7 +123,7 @@ class CASIMAC(Target):
         cache_dir: Any = None,
         show_progress: bool | None = None,
     ) -> None:
-        self.repulsion_strength, self.attraction_strength = _strengths(repulsion_strength, attraction_strength, gamma)
+        self.repulsion_strength, self.attraction_strength = strengths(repulsion_strength, attraction_strength, gamma)
         self.repulsion_number = check_whole(repulsion_number, "repulsion_number", least=1)
         self.attraction_number = check_whole(attraction_number, "attraction_number", least=1)
         self.attraction_function = as_function(attraction_function, "attraction_function")
@@ -180,10 +182,9 @@ class CASIMAC(Target):
                 f"cache_dir needs a metric that a key can name; found {self.distance!r}, which may change without "
                 "notice. Set cache_dir=None, or pass a precomputed matrix"
             )
-        samples = unmasked(x, "x")
+        samples = self._compared(x)
         labels, n = check_labels(y, num_classes, rows=len(samples))
         check_class_sizes(labels, n, attraction=self.attraction_strength > 0, repulsion=self.repulsion_strength > 0)
-        self.distance.check(samples)
         self._samples, self.num_classes_ = (samples, labels), n
         return self
 
@@ -233,10 +234,15 @@ class CASIMAC(Target):
                 "CASIMAC latents are made of distances to training samples, and this target has none: "
                 "call fit(x, y) with them first. Copies and reloaded targets do not carry them"
             )
-        queries = unmasked(x, "x")
+        queries = self._compared(x)
         labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
-        self.distance.check(queries)
         return self._in_units(self._latents("other", queries, labels))
+
+    def _compared(self, x: Any) -> NDArray[Any]:
+        """Return the checked array that distances compare: x itself, or several inputs joined."""
+        samples = unmasked(self.distance.join(x) if isinstance(x, Mapping | tuple) else x, "x")
+        self.distance.check(samples)
+        return samples
 
     def _in_units(self, latents: NDArray[np.float64]) -> LatentGaussian:
         """Latents divided by the root mean square of those of the training samples, if that is wanted."""
@@ -377,19 +383,3 @@ class CASIMAC(Target):
     def __getstate__(self) -> dict[str, Any]:
         """State of copies and pickles: everything but the training samples and their latents."""
         return {**self.__dict__, "_samples": None, "_latest": {}, "_from_cache": False}
-
-
-def _strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:
-    beta = check_number(repulsion, "repulsion_strength", least=0)
-    alpha = check_number(attraction, "attraction_strength", least=0)
-    if gamma is not None:
-        if (beta, alpha) != (1.0, 0.0):
-            raise ValueError(
-                "gamma sets repulsion_strength=gamma and attraction_strength=1-gamma: give gamma or the strengths, "
-                f"not both; found gamma={gamma!r}, repulsion_strength={repulsion!r}, attraction_strength={attraction!r}"
-            )
-        beta = check_number(gamma, "gamma", least=0, most=1)
-        alpha = 1 - beta
-    if alpha == 0 and beta == 0:
-        raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
-    return beta, alpha

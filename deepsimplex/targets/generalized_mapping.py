@@ -7,6 +7,8 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_number
+
 Reduction = Callable[[NDArray[np.float64]], NDArray[np.float64]]
 
 
@@ -96,3 +98,20 @@ def root_mean_square(latents: NDArray[np.float64]) -> float:
     """Root mean square of latents; 1 where all are 0, as for samples that lie in every class at once."""
     largest = float(np.abs(latents).max(initial=0.0))  # apart, since squares overflow where sizes do not
     return largest * float(np.sqrt(np.mean(np.square(latents / largest)))) if largest else 1.0
+
+
+def strengths(repulsion: float, attraction: float, gamma: float | None) -> tuple[float, float]:
+    """Return beta and alpha, of the two strengths or of gamma (Eq. 19)."""
+    beta = check_number(repulsion, "repulsion_strength", least=0)
+    alpha = check_number(attraction, "attraction_strength", least=0)
+    if gamma is not None:
+        if (beta, alpha) != (1.0, 0.0):
+            raise ValueError(
+                "gamma sets repulsion_strength=gamma and attraction_strength=1-gamma: give gamma or the strengths, "
+                f"not both; found gamma={gamma!r}, repulsion_strength={repulsion!r}, attraction_strength={attraction!r}"
+            )
+        beta = check_number(gamma, "gamma", least=0, most=1)
+        alpha = 1 - beta
+    if alpha == 0 and beta == 0:
+        raise ValueError("repulsion_strength and attraction_strength must not both be 0: every latent would be 0")
+    return beta, alpha

@@ -184,7 +184,7 @@ def test_evaluate_and_export_take_the_newest_run(finished, command):
     assert again["accuracy"] == metrics["accuracy"]
     assert again["training_seconds"] == metrics["training_seconds"]
     command("export", *arguments, "export.input_dtype=float32")
-    assert ds.export.load_served(folder.served).input_dtype == "float32"
+    assert ds.export.load_served(folder.served).inputs["image"].dtype == "float32"
     # An export of its own does not make a run another one.
     assert "finished already" in command("train", "--resume", *arguments).stdout
     assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}

@@ -1,0 +1,42 @@
+"""Inputs of Keras models by name: keys of a dict of inputs, else names of the ``keras.Input``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+
+
+def stated_inputs(model: Any) -> Any:
+    """Return the tensors that a functional or sequential model states as its inputs, in their structure; else None."""
+    inputs = getattr(model, "inputs", None)
+    return inputs and (inputs[0] if isinstance(model, keras.Sequential) else model.input)
+
+
+def input_shapes(model: Any) -> dict[str, tuple[int | None, ...]]:
+    """Return the shapes of one sample by input, in order; none for a model that states no inputs, or nested ones.
+
+    Examples
+    --------
+    >>> input_shapes(keras.Sequential([keras.Input((4,), name="table"), keras.layers.Dense(2)]))
+    {'table': (4,)}
+    """
+    inputs = stated_inputs(model)
+    inputs = () if inputs is None else inputs
+    if not isinstance(inputs, Mapping):
+        inputs = {tensor.name: tensor for tensor in (inputs if isinstance(inputs, list | tuple) else [inputs])}
+    flat = all(isinstance(tensor, keras.KerasTensor) for tensor in inputs.values())
+    return {name: tuple(tensor.shape[1:]) for name, tensor in inputs.items()} if flat else {}
+
+
+def as_inputs(model: Any, samples: Mapping[str, Any]) -> Any:
+    """Return samples by input as the structure that a model, one that states its inputs, is called with.
+
+    Examples
+    --------
+    >>> as_inputs(keras.Sequential([keras.Input((4,), name="table"), keras.layers.Dense(2)]), {"table": 1})
+    1
+    """
+    inputs = {name: samples[name] for name in input_shapes(model)}
+    if isinstance(structure := stated_inputs(model), Mapping):
+        return inputs
+    return [*inputs.values()] if isinstance(structure, list | tuple) else inputs.popitem()[1]

@@ -1,0 +1,87 @@
+"""A loaded model is a whole model: training goes on in a fresh process, whatever its target."""
+
+import keras
+import numpy as np
+import pytest
+
+import deepsimplex as ds
+from deepsimplex.targets import TARGETS
+from tests.eager_steps import eagerly
+from tests.fresh_process import run
+
+pytestmark = pytest.mark.slow
+
+
+def embedding():
+    keras.utils.set_random_seed(1)
+    return ds.distances.Embedding(keras.Sequential([keras.Input((4,)), keras.layers.Dense(3), keras.layers.Dense(2)]))
+
+
+def targets():
+    named = {name: TARGETS.get(name) for name in TARGETS if name != "mean"}
+    embedded = ds.targets.CASIMAC(embedding())
+    return named | {
+        "embedding": embedded,
+        "mean of an embedding": ds.targets.Mean([embedded, ds.targets.CASIMAC("cityblock")]),
+        "embedding of an embedding": ds.targets.CASIMAC(
+            ds.distances.Embedding(keras.Sequential([keras.Input((4,)), keras.layers.Dense(4)]), embedding())
+        ),
+    }
+
+
+FIT_ON = """
+import sys, numpy as np, keras, deepsimplex as ds
+data = np.load("data.npz")
+for path in sys.argv[1:]:
+    model = ds.load(path)
+    model.run_eagerly = True
+    model.fit(data["x"], data["y"], batch_size=48, verbose=0)
+    np.save(path + ".npy", np.concatenate([weight.ravel() for weight in model.get_weights()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def data():
+    rng = np.random.default_rng(0)
+    y = np.arange(48) % 3
+    return (np.eye(3, 4)[y] + rng.normal(size=(48, 4))).astype("f"), y
+
+
+def test_training_goes_on_as_it_would_have(data, tmp_path):
+    x, y = data
+    np.savez(tmp_path / "data.npz", x=x, y=y)
+    models = {}
+    for name, target in targets().items():
+        model = models[f"{name}.keras"] = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3)
+        model.compile(run_eagerly=True)
+        model.fit(x, y, batch_size=48, verbose=0)
+        model.save(tmp_path / f"{name}.keras")
+    run(FIT_ON, *models, folder=tmp_path)
+    for name, model in models.items():
+        found = np.load(tmp_path / f"{name}.npy")
+        model.fit(x, y, batch_size=48, verbose=0)
+        expected = np.concatenate([weight.ravel() for weight in model.get_weights()])
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def test_an_estimator_is_fitted_again(data, tmp_path):
+    classifier = ds.SimplexGaussianProcess(targets()["mean of an embedding"], max_iter=1).fit(*data)
+    classifier.save(tmp_path / "m.npz")
+    found = ds.load(tmp_path / "m.npz").fit(*data).predict_proba(data[0])
+    np.testing.assert_allclose(found, classifier.predict_proba(data[0]), atol=1e-6)
+
+
+def test_weights_alone_hold_those_of_an_embedding(data, tmp_path):
+    x, y = data
+    first, second = (ds.SimplexClassifier(ds.backbones.mlp([4]), targets()["embedding"], 3) for _ in range(2))
+    for model in (first, second):
+        model.compile()
+        model.build((None, 4))
+    network = second.target.distance.model
+    network.set_weights([weight + 1 for weight in network.get_weights()])
+    first.save_weights(tmp_path / "w.weights.h5")
+    second.load_weights(tmp_path / "w.weights.h5")
+    for a, b in zip(network.get_weights(), first.target.distance.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(a, b)
+    with eagerly(second):
+        second.fit(x, y, verbose=0)
