@@ -183,7 +183,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
         Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), and of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale".
-        ``deepsimplex.export.load_served`` loads a SavedModel.
+        ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
+        that ends in a classifier.
 
         Parameters
         ----------
@@ -192,7 +193,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         class_names : list of str, optional
             In the order of ``classes_``. Default None: those as text.
         format : {"tf_saved_model", "onnx"}
-            Default "tf_saved_model". LiteRT has no arithmetic of
+            Default "tf_saved_model". ``LatentRegressionClassifier`` has "onnx" alone. LiteRT has no arithmetic of
             float64, which covariances need.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.

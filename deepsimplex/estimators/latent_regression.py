@@ -1,10 +1,13 @@
 """Classification by any scikit-learn regressor, fitted to the latents of a target."""
 
 import inspect
+import os
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, Literal, Self
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.gaussian_process import GaussianProcessRegressor
@@ -19,6 +22,8 @@ from sklearn.utils.validation import has_fit_parameter
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
+from deepsimplex.export import export_model
+from deepsimplex.export.sklearn_onnx import write_behind
 from deepsimplex.latent import LatentGaussian
 
 # Rows at which the standard deviations of the latent dimensions are compared.
@@ -78,8 +83,10 @@ class LatentRegressionClassifier(LatentClassifier):
     Standard deviations include observation noise if they are those of residuals, of ``BayesianRidge`` or of a Gaussian
     process with a white kernel. A Gaussian process with ``alpha`` instead leaves it out.
 
-    There is no ``save`` and no ``export``, since regressors have no common format. Pickle or skops write the whole
-    classifier.
+    There is no ``save``, since regressors have no common format. Pickle or skops write the whole classifier. ``export``
+    writes ONNX, for regressors that skl2onnx converts: linear models, nearest neighbors, trees and forests, support
+    vectors, networks, pipelines of them; not those with standard deviations, as Gaussian processes, for which
+    ``SimplexGaussianProcess`` does it.
 
     Examples
     --------
@@ -99,6 +106,7 @@ class LatentRegressionClassifier(LatentClassifier):
     scale_features: bool = True
     classes: ArrayLike | None = None
     random_state: RandomState = 0
+    _formats = ("onnx",)
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to features X [N, d] and labels y.
@@ -159,6 +167,21 @@ class LatentRegressionClassifier(LatentClassifier):
                 deviation = np.sqrt(np.mean(np.square(deviation), axis=1, keepdims=True))
         mean = np.asarray(mean, dtype=np.float64).reshape(len(X), self.target_.latent_dim_)
         return LatentGaussian(mean, deviation)
+
+    def _served_latents(self) -> tuple[Any, Any]:
+        def latent(mean: Any) -> dict[str, Any]:
+            loc = tf.reshape(tf.cast(mean, tf.float64), (-1, self.target_.latent_dim_))
+            return {"loc": loc, "scale": tf.fill(tf.shape(loc[:, :1]), tf.constant(self.residual_scale_, tf.float64))}
+
+        return tf.Module(), latent
+
+    def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
+        if self.residual_scale_ is None:
+            raise ValueError("export needs a regressor without return_std, whose latents have residual_scale_")
+        resource, latent, readout = self._served()
+        options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}
+        steps = Pipeline([("scaler", self.scaler_), ("regressor", self.regressor_)])
+        write_behind(steps, filepath, partial(export_model, resource, format=format, **options), self.n_features_in_)
 
 
 def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:

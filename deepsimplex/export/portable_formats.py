@@ -28,6 +28,12 @@ class _Served(keras.Model):
         return self.serve(samples)
 
 
+def check_suffix(path: Path, format: Format) -> None:
+    """Raise ValueError unless a path ends as files of a format do."""
+    if path.suffix != SUFFIXES[format]:
+        raise ValueError(f"filepath must end in {SUFFIXES[format]} for format={format!r}; found {path.name!r}")
+
+
 def write_portable(
     resource: Any,
     serve: Callable[[Any], dict[str, Any]],
@@ -38,8 +44,7 @@ def write_portable(
     format: Format,
 ) -> None:
     """Write the ONNX or LiteRT file of a served function: see ``export_model``."""
-    if path.suffix != SUFFIXES[format]:
-        raise ValueError(f"filepath must end in {SUFFIXES[format]} for format={format!r}; found {path.name!r}")
+    check_suffix(path, format)
     write = _write_onnx if format == "onnx" else _write_litert
     with replacing(path) as fresh, portable_operations(format):
         write(_Served(resource, serve), fresh, signature, list(class_names), verbose)

@@ -1,0 +1,156 @@
+"""ONNX files of scikit-learn's pipelines and regressors with a classifier behind, run by onnxruntime."""
+
+import json
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+from sklearn.compose import make_column_transformer
+from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
+from sklearn.ensemble import GradientBoostingRegressor, RandomForestRegressor
+from sklearn.impute import SimpleImputer
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression, Ridge
+from sklearn.model_selection import GridSearchCV
+from sklearn.neighbors import KNeighborsRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    MinMaxScaler,
+    OneHotEncoder,
+    PolynomialFeatures,
+    PowerTransformer,
+    RobustScaler,
+    StandardScaler,
+)
+from sklearn.svm import SVR
+
+import deepsimplex as ds
+from deepsimplex.export import export_pipeline
+
+pytest.importorskip("skl2onnx", reason='the extra "onnx" is not installed')
+pytestmark = pytest.mark.slow
+
+STEPS = {
+    "standard": [StandardScaler()],
+    "min and max, PCA": [MinMaxScaler(), PCA(4)],
+    "robust, polynomials": [RobustScaler(), PolynomialFeatures(2)],
+    "power": [PowerTransformer()],
+    "imputer": [SimpleImputer(), StandardScaler()],
+    "one-hot": [make_column_transformer((StandardScaler(), [*range(1, 13)]), (OneHotEncoder(), [0]))],
+    "none": [],
+}
+REGRESSORS = {
+    "linear": LinearRegression(),
+    "pipeline": make_pipeline(StandardScaler(), Ridge()),
+    "search": GridSearchCV(Ridge(), {"alpha": [0.1, 1.0]}, cv=2),
+    "neighbors": KNeighborsRegressor(),
+    "forest": RandomForestRegressor(3, random_state=0),
+    "boosting": GradientBoostingRegressor(n_estimators=2),
+    "support vectors": SVR(),
+    "network": MLPRegressor(hidden_layer_sizes=(4,), max_iter=400, tol=1e-2, random_state=0),
+}
+
+
+@pytest.fixture(scope="module")
+def data():
+    X, y = load_wine(return_X_y=True)
+    X = StandardScaler().fit_transform(X).astype("float32")
+    X[:, 0] = np.round(X[:, 0])  # categories
+    return X, y
+
+
+def run(path, fed):
+    session = onnxruntime.InferenceSession(path)
+    assert {each.name for each in session.get_inputs()} == set(fed)
+    return dict(zip([each.name for each in session.get_outputs()], session.run(None, fed), strict=True))
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_pipelines_of_the_usual_transformers_are_served(name, data, tmp_path):
+    X, y = data
+    pipeline = make_pipeline(*STEPS[name], ds.GLVQ()).fit(X, y)
+    export_pipeline(pipeline, tmp_path / "m.onnx", class_names=["a", "b", "ö"])
+    outputs = run(tmp_path / "m.onnx", {"features": X})
+    np.testing.assert_allclose(outputs["class_probabilities"], pipeline.predict_proba(X), atol=1e-5)
+    np.testing.assert_array_equal(outputs["class_id"], pipeline.predict(X))
+    (names,) = [each.value for each in onnx.load(tmp_path / "m.onnx").metadata_props if each.key == "class_names"]
+    assert json.loads(names) == ["a", "b", "ö"]
+
+
+@pytest.mark.parametrize("classifier", [ds.SimplexGaussianProcess("vertices", max_iter=2), ds.GPLVQ(max_iter=1)])
+def test_latents_are_outputs_behind_steps_too(classifier, data, tmp_path):
+    X, y = data
+    pipeline = make_pipeline(StandardScaler(), classifier).fit(X, y)
+    export_pipeline(pipeline, tmp_path / "m.onnx")
+    outputs = run(tmp_path / "m.onnx", {"features": X})
+    latent = classifier.predict_latent(pipeline[:-1].transform(X))
+    np.testing.assert_allclose(outputs["latent_mean"], latent.loc, atol=1e-4)
+    np.testing.assert_allclose(outputs["class_probabilities"], pipeline.predict_proba(X), atol=1e-5)
+
+
+def test_columns_of_a_frame_are_inputs(data, tmp_path):
+    pandas = pytest.importorskip("pandas", reason="frames are pandas'")
+    X, y = data
+    frame = pandas.DataFrame(
+        {"a": X[:, 1].astype(float), "b": X[:, 2], "k": y * 2, "city": np.array(["u", "v"])[y % 2]}
+    )
+    columns = make_column_transformer(
+        (make_pipeline(SimpleImputer(), StandardScaler()), ["a", "b"]), (OneHotEncoder(), ["city", "k"])
+    )
+    pipeline = make_pipeline(columns, ds.GLVQ()).fit(frame, y)
+    export_pipeline(pipeline, tmp_path / "m.onnx", frame[:3])
+    fed = {name: frame[[name]].to_numpy() for name in frame} | {"a": X[:, 1:2]}
+    p = run(tmp_path / "m.onnx", fed)["class_probabilities"]
+    np.testing.assert_allclose(p, pipeline.predict_proba(frame), atol=1e-5)
+
+
+@pytest.mark.parametrize("name", REGRESSORS)
+def test_regressors_are_served(name, data, tmp_path):
+    X, y = data
+    classifier = ds.LatentRegressionClassifier(REGRESSORS[name], "vertices", cv=2).fit(X, y)
+    classifier.export(tmp_path / "m.onnx", format="onnx")
+    outputs = run(tmp_path / "m.onnx", {"features": X})
+    np.testing.assert_allclose(outputs["class_probabilities"], classifier.predict_proba(X), atol=1e-5)
+    np.testing.assert_allclose(outputs["latent_mean"], classifier.predict_latent(X).loc, atol=1e-4)
+    np.testing.assert_allclose(outputs["latent_scale"], classifier.predict_latent(X).scale)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_a_regressor_and_its_calibration_are_served_behind_steps(n, data, tmp_path):
+    X, y = data[0], np.minimum(data[1], n - 1)
+    pipeline = make_pipeline(StandardScaler(), ds.LatentRegressionClassifier(Ridge(), "vertices")).fit(X, y)
+    pipeline[-1].calibrate(pipeline[:-1].transform(X), np.roll(y, 5), "latent")
+    export_pipeline(pipeline, tmp_path / "m.onnx")
+    p = run(tmp_path / "m.onnx", {"features": X})["class_probabilities"]
+    np.testing.assert_allclose(p, pipeline.predict_proba(X), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("regressor", "format", "message"),
+    [
+        (KernelRidge(), "onnx", "KernelRidge.*Unable to find|Unable to find a shape calculator"),
+        (None, "onnx", "export needs a regressor without return_std"),
+        (Ridge(), "tf_saved_model", "format must be one of onnx; found 'tf_saved_model'"),
+    ],
+)
+def test_other_regressors_are_refused_before_a_file_is_written(regressor, format, message, data, tmp_path):
+    X, y = data
+    classifier = ds.LatentRegressionClassifier(regressor, "vertices", cv=2).fit(X[::4], y[::4])
+    with pytest.raises(ValueError, match=message):
+        classifier.export(tmp_path / "m.onnx", format=format)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_pipelines_are_refused_before_a_file_is_written(data, tmp_path):
+    X, y = data
+    with pytest.raises(ValueError, match="FunctionTransformer is not supported"):
+        export_pipeline(make_pipeline(FunctionTransformer(np.abs), ds.GLVQ()).fit(X, y), tmp_path / "m.onnx")
+    with pytest.raises(TypeError, match="pipeline must end in a classifier of deepsimplex, with export"):
+        export_pipeline(make_pipeline(StandardScaler(), Ridge()).fit(X, y), tmp_path / "m.onnx")
+    with pytest.raises(ValueError, match=r"filepath must end in .onnx for format='onnx'; found 'm'"):
+        export_pipeline(make_pipeline(StandardScaler(), ds.GLVQ()).fit(X, y), tmp_path / "m")
+    assert list(tmp_path.iterdir()) == []
