@@ -156,6 +156,16 @@ def test_what_a_format_cannot_hold_is_refused_before_a_file_is_written(format, s
     assert list(tmp_path.iterdir()) == []
 
 
+def test_tensors_that_are_no_weights_are_refused_by_onnx(samples, tmp_path):
+    """The converter would make inputs of them."""
+    x = samples[0]
+    scaled = keras.layers.Normalization(axis=None, mean=0.5, variance=2.0)
+    model = ds.SimplexClassifier(keras.Sequential([keras.Input(x.shape[1:]), scaled, keras.layers.Flatten()]), "ilr", 2)
+    with pytest.raises(ValueError, match="takes tensors that are no weights"):
+        model.export(tmp_path / "m.onnx", format="onnx")
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     ("name", "format", "message"),
     [

@@ -66,6 +66,12 @@ def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[st
         onnx.checker.check_model(written)  # the converter keeps what ONNX has not, and says so in its log alone
     except onnx.checker.ValidationError as error:
         raise ValueError(f"format='onnx' cannot hold this model: {str(error).splitlines()[0]}") from None
+    names = {spec.name for spec in keras.tree.flatten(signature)}
+    if loose := [value.name for value in written.graph.input if value.name not in names]:
+        raise ValueError(
+            "format='onnx' cannot hold this model: the converter takes tensors that are no weights, as those of "
+            f"keras.layers.Normalization, for inputs: {', '.join(loose)}. BatchNormalization has weights instead"
+        )
     onnx.helper.set_model_props(written, {"class_names": json.dumps(class_names, ensure_ascii=False)})
     onnx.save(written, path)
 
