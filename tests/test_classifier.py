@@ -474,7 +474,7 @@ def test_several_inputs_train_label_targets(kind, shuffle, few):
     history = model.fit(parts(x), y, verbose=0, shuffle=shuffle, **options).history
     assert history["loss"][-1] < history["loss"][0]
     assert model.predict(parts(x_test), verbose=0).shape == (100, 10)
-    with pytest.raises(ValueError, match="x must be a single array for a target of distances"):
+    with pytest.raises(ValueError, match="x must be a single array for a distance between arrays"):
         make_compiled(model.backbone, "casimac").fit(parts(x), y, verbose=0)
 
 
