@@ -5,6 +5,7 @@ import json
 import numpy as np
 import onnx
 import onnxruntime
+import pandas
 import pytest
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_wine
@@ -31,7 +32,6 @@ from sklearn.svm import SVR
 import deepsimplex as ds
 from deepsimplex.export import export_pipeline
 
-pytest.importorskip("skl2onnx", reason='the extra "onnx" is not installed')
 pytestmark = pytest.mark.slow
 
 STEPS = {
@@ -93,7 +93,6 @@ def test_latents_are_outputs_behind_steps_too(classifier, data, tmp_path):
 
 
 def test_columns_of_a_frame_are_inputs(data, tmp_path):
-    pandas = pytest.importorskip("pandas", reason="frames are pandas'")
     X, y = data
     frame = pandas.DataFrame(
         {"a": X[:, 1].astype(float), "b": X[:, 2], "k": y * 2, "city": np.array(["u", "v"])[y % 2]}
