@@ -79,9 +79,9 @@ class LatentClassifier(CalibratedClassifier):
     def _readout(self) -> Readout:
         return readout_layer(self.readout_, self.scores_)
 
+    @abstractmethod
     def _served_latents(self) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
         """Return what holds the variables, and the function from features to uncalibrated latents, in TensorFlow."""
-        raise ValueError(f"export has no form of a {type(self).__name__} that runs without this package")
 
     def _served(self) -> tuple[Any, Any, Any]:
         (resource, latent), layer, calibration = self._served_latents(), self._readout, self._calibration

@@ -186,6 +186,11 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         """Class numbers of the prototypes."""
         return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
 
+    @property
+    def _present(self) -> NDArray[np.bool_]:
+        """Whether a class has prototypes [n]."""
+        return np.isin(np.arange(len(self.classes_)), self._labels)
+
     def _distances(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Squared distances [N, P] of scaled features."""
         return squared_distances(X, self._scale(self.prototypes_), getattr(self, "omega_", None))
@@ -203,8 +208,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _probabilities(self, scores: Any) -> Any:
         """Compute calibrated class probabilities of a tensor of scores [N, n], zero for classes without prototypes."""
-        present = np.isin(np.arange(len(self.classes_)), self._labels)
-        return self._calibrated(tf.nn.softmax(tf.where(present, scores, -np.inf), axis=1))
+        return self._calibrated(tf.nn.softmax(tf.where(self._present, scores, -np.inf), axis=1))
 
     def _served_scores(self, X: Any) -> Any:
         """Compute ``_scores`` in TensorFlow; those of classes without prototypes have no meaning."""
@@ -212,8 +216,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         distances = kernels.squared_distances(tf.matmul(X, omega.T), self._scale(self.prototypes_) @ omega.T)
         table = members(self._labels, len(self.classes_))
         nearest = tf.reduce_min(tf.gather(distances, table, axis=1), axis=2)
-        present = np.isin(np.arange(len(self.classes_)), self._labels)
-        return served_scores(tf.where(present, nearest, FARTHEST), np.finfo(np.float64).tiny) / self.temperature_
+        return served_scores(tf.where(self._present, nearest, FARTHEST), np.finfo(np.float64).tiny) / self.temperature_
 
     def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._scores(X)
