@@ -353,19 +353,19 @@ def check_labels_and_probabilities(
     return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
 
 
-def check_sample_weight(sample_weight: ArrayLike | None, rows: int, *, all_zero: bool = False) -> NDArray[np.float64]:
+def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: str = "sample_weight") -> NDArray[Any]:
     """Return weights [N], float64: finite, not negative, not all zero unless that is allowed; ones for None."""
-    if sample_weight is None:
+    if given is None:
         return np.ones(rows)
-    weights = check_array(sample_weight, "sample_weight", finite=False)
+    weights = check_array(given, name, finite=False)
     if weights.shape not in ((rows,), (rows, 1)):
-        raise ValueError(f"sample_weight must have shape [{rows}], one for each sample; found shape {weights.shape}")
+        raise ValueError(f"{name} must have shape [{rows}], one for each sample; found shape {weights.shape}")
     weights = weights.reshape(rows)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
     if wrong.any() or not (all_zero or weights.any()):
         found = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
         wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
-        raise ValueError(f"sample_weight must be {wanted}; found {found}")
+        raise ValueError(f"{name} must be {wanted}; found {found}")
     return weights
 
 

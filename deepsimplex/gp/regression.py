@@ -242,7 +242,7 @@ class GaussianProcess(ABC):
     def _problem(
         self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None, weights: Any = None
     ) -> Problem:
-        weights = np.ones(len(X)) if weights is None else weights
+        weights = check_sample_weight(weights, len(X))
         if observation.covariance == "full":
             raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
         features = Scaling.of_features(X, weights) if self.scale_features else Scaling.identity(X.shape[1])

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_choice
+from deepsimplex._utils.validation import check_choice, check_sample_weight
 
 Initialization = Literal["means", "samples", "k-means++"]
 INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")
@@ -57,7 +57,7 @@ def initial_prototypes(
     """
     check_choice(initialization, "initialization", INITIALIZATIONS)
     rng = np.random.default_rng(0) if rng is None else rng
-    classes, weights = np.unique(y), np.ones(len(X)) if weights is None else weights
+    classes, weights = np.unique(y), check_sample_weight(weights, len(X), name="weights")
     chosen = [_of_class(X[y == label], weights[y == label], number, initialization, rng) for label in classes]
     return np.concatenate(chosen), np.repeat(classes, [len(rows) for rows in chosen])
 

@@ -3,6 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_sample_weight
+
 # Range of log temperatures; scores lie between -1 and 1.
 _LOG_TEMPERATURES = (np.log(1e-4), np.log(1e4))
 # Largest squared distance: the sum of two is still finite.
@@ -130,7 +132,7 @@ def fitted_temperature(
     from scipy.special import logsumexp
 
     present, y = np.unique(y, return_inverse=True)
-    weights = np.ones(len(y)) if weights is None else weights
+    weights = check_sample_weight(weights, len(y), name="weights")
     scores, counts, n = scores[:, present], np.bincount(y, weights), len(present)
     if n == 1:
         return 1.0

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_sample_weight
 from deepsimplex.prototypes.online_learning import PrototypeFit, Report
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 
@@ -66,7 +67,7 @@ def fit_glvq(
     if (labels == labels[0]).all():
         return PrototypeFit(W.copy(), None, 0.0, 0)
     # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
-    weights = np.ones(len(X)) if weights is None else weights
+    weights = check_sample_weight(weights, len(X), name="weights")
     center = np.average(X, axis=0, weights=weights)
     width = float(np.sqrt(np.average(np.sum(np.square(X - center), axis=1), weights=weights))) or 1.0
     cost = RelativeDistanceCost((X - center) / width, y, labels, activation, steepness, weights)
@@ -134,7 +135,7 @@ def fit_gmlvq(
     m, d = min(rank or X.shape[1], X.shape[1]), X.shape[1]
     if not varies.any() or (labels == labels[0]).all():
         return PrototypeFit(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)
-    weights = np.ones(len(X)) if weights is None else weights
+    weights = check_sample_weight(weights, len(X), name="weights")
     center = np.average(X[:, varies], axis=0, weights=weights)
     S = within_class_whitening(X[:, varies] - center, y, weights)
     Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_sample_weight
 from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.prototype_process import LEAST_NOISE, covariance, winner_log_likelihood
 
@@ -106,7 +107,7 @@ def fit_lvq(
     """
     from deepsimplex.prototypes.online_steps import lvq_epoch  # numba takes a second to import
 
-    W, weights = np.array(W, dtype=np.float64, order="C"), np.ones(len(X)) if weights is None else weights
+    W, weights = np.array(W, dtype=np.float64, order="C"), check_sample_weight(weights, len(X), name="weights")
     least_ratio = 0.0 if window is None else ((1.0 - window) / (1.0 + window)) ** 2
 
     def fit(epoch: int) -> PrototypeFit:
@@ -173,7 +174,7 @@ def fit_gplvq(
     """
     from deepsimplex.prototypes.online_steps import gplvq_epoch  # numba takes a second to import
 
-    noise, weights = max(noise, LEAST_NOISE), np.ones(len(X)) if weights is None else weights
+    noise, weights = max(noise, LEAST_NOISE), check_sample_weight(weights, len(X), name="weights")
     runs = [(labels, np.array(W, dtype=np.float64, order="C"), signs) for labels, signs in zip(y, c, strict=True)]
 
     def objective(labels: NDArray[np.float64], moved: NDArray[np.float64], signs: NDArray[np.float64]) -> float:

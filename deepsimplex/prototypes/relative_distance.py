@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_choice, check_number
+from deepsimplex._utils.validation import check_choice, check_number, check_sample_weight
 
 # Rows per block: their distances stay in a core's cache.
 _ROWS = 2048
@@ -89,7 +89,7 @@ class RelativeDistanceCost:
         steepness: float = 2.0,
         weights: NDArray[np.float64] | None = None,
     ) -> None:
-        self._weights = np.ones(len(X)) if weights is None else weights
+        self._weights = check_sample_weight(weights, len(X), name="weights")
         self._X, self._y, self._activation = X, y, (activation, steepness)
         self._of_class = members(labels, int(max(y.max(), labels.max())) + 1)
         self._floor = _FLOOR * float(np.average(np.einsum("nd,nd->n", X, X), weights=weights)) or _FLOOR
