@@ -1,17 +1,12 @@
 """The SavedModel as its users meet it: TensorFlow alone, any batch size, damaged files."""
 
 import json
-import resource
 import shutil
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 
 import deepsimplex as ds
 from deepsimplex.export.saved_model import CHECKSUMS
@@ -206,34 +201,6 @@ def test_a_failing_export_leaves_the_earlier_one(classifier, served, tmp_path, m
     ds.export.load_served(path)
     classifier.export(path)  # and replaces it where it can
     ds.export.load_served(path)
-
-
-@contextmanager
-def files_no_larger_than(limit: int) -> Iterator[None]:
-    """Inside the block a write beyond so many bytes of a file fails, as on a full disk."""
-    before, ignored = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, ignored)
-
-
-def test_files_that_cannot_be_written_whole_leave_the_earlier_ones(classifier, served, tmp_path):
-    """A real limit on the size of files, as a full disk sets one."""
-    classifier.save(tmp_path / "model.keras")
-    shutil.copytree(served, tmp_path / "served")
-    before = (tmp_path / "model.keras").read_bytes()
-    for write in (
-        lambda: classifier.save(tmp_path / "model.keras"),
-        lambda: classifier.export(tmp_path / "served"),
-    ):
-        with pytest.raises((OSError, RuntimeError, tf.errors.OpError)), files_no_larger_than(2000):
-            write()
-    assert (tmp_path / "model.keras").read_bytes() == before
-    ds.export.load_served(tmp_path / "served")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["model.keras", "served"]
 
 
 def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):

@@ -1,18 +1,14 @@
-"""Write files and folders atomically; store arrays with a checksum."""
+"""Write files and folders atomically; one error for full disks."""
 
 import ctypes
+import errno
 import hashlib
 import os
 import shutil
 import tempfile
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 try:
     import fcntl
@@ -22,8 +18,43 @@ except ImportError:  # not on Windows
 EARLIER = "earlier"  # what a folder is called that stepped aside
 _LIBC = ctypes.CDLL(None) if os.name == "posix" else None
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
-FORMAT = 2  # raise it when the meaning of stored arrays changes: older files are then refused
-HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
+_NO_ROOM = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
+
+
+class DiskFullError(OSError):
+    """The disk is full, or a quota or the largest size of a file is reached."""
+
+
+@contextmanager
+def disk_full_at(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn errors of a full disk inside the block into one that names ``path``.
+
+    TensorFlow has errors of its own for it (OutOfRangeError, ResourceExhaustedError), which hold the system's words, as
+    do those of HDF5; Python's often name no file.
+
+    Raises
+    ------
+    DiskFullError
+        An OSError with the system's number, and ``path`` as its filename.
+
+    Examples
+    --------
+    >>> try:
+    ...     with disk_full_at("events"):
+    ...         raise RuntimeError("tmp/events.1; No space left on device")
+    ... except OSError as error:
+    ...     print(error)
+    [Errno 28] No space left on device; make room, or give another path: 'events'
+    """
+    try:
+        yield
+    except DiskFullError:  # which names the file already
+        raise
+    except Exception as error:
+        for code, words in _NO_ROOM.items():
+            if getattr(error, "errno", None) == code or words in str(error):
+                raise DiskFullError(code, f"{words}; make room, or give another path", os.fspath(path)) from error
+        raise
 
 
 @contextmanager
@@ -42,6 +73,11 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     pathlib.Path
         A path of the same name in a temporary folder beside the final place, on the same file system.
 
+    Raises
+    ------
+    DiskFullError
+        When the disk is full, whatever error the writer has for it: an OSError with the final path.
+
     Examples
     --------
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -51,12 +87,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     '1 2 3'
     """
     final = Path(os.path.realpath(Path(path).expanduser()))  # a link stays one: what it leads to is replaced
-    final.parent.mkdir(parents=True, exist_ok=True)
-    # Of one length: names of files may already be as long as the file system allows.
-    prefix = f".{hashlib.blake2b(final.name.encode(), digest_size=6).hexdigest()}."
-    _remove_leftovers(final, prefix)
-    with ExitStack() as lock:
-        place = _locked_folder(final.parent, prefix, lock)
+    with disk_full_at(final), ExitStack() as lock:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        remove_leftovers(final)
+        place = _locked_folder(final.parent, _prefix(final), lock)
         fresh = place / final.name
         try:
             yield fresh
@@ -98,9 +132,17 @@ def _locked_folder(parent: Path, prefix: str, lock: ExitStack) -> Path:
                 return place
 
 
-def _remove_leftovers(final: Path, prefix: str) -> None:
-    """Remove temporary folders of writers that were killed; a folder that one had taken aside comes back."""
-    for place in final.parent.glob(f"{prefix}*"):
+def _prefix(final: Path) -> str:
+    """What the temporary folders of a file begin with: of one length, since names may be as long as is allowed."""
+    return f".{hashlib.blake2b(final.name.encode(), digest_size=6).hexdigest()}."
+
+
+def remove_leftovers(final: Path) -> None:
+    """Remove temporary folders of writers that were killed; a folder that one had taken aside comes back.
+
+    ``replacing`` does so first; a reader of what is written only once does it as well.
+    """
+    for place in final.parent.glob(f"{_prefix(final)}*"):
         # Without locks they cannot be told from those of writers that are at work.
         with suppress(OSError), locked(place) as held:
             if held and (place / EARLIER).exists() and not final.exists():
@@ -121,7 +163,9 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[bool]:
     Raises
     ------
     BlockingIOError
-        When another process holds it.
+        When another process or thread holds it.
+    FileNotFoundError
+        When there is no such folder, or no longer.
 
     Examples
     --------
@@ -133,7 +177,10 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[bool]:
         return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        yield _flock(descriptor)
+        held = _flock(descriptor)
+        if not os.fstat(descriptor).st_nlink:
+            raise FileNotFoundError(errno.ENOENT, "removed by who held it before", os.fspath(folder))
+        yield held
     finally:
         os.close(descriptor)
 
@@ -187,118 +234,3 @@ def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:
             str(place),
         ) from error
     return place
-
-
-def fingerprint(*parts: Any) -> str:
-    """Return a digest (BLAKE2b, 128 bits) of arrays (bytes, shapes and dtypes) and of other objects (their repr).
-
-    Parameters
-    ----------
-    *parts : ndarray or object
-        Their order matters. Python objects in an array count by their addresses, which no other process knows again.
-
-    Returns
-    -------
-    str
-        32 hexadecimal digits.
-
-    Raises
-    ------
-    ValueError
-        When NumPy gives no access to an array's bytes, as for dates and times.
-
-    Examples
-    --------
-    >>> fingerprint(np.zeros(3), "euclidean") == fingerprint(np.zeros(3, np.float32), "euclidean")
-    False
-    """
-    digest = hashlib.blake2b(digest_size=16)
-    for part in parts:
-        if isinstance(part, np.ndarray):
-            _update(digest, part)
-        else:
-            digest.update(repr(part).encode())
-        digest.update(b"\0")
-    return digest.hexdigest()
-
-
-def _update(digest: Any, array: NDArray[Any]) -> None:
-    digest.update(f"{array.dtype.str}{array.shape}".encode())
-    if array.ndim == 0:
-        digest.update(array.tobytes())
-        return
-    rows = max(1, HASH_BYTES * len(array) // max(array.nbytes, 1))
-    for start in range(0, len(array), rows):
-        # Slices become contiguous one by one: a strided view is not copied whole.
-        digest.update(np.ascontiguousarray(array[start : start + rows]).data)
-
-
-def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Write arrays to an .npz archive with a checksum of them and of ``key``.
-
-    Parameters
-    ----------
-    path : path-like
-    key : str
-    arrays : mapping of str to ndarray
-
-    Raises
-    ------
-    OSError
-        When the file cannot be written.
-
-    Examples
-    --------
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_arrays(Path(folder) / "numbers.npz", "key", {"numbers": np.arange(3)})
-    ...     load_arrays(Path(folder) / "numbers.npz", "key")["numbers"].tolist()
-    [0, 1, 2]
-    """
-    digest = np.array(_digest(key, arrays))
-    # What numpy.savez does, with an archive that is closed whatever happens: numpy's is left to its destructor when the
-    # disk fills up, which then prints a second error of its own.
-    with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
-        for name, array in {**arrays, "digest": digest}.items():
-            with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
-                np.lib.format.write_array(file, np.asanyarray(array), allow_pickle=False)
-
-
-def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any]]:
-    """Read the arrays that ``save_arrays`` wrote under the same key.
-
-    Parameters
-    ----------
-    path : path-like
-    key : str
-
-    Returns
-    -------
-    dict of str to ndarray
-        By the names they were saved under.
-
-    Raises
-    ------
-    OSError
-        When the file is not there or cannot be read.
-    ValueError
-        When the file is another key's, or was changed. A damaged archive may raise anything else, from
-        ``zipfile.BadZipFile`` to ``MemoryError``.
-
-    Examples
-    --------
-    See ``save_arrays``.
-
-    >>> load_arrays("nowhere.npz", "key")
-    Traceback (most recent call last):
-    FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.npz'
-    """
-    # numpy leaves a file that it opens itself open when the archive is cut short.
-    with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
-    if str(arrays.pop("digest")) != _digest(key, arrays):
-        raise ValueError("its checksum does not fit")
-    return arrays
-
-
-def _digest(key: str, arrays: Mapping[str, NDArray[Any]]) -> str:
-    return fingerprint(FORMAT, key, *(part for name, array in arrays.items() for part in (name, np.asarray(array))))

@@ -1,16 +1,14 @@
 """Read labeled samples from .npz archives and CSV tables."""
 
 import csv
-import math
 import os
 import zipfile
 import zlib
 from collections.abc import Iterable
-from typing import BinaryIO
 
 import numpy as np
-from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_magic
 
+from deepsimplex._utils.archives import check_archive
 from deepsimplex.datasets.labeled import Source
 
 KEYS = ("x_train", "y_train", "x_test", "y_test", "x", "y", "class_names")
@@ -26,7 +24,7 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
     """
     with open(path, "rb") as file:
         try:
-            _check_headers(file)
+            check_archive(path)
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array, not an archive of several")
@@ -48,22 +46,6 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
     if {"x", "y"} <= arrays.keys():
         return Source(arrays["x"], arrays["y"], None, class_names)
     raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test, or x and y; found {found}")
-
-
-def _check_headers(file: BinaryIO) -> None:
-    """Raise ValueError for arrays of an archive whose headers do not say what they hold: memory for that is asked."""
-    if zipfile.is_zipfile(file):
-        with zipfile.ZipFile(file) as archive:
-            for member in archive.infolist():
-                with archive.open(member) as content:
-                    version = read_magic(content)
-                    shape, _, dtype = (read_array_header_1_0 if version[0] == 1 else read_array_header_2_0)(content)
-                    stated = content.tell() + math.prod(shape) * dtype.itemsize
-                if stated != member.file_size and not dtype.hasobject:
-                    raise ValueError(
-                        f"{member.filename} holds {member.file_size} bytes, and its header says {stated}: shape {shape}"
-                    )
-    file.seek(0)
 
 
 def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:

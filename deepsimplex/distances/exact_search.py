@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import fingerprint
+from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
 from deepsimplex.distances.checkpoint import Checkpoint

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.atomic_files import fingerprint
+from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.distance import BlockFunction, Distance
 

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
-from deepsimplex.calibration import Calibration
+from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.atomic_files import replacing
+from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.targets import Target
 
@@ -110,7 +112,7 @@ def load(filepath: str | os.PathLike[str]) -> Any:
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
     try:
-        arrays = load_arrays(path, KEY)
+        return _restore(load_arrays(path, KEY))
     except PermissionError:
         raise
     except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
@@ -118,17 +120,22 @@ def load(filepath: str | os.PathLike[str]) -> Any:
             f"filepath: {str(path)!r} is damaged, or no classifier of this version ({type(error).__name__}: {error}); "
             "save the classifier again or restore a copy"
         ) from error
+
+
+def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
+    """Make the classifier of the arrays of a file, and try it on one sample: its parts fit one another."""
+    if strange := [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]:
+        raise ValueError(f"{', '.join(strange)} must be finite")
     about = json.loads(str(arrays["about"]))
     name = about.pop("class")
     parts = {part: {key: _decode(value, arrays) for key, value in values.items()} for part, values in about.items()}
     kind = getattr(importlib.import_module(_ROOM), name, None)
-    known = isinstance(kind, type) and issubclass(kind, Saved)
+    if not (isinstance(kind, type) and issubclass(kind, Saved)):
+        raise ValueError(f"this version of deepsimplex knows no {name}")
     # A later version may have written parameters that this one does not know.
-    unknown = sorted(parts["parameters"].keys() - kind._get_param_names()) if known else []  # type: ignore[union-attr]
-    if not known or unknown:
-        what = f"parameters of {name} ({', '.join(unknown)})" if known else f"a {name}"
-        raise ValueError(f"filepath: {str(path)!r} holds {what} that this version of deepsimplex does not know")
-    classifier: Any = kind(**parts["parameters"])  # type: ignore[misc]
+    if unknown := sorted(parts["parameters"].keys() - kind._get_param_names()):  # type: ignore[attr-defined]
+        raise ValueError(f"this version of deepsimplex knows no parameters {', '.join(unknown)} of {name}")
+    classifier: Any = kind(**parts["parameters"])
     vars(classifier).update(parts["attributes"])
     if "regressor" in parts:
         from deepsimplex.gp.posterior import Posterior  # GPflow takes seconds to import
@@ -136,6 +143,11 @@ def load(filepath: str | os.PathLike[str]) -> Any:
         prefix = "posterior."
         state = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
         vars(classifier._set_posterior(Posterior.from_state(state)).regressor_).update(parts["regressor"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # as of features without their names
+        p = classifier.predict_proba(np.ones((1, classifier.n_features_in_)))
+    if p.shape != (1, len(classifier.classes_)) or not np.isfinite(p).all():
+        raise ValueError(f"it gives probabilities of shape {p.shape}, not all of them finite, or of other classes")
     return classifier
 
 
@@ -155,7 +167,7 @@ def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
     if isinstance(value, list | tuple):
         items = [_encode(item, f"{name}[{index}]", arrays) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
-    if isinstance(value, Target | Calibration):
+    if isinstance(value, Target | Fitted):
         config = keras.saving.serialize_keras_object(value)
         state = {key: _encode(array, name, arrays) for key, array in getattr(value, "state", dict)().items()}
         return {"member": config, "num_classes": getattr(value, "num_classes_", None), "state": state}

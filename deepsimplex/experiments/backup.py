@@ -1,11 +1,14 @@
-"""Verify the backup of an unfinished training; restore the previous one if it was cut short."""
+"""Back up a training after every epoch, with checksums; verify the backup before training resumes from it."""
 
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
-import h5py
+import keras
+import numpy as np
 
+from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex.experiments.configuration import ConfigurationError
 
@@ -13,56 +16,69 @@ from deepsimplex.experiments.configuration import ConfigurationError
 WEIGHTS = "latest.weights.h5"
 METADATA = "training_metadata.json"
 EARLIER = ".bkp"
-# Where a weights file holds the number of optimizer steps: under mixed precision, and without.
-STEPS = ("optimizer/inner_optimizer/vars/0", "optimizer/vars/0")
+CHECKSUMS = "checksums.json"
 
 
-def repair_backup(folder: Path, steps_per_epoch: int) -> int:
-    """Verify a backup before training resumes from it; if writing it was cut short, restore the previous one.
+class Backup(keras.callbacks.BackupAndRestore):
+    """Keep the state of the last two epochs, and checksums of them: HDF5 files have none.
 
     Parameters
     ----------
     folder : pathlib.Path
-        Where ``keras.callbacks.BackupAndRestore(double_checkpoint=True)`` keeps its files.
-    steps_per_epoch : int
+    """
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(str(folder), double_checkpoint=True, delete_checkpoint=False)
+        self.folder = folder
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Write the state, then its checksum: a state that a kill cut short has none."""
+        super().on_epoch_end(epoch, logs)
+        with replacing(self.folder / CHECKSUMS) as fresh:
+            checksums = [_checksum(self.folder, suffix) for suffix in ("", EARLIER)]
+            fresh.write_text(json.dumps(checksums), encoding="utf-8")
+
+
+def repair_backup(folder: Path) -> int:
+    """Verify a backup before training resumes from it; if it is not whole, restore the one of the epoch before.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        Where ``Backup`` keeps its files.
 
     Returns
     -------
     int
-        Number of epochs already trained; 0 without a backup.
+        Number of epochs already trained; 0 without a backup, and if the first was cut short.
 
     Raises
     ------
     ConfigurationError
         When neither is complete; the message names the folder to delete.
     """
-    weights, metadata = folder / WEIGHTS, folder / METADATA
-    earlier_weights, earlier_metadata = folder / (WEIGHTS + EARLIER), folder / (METADATA + EARLIER)
-    if not any(path.exists() for path in (weights, metadata, earlier_weights, earlier_metadata)):
+    names = (WEIGHTS, METADATA)
+    if not (folder / CHECKSUMS).exists() and not any((folder / (name + EARLIER)).exists() for name in names):
+        shutil.rmtree(folder, ignore_errors=True)  # a kill cut the first backup short: nothing goes before it
         return 0
-    epochs = _epochs_trained(weights, metadata, steps_per_epoch)
-    if epochs is None:
-        epochs = _epochs_trained(earlier_weights, earlier_metadata, steps_per_epoch)
-        if epochs is None:
-            raise ConfigurationError(
-                f"the backup in {folder} was cut short, and there is no complete one before it; delete that folder and "
-                "--resume trains the run anew"
-            )
-        # The small file first: if this is cut short too, the pair is still recognized as not matching.
-        for path, earlier in ((metadata, earlier_metadata), (weights, earlier_weights)):
-            with replacing(path) as fresh:
-                shutil.copyfile(earlier, fresh)
-    return epochs
-
-
-def _epochs_trained(weights: Path, metadata: Path, steps_per_epoch: int) -> int | None:
-    """Return the epochs behind a pair of files, or None if one is damaged or they are not of the same epoch."""
     try:
-        epochs = int(json.loads(metadata.read_text(encoding="utf-8"))["epoch"])
-        with h5py.File(weights) as file:
-            steps = next((int(file[key][()]) for key in STEPS if key in file), 0)
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
-    # Weights are written first, so a kill can leave them one epoch ahead. (They may be some steps behind: under mixed
-    # precision, steps whose gradients overflow do not count.)
-    return epochs if steps <= epochs * steps_per_epoch else None
+        known = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        known = []
+    whole = [suffix for suffix in ("", EARLIER) if (checksum := _checksum(folder, suffix)) and checksum in known]
+    if not whole:
+        raise ConfigurationError(
+            f"the backup in {folder} was cut short or damaged, and there is no complete one before it; delete that "
+            "folder and --resume trains the run anew"
+        )
+    if whole[0] == EARLIER:  # a kill between the two leaves a pair that has no checksum
+        for name in names:
+            with replacing(folder / name) as fresh:
+                shutil.copyfile(folder / (name + EARLIER), fresh)
+    return int(json.loads((folder / METADATA).read_text(encoding="utf-8"))["epoch"])
+
+
+def _checksum(folder: Path, suffix: str) -> str | None:
+    """Return a digest of the weights and the metadata of one epoch; None if they are not both there."""
+    paths = [folder / (name + suffix) for name in (WEIGHTS, METADATA)]
+    return fingerprint(*(np.fromfile(path, np.uint8) for path in paths)) if all(map(Path.is_file, paths)) else None

@@ -18,7 +18,7 @@ from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
-from deepsimplex.experiments.backup import repair_backup
+from deepsimplex.experiments.backup import Backup, repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, epoch_log, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
@@ -205,7 +205,7 @@ def _train(
         folder = RunFolder.create(config)
         lock.enter_context(folder.held())
     log = into(folder, log)
-    folder.drop_history(repair_backup(folder.backup, _steps_per_epoch(config, split)))
+    folder.drop_history(repair_backup(folder.backup))
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
     # Test samples are for the final evaluation only: without validation samples there is no calibration board.
     validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
@@ -225,7 +225,7 @@ def _train(
                 keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
                 epoch_log(folder, config.training.epochs),
                 *boards,
-                keras.callbacks.BackupAndRestore(str(folder.backup), double_checkpoint=True, delete_checkpoint=False),
+                Backup(folder.backup),
             ],
         )
     finally:
@@ -275,10 +275,11 @@ def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None
         log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
         return None
     folder = runs[-1]
-    trained_with = [section for section in RunConfig.model_fields if section != "export"]
-    folder.check_same(config, trained_with, "leave --resume out to begin anew")
     lock.enter_context(folder.held())
-    finished = folder.metrics.exists()
+    folder.describe(config)
+    folder.check_same(config, sorted(RunConfig.model_fields.keys() - {"export"}), "leave --resume out to begin anew")
+    if finished := folder.metrics.exists():
+        shutil.rmtree(folder.backup, ignore_errors=True)  # of a run that was killed before it did
     log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
     return folder
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import keras
 
-from deepsimplex._utils.atomic_files import check_writable, locked, replacing
+from deepsimplex._utils.atomic_files import check_writable, disk_full_at, locked, replacing
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
 
 PACKAGES = ("deepsimplex", "tensorflow", "keras", "tensorflow-probability", "numpy", "scipy", "scikit-learn")
@@ -90,10 +90,16 @@ class RunFolder:
             with suppress(FileExistsError):  # another process has just made it
                 folder.path.mkdir()
                 break
-        folder.write_text(folder.config, config.as_yaml())
-        packages = {name: version(name) for name in PACKAGES}
-        folder.write_json(folder.versions, {"python": platform.python_version(), **packages})
+        folder.describe(config)
         return folder
+
+    def describe(self, config: RunConfig) -> None:
+        """Write the versions and, last, the resolved configuration, unless the latter is there."""
+        if self.config.exists():
+            return
+        packages = {name: version(name) for name in PACKAGES}
+        self.write_json(self.versions, {"python": platform.python_version(), **packages})
+        self.write_text(self.config, config.as_yaml())
 
     @classmethod
     def all(cls, config: RunConfig) -> "list[RunFolder]":
@@ -127,7 +133,10 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from training in this folder; raise a ConfigurationError if one does."""
+        """Keep other processes from training in this folder; raise a ConfigurationError if one does.
+
+        Errors of a full disk inside the block name the file, or this folder, whatever writes there.
+        """
         with ExitStack() as stack:
             try:
                 stack.enter_context(locked(self.path))
@@ -136,6 +145,7 @@ class RunFolder:
                     f"run {self.path} is being trained by another process: wait for it, stop it, or leave --resume out "
                     "to begin another run"
                 ) from error
+            stack.enter_context(disk_full_at(self.path))
             yield
 
     def append_to_log(self, line: str) -> None:

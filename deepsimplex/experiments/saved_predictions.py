@@ -12,7 +12,8 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.atomic_files import load_arrays, replacing, save_arrays
+from deepsimplex._utils.archives import check_archive, load_arrays, save_arrays
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.validation import (
     check_array,
     check_class_names,
@@ -228,6 +229,7 @@ def _read(file: Path) -> dict[str, NDArray[Any]]:
         signed = "digest.npy" in archive.namelist()
     if signed:
         return load_arrays(file, KEY)
+    check_archive(file)
     with file.open("rb") as opened, np.load(opened, allow_pickle=False) as archive:
         return {name: archive[name] for name in archive.files}
 

@@ -14,7 +14,7 @@ from tensorboard.plugins.hparams import api, api_pb2, summary
 from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
-from deepsimplex.monitoring.event_file import EventFile, write_embedding
+from deepsimplex.monitoring.event_file import EventFile
 from deepsimplex.monitoring.hyperparameters import (
     check_hyperparameters,
     estimator_hyperparameters,
@@ -66,7 +66,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     Raises
     ------
     OSError
-        If the folder cannot be written, at once.
+        If the folder cannot be written, at once. A disk that is full later is a warning, and training goes on.
     TypeError, ValueError
         For samples and options that do not fit, at once; as training begins for a model whose outputs are no class
         probabilities, and for labels and class names that do not fit its classes.
@@ -297,7 +297,7 @@ class CalibrationBoard(keras.callbacks.Callback):
             self._write_details(found)
         if found is not None:
             if found.latent is not None and not found.not_finite:
-                write_embedding(self._file.folder, found)
+                self._file.write_embedding(found)
             if self.pictures:
                 self._file.write(self._step, images=band_picture(found))
         self._file.write(0, messages=[summary.session_end_pb(api_pb2.STATUS_SUCCESS)])

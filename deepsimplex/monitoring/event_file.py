@@ -2,7 +2,8 @@
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from tensorboard.plugins import projector
 
-from deepsimplex._utils.atomic_files import check_writable, replacing
+from deepsimplex._utils.atomic_files import DiskFullError, check_writable, disk_full_at, replacing
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
 EMBEDDING = "latent"
@@ -21,6 +23,8 @@ THUMBNAIL = 64
 
 class EventFile:
     """Scalars, histograms, images and texts by step; the first of them creates the file.
+
+    A full disk is a warning, and nothing more is written until the file is closed.
 
     Parameters
     ----------
@@ -43,6 +47,7 @@ class EventFile:
     def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder: Path = check_writable(folder, "log_dir")
         self._writer: Any = None
+        self._full = False
 
     def write(
         self,
@@ -57,27 +62,50 @@ class EventFile:
 
         ``images`` are [H, W, 3] uint8, ``texts`` Markdown, and ``messages`` TensorBoard's own summaries.
         """
-        if self._writer is None:
-            self._writer = tf.summary.create_file_writer(str(self.folder))
-        # keras.callbacks.TensorBoard, among others, makes TensorFlow record some steps only.
-        with self._writer.as_default(step=step), tf.summary.record_if(True):
-            for tag, number in (scalars or {}).items():
-                tf.summary.scalar(tag, number)
-            for tag, values in (histograms or {}).items():
-                tf.summary.histogram(tag, values)
-            for tag, pixels in (images or {}).items():
-                tf.summary.image(tag, pixels[None])
-            for tag, text in (texts or {}).items():
-                tf.summary.text(tag, text)
-            for message in messages:
-                tf.summary.experimental.write_raw_pb(message.SerializeToString())
-        self._writer.flush()
+        if self._full:
+            return
+        with self._until_full():
+            if self._writer is None:
+                self._writer = tf.summary.create_file_writer(str(self.folder))
+            # keras.callbacks.TensorBoard, among others, makes TensorFlow record some steps only.
+            with self._writer.as_default(step=step), tf.summary.record_if(True):
+                for tag, number in (scalars or {}).items():
+                    tf.summary.scalar(tag, number)
+                for tag, values in (histograms or {}).items():
+                    tf.summary.histogram(tag, values)
+                for tag, pixels in (images or {}).items():
+                    tf.summary.image(tag, pixels[None])
+                for tag, text in (texts or {}).items():
+                    tf.summary.text(tag, text)
+                for message in messages:
+                    tf.summary.experimental.write_raw_pb(message.SerializeToString())
+            self._writer.flush()
 
     def close(self) -> None:
         """Close the file, if one is open; what is written later goes to another."""
-        if self._writer is not None:
-            self._writer.close()
-            self._writer = None
+        writer, self._writer, self._full = self._writer, None, False
+        if writer is not None:
+            with self._until_full():
+                writer.close()
+
+    def write_embedding(self, found: ClassifierOutputs) -> None:
+        """Write the files of the projector beside the event file: see ``write_embedding``."""
+        if not self._full:
+            with self._until_full():
+                write_embedding(self.folder, found)
+
+    @contextmanager
+    def _until_full(self) -> Iterator[None]:
+        """Warn about a full disk inside the block, and write nothing more."""
+        try:
+            with disk_full_at(self.folder):
+                yield
+        except DiskFullError as error:
+            writer, self._writer, self._full = self._writer, None, True
+            with suppress(tf.errors.OpError):  # of what it still holds
+                if writer is not None:
+                    writer.close()
+            warn_caller(f"{error}: nothing more is written for TensorBoard, and training goes on", UserWarning)
 
 
 def write_embedding(folder: Path, found: ClassifierOutputs) -> None:

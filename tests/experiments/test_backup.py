@@ -1,18 +1,23 @@
 """Runs that were cut short end with the weights of a whole one, wherever the cut was."""
 
 import csv
+import errno
 import json
+import os
 import shutil
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
+import h5py
 import keras
 import numpy as np
 import pytest
 
 import deepsimplex as ds
 from deepsimplex import experiments
-from deepsimplex.experiments import ConfigurationError, RunConfig, load_config
-from deepsimplex.experiments.backup import EARLIER, METADATA, WEIGHTS, repair_backup
+from deepsimplex.experiments import ConfigurationError, RunConfig, commands, load_config
+from deepsimplex.experiments.backup import CHECKSUMS, EARLIER, METADATA, WEIGHTS, Backup, repair_backup
+from tests.full_disk import files_no_larger_than
 from tests.quick_runs import without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -35,6 +40,16 @@ def cut_weights(backup: Path) -> None:
 
 def cut_metadata(backup: Path) -> None:
     cut(backup / METADATA)
+
+
+def flipped_bit(backup: Path) -> None:
+    """In a number of the largest array: HDF5 reads it as if nothing were wrong."""
+    content = bytearray((backup / WEIGHTS).read_bytes())
+    arrays: list[h5py.Dataset] = []
+    with h5py.File(backup / WEIGHTS) as file:
+        file.visititems(lambda name, item: arrays.append(item) if isinstance(item, h5py.Dataset) else None)
+        content[max(arrays, key=lambda array: array.nbytes).id.get_offset()] ^= 1
+    (backup / WEIGHTS).write_bytes(content)
 
 
 def killed_between_the_files(backup: Path) -> None:
@@ -68,7 +83,7 @@ def cut_run(tmp_path_factory) -> tuple[RunConfig, Path]:
     place = tmp_path_factory.mktemp("cut")
     config = demo(place)
 
-    back_up = keras.callbacks.BackupAndRestore.on_epoch_end
+    back_up = Backup.on_epoch_end
 
     def stop(self, epoch, logs=None):
         back_up(self, epoch, logs)
@@ -76,7 +91,7 @@ def cut_run(tmp_path_factory) -> tuple[RunConfig, Path]:
             raise KeyboardInterrupt
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(keras.callbacks.BackupAndRestore, "on_epoch_end", stop)
+        patch.setattr(Backup, "on_epoch_end", stop)
         with pytest.raises(KeyboardInterrupt):
             experiments.train(config, verbose=0)
     shutil.copytree(place / "digits" / "001", place / "copy")
@@ -106,20 +121,49 @@ def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
 
 
 @pytest.mark.slow
+def test_a_backup_that_finds_no_room_is_an_error_and_the_one_before_it_is_resumed_from(whole, tmp_path, monkeypatch):
+    """HDF5 ended the process when it closed the file of the weights."""
+    back_up = keras.callbacks.BackupAndRestore.on_epoch_end
+
+    def full(self, epoch, logs=None):
+        with files_no_larger_than(2000) if epoch == 2 else nullcontext():
+            back_up(self, epoch, logs)
+
+    config = demo(tmp_path)
+    folder = experiments.RunFolder(tmp_path / "digits" / "001")
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.callbacks.BackupAndRestore, "on_epoch_end", full)
+        with pytest.raises(OSError, match=f"{os.strerror(errno.EFBIG)}.*{folder.path}") as raised:
+            experiments.train(config, verbose=0)
+    assert raised.value.errno == errno.EFBIG
+    assert repair_backup(folder.backup) == 2
+    experiments.train(config, resume=True, verbose=0)
+    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("damage", "epochs"),
-    [(nothing, 3), (cut_weights, 2), (cut_metadata, 2), (killed_between_the_files, 2), (lost_metadata, 2)],
+    [
+        (nothing, 3),
+        (cut_weights, 2),
+        (cut_metadata, 2),
+        (flipped_bit, 2),
+        (killed_between_the_files, 2),
+        (lost_metadata, 2),
+    ],
 )
 def test_the_earlier_backup_stands_in_for_one_cut_short(damage, epochs, backup):
     earlier = (backup / (WEIGHTS + EARLIER)).read_bytes()
     damage(backup)
-    assert repair_backup(backup, STEPS) == epochs
+    assert repair_backup(backup) == epochs
     assert json.loads((backup / METADATA).read_text())["epoch"] == epochs
     assert ((backup / WEIGHTS).read_bytes() == earlier) == (epochs == 2)  # whatever the damage, one state to go on from
-    assert repair_backup(backup, STEPS) == epochs
+    assert repair_backup(backup) == epochs
 
 
-@pytest.mark.parametrize("damage", [cut_weights, cut_metadata, killed_between_the_files])
+@pytest.mark.parametrize("damage", [cut_weights, cut_metadata, flipped_bit, killed_between_the_files])
 @pytest.mark.parametrize("earlier", [None, WEIGHTS, METADATA])
 def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, backup):
     damage(backup)
@@ -129,9 +173,25 @@ def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, b
     else:
         cut(backup / (earlier + EARLIER))
     with pytest.raises(ConfigurationError, match=f"the backup in {backup} was cut short.* delete that folder"):
-        repair_backup(backup, STEPS)
+        repair_backup(backup)
     shutil.rmtree(backup)
-    assert repair_backup(backup, STEPS) == 0
+    assert repair_backup(backup) == 0
+
+
+@pytest.mark.parametrize("killed_before", [METADATA, CHECKSUMS])
+def test_a_first_backup_that_was_cut_short_is_none(killed_before, backup):
+    for path in backup.iterdir():
+        if path.name not in (WEIGHTS, METADATA) or path.name == killed_before:
+            path.unlink()
+    cut_weights(backup)
+    assert repair_backup(backup) == 0
+    assert not backup.exists()  # or Keras would load it
+
+
+def test_without_checksums_a_backup_is_refused(backup):
+    (backup / CHECKSUMS).unlink()
+    with pytest.raises(ConfigurationError, match="delete that folder"):
+        repair_backup(backup)
 
 
 @pytest.mark.slow
@@ -149,3 +209,33 @@ def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
     for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
         np.testing.assert_array_equal(found, expected)
     assert len(folder.history.read_text().splitlines()) == 1 + EPOCHS
+
+
+@pytest.fixture
+def resumed(tmp_path):
+    """Says which run a resumed training goes on with."""
+    config = demo(tmp_path)
+
+    def resume() -> experiments.RunFolder:
+        with ExitStack() as lock:
+            folder = commands._run_to_resume(config, lock, print)
+            assert folder is not None
+            return folder
+
+    (tmp_path / "digits" / "001").mkdir(parents=True)
+    return config, resume
+
+
+def test_a_run_that_was_killed_before_its_configuration_was_written_is_resumed(resumed):
+    config, resume = resumed
+    folder = resume()
+    assert load_config(folder.config) == config
+    assert folder.versions.exists()
+
+
+def test_the_backup_that_a_killed_run_had_no_more_use_for_is_removed(resumed):
+    folder = resumed[1]()
+    folder.metrics.write_text("{}")
+    folder.backup.mkdir()
+    assert resumed[1]() == folder
+    assert not folder.backup.exists()

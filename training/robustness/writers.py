@@ -1,0 +1,80 @@
+"""What is written and read while writers are killed: small things of every kind, in one of two states."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import deepsimplex as ds
+from deepsimplex import experiments
+from deepsimplex.experiments.backup import WEIGHTS, Backup, repair_backup
+from deepsimplex.export import load_served
+from deepsimplex.targets.neighbor_cache import cached
+
+X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
+
+
+@dataclass
+class Writer:
+    """Something that is written: how state 0 or 1 of it is, and what a user reads, None if nothing is there."""
+
+    write: Callable[[Path, int], Any]
+    read: Callable[[Path], Any]
+    replaces: bool = True  # whether state 1 is written over state 0, or what is there stays
+
+
+def network(state: int) -> ds.SimplexClassifier:
+    """An untrained network whose weights are all the same."""
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), "vertices", num_classes=2)
+    model.build((None, 3))
+    model.compile("sgd")
+    model.set_weights([np.full(weight.shape, 0.1 * (1 + state)) for weight in model.get_weights()])
+    return model
+
+
+def back_up(folder: Path, state: int) -> None:
+    """Resume from the backup that may be there, and write that of the epoch of a state."""
+    repair_backup(folder)
+    backup = Backup(folder)
+    backup.set_model(network(state))
+    backup.on_epoch_end(state)
+
+
+def read_backup(folder: Path) -> Any:
+    """Epochs and weights that a training goes on from."""
+    epochs, model = repair_backup(folder), network(7)
+    if epochs:
+        model.load_weights(folder / WEIGHTS)
+    return [epochs, *model.get_weights()] if epochs else None
+
+
+def _when_there(name: str, read: Callable[[Path], Any]) -> Callable[[Path], Any]:
+    return lambda folder: read(folder / name) if (folder / name).exists() else None
+
+
+WRITERS = {
+    "predictions": Writer(
+        lambda folder, state: experiments.save_predictions(folder / "p.npz", Y, np.eye(2)[(Y + state) % 2]),
+        _when_there("p.npz", lambda path: experiments.load_predictions(path).p),
+    ),
+    "estimator (.npz)": Writer(
+        lambda folder, state: ds.GLVQ(max_iter=1).fit(X + state, Y).save(folder / "glvq.npz"),
+        _when_there("glvq.npz", lambda path: ds.load(path).prototypes_),
+    ),
+    "cache of targets": Writer(
+        lambda folder, state: cached(folder, "key", X.shape, lambda: X + state),
+        _when_there("neighbors-key.npz", lambda path: cached(path.parent, "key", X.shape, lambda: X + 7)),
+        replaces=False,
+    ),
+    "backup of a training": Writer(back_up, read_backup),
+    "model (.keras)": Writer(
+        lambda folder, state: network(state).save(folder / "model.keras"),
+        _when_there("model.keras", lambda path: ds.load(path).get_weights()),
+    ),
+    "SavedModel": Writer(
+        lambda folder, state: network(state).export(folder / "served"),
+        _when_there("served", lambda path: load_served(path).predict(X.astype("float32"))["latent_mean"]),
+    ),
+}
