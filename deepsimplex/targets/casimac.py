@@ -1,6 +1,7 @@
 """CASIMAC targets: latents made of distances to the nearest samples of every class."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
@@ -8,7 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.atomic_files import fingerprint
+from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance
 from deepsimplex.distances.exact_search import Classes
@@ -26,7 +27,7 @@ from deepsimplex.targets.generalized_mapping import (
     root_mean_square,
     strengths,
 )
-from deepsimplex.targets.neighbor_cache import cached
+from deepsimplex.targets.neighbor_cache import cached, own_folder
 from deepsimplex.targets.target import Target
 
 
@@ -289,23 +290,25 @@ class CASIMAC(Target):
         samples, labels = self._samples
         k, classes = self._neighborhood()
 
-        checkpoint = None if self.cache_dir is None else self.cache_dir / f"search-{key}"
+        place = None if self.cache_dir is None else self.cache_dir / f"search-{key}"
+        own: AbstractContextManager[Path | None] = nullcontext() if place is None else own_folder(place)
 
         def compute() -> NDArray[np.float64]:
-            self._from_cache = checkpoint is not None and any(checkpoint.glob("*.npz"))
-            return class_neighbors(
-                samples,
-                labels,
-                self.distance,
-                k,
-                queries=queries,
-                query_labels=query_labels,
-                num_classes=self.num_classes_,
-                own_positive=True,  # Eq. 7a
-                classes=classes,
-                checkpoint=checkpoint,
-                show_progress=self.show_progress,
-            ).distances
+            with own as checkpoint:
+                self._from_cache = checkpoint is not None and any(checkpoint.glob("*.npz"))
+                return class_neighbors(
+                    samples,
+                    labels,
+                    self.distance,
+                    k,
+                    queries=queries,
+                    query_labels=query_labels,
+                    num_classes=self.num_classes_,
+                    own_positive=True,  # Eq. 7a
+                    classes=classes,
+                    checkpoint=checkpoint,
+                    show_progress=self.show_progress,
+                ).distances
 
         if self.cache_dir is None:
             return compute()

@@ -1,13 +1,15 @@
 """Cache neighbor distances on disk, under a key of everything they depend on; damaged files are made again."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.atomic_files import check_writable, load_arrays, replacing, save_arrays
+from deepsimplex._utils.archives import load_arrays, save_arrays
+from deepsimplex._utils.atomic_files import check_writable, locked, remove_leftovers, replacing
 from deepsimplex._utils.warning import warn_caller
 
 
@@ -51,6 +53,7 @@ def cached(
     """
     path = cache_dir / f"neighbors-{key}.npz"
     if path.exists():
+        remove_leftovers(path)
         try:
             return _load(path, key, shape)
         except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
@@ -63,6 +66,27 @@ def cached(
     except OSError as error:
         _warn(f"the distances could not be kept in {path} ({error}); they are used, and computed again next time")
     return distances
+
+
+@contextmanager
+def own_folder(folder: Path) -> Iterator[Path | None]:
+    """Yield a folder for the state of a search, or None if another thread or process is at the same search.
+
+    It is removed at the end, unless it holds the state of a search that was interrupted.
+    """
+    with ExitStack() as lock:
+        own = True
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            lock.enter_context(locked(folder))
+        except (BlockingIOError, FileNotFoundError):
+            own = False
+        try:
+            yield folder if own else None
+        finally:
+            with suppress(OSError):
+                if own:
+                    folder.rmdir()
 
 
 def _load(path: Path, key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:

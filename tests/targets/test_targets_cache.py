@@ -1,15 +1,14 @@
 """The cache of neighbor distances: found again, never believed when damaged, never lost to a full disk."""
 
 import os
-import resource
-import signal
 
 import numpy as np
 import pytest
 
-from deepsimplex._utils import atomic_files
+from deepsimplex._utils import archives
 from deepsimplex.targets import CASIMAC, TargetCacheWarning, neighbor_cache
 from deepsimplex.targets import casimac as module
+from tests.full_disk import files_no_larger_than
 
 
 @pytest.fixture
@@ -76,15 +75,15 @@ def test_other_samples_are_kept_too(tmp_path, calls):
 
 def test_views_have_the_key_of_their_values():
     wide = np.random.default_rng(1).standard_normal((40, 6))
-    assert atomic_files.fingerprint(wide[::2, ::3]) == atomic_files.fingerprint(wide[::2, ::3].copy())
-    assert atomic_files.fingerprint(np.asfortranarray(wide)) == atomic_files.fingerprint(wide)
+    assert archives.fingerprint(wide[::2, ::3]) == archives.fingerprint(wide[::2, ::3].copy())
+    assert archives.fingerprint(np.asfortranarray(wide)) == archives.fingerprint(wide)
 
 
 def test_long_arrays_are_hashed_in_blocks(monkeypatch):
     array = np.random.default_rng(1).standard_normal((40, 6))
-    whole = atomic_files.fingerprint(array)
-    monkeypatch.setattr(atomic_files, "HASH_BYTES", 100)
-    assert atomic_files.fingerprint(array) == whole
+    whole = archives.fingerprint(array)
+    monkeypatch.setattr(archives, "HASH_BYTES", 100)
+    assert archives.fingerprint(array) == whole
 
 
 def truncate(path):
@@ -217,15 +216,9 @@ def test_a_disk_that_fills_up_costs_the_file_only(tmp_path, calls, monkeypatch, 
 
 def test_a_real_limit_on_file_size(tmp_path):
     """The operating system itself refuses to write on in the middle of the file."""
-    before, action = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     target = make(tmp_path)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
-    try:
-        with pytest.warns(TargetCacheWarning, match="could not be kept"):
-            latent = target.fit_transform(X, Y)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, action)
+    with files_no_larger_than(300), pytest.warns(TargetCacheWarning, match="could not be kept"):
+        latent = target.fit_transform(X, Y)
     np.testing.assert_array_equal(latent.loc, CASIMAC().fit_transform(X, Y).loc)
     assert list(tmp_path.iterdir()) == []
 
