@@ -1,5 +1,7 @@
 """A loaded model is a whole model: training goes on in a fresh process, whatever its target."""
 
+import zipfile
+
 import keras
 import numpy as np
 import pytest
@@ -85,3 +87,18 @@ def test_weights_alone_hold_those_of_an_embedding(data, tmp_path):
         np.testing.assert_array_equal(a, b)
     with eagerly(second):
         second.fit(x, y, verbose=0)
+
+
+@pytest.mark.parametrize("damage", ["exchanged", "cut"])
+@pytest.mark.parametrize("member", ["config.json", "model.weights.h5"])
+def test_an_archive_whose_members_are_wrong_is_refused_by_name(member, damage, tmp_path):
+    """Their checksums are right: it is Keras that cannot read them."""
+    keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "whole.keras")
+    with zipfile.ZipFile(tmp_path / "whole.keras") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members[member] = members["metadata.json"] if damage == "exchanged" else members[member][:200]
+    with zipfile.ZipFile(tmp_path / "wrong.keras", "w") as archive:
+        for name, content in members.items():
+            archive.writestr(name, content)
+    with pytest.raises(ValueError, match=r"filepath: '.*wrong\.keras' holds no model that can be made again"):
+        ds.load(tmp_path / "wrong.keras")

@@ -1,11 +1,20 @@
-"""Calibration after training: a few numbers, fitted on held-out samples, that correct a classifier's probabilities.
+"""After training: calibrations, which correct class probabilities, sets of classes with a promise, and familiarity.
 
-``SimplexClassifier.calibrate`` and that of the scikit-learn classifiers put them into a classifier, its files and its
-SavedModel; by themselves they serve any other.
+``calibrate`` and ``conformalize``, on held-out samples, and ``fit_density``, on the training samples, of
+``SimplexClassifier`` and of the scikit-learn classifiers put them into a classifier, its files and its SavedModel; by
+themselves they serve any other.
 """
 
 from deepsimplex._utils.registry import Registry
 from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
+from deepsimplex.calibration.conformal_sets import ConformalSets
+from deepsimplex.calibration.familiarity import (
+    DENSITIES,
+    FeatureDensity,
+    GaussianDensity,
+    NeighborDistance,
+    RelativeMahalanobis,
+)
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
 from deepsimplex.calibration.platt import PlattScaling
@@ -24,10 +33,16 @@ CALIBRATIONS: Registry[Calibration] = Registry(
 
 __all__ = [
     "CALIBRATIONS",
+    "DENSITIES",
     "Calibration",
+    "ConformalSets",
+    "FeatureDensity",
+    "GaussianDensity",
     "IsotonicCalibration",
     "LatentScaling",
+    "NeighborDistance",
     "PlattScaling",
     "ProbabilityCalibration",
+    "RelativeMahalanobis",
     "TemperatureScaling",
 ]

@@ -14,7 +14,42 @@ from deepsimplex.latent import LatentGaussian, is_tensor
 from deepsimplex.readout.normal import tiny_of
 
 
-class Calibration(ABC):
+class Fitted:
+    """Base class of what is fitted on held-out samples and saved by its configuration, fitted attributes included."""
+
+    # Names of numbers, arrays, or lists of arrays.
+    fitted_attributes: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether ``fit`` was called."""
+        return all(hasattr(self, name) for name in self.fitted_attributes)
+
+    def _check_fitted(self) -> None:
+        if not self.is_fitted:
+            from sklearn.exceptions import NotFittedError
+
+            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit with held-out samples first")
+
+    def get_config(self) -> dict[str, Any]:
+        """Fitted attributes, as numbers and lists; empty before the fit."""
+        return {name: _plain(getattr(self, name)) for name in self.fitted_attributes} if self.is_fitted else {}
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Make one from ``get_config``'s dict."""
+        made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
+        for name in cls.fitted_attributes:
+            if name in config:
+                setattr(made, name, _of_plain(config[name]))
+        return made
+
+    def __repr__(self) -> str:
+        numbers = {name: value for name, value in self.get_config().items() if isinstance(value, float)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value:.4g}' for name, value in numbers.items())})"
+
+
+class Calibration(Fitted, ABC):
     """Base class of calibrations: what ``SimplexClassifier.calibrate`` and the scikit-learn classifiers fit and apply.
 
     A subclass defines ``fit_outputs`` and one of ``apply_latent`` and ``apply_probabilities``, which both are the
@@ -40,9 +75,6 @@ class Calibration(ABC):
     >>> Shrinkage().fit_outputs(np.array([0, 1, 1, 1]), probabilities=p).apply_probabilities(p[0])
     array([0.7375, 0.2625])
     """
-
-    # Fitted attributes: numbers, arrays, or lists of arrays.
-    fitted_attributes: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def fit_outputs(
@@ -86,34 +118,6 @@ class Calibration(ABC):
     def maps_probabilities(self) -> bool:
         """Whether probabilities change after the readout, so that they are no longer those of the latents."""
         return type(self).apply_probabilities is not Calibration.apply_probabilities
-
-    @property
-    def is_fitted(self) -> bool:
-        """Whether the calibration is fitted."""
-        return all(hasattr(self, name) for name in self.fitted_attributes)
-
-    def _check_fitted(self) -> None:
-        if not self.is_fitted:
-            from sklearn.exceptions import NotFittedError
-
-            raise NotFittedError(f"this {type(self).__name__} is not fitted; call fit with held-out samples first")
-
-    def get_config(self) -> dict[str, Any]:
-        """Fitted attributes, as numbers and lists; empty before the fit."""
-        return {name: _plain(getattr(self, name)) for name in self.fitted_attributes} if self.is_fitted else {}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Make a calibration from ``get_config``'s dict."""
-        made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
-        for name in cls.fitted_attributes:
-            if name in config:
-                setattr(made, name, _of_plain(config[name]))
-        return made
-
-    def __repr__(self) -> str:
-        numbers = {name: value for name, value in self.get_config().items() if isinstance(value, float)}
-        return f"{type(self).__name__}({', '.join(f'{name}={value:.4g}' for name, value in numbers.items())})"
 
 
 def _plain(value: Any) -> Any:
@@ -217,3 +221,9 @@ def check_columns(p: Any, fitted: int) -> None:
     n = 2 if fitted == 1 else fitted
     if p.shape[1] != n:
         raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")
+
+
+def check_removal(y: Any, samples: str, method: str, what: str) -> None:
+    """Raise ValueError if labels are given without samples, where None removes what a method fitted."""
+    if y is not None:
+        raise ValueError(f"{samples} must be given beside y; {method}(None) removes the {what}")

@@ -1,6 +1,7 @@
 """Data adapter: convert what ``fit`` takes to batches (x, observation[, weight])."""
 
 import math
+import weakref
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -14,6 +15,9 @@ from deepsimplex.classifier.streams import ObservedDataset, element_spec, is_obs
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.targets import Target
+
+# AutoGraph keeps what it converts, and with it the samples and the model, for as long as the process lives.
+_not_converted = tf.autograph.experimental.do_not_convert
 
 
 class Samples(NamedTuple):
@@ -158,6 +162,7 @@ class DataAdapter:
             parts: list[np.ndarray | None] = [observation[name] for name in names]
             return [*parts, self._weights(observation["label"], None, class_weight)] if weighted else parts
 
+        @_not_converted
         def element(x: Any, y: Any, weight: Any = None) -> tuple[Any, ...]:
             x = keras.tree.map_structure(_checked_finite, x)
             leaves = [y["loc"], y["scale"]] if isinstance(y, dict) else [y]
@@ -229,25 +234,29 @@ class DataAdapter:
 def batches(samples: Samples, batch_size: int, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
     """Return batches of arrays in the order that ``epochs`` draws, or as they are without it.
 
-    The arrays are copied once, into tensors; batches are gathered from them.
+    The arrays are copied once, into tensors; batches are cut or gathered from them.
     """
     rows = num_rows(samples.x)
     parts = samples[:2] if samples.sample_weight is None else tuple(samples)
-    tensors = keras.tree.map_structure(_as_tensor, parts)
+    tensors = keras.tree.map_structure(as_tensor, parts)
+    if epochs is None:  # no function is traced
+        return tf.data.Dataset.from_tensor_slices(tensors).batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
+    # TensorFlow keeps functions of NumPy too: this one does not keep the model.
+    current: Any = weakref.ref(epochs)
+
+    @_not_converted
     def this_epoch(_: Any) -> tf.data.Dataset:
-        if epochs is None:
-            return tf.data.Dataset.range(rows)
-        order = tf.numpy_function(lambda: epochs.order(rows), [], tf.int64)
+        order = tf.numpy_function(lambda: current().order(rows), [], tf.int64)
         return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [rows]))
+
+    @_not_converted
+    def gather(index: Any) -> Any:
+        return keras.tree.map_structure(lambda tensor: tf.gather(tensor, index), tensors)
 
     indices = tf.data.Dataset.from_tensors(0).flat_map(this_epoch).batch(batch_size)
     indices = indices.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
-    gathered = indices.map(
-        lambda index: keras.tree.map_structure(lambda tensor: tf.gather(tensor, index), tensors),
-        num_parallel_calls=tf.data.AUTOTUNE,
-        deterministic=True,
-    )
+    gathered = indices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     return gathered.prefetch(tf.data.AUTOTUNE)
 
 
@@ -330,7 +339,8 @@ def _rows(arrays: Any, rows_of: slice) -> Any:
     return keras.tree.map_structure(lambda leaf: leaf[rows_of], arrays)
 
 
-def _as_tensor(array: Any) -> tf.Tensor:
+def as_tensor(array: Any) -> tf.Tensor:
+    """Return an array as a tensor in the precision of the layers."""
     tensor = tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor

@@ -1,11 +1,15 @@
-"""Load saved classifiers, and say so when a file is damaged."""
+"""Files of Keras models: loaded, or an error that says what is wrong with them."""
 
+import io
 import os
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import keras
+import numpy as np
+
+from deepsimplex._utils.archives import check_archive
 
 
 def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
@@ -29,7 +33,8 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     FileNotFoundError
         When there is no such file.
     ValueError
-        When the file is damaged or cut short.
+        When the file is damaged or cut short, states more than it holds, or holds no model that can be made again: a
+        piece that is none, weights that do not fit or are not finite. Keras' own error is its cause.
 
     Examples
     --------
@@ -42,12 +47,52 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     if not path.exists():
         raise FileNotFoundError(f"filepath: there is no model at {str(path)!r}")
     try:
+        check_archive(path)
         with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+            if damaged := archive.testzip():
+                raise ValueError(f"in {damaged!r}")
+    except PermissionError:
+        raise
+    except Exception as error:  # a damaged archive may raise anything
         raise ValueError(
-            f"filepath: {str(path)!r} is damaged or cut short ({error}); save the model again or restore a copy"
+            f"filepath: {str(path)!r} is damaged or cut short, or no model that can be loaded here "
+            f"({type(error).__name__}: {error}); save the model again or restore a copy"
         ) from error
-    if damaged is not None:
-        raise ValueError(f"filepath: {str(path)!r} is damaged (in {damaged!r}); save it again or restore a copy")
-    return keras.models.load_model(path, **kwargs)
+    try:
+        model = keras.models.load_model(path, **kwargs)
+        not_finite = [weight.path for weight in model.weights if not _is_finite(weight)]
+    except Exception as error:  # Keras', of any type
+        raise ValueError(
+            f"filepath: {str(path)!r} holds no model that can be made again ({type(error).__name__}: {error})"
+        ) from error
+    if not_finite:
+        raise ValueError(
+            f"filepath: {str(path)!r} holds weights that are NaN or infinite, in {', '.join(not_finite)}: training "
+            "diverged, or the file was changed. keras.models.load_model loads it nevertheless"
+        )
+    return model
+
+
+def _is_finite(weight: keras.Variable) -> bool:
+    value = keras.ops.convert_to_numpy(weight)
+    return value.dtype.kind in "biuUS" or bool(np.isfinite(value.astype(np.float64)).all())
+
+
+def check_overwrite(filepath: str | os.PathLike[str], overwrite: bool) -> None:
+    """Raise FileExistsError if there is a file that must not be replaced."""
+    if not overwrite and os.path.exists(os.path.expanduser(filepath)):
+        raise FileExistsError(f"filepath {os.fspath(filepath)!r} exists; pass overwrite=True to replace it")
+
+
+class FileInMemory(io.BytesIO):
+    """What Keras writes as HDF5 to be stored afterwards, under the name whose ending Keras checks.
+
+    HDF5 ends the process (segmentation fault) when it closes a file for which the disk has no room.
+    """
+
+    def __init__(self, filepath: str | os.PathLike[str]) -> None:
+        super().__init__()
+        self._filepath = os.fspath(filepath)
+
+    def __str__(self) -> str:
+        return self._filepath

@@ -9,8 +9,11 @@ import keras
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.warning import warn_caller
+from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
+from deepsimplex.classifier.after_training import FittedAfterTraining
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
+from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
 from deepsimplex.classifier.streams import (
     is_observed,
@@ -23,10 +26,11 @@ from deepsimplex.classifier.streams import (
 )
 from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_model
+from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SimplexClassifier(TrainableNetwork):
+class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
@@ -300,8 +304,7 @@ class SimplexClassifier(TrainableNetwork):
         """
         if not os.fspath(filepath).endswith(".keras"):
             raise ValueError(f"filepath must end in .keras; found {os.fspath(filepath)!r}. export writes a SavedModel")
-        if not overwrite and os.path.exists(os.path.expanduser(filepath)):
-            raise FileExistsError(f"filepath {os.fspath(filepath)!r} exists; pass overwrite=True to replace it")
+        check_overwrite(filepath, overwrite)
         with replacing(filepath) as fresh:
             super().save(fresh, overwrite=True, **kwargs)
 
@@ -331,7 +334,8 @@ class SimplexClassifier(TrainableNetwork):
 
         Notes
         -----
-        Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale"; class names in
+        Outputs: "class_probabilities" [N, n], "class_id" [N], "latent_mean" [N, L], "latent_scale", "prediction_set"
+        [N, n] after ``conformalize``, "familiarity" [N] after ``fit_density``; class names in
         ``assets.extra/class_names.json`` of a SavedModel, in the metadata of ONNX.
         """
         shapes: Any = self._sample_shapes
@@ -341,14 +345,19 @@ class SimplexClassifier(TrainableNetwork):
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"
             raise ValueError(f"export names every input: backbone must be {wanted}; found inputs of shapes {shapes}")
+        density = self.density
+
+        def features(samples: Any) -> Any:
+            return self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
+
         export_model(
             self,
             filepath,
             format,
-            latent=lambda samples: self.calibrated_latent(
-                self.latent(as_inputs(self.backbone, samples) if several else samples, training=False)
-            ),
+            latent=lambda samples: self.calibrated_latent(self.head(features(samples))),
             readout=self.read_out,
+            prediction_sets=self.prediction_sets,
+            familiarity=None if density is None else lambda samples: density.familiarity(features(samples)),
             sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,
@@ -357,8 +366,8 @@ class SimplexClassifier(TrainableNetwork):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """Return the arguments of the constructor and the calibration, as Keras serializes them."""
-        pieces = {name: getattr(self, name) for name in (*_PIECES, "calibration")}
+        """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
+        pieces = {name: getattr(self, name) for name in (*_PIECES, *_FITTED_LATER)}
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
@@ -373,13 +382,19 @@ class SimplexClassifier(TrainableNetwork):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Make a classifier from what ``get_config`` returned."""
         config = dict(config)
-        for name in (*_PIECES, "calibration", "dtype"):
+        for name in (*_PIECES, *_FITTED_LATER, "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        trained_on_integers, calibration = config.pop("trained_on_integers"), config.pop("calibration")
+        for name, kind in (_PIECES | _FITTED_LATER).items():
+            if not isinstance(config[name], kind) and (name in _PIECES or config[name] is not None):
+                raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
+        fitted_later = {name: config.pop(name) for name in _FITTED_LATER}
+        fitted_later["_trained_on_integers"] = config.pop("trained_on_integers")
         model = cls(**config)
-        model.calibration = calibration
-        model._trained_on_integers = trained_on_integers
+        for name, fitted in fitted_later.items():
+            setattr(model, name, fitted)
         return model
 
 
-_PIECES = ("backbone", "target", "head", "readout")
+_LAYER: Any = keras.layers.Layer
+_PIECES: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
+_FITTED_LATER: Any = {"calibration": Calibration, "prediction_sets": ConformalSets, "density": FeatureDensity}

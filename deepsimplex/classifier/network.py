@@ -1,17 +1,20 @@
 """The network of a classifier: a backbone, a head and a readout, joined and read out as probabilities or latents."""
 
-import copy
 import dataclasses
-from collections.abc import Sequence
-from typing import Any, Self
+import os
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
+from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names
-from deepsimplex.calibration import CALIBRATIONS, Calibration
-from deepsimplex.classifier.data import DataAdapter, check_samples
+from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
+from deepsimplex.classifier.data import as_tensor, check_samples, num_rows
+from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.streams import is_stream
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -55,9 +58,12 @@ class SimplexNetwork(keras.Model):
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
         self.calibration: Calibration | None = None
+        self.prediction_sets: ConformalSets | None = None
+        self.density: FeatureDensity | None = None
         self._noise = self.target.noise(self.num_classes)
         self._hide("_sample_shapes", None)
         self._hide("_latents", None)
+        self._hide("_features", None)
         tensors = stated_inputs(backbone)  # not input_shape, which lists those of a dict
         if tensors is not None:  # as a functional model's weights, which exist from the start and can be loaded
             self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
@@ -115,6 +121,17 @@ class SimplexNetwork(keras.Model):
         self._hide("_sample_shapes", keras.tree.map_shape_structure(lambda shape: tuple(shape[1:]), input_shape))
         self.built = True
 
+    def save_weights(self, filepath: str | os.PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
+        """Save the weights to a ``.weights.h5`` file atomically; further arguments as in keras.Model."""
+        if kwargs:  # shards are several files
+            super().save_weights(filepath, overwrite, **kwargs)
+            return
+        check_overwrite(filepath, overwrite)
+        memory = FileInMemory(filepath)
+        super().save_weights(memory)
+        with replacing(filepath) as fresh:
+            fresh.write_bytes(memory.getbuffer())
+
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise."""
         return self.head(self.backbone(inputs, training=training))
@@ -157,7 +174,10 @@ class SimplexNetwork(keras.Model):
         TypeError, ValueError
             For arrays that are no numbers, hold no sample, are not finite or not of the shape of the backbone's inputs.
         """
-        return super().predict(self._checked(x), batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
+        x = self._checked(x)
+        if steps is None and not kwargs and _in_slices(self, x, batch_size, verbose):
+            return _predict_slices(self, x, batch_size)
+        return super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
 
     def _checked(self, x: Any) -> Any:
         """Return samples to predict as they are, after the checks of ``fit``."""
@@ -194,8 +214,14 @@ class SimplexNetwork(keras.Model):
             unless the classifier was calibrated by other means than "latent".
         """
         if self._latents is None:
-            self._hide("_latents", _Latents(self))
-        return LatentGaussian.of(self._latents.predict(self._checked(x), batch_size=batch_size, verbose=verbose))
+            self._hide("_latents", _Part(self, lambda x: self.calibrated_latent(self.latent(x))))
+        return LatentGaussian.of(self._latents.predict_all(self._checked(x), batch_size, verbose))
+
+    def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
+        """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
+        if self._features is None:
+            self._hide("_features", _Part(self, lambda x: self.backbone(x, training=False)))
+        return self._features.predict_all(self._checked(x), batch_size, verbose)
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.
@@ -222,102 +248,14 @@ class SimplexNetwork(keras.Model):
         explained = head.explain(self._checked(x), k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
-    # Calibration
 
-    def calibrate(
-        self,
-        x: Any,
-        y: Any = None,
-        method: str | dict[str, Any] | Calibration = "temperature",
-        *,
-        sample_weight: Any = None,
-        batch_size: int | None = None,
-        verbose: str | int = 0,
-    ) -> Self:
-        """Calibrate the class probabilities of the trained model on held-out samples.
+class _Part(keras.Model):
+    """Keras model from samples to what a function of a network gives for them, in the order of its layers."""
 
-        From then on ``model(x)``, ``predict``, ``predict_proba``, the metrics of ``evaluate``, files and the SavedModel
-        have calibrated probabilities. A second call replaces the first: it is fitted to uncalibrated outputs.
-
-        Parameters
-        ----------
-        x : array, structure of arrays, tf.data.Dataset, PyDataset, generator or None
-            Samples that were held out of training; or batches of (sample, label), with or without weights, held in
-            memory. None removes the calibration.
-        y : array
-            Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"temperature", "latent", "platt", "isotonic"}, dict or Calibration
-            See ``deepsimplex.calibration``; a dict holds a "name" and arguments. Default "temperature", one number
-            that needs few samples. "latent" scales the latent Gaussian, so that ``predict_latent`` is calibrated too. A
-            given calibration is copied.
-        sample_weight : array, optional
-        batch_size : int, optional
-            Default 32.
-        verbose : "auto", 0, 1 or 2
-
-        Returns
-        -------
-        SimplexClassifier
-            Itself. ``model.calibration`` is the fitted calibration, or None.
-
-        Raises
-        ------
-        TypeError, ValueError
-            For samples that ``evaluate`` would refuse, soft labels, and samples that do not determine the calibration.
-            The model is then unchanged.
-
-        Notes
-        -----
-        Training never sees a calibration: neither losses nor the metrics of training batches, nor
-        ``model(x, training=True)``, and the loss of ``evaluate`` is that of uncalibrated outputs. ``fit`` and
-        ``train_on_batch`` change the outputs that a calibration was fitted to, and remove it with a warning.
-
-        Examples
-        --------
-        >>> import deepsimplex as ds
-        >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
-        >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", num_classes=10)
-        >>> model.compile()
-        >>> history = model.fit(x[:500], y[:500], epochs=2, verbose=0)
-        >>> model.calibrate(x[500:], y[500:]).calibration.is_fitted
-        True
-        """
-        if x is None:
-            if y is not None:
-                raise ValueError("x must be given beside y; calibrate(None) removes the calibration")
-            self._set_calibration(None)
-            return self
-        calibration = copy.deepcopy(CALIBRATIONS.get(method))
-        x, labels, sample_weight = DataAdapter(self.target, self.num_classes).classes(x, y, sample_weight)
-        before = self.calibration
-        self._set_calibration(None)
-        try:
-            calibration.fit_outputs(
-                labels,
-                probabilities=self.predict_proba(x, batch_size, verbose),
-                latent=self.predict_latent(x, batch_size, verbose),
-                readout=self.readout,
-                sample_weight=sample_weight,
-            )
-        except BaseException:
-            self._set_calibration(before)
-            raise
-        self._set_calibration(calibration)
-        return self
-
-    def _set_calibration(self, calibration: Calibration | None) -> None:
-        """Predict by this calibration: functions that Keras traced with another are made anew."""
-        self.calibration = calibration
-        self.predict_function = self.test_function = None
-        self._hide("_latents", None)
-
-
-class _Latents(keras.Model):
-    """Keras model from samples to latents, for ``predict_latent``."""
-
-    def __init__(self, network: SimplexNetwork) -> None:
-        super().__init__(name="latents", dtype=network.dtype_policy)
+    def __init__(self, network: SimplexNetwork, function: Callable[[Any], Any]) -> None:
+        super().__init__(name="part", dtype=network.dtype_policy)
         self._network = lambda: network  # as an attribute, Keras would walk in a circle when it loads
+        self._function = function
 
     def build(self, input_shape: Any) -> None:
         """Build the network, with batches of any size."""
@@ -326,10 +264,41 @@ class _Latents(keras.Model):
             with network.distribute_strategy.scope():
                 network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
-    def call(self, inputs: Any) -> dict[str, Any]:
-        """Return calibrated latents {"loc", "scale"}."""
-        network = self._network()
-        return network.calibrated_latent(network.latent(inputs))
+    def call(self, inputs: Any) -> Any:
+        """Return what the function gives."""
+        return self._function(inputs)
+
+    def predict_all(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
+        """Return what ``predict`` does, for arrays of a few samples much sooner."""
+        if _in_slices(self, x, batch_size, verbose):
+            return _predict_slices(self, x, batch_size)
+        return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+
+def _in_slices(model: keras.Model, x: Any, batch_size: int | None, verbose: str | int) -> bool:
+    """Whether nothing of ``predict`` is asked for but its answer for arrays, one batch after the other."""
+    leaves = keras.tree.flatten(x)
+    return (
+        verbose == 0
+        and model.steps_per_execution == 1
+        and model.distribute_strategy.num_replicas_in_sync == 1
+        and all(isinstance(leaf, np.ndarray | tf.Tensor) for leaf in leaves)
+        and len({len(leaf) for leaf in leaves}) == 1
+        and (batch_size is None or batch_size > 0)
+    )
+
+
+def _predict_slices(model: keras.Model, x: Any, batch_size: int | None) -> Any:
+    """Predict arrays by the function and in the batches of ``keras.Model.predict``.
+
+    Keras makes a data set of them in every call and traces its functions, a tenth of a second for a single sample.
+    """
+    x, size, found = keras.tree.lists_to_tuples(x), batch_size or 32, []
+    model.make_predict_function()
+    for first in range(0, num_rows(x), size):
+        batch = keras.tree.map_structure(lambda leaf, rows=slice(first, first + size): as_tensor(leaf[rows]), x)
+        found.append(model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]))
+    return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *found)
 
 
 def _fits(found: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:

@@ -173,15 +173,6 @@ class TrainableNetwork(SimplexNetwork):
         self.compute_metrics(None, {"label": tf.zeros([1, *label.shape[1:]], label.dtype)}, uniform)
         self.reset_metrics()
 
-    def _train_uncalibrated(self) -> None:
-        """Remove a calibration before the weights change that it was fitted to."""
-        if self.calibration is not None:
-            warn_caller(
-                "training changes the outputs that the model was calibrated for, and removes the calibration: call "
-                "calibrate again afterwards",
-            )
-            self._set_calibration(None)
-
     def _adapt_head(self, x: Any, labels: Any = None, num_samples: int | None = None) -> None:
         """Start the head among the features of training samples, unless it has been adapted or loaded."""
         if not getattr(self.head, "adapted", True):
@@ -200,7 +191,7 @@ class TrainableNetwork(SimplexNetwork):
     # Files
 
     def save_own_variables(self, store: Any) -> None:
-        """Save what the loss adapted to, and the arrays of the target, with the weights."""
+        """Save what the loss adapted to, and the arrays of target and density, with the weights."""
         super().save_own_variables(store)
         for prefix, piece in self._stateful():
             for name, value in piece.state().items():
@@ -209,7 +200,7 @@ class TrainableNetwork(SimplexNetwork):
     def load_own_variables(self, store: Any) -> None:
         """Load what ``save_own_variables`` saved."""
         names = list(store.keys())  # not all stores of Keras can be iterated over
-        state = {name: np.asarray(store[name]) for name in names if name.startswith((_OF_LOSS, _OF_TARGET))}
+        state = {name: np.asarray(store[name]) for name in names if name.startswith(_OF_PIECES)}
         for prefix, piece in self._stateful():
             if found := {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}:
                 piece.load_state(found)
@@ -217,7 +208,8 @@ class TrainableNetwork(SimplexNetwork):
 
     def _stateful(self) -> list[tuple[str, Any]]:
         loss = [] if self.training_loss is None else [(_OF_LOSS, self.training_loss)]
-        return [*loss, (_OF_TARGET, self.target)]
+        density = [] if self.density is None else [(_OF_DENSITY, self.density)]
+        return [*loss, (_OF_TARGET, self.target), *density]
 
     def _check_strategy(self) -> None:
         """Raise ValueError if weights or the optimizer were made outside of the scope of the strategy."""
@@ -233,7 +225,8 @@ class TrainableNetwork(SimplexNetwork):
             )
 
 
-_OF_LOSS, _OF_TARGET = "loss_", "target_"  # before the names of their states among those of weights
+# Before the names of their states among those of weights.
+_OF_PIECES = _OF_LOSS, _OF_TARGET, _OF_DENSITY = "loss_", "target_", "density_"
 
 
 def _batch_size(x: Any) -> Any:

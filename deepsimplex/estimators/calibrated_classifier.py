@@ -16,7 +16,10 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
-from deepsimplex.calibration import CALIBRATIONS, Calibration
+from deepsimplex._utils.warning import warn_caller
+from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
+from deepsimplex.calibration.calibrator import check_removal
+from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.estimators.labels import Labels
 from deepsimplex.export import export_model
 
@@ -75,6 +78,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     n_features_in_ : int
     calibration_ : Calibration
         Only after ``calibrate``.
+    prediction_sets_ : ConformalSets
+        Only after ``conformalize``.
+    density_ : FeatureDensity
+        Only after ``fit_density``.
     """
 
     classes: ArrayLike | None
@@ -93,7 +100,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Make the classifier unfitted inside; restore it if the fit raises."""
         before = dict(self.__dict__)
         self.__dict__.pop(self._learned_as, None)
-        self.__dict__.pop("calibration_", None)
+        for name in ("calibration_", "prediction_sets_", "density_"):
+            self.__dict__.pop(name, None)
         try:
             yield
         except BaseException:
@@ -156,21 +164,126 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """
         check_is_fitted(self)
         if X is None:
-            if y is not None:
-                raise ValueError("X must be given beside y; calibrate(None) removes the calibration")
+            check_removal(y, "X", "calibrate", "calibration")
+            self._give_up_sets()
             self.__dict__.pop("calibration_", None)
             return self
-        if y is None:
-            raise ValueError("y must be given beside X: the labels of the held-out samples")
         calibration = copy.deepcopy(CALIBRATIONS.get(method))
-        numbers = Labels.of(y, self.classes_).memberships
-        if numbers.ndim == 2:
-            raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
+        numbers = self._class_numbers(y, "held-out")
         uncalibrated = copy.copy(self)
         uncalibrated.__dict__.pop("calibration_", None)
         calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
+        self._give_up_sets()
         self.calibration_ = calibration
         return self
+
+    def conformalize(
+        self,
+        X: ArrayLike | None,
+        y: ArrayLike | None = None,
+        coverage: float = 0.9,
+        method: ConformalMethod = "lac",
+        by_class: bool = False,
+        random_state: RandomState = 0,
+    ) -> Self:
+        """Find the sets of classes that hold the true one with a promised frequency, on held-out samples.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or None
+            Features of samples that were used neither in ``fit`` nor in ``calibrate``. None removes the sets.
+        y : array_like, shape [N]
+            Labels as named in ``classes_``.
+        coverage : float
+            Promised frequency. Default 0.9.
+        method : {"lac", "aps", "raps"}
+            See ``deepsimplex.calibration.ConformalSets``. Default "lac", the smallest sets on average.
+        by_class : bool
+            Whether the promise holds for every class. Default False: for all samples together.
+        random_state : int, numpy.random.RandomState or None
+            Seed of "aps" and "raps". Default 0.
+
+        Returns
+        -------
+        self
+            With the attribute ``prediction_sets_``, which ``predict_set``, ``save`` and ``export`` use. Another fit or
+            calibration removes it.
+
+        Raises
+        ------
+        ValueError
+            For labels that are not in ``classes_``, and for fewer samples than the promise needs. The classifier then
+            stays as it was.
+        """
+        check_is_fitted(self)
+        if X is None:
+            check_removal(y, "X", "conformalize", "sets")
+            self.__dict__.pop("prediction_sets_", None)
+            return self
+        sets = ConformalSets(coverage, method, by_class, seed=seed_of(random_state))
+        self.prediction_sets_ = sets.fit(self.predict_proba(X), self._class_numbers(y, "held-out"))
+        return self
+
+    def predict_set(self, X: ArrayLike) -> NDArray[np.bool_]:
+        """Return whether each class is in the set of each row, bool [N, n], columns as ``classes_``."""
+        check_is_fitted(self)
+        if self._prediction_sets is None:
+            raise ValueError("predict_set needs conformalize(X, y) with held-out samples first")
+        return self._prediction_sets.predict(self.predict_proba(X))
+
+    def fit_density(
+        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "gaussian"
+    ) -> Self:
+        """Fit a density of the features to the training samples, for ``familiarity``.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or None
+            Features of the training samples. None removes the density.
+        y : array_like, shape [N]
+            Labels as named in ``classes_``.
+        method : {"gaussian", "relative_mahalanobis", "nearest_neighbors"} or FeatureDensity
+            Default "gaussian": see ``deepsimplex.calibration.GaussianDensity``. A given one is copied.
+
+        Returns
+        -------
+        self
+            With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it.
+        """
+        check_is_fitted(self)
+        if X is None:
+            check_removal(y, "X", "fit_density", "density")
+            self.__dict__.pop("density_", None)
+            return self
+        density = copy.deepcopy(DENSITIES.get(method))
+        self.density_ = density.fit(self._features(X), self._class_numbers(y, "training"))
+        return self
+
+    def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Return how typical rows are, [N]: the share of training samples that are less so; after ``fit_density``."""
+        check_is_fitted(self)
+        if not hasattr(self, "density_"):
+            raise ValueError("familiarity needs fit_density(X, y) with the training samples first")
+        return self.density_.familiarity(self._features(X))
+
+    def _features(self, X: ArrayLike) -> NDArray[Any]:
+        """Return what the density is of: the checked features themselves."""
+        return validate_data(self, X, dtype=np.float64, reset=False)
+
+    def _class_numbers(self, y: ArrayLike | None, of: str) -> NDArray[np.int64]:
+        if y is None:
+            raise ValueError(f"y must be given beside X: the labels of the {of} samples")
+        numbers = Labels.of(y, self.classes_).memberships
+        if numbers.ndim == 2:
+            raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
+        return numbers
+
+    def _give_up_sets(self) -> None:
+        if self.__dict__.pop("prediction_sets_", None) is not None:
+            warn_caller(
+                "calibrate changes the probabilities that the sets were found for, and removes them: call conformalize "
+                "again afterwards"
+            )
 
     def export(
         self,
@@ -182,7 +295,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Write what serves the classifier without this package: a SavedModel or an ONNX file.
 
         Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
-        ``classes_``), and of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale".
+        ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
+        ``conformalize`` "prediction_set" [N, n], after ``fit_density`` "familiarity" [N].
         ``deepsimplex.export.load_served`` loads a SavedModel; ``deepsimplex.export.export_pipeline`` writes a pipeline
         that ends in a classifier.
 
@@ -202,7 +316,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         check_choice(format, "format", self._formats)
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
-        self._export(filepath, format, class_names=[str(name) for name in names], verbose=verbose)
+        shared: dict[str, Any] = {"class_names": [str(name) for name in names], "verbose": verbose}
+        served = self._served_familiarity if hasattr(self, "density_") else None
+        self._export(filepath, format, **shared, prediction_sets=self._prediction_sets, familiarity=served)
 
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         resource, latent, readout = self._served()
@@ -213,9 +329,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:
         """Return what holds the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
 
+    def _served_familiarity(self, X: Any) -> Any:
+        return self.density_.familiarity(X)
+
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         """Return what a calibration is fitted to: probabilities and, if there are any, latents and their readout."""
         return {"probabilities": self.predict_proba(X)}
+
+    @property
+    def _prediction_sets(self) -> ConformalSets | None:
+        return getattr(self, "prediction_sets_", None)
 
     @property
     def _calibration(self) -> Calibration | None:

@@ -158,7 +158,7 @@ class GPLVQ(PrototypeClassifier):
     @property
     def _processes(self) -> list[PrototypeProcess]:
         """The Gaussian process of every class that is fitted against the rest, in order."""
-        c = np.where(self.prototype_labels_ == self.prototype_runs_, 1.0, -1.0)
+        c = np.where(self._labels == self._numbers(self.prototype_runs_), 1.0, -1.0)
         number = len(_runs(self._labels))
         parts = zip(np.split(self._scale(self.prototypes_), number), np.split(c, number), strict=True)
         return [PrototypeProcess(W, labels, self.lengthscale_, self.noise_variance) for W, labels in parts]
@@ -223,7 +223,7 @@ class GPLVQ(PrototypeClassifier):
         check_whole(k, "k", 1)
         features = self._scaled(X)
         predicted = np.argmax(self._calibrated_scores(features), axis=1)[:, None]
-        runs = np.argmax(self.prototype_runs_[:, None] == self.classes_, axis=1)
+        runs = self._numbers(self.prototype_runs_)
         contributions = np.hstack([process.contributions(features) for process in self._processes])
         distances, number = squared_distances(features, self._scale(self.prototypes_)), len(np.unique(runs))
         if number == 1:  # the process of the other class is the negative

@@ -59,8 +59,7 @@ class Labels:
             raise ValueError(f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}")
         if len(names) < 2:
             raise ValueError(
-                f"a classifier needs at least 2 classes; found one class alone, {names[0]!r}. "
-                "Name the others in classes"
+                f"y must name at least 2 classes; found one class alone, {names[0]!r}. Name the others in classes"
             )
         order = np.argsort(names)
         return cls(names, order[np.searchsorted(names, y, sorter=order)].astype(np.int64))

@@ -143,3 +143,9 @@ class SimplexNetworkClassifier(LatentClassifier):
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
         return model, lambda X: model.calibrated_latent(model.latent(X, training=False))
+
+    def _features(self, X: ArrayLike) -> NDArray[Any]:
+        return self.model_.predict_features(super()._features(X))
+
+    def _served_familiarity(self, X: Any) -> Any:
+        return super()._served_familiarity(self.model_.backbone(X, training=False))

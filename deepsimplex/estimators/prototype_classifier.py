@@ -184,7 +184,14 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     @property
     def _labels(self) -> NDArray[np.int64]:
         """Class numbers of the prototypes."""
-        return np.argmax(self.prototype_labels_[:, None] == self.classes_, axis=1)
+        return self._numbers(self.prototype_labels_)
+
+    def _numbers(self, labels: NDArray[Any]) -> NDArray[np.int64]:
+        """Numbers of classes, one for each prototype: a file that was changed may hold others."""
+        of_class = labels[:, None] == self.classes_
+        if len(of_class) != len(self.prototypes_) or not of_class.any(axis=1).all():
+            raise ValueError(f"one of classes_ {self.classes_} must be known for each of prototypes_; found {labels}")
+        return np.argmax(of_class, axis=1)
 
     @property
     def _present(self) -> NDArray[np.bool_]:

@@ -19,6 +19,7 @@ from deepsimplex.evaluation.classification_scores import (
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
+from deepsimplex.evaluation.prediction_sets import coverage, coverage_by_class, coverage_by_size, set_size
 from deepsimplex.evaluation.proper_scores import (
     BrierDecomposition,
     brier_decomposition,
@@ -68,6 +69,9 @@ __all__ = [
     "classwise_calibration_error",
     "compare_partitions",
     "compare_reports",
+    "coverage",
+    "coverage_by_class",
+    "coverage_by_size",
     "expected_calibration_error",
     "maximum_calibration_error",
     "negative_log_likelihood",
@@ -78,6 +82,7 @@ __all__ = [
     "reliability_curve",
     "report",
     "risk_coverage_curve",
+    "set_size",
     "standardized_memberships",
     "standardized_partition",
     "top_k_accuracy",

@@ -139,7 +139,8 @@ def resample(
         numbers = np.atleast_1d(one.value())
         values = np.array([row[position] for row in drawn], np.float64).reshape(resamples, len(numbers)).T
         limits = one.limits or (None,) * len(numbers)
-        found.append([ResampledScore(float(n), *rest) for n, *rest in zip(numbers, values, limits, strict=True)])
+        each = zip(numbers, values, limits, strict=True)
+        found.append([ResampledScore(float(number), drawn_again, range_) for number, drawn_again, range_ in each])
     return found
 
 

@@ -12,6 +12,7 @@ import tensorflow as tf
 from deepsimplex._utils.atomic_files import check_writable
 from deepsimplex._utils.portable_operations import Format
 from deepsimplex._utils.validation import check_choice
+from deepsimplex.calibration import ConformalSets
 from deepsimplex.export.portable_formats import write_portable
 from deepsimplex.export.saved_model import write_saved_model
 
@@ -28,6 +29,8 @@ def export_model(
     readout: Callable[[Any], Any],
     sample_shape: Sequence[int | None] | Mapping[str, Sequence[int | None]],
     class_names: Sequence[str],
+    prediction_sets: ConformalSets | None = None,
+    familiarity: Callable[[Any], Any] | None = None,
     input_name: str = "image",
     input_dtype: str | Mapping[str, str] = "float32",
     pixel_scale: float = 255.0,
@@ -54,6 +57,10 @@ def export_model(
         Shape of one sample; of several inputs a dict of their shapes by name. The batch size is left open.
     class_names : list of str
         In label order; written beside a SavedModel, and as JSON under "class_names" in the metadata of ONNX.
+    prediction_sets : ConformalSets, optional
+        Fitted sets of classes, for the output "prediction_set". Default None: there is none.
+    familiarity : callable, optional
+        From samples to numbers [N], for the output "familiarity". Default None: there is none.
     input_name : str
         Name of the input in the serving signature, unless there are several.
     input_dtype : {"float32", "uint8"} or dict
@@ -66,9 +73,10 @@ def export_model(
 
     Notes
     -----
-    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, and with latents "latent_mean" [N, L] and
-    "latent_scale" as in ``LatentGaussian``. In a SavedModel, ``assets.extra/class_names.json`` holds the names,
-    ``assets.extra/checksums.json`` the SHA-256 of every file, which ``load_served`` checks.
+    Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, with latents "latent_mean" [N, L] and
+    "latent_scale" as in ``LatentGaussian``, with sets "prediction_set" [N, n] bool, and "familiarity" [N]. In a
+    SavedModel, ``assets.extra/class_names.json`` holds the names, ``assets.extra/checksums.json`` the SHA-256 of every
+    file, which ``load_served`` checks.
 
     Raises
     ------
@@ -110,7 +118,7 @@ def export_model(
         check_choice(dtype, "input_dtype", INPUT_DTYPES)
     specs = {name: tf.TensorSpec((None, *shapes[name]), dtypes.get(name, "float32"), name) for name in shapes}
     signature = specs if several else specs[input_name]
-    serve = _serving_function(latent, readout, pixel_scale)
+    serve = _serving_function(latent, readout, prediction_sets, familiarity, pixel_scale)
     path = Path(filepath).expanduser()
     check_writable(path.absolute().parent, "filepath")
     write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
@@ -118,7 +126,11 @@ def export_model(
 
 
 def _serving_function(
-    latent: Callable[[Any], dict[str, Any]] | None, readout: Callable[[Any], Any], pixel_scale: float
+    latent: Callable[[Any], dict[str, Any]] | None,
+    readout: Callable[[Any], Any],
+    prediction_sets: ConformalSets | None,
+    familiarity: Callable[[Any], Any] | None,
+    pixel_scale: float,
 ) -> Callable[[Any], dict[str, Any]]:
     """Make the function from samples to the served outputs: see ``export_model``."""
 
@@ -131,6 +143,8 @@ def _serving_function(
         probabilities = readout(read if gaussian is None else gaussian)
         outputs = {"class_probabilities": probabilities, "class_id": tf.argmax(probabilities, axis=-1)}
         latents = {} if gaussian is None else {"latent_mean": gaussian["loc"], "latent_scale": gaussian["scale"]}
-        return outputs | latents
+        sets = {} if prediction_sets is None else {"prediction_set": prediction_sets.predict(probabilities)}
+        typical = {} if familiarity is None else {"familiarity": familiarity(read)}
+        return outputs | latents | sets | typical
 
     return serve

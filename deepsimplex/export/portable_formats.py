@@ -25,7 +25,10 @@ class _Served(keras.Model):
         self.built = True
 
     def call(self, samples: Any) -> dict[str, Any]:
-        return self.serve(samples)
+        outputs = self.serve(samples)
+        captures = getattr(tf.compat.v1.get_default_graph(), "captures", ())
+        self.constants = {inside.name: value for value, inside in captures if value.dtype != tf.resource}
+        return outputs
 
 
 def check_suffix(path: Path, format: Format) -> None:
@@ -66,12 +69,11 @@ def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[st
         onnx.checker.check_model(written)  # the converter keeps what ONNX has not, and says so in its log alone
     except onnx.checker.ValidationError as error:
         raise ValueError(f"format='onnx' cannot hold this model: {str(error).splitlines()[0]}") from None
-    names = {spec.name for spec in keras.tree.flatten(signature)}
-    if loose := [value.name for value in written.graph.input if value.name not in names]:
-        raise ValueError(
-            "format='onnx' cannot hold this model: the converter takes tensors that are no weights, as those of "
-            f"keras.layers.Normalization, for inputs: {', '.join(loose)}. BatchNormalization has weights instead"
-        )
+    # The converter makes inputs of tensors that are no weights, as those of keras.layers.Normalization.
+    inputs = {value.name: value for value in written.graph.input}
+    for name in inputs.keys() & model.constants.keys():
+        written.graph.initializer.append(onnx.numpy_helper.from_array(model.constants[name].numpy(), name))
+        written.graph.input.remove(inputs[name])
     onnx.helper.set_model_props(written, {"class_names": json.dumps(class_names, ensure_ascii=False)})
     onnx.save(written, path)
 

@@ -1,0 +1,280 @@
+"""Familiarity: how typical a sample's features are of those that a classifier learned from."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.registry import Registry
+from deepsimplex._utils.validation import check_finite_rows, check_labels, check_whole
+from deepsimplex.calibration.calibrator import Fitted
+from deepsimplex.latent import is_tensor
+
+# Parts of the training samples, each scored by a density of the others.
+_FOLDS = 5
+# Scores of training samples that are kept: familiarity is known to a thousandth.
+_QUANTILES = 1000
+# Numbers in the largest tensor of a batch of rows.
+_BUDGET = 2**23
+
+
+class FeatureDensity(Fitted, ABC):
+    """Base class of densities of features, whose quantiles over the training samples are the familiarity.
+
+    A subclass defines ``_fit`` and ``_score``, and names the arrays that ``_fit`` makes in ``fitted_arrays``. Register
+    it with ``keras.saving.register_keras_serializable``.
+
+    Parameters
+    ----------
+    seed : int
+        Of the division of the training samples into five folds. Default 0.
+
+    Attributes
+    ----------
+    quantiles_ : ndarray, shape [1000]
+        Of the scores of training samples under the density of the other folds.
+    """
+
+    fitted_arrays: ClassVar[tuple[str, ...]] = ()
+    quantiles_: NDArray[np.float64]
+    mean_: NDArray[np.float64]
+    deviation_: NDArray[np.float64]
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = check_whole(seed, "seed", 0)
+
+    @abstractmethod
+    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        """Fit to standardized features [N, d] and class numbers [N]."""
+
+    @abstractmethod
+    def _score(self, z: Any) -> Any:
+        """Scores [N] of standardized features, a tensor [N, d]: the larger, the more typical."""
+
+    @abstractmethod
+    def _row_size(self) -> int:
+        """Numbers in the largest tensor of a row."""
+
+    def fit(self, z: ArrayLike, y: ArrayLike) -> "FeatureDensity":
+        """Fit to the features [N, d] of training samples and their class numbers [N].
+
+        Raises
+        ------
+        ValueError
+            For features that are not finite, and fewer than ten samples.
+        """
+        features: NDArray[np.float64] = np.asarray(z, dtype=np.float64)
+        if features.ndim != 2 or len(features) < 2 * _FOLDS:
+            raise ValueError(f"z must hold at least {2 * _FOLDS} features, [N, d]; found shape {list(features.shape)}")
+        check_finite_rows(features, "z", "float64")
+        labels, _ = check_labels(y, max(2, int(np.max(y)) + 1), rows=len(features), of="z")
+        self.mean_, self.deviation_ = features.mean(axis=0), features.std(axis=0)
+        self.deviation_[self.deviation_ == 0] = 1.0  # a unit that never fires
+        features = (features - self.mean_) / self.deviation_
+        scores = self._scores_of_others(features, labels)
+        self._fit(features, labels)
+        self.quantiles_ = np.quantile(scores, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+        return self
+
+    def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Scores [N] of training samples under the density of others: a density fits best the samples that made it."""
+        fold, scores = np.random.default_rng(self.seed).permutation(len(z)) % _FOLDS, np.empty(len(z))
+        for held_out in range(_FOLDS):
+            rest = fold != held_out
+            self._fit(z[rest], y[rest])
+            scores[~rest] = self._in_batches(z[~rest], self._score)
+        return scores
+
+    def familiarity(self, z: Any) -> Any:
+        """Return the share of training samples that are less typical than each of these features.
+
+        Parameters
+        ----------
+        z : array_like or tensor, shape [N, d]
+            Tensors may be of a graph.
+
+        Returns
+        -------
+        ndarray or tensor, shape [N]
+            0, unlike anything learned, to 1; of samples like the training samples as often in any tenth of that.
+        """
+        self._check_fitted()
+        if not is_tensor(z):
+            return self._in_batches(np.asarray(z, dtype=np.float64), self.familiarity)
+        dtype = precise_dtype()
+        mean, deviation = (tf.constant(part, dtype) for part in (self.mean_, self.deviation_))
+        scores = self._score((tf.cast(z, dtype) - mean) / deviation)
+        above = scores[:, tf.newaxis] > tf.constant(self.quantiles_, dtype)
+        return tf.reduce_mean(tf.cast(above, dtype), axis=1)
+
+    def _in_batches(self, z: NDArray[np.float64], function: Any) -> NDArray[np.float64]:
+        most = max(1, _BUDGET // max(_QUANTILES, self._row_size()))
+        return np.concatenate([function(tf.constant(z[rows])).numpy() for rows in row_slices(len(z), most)])
+
+    @property
+    def is_fitted(self) -> bool:
+        """Whether ``fit`` was called."""
+        return hasattr(self, "quantiles_")
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor; what was fitted is in ``state``."""
+        return {"seed": self.seed}
+
+    def state(self) -> dict[str, Any]:
+        """Fitted arrays by name."""
+        names = ("quantiles_", "mean_", "deviation_", *self.fitted_arrays)
+        return {name: getattr(self, name) for name in names} if self.is_fitted else {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Take what ``state`` returned."""
+        vars(self).update({name: np.asarray(value) for name, value in state.items()})
+
+
+def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """A [d, d] with A A^T the inverse covariance of centered rows, shrunk as far as their number asks for."""
+    from sklearn.covariance import ledoit_wolf
+
+    covariance = ledoit_wolf(z, assume_centered=True)[0] if len(z) > 1 else np.zeros((z.shape[1], z.shape[1]))
+    # Units that never fire in a class, and classes of one sample: the features have variance one in all.
+    covariance += 1e-6 * np.eye(len(covariance))
+    return np.linalg.inv(np.linalg.cholesky(covariance)).T
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class GaussianDensity(FeatureDensity):
+    """A Gaussian of its own for the features of every class (DDU, Mukhoti et al. 2021): the one to begin with.
+
+    The score is log sum_k pi_k N(z; m_k, S_k), with the classes' shares pi_k among the training samples and
+    covariances S_k by Ledoit and Wolf's shrinkage. It holds n d^2 numbers for n classes of d features.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> z, y = rng.normal(size=(200, 2)), np.repeat([0, 1], 100)
+    >>> density = GaussianDensity().fit(z + 4 * y[:, None], y)
+    >>> density.familiarity([[0.0, 0.0], [9.0, -9.0]]).round(1)
+    array([1., 0.])
+    """
+
+    fitted_arrays = ("centers_", "whitening_", "offsets_")
+    centers_: NDArray[np.float64]
+    whitening_: NDArray[np.float64]
+    offsets_: NDArray[np.float64]
+
+    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        classes = [z[y == k] for k in np.unique(y)]
+        self.centers_ = np.stack([rows.mean(axis=0) for rows in classes])
+        self.whitening_ = np.stack([_whitening(rows - rows.mean(axis=0)) for rows in classes])
+        shares = np.array([len(rows) / len(z) for rows in classes])
+        log_determinants = np.log(np.diagonal(self.whitening_, axis1=1, axis2=2)).sum(axis=1)
+        self.offsets_ = np.log(shares) + log_determinants - 0.5 * z.shape[1] * math.log(2.0 * math.pi)
+
+    def _score(self, z: Any) -> Any:
+        centered = z[:, tf.newaxis] - tf.constant(self.centers_, z.dtype)
+        white = tf.einsum("nkd,kde->nke", centered, tf.constant(self.whitening_, z.dtype))
+        exponents = tf.constant(self.offsets_, z.dtype) - 0.5 * tf.reduce_sum(tf.square(white), axis=-1)
+        return tf.reduce_logsumexp(exponents, axis=1)
+
+    def _row_size(self) -> int:
+        return self.centers_.size
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class RelativeMahalanobis(FeatureDensity):
+    """Distance from the nearest class, less that from all training samples (Ren et al. 2021): for many classes.
+
+    The score is d_0^2 - min_k d_k^2: Mahalanobis distances from the classes' means by one covariance within them, and
+    from the mean of all by the covariance of all. It holds 2 d^2 numbers, however many the classes.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> z, y = rng.normal(size=(200, 2)), np.repeat([0, 1], 100)
+    >>> bool(np.diff(RelativeMahalanobis().fit(z + 4 * y[:, None], y).familiarity([[0.0, 0.0], [2.0, 2.0]])) < -0.2)
+    True
+    """
+
+    fitted_arrays = ("centers_", "within_", "overall_")
+    centers_: NDArray[np.float64]
+    within_: NDArray[np.float64]
+    overall_: NDArray[np.float64]
+
+    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        classes, number = np.unique(y, return_inverse=True)
+        self.centers_ = np.stack([z[y == k].mean(axis=0) for k in classes])
+        self.within_, self.overall_ = _whitening(z - self.centers_[number]), _whitening(z)
+
+    def _score(self, z: Any) -> Any:
+        within, overall = (tf.constant(part, z.dtype) for part in (self.within_, self.overall_))
+        white, centers = z @ within, tf.constant(self.centers_, z.dtype) @ within
+        nearest = tf.reduce_min(tf.reduce_sum(tf.square(white[:, tf.newaxis] - centers), axis=-1), axis=1)
+        return tf.reduce_sum(tf.square(z @ overall), axis=1) - nearest
+
+    def _row_size(self) -> int:
+        return self.centers_.size
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class NeighborDistance(FeatureDensity):
+    """Distance from the k-th nearest training sample (Sun et al. 2022): for features that no Gaussian fits.
+
+    The score is minus that distance between standardized features; the paper divides features by their length in
+    addition, and so does not see how far out they are. It holds all N d training features.
+
+    Parameters
+    ----------
+    k : int
+        Default 10; all training samples if there are fewer.
+    seed : int
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(200, 2))
+    >>> density = NeighborDistance().fit(z, np.zeros(200, int))
+    >>> bool(np.diff(density.familiarity([[0.0, 0.0], [5.0, 5.0]])) < -0.5)
+    True
+    """
+
+    fitted_arrays = ("neighbors_",)
+    neighbors_: NDArray[np.float64]
+
+    def __init__(self, k: int = 10, seed: int = 0) -> None:
+        super().__init__(seed)
+        self.k = check_whole(k, "k", 1)
+
+    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
+        self.neighbors_ = z
+
+    def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+        self._fit(z, y)
+        return self._in_batches(z, lambda rows: self._distance_score(rows, self.k + 1))  # each is its own nearest
+
+    def _score(self, z: Any) -> Any:
+        return self._distance_score(z, self.k)
+
+    def _distance_score(self, z: Any, k: int) -> Any:
+        neighbors = tf.constant(self.neighbors_, z.dtype)
+        squared = tf.reduce_sum(tf.square(neighbors), axis=1) - 2.0 * tf.matmul(z, neighbors, transpose_b=True)
+        nearest = -tf.math.top_k(-squared, min(k, len(self.neighbors_))).values[:, -1]
+        return -tf.sqrt(tf.maximum(nearest + tf.reduce_sum(tf.square(z), axis=1), 0.0))
+
+    def _row_size(self) -> int:
+        return len(self.neighbors_)
+
+    def get_config(self) -> dict[str, Any]:
+        """Arguments of the constructor; what was fitted is in ``state``."""
+        return {"k": self.k, **super().get_config()}
+
+
+DENSITIES: Registry[FeatureDensity] = Registry(
+    "method",
+    FeatureDensity,
+    {"gaussian": GaussianDensity, "relative_mahalanobis": RelativeMahalanobis, "nearest_neighbors": NeighborDistance},
+)

@@ -1,0 +1,85 @@
+"""Sets of classes: how often they hold the true one, and how large they are."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex._utils.validation import check_labels
+
+
+def _checked(y: ArrayLike, sets: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
+    """Labels [N], sets [N, n], and whether each set holds its label [N]."""
+    found: NDArray[Any] = np.asarray(sets)
+    if found.dtype != bool or found.ndim != 2 or not len(found):
+        raise ValueError(f"sets must be bool, shape [N, n]; found {found.dtype} of shape {list(found.shape)}")
+    labels, _ = check_labels(y, found.shape[1], rows=len(found), of="sets")
+    return labels, found, found[np.arange(len(labels)), labels]
+
+
+def coverage(y: ArrayLike, sets: ArrayLike) -> float:
+    """Share of samples whose set of classes holds the true one.
+
+    Parameters
+    ----------
+    y : array_like, shape [N]
+        Class numbers 0..n-1.
+    sets : array_like of bool, shape [N, n]
+        As ``predict_set`` returns them.
+
+    Returns
+    -------
+    float
+        Between 0 and 1. Over draws of m held-out and N test samples, conformal sets of the promised coverage c have a
+        mean between c and c + 1 / (m + 1), and a standard deviation near sqrt(c (1 - c) (1 / m + 1 / N)).
+
+    Examples
+    --------
+    >>> sets = [[True, False, False], [True, True, False], [False, True, True]]
+    >>> round(coverage([0, 2, 2], sets), 4), round(set_size([0, 2, 2], sets), 4)
+    (0.6667, 1.6667)
+    """
+    return float(np.mean(_checked(y, sets)[2]))
+
+
+def set_size(y: ArrayLike, sets: ArrayLike) -> float:
+    """Mean number of classes in a set; arguments as ``coverage``. Of two ways to the same coverage, less is better.
+
+    Examples
+    --------
+    >>> set_size([0, 1], [[True, False, True], [True, True, True]])
+    2.5
+    """
+    return float(np.mean(_checked(y, sets)[1].sum(axis=1)))
+
+
+def coverage_by_class(y: ArrayLike, sets: ArrayLike) -> NDArray[np.float64]:
+    """Coverage among the samples of every class, shape [n]; NaN for a class without samples; arguments as ``coverage``.
+
+    Examples
+    --------
+    >>> coverage_by_class([0, 1, 1], [[True, False], [True, True], [True, False]])
+    array([1. , 0.5])
+    """
+    labels, found, held = _checked(y, sets)
+    return _means(held, labels, found.shape[1])
+
+
+def coverage_by_size(y: ArrayLike, sets: ArrayLike) -> NDArray[np.float64]:
+    """Coverage among the sets of 0, 1, ..., n classes, shape [n + 1]; NaN for a size without sets.
+
+    Sets that adapt to how hard a sample is have nearly the same coverage at every size; arguments as ``coverage``.
+
+    Examples
+    --------
+    >>> coverage_by_size([0, 1, 1], [[True, False], [True, True], [True, False]])
+    array([nan, 0.5, 1. ])
+    """
+    _, found, held = _checked(y, sets)
+    return _means(held, found.sum(axis=1), found.shape[1] + 1)
+
+
+def _means(held: NDArray[np.bool_], group: NDArray[np.integer], groups: int) -> NDArray[np.float64]:
+    count = np.bincount(group, minlength=groups)
+    with np.errstate(invalid="ignore"):
+        return np.bincount(group, weights=held, minlength=groups) / count

@@ -1,0 +1,121 @@
+"""Familiarity tells samples like the training samples from others: by itself, in classifiers, files and exports."""
+
+import keras
+import numpy as np
+import onnxruntime
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import multivariate_normal
+from sklearn.covariance import ledoit_wolf
+from sklearn.datasets import load_wine
+
+import deepsimplex as ds
+from deepsimplex.calibration import DENSITIES
+
+METHODS = list(DENSITIES)
+
+
+def draw(seed, samples, n=3, d=4):
+    """Features around a center for each class, one of them constant, in units of their own."""
+    rng = np.random.default_rng(seed)
+    y = rng.integers(0, n, samples)
+    z = rng.normal(size=(samples, d)) + 3 * np.eye(n, d)[y]
+    z[:, -1] = 7.0
+    return z * [1, 10, 0.1, 1], y
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_it_is_uniform_over_samples_like_those_of_training_and_zero_far_away(method):
+    density = DENSITIES.get(method).fit(*draw(0, 1000))
+    z, _ = draw(1, 1000)
+    found = density.familiarity(z)
+    np.testing.assert_allclose(np.histogram(found, 5, (0, 1))[0] / 1000, 0.2, atol=0.06)
+    assert density.familiarity(z * [8, 8, 8, 1]).mean() < 0.05
+    np.testing.assert_array_equal(density.familiarity(z[:3]), found[:3])
+
+
+def test_scores_are_the_papers():
+    z, y = draw(0, 300)
+    points = draw(1, 20)[0]
+    density = DENSITIES.get("gaussian").fit(z, y)
+    standard, points = ((part - z.mean(axis=0)) / np.array([*z.std(axis=0)[:-1], 1.0]) for part in (z, points))
+    regular = 1e-6 * np.eye(4)
+    terms = []
+    for k in range(3):
+        rows = standard[y == k]
+        covariance = ledoit_wolf(rows)[0] + regular
+        terms.append(np.log(len(rows) / 300) + multivariate_normal(rows.mean(axis=0), covariance).logpdf(points))
+    np.testing.assert_allclose(density._score(points), logsumexp(terms, axis=0), rtol=1e-9)
+
+    relative = DENSITIES.get("relative_mahalanobis").fit(z, y)
+    centers = np.stack([standard[y == k].mean(axis=0) for k in range(3)])
+    within = np.linalg.inv(ledoit_wolf(standard - centers[y], assume_centered=True)[0] + regular)
+    overall = np.linalg.inv(ledoit_wolf(standard, assume_centered=True)[0] + regular)
+    squared = [[(point - center) @ within @ (point - center) for center in centers] for point in points]
+    expected = np.einsum("nd,de,ne->n", points, overall, points) - np.min(squared, axis=1)
+    np.testing.assert_allclose(relative._score(points), expected, rtol=1e-9)
+
+    neighbors = DENSITIES.get({"name": "nearest_neighbors", "k": 3}).fit(z, y)
+    distances = np.sort(np.linalg.norm(points[:, None] - standard, axis=2), axis=1)
+    np.testing.assert_allclose(neighbors._score(points), -distances[:, 2], rtol=1e-6)
+
+
+def test_what_has_no_density_is_refused():
+    z, y = draw(0, 50)
+    with pytest.raises(ValueError, match=r"z must hold at least 10 features, \[N, d\]; found shape \[4, 4\]"):
+        DENSITIES.get("gaussian").fit(z[:4], y[:4])
+    with pytest.raises(ValueError, match="z must be finite"):
+        DENSITIES.get("gaussian").fit(np.where(z > 5, np.nan, z), y)
+    with pytest.raises(ValueError, match="not fitted"):
+        DENSITIES.get("gaussian").familiarity(z)
+    with pytest.raises(ValueError, match="method"):
+        DENSITIES.get("histogram")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["gaussian", "nearest_neighbors"])
+def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path):
+    (x, y), (x_test, _) = four
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4)
+    model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
+    model.fit(x, y, batch_size=50, verbose=0)
+    found = model.fit_density(x, y, method).familiarity(x_test)
+    assert 0.35 < found.mean() < 0.65
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_allclose(ds.load(tmp_path / "m.keras").familiarity(x_test), found, atol=1e-6)
+    model.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(x_test)["familiarity"]
+    np.testing.assert_allclose(served, found, atol=2e-3)  # a thousandth for every quantile
+    with pytest.warns(UserWarning, match="training changes the features"):
+        model.fit(x[:50], y[:50], verbose=0)
+    with pytest.raises(ValueError, match="familiarity needs fit_density"):
+        model.familiarity(x_test)
+
+
+CLASSIFIERS = {
+    "process": ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=3),
+    "lvq": ds.GLVQ(max_iter=5),
+    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, epochs=1),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.filterwarnings("ignore:the hyperparameters were still moving")
+def test_classifiers_of_tables_have_it(name, tmp_path):
+    X, y = load_wine(return_X_y=True)
+    classifier = CLASSIFIERS[name].fit(X[::2], y[::2])
+    found = classifier.fit_density(X[::2], y[::2]).familiarity(X[1::2])
+    assert found.mean() > 0.3
+    assert classifier.familiarity(3 * X).mean() < 0.1
+    if name == "network":
+        return
+    classifier.save(tmp_path / "c.npz")
+    np.testing.assert_allclose(ds.load(tmp_path / "c.npz").familiarity(X[1::2]), found)
+    if name == "lvq":
+        classifier.export(tmp_path / "c.onnx", format="onnx")
+        session = onnxruntime.InferenceSession(tmp_path / "c.onnx")
+        (served,) = session.run(["familiarity"], {"features": X[1::2].astype("float32")})
+        np.testing.assert_allclose(served, found, atol=2e-3)
+    assert not hasattr(classifier.fit(X[::2], y[::2]), "density_")

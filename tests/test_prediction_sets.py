@@ -1,0 +1,163 @@
+"""Sets of classes hold the true one as often as promised: by themselves, in classifiers, files and exports."""
+
+import keras
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+import deepsimplex as ds
+from deepsimplex.calibration import ConformalSets
+
+METHODS = ["lac", "aps", "raps"]
+
+
+def draw(seed, samples, n=6):
+    """Probabilities that are right, and labels drawn from them."""
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.full(n, 0.4), samples)
+    return p, np.array([rng.choice(n, p=row) for row in p])
+
+
+@pytest.mark.parametrize("by_class", [False, True])
+@pytest.mark.parametrize("method", METHODS)
+def test_the_promise_is_kept_by_samples_of_one_source(method, by_class):
+    covered = []
+    for seed in range(20):
+        p, y = draw(seed, 1200)
+        sets = ConformalSets(0.8, method, by_class).fit(p[:400], y[:400]).predict(p[400:])
+        covered.append(ds.evaluation.coverage(y[400:], sets))
+        if by_class:
+            assert ds.evaluation.coverage_by_class(y[400:], sets).min() > 0.6
+    # 20 draws of 400 held-out samples: a standard deviation of 0.005 about 0.8, and by class up to 1 / 60 more.
+    assert 0.785 < np.mean(covered) < 0.835
+
+
+def slow_scores(method, p, u, penalty=0.01, free_classes=5):
+    """As the papers write them, class by class."""
+    scores = np.empty_like(p)
+    for i, row in enumerate(p):
+        for k in range(len(row)):
+            if method == "lac":
+                scores[i, k] = 1 - row[k]
+                continue
+            rank = 1 + np.sum(row > row[k])
+            scores[i, k] = row[row > row[k]].sum() + (1 - u[i]) * row[k]
+            if method == "raps":
+                scores[i, k] += penalty * max(rank - free_classes, 0)
+    return scores
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_scores_and_thresholds_are_the_papers(method):
+    p, y = draw(0, 60, n=9)
+    sets = ConformalSets(0.9, method, free_classes=3, penalty=0.2, seed=5).fit(p, y)
+    u = (p @ np.random.default_rng(5).uniform(1e3, 1e4, 9)) % 1
+    scores = slow_scores(method, p, u, 0.2, 3)
+    own = np.sort(scores[np.arange(60), y])
+    assert sets.thresholds_ == pytest.approx([own[55 - 1]], abs=1e-9)  # ceil(61 * 0.9) = 55
+    near = np.abs(scores - sets.thresholds_) < 1e-9
+    np.testing.assert_array_equal(sets.predict(p) | near, (scores <= sets.thresholds_) | near)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_sample_has_the_same_set_in_any_batch_and_after_a_round_trip(method):
+    p, y = draw(1, 300)
+    sets = ConformalSets(method=method).fit(p, y)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(sets))
+    np.testing.assert_array_equal(again.predict(p[::-1])[::-1], sets.predict(p))
+    np.testing.assert_array_equal(np.concatenate([sets.predict(p[:7]), sets.predict(p[7:])]), sets.predict(p))
+
+
+def test_what_cannot_be_promised_is_refused():
+    p, y = draw(2, 50)
+    with pytest.raises(ValueError, match="coverage must be a number above 0 and below 1"):
+        ConformalSets(1.0)
+    with pytest.raises(ValueError, match="method must be one of lac, aps, raps"):
+        ConformalSets(method="naps")
+    with pytest.raises(ValueError, match=r"y must hold at least 99 samples for coverage = 0\.99; found 50"):
+        ConformalSets(0.99).fit(p, y)
+    with pytest.raises(ValueError, match=r"at least 19 samples of class \d for coverage = 0\.95; found"):
+        ConformalSets(0.95, by_class=True).fit(p, y)
+    ConformalSets(0.9).fit(p[:9], y[:9])  # 9 of 10 is a promise that nine samples can give
+    with pytest.raises(ValueError, match="not fitted"):
+        ConformalSets().predict(p)
+    with pytest.raises(ValueError, match=r"p must have shape \[N, 6\]"):
+        ConformalSets(0.5, by_class=True).fit(*draw(2, 300)).predict(p[:, :2] / p[:, :2].sum(axis=1, keepdims=True))
+
+
+def test_coverage_by_size_and_errors():
+    sets = np.array([[True, False, True], [True, True, True], [False, False, False]])
+    np.testing.assert_array_equal(ds.evaluation.coverage_by_size([2, 0, 1], sets), [0, np.nan, 1, 1])
+    assert ds.evaluation.set_size([2, 0, 1], sets) == pytest.approx(5 / 3)
+    with pytest.raises(ValueError, match=r"sets must be bool, shape \[N, n\]"):
+        ds.evaluation.coverage([0, 1], np.eye(2))
+
+
+@pytest.fixture(scope="module")
+def model(four):
+    (x, y), _ = four
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", 4)
+    model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
+    model.fit(x[:150], y[:150], epochs=2, batch_size=50, verbose=0)
+    return model.conformalize(x[150:], y[150:], 0.8, "aps")
+
+
+@pytest.mark.slow
+def test_files_and_exports_of_a_network_keep_its_sets(model, four, tmp_path):
+    _, (x_test, y_test) = four
+    sets = model.predict_set(x_test)
+    assert 0.65 < ds.evaluation.coverage(y_test, sets) < 0.95
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_array_equal(ds.load(tmp_path / "m.keras").predict_set(x_test), sets)
+    model.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(x_test)["prediction_set"]
+    assert served.dtype == bool
+    assert np.mean(served == sets) > 0.99  # scores are compared in single precision
+
+
+def test_what_changes_the_probabilities_removes_the_sets(model, four):
+    (x, y), _ = four
+    copy = keras.models.clone_model(model)
+    copy.set_weights(model.get_weights())
+    copy.conformalize(x[150:], y[150:])
+    with pytest.warns(UserWarning, match="calibrate changes the probabilities that the sets were found for"):
+        copy.calibrate(x[150:], y[150:])
+    copy.conformalize(x[150:], y[150:])
+    copy.compile(run_eagerly=True)
+    with (
+        pytest.warns(UserWarning, match="removes the calibration"),
+        pytest.warns(UserWarning, match="training changes the probabilities"),
+    ):
+        copy.fit(x[:50], y[:50], verbose=0)
+    assert copy.prediction_sets is None
+    with pytest.raises(ValueError, match="predict_set needs conformalize"):
+        copy.predict_set(x)
+    with pytest.raises(ValueError, match=r"conformalize\(None\) removes the sets"):
+        copy.conformalize(None, y)
+
+
+CLASSIFIERS = {
+    "process": ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=3),
+    "lvq": ds.GLVQ(max_iter=5),
+    "regression": ds.LatentRegressionClassifier(),
+}
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.filterwarnings("ignore:the hyperparameters were still moving")
+def test_classifiers_of_tables_have_sets(name, tmp_path):
+    X, y = load_wine(return_X_y=True)
+    X, y = (X - X.mean(axis=0)) / X.std(axis=0), np.array(["a", "b", "c"])[y]
+    classifier = CLASSIFIERS[name].fit(X[::3], y[::3])
+    with pytest.raises(ValueError, match="predict_set needs conformalize"):
+        classifier.predict_set(X)
+    sets = classifier.conformalize(X[1::3], y[1::3], coverage=0.9).predict_set(X[2::3])
+    assert 0.75 < ds.evaluation.coverage(np.searchsorted(["a", "b", "c"], y[2::3]), sets) <= 1
+    if name != "regression":  # its regressor is not one of ours
+        classifier.save(tmp_path / "c.npz")
+        np.testing.assert_array_equal(ds.load(tmp_path / "c.npz").predict_set(X[2::3]), sets)
+    with pytest.warns(UserWarning, match="calibrate changes the probabilities"):
+        classifier.calibrate(None)
+    classifier.conformalize(X[1::3], y[1::3]).fit(X[::3], y[::3])
+    assert not hasattr(classifier, "prediction_sets_")
