@@ -6,8 +6,9 @@ import keras
 import numpy as np
 from keras import ops
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.evaluation.reliability_curve import check_bins, equal_width_edges
+from deepsimplex.latent import is_tensor
 
 __all__ = ["BrierScore", "ClasswiseCalibrationError", "ExpectedCalibrationError", "NegativeLogLikelihood"]
 
@@ -35,7 +36,12 @@ def _checked_batch(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> 
         NaN for a sample of nonzero weight whose label is not a class or whose outputs are not probabilities: an error
         cannot be raised inside a graph, but every sum over such a sample is NaN.
     """
-    y_true, y_pred = ops.convert_to_tensor(y_true), ops.cast(y_pred, dtype)
+    y_true, y_pred = ops.convert_to_tensor(_numbers(y_true, "y_true")), ops.cast(_numbers(y_pred, "y_pred"), dtype)
+    if len(y_pred.shape) not in (1, 2) or y_true.shape[:1] != y_pred.shape[:1]:
+        raise ValueError(
+            f"y_pred must have shape [N, n] or, of class 1, [N, 1], with the N of y_true; found {tuple(y_pred.shape)} "
+            f"for y_true of shape {tuple(y_true.shape)}"
+        )
     if len(y_pred.shape) == 1 or y_pred.shape[-1] == 1:
         q = ops.reshape(y_pred, (-1,))
         y_pred = ops.stack([1 - q, q], axis=-1)
@@ -54,8 +60,15 @@ def _checked_batch(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> 
         )
     weights = ops.ones_like(y_pred[:, 0])
     if sample_weight is not None:
-        weights = ops.broadcast_to(ops.reshape(ops.cast(sample_weight, dtype), (-1,)), ops.shape(weights))
+        given = ops.reshape(ops.cast(_numbers(sample_weight, "sample_weight"), dtype), (-1,))
+        if given.shape[0] not in (1, None, weights.shape[0]):
+            raise ValueError(f"sample_weight must have shape [{weights.shape[0]}]; found shape {tuple(given.shape)}")
+        weights = ops.broadcast_to(given, ops.shape(weights))
     return labels, y_pred, ops.where(valid | (weights == 0), weights, np.nan)
+
+
+def _numbers(values: Any, name: str) -> Any:
+    return values if is_tensor(values) else check_array(values, name, finite=False, dtype="any")
 
 
 class _MeanScore(keras.metrics.Mean):

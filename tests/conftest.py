@@ -46,6 +46,30 @@ def _optimize_graphs(optimize: bool) -> None:
         tensorflow.config.optimizer.set_experimental_options({"disable_meta_optimizer": not optimize})
 
 
+@pytest.fixture
+def onnx_without_copies(monkeypatch):
+    """Have no copy made of a graph before each of its optimizations for ONNX: they are a third of a conversion's time.
+
+    The converter goes back to the copy where an optimization fails; here that is an error.
+    """
+    from tf2onnx import optimizer
+
+    optimize = optimizer.optimize_graph
+
+    def without_copies(graph, catch_errors=True, optimizers=None):
+        return optimize(graph, False, optimizers)
+
+    monkeypatch.setattr(optimizer, "optimize_graph", without_copies)
+
+
+@pytest.fixture
+def only_new_objects():
+    """Collect the test's own objects alone: those of the tests before are millions, a look at which takes seconds."""
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def digits():
     """(x, y), (x_test, y_test)."""

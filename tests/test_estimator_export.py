@@ -14,9 +14,7 @@ CLASSIFIERS = {
     "LVQ1": ds.LVQ1(max_iter=5),
     "LVQ2": ds.LVQ2(max_iter=5, scale_features=False),
     "GPLVQ": ds.GPLVQ(max_iter=2),
-    "network": ds.estimators.SimplexNetworkClassifier(
-        {"name": "mlp", "hidden": [4]}, "vertices", epochs=1, scale_features=False
-    ),
+    "network": ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [4]}, "vertices", epochs=1),
     "an absent class": ds.GLVQ(classes=[0, 1, 2, 3]),
     "an absent class of GPLVQ": ds.GPLVQ(classes=[0, 1, 2, 3], prototypes_per_class=1, max_iter=1),
 }

@@ -39,8 +39,11 @@ GAUSSIAN_PROCESSES = [
     ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **FEW_EPOCHS),
     ds.CategoricalGaussianProcess("softmax", **FEW_EPOCHS),
 ]
-ADAM = {"class_name": "Adam", "config": {"learning_rate": 0.1}}  # an object's address would be in the tests' names
-NETWORK = ds.estimators.SimplexNetworkClassifier({"name": "mlp", "hidden": [8]}, optimizer=ADAM, epochs=8)
+# Every fit is traced, with Adam for longer. An object's address would be in the tests' names.
+SGD = {"class_name": "SGD", "config": {"learning_rate": 0.3}}
+NETWORK = ds.estimators.SimplexNetworkClassifier(
+    {"name": "mlp", "hidden": [8]}, readout="argmax", optimizer=SGD, epochs=3, batch_size=64
+)
 
 
 EQUIVALENCE = "check_sample_weight_equivalence_on_dense_data"

@@ -82,7 +82,7 @@ def test_beta_does_not_differentiate_its_weight():
 
 
 def test_beta_is_checked():
-    with pytest.raises(ValueError, match="beta must lie between 0 and 1; found 2"):
+    with pytest.raises(ValueError, match="beta must be a number of at least 0 and at most 1; found 2"):
         LatentNLL(beta=2)
     observation, latent = {"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": SCALES["full"]}
     with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):

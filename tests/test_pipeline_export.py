@@ -32,7 +32,7 @@ from sklearn.svm import SVR
 import deepsimplex as ds
 from deepsimplex.export import export_pipeline
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("onnx_without_copies")]
 
 STEPS = {
     "standard": [StandardScaler()],

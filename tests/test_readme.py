@@ -123,7 +123,7 @@ class Check(NamedTuple):
 
 
 CHECKS = {
-    'model.export("served")  # TensorFlow alone serves it': Check(twenty_lines, epochs=5),
+    'model.export("served")  # TensorFlow alone serves it': Check(twenty_lines, epochs=3),
     '"photos"': Check(runs, epochs=1, before=photos),
     "ds.losses.Composition(": Check(runs, epochs=1),
     '"variational"': Check(accuracy_above(0.95), epochs=5),

@@ -9,7 +9,7 @@ import tensorflow as tf
 import deepsimplex as ds
 from tests.eager_steps import eagerly
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("onnx_without_copies")]
 
 
 @pytest.fixture(scope="module")

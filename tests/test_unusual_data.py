@@ -144,7 +144,7 @@ def test_real_numbers_of_every_dtype_are_features(inference, dtypes):
         (X, np.where(y > 1, np.nan, y), "Input y contains NaN"),
         (X, X[:, 0], "Unknown label type: continuous"),
         (X, np.array([1, "a", None] * 20, dtype=object), "Unknown label type: unknown"),
-        (X, np.zeros(60), "a classifier needs at least 2 classes; found one class alone"),
+        (X, np.zeros(60), "y must name at least 2 classes; found one class alone"),
     ],
 )
 def test_what_is_no_data_is_told_why(inference, features, labels, message):

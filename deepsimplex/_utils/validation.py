@@ -1,6 +1,6 @@
 """Check numbers, arrays, labels, class probabilities and sample weights; raise errors that name the argument."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from numbers import Real
 from typing import Any, Literal
 
@@ -70,7 +70,7 @@ def check_flag(value: Any, name: str) -> bool:
 def unmasked(values: ArrayLike, name: str) -> NDArray[Any]:
     """Return ``values`` as an array; raise for masked values, which NumPy would uncover, and rows of many lengths."""
     if np.ma.is_masked(values):
-        hidden = np.ma.getmaskarray(values)
+        hidden: NDArray[np.bool_] = np.ma.getmaskarray(np.ma.asarray(values))
         raise ValueError(
             f"{name} must not be masked; found {hidden.sum()} masked values, the first in row "
             f"{int(np.argwhere(hidden)[0, 0])}. Leave such samples out"
@@ -150,9 +150,9 @@ def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
     if dtype != "float64" and array.dtype in (np.float32, np.float16):
         return array.astype(np.float32, copy=False)
     if array.dtype.kind == "O":
-        other = next((value for value in array.flat if not isinstance(value, Real | np.bool_)), None)
+        other = next((repr(value) for value in array.flat if not isinstance(value, Real | np.bool_)), None)
         if other is not None:  # NumPy would read the text "1.5" as a number
-            raise TypeError(f"{name} must hold real numbers; found objects: {other!r}")
+            raise TypeError(f"{name} must hold real numbers; found objects: {other}")
     return array.astype(np.float64, copy=False)
 
 
@@ -197,9 +197,9 @@ def check_probabilities(
     if least < -ROUNDING:
         row = int(np.argmin(probabilities.min(axis=1)))
         raise ValueError(f"{name} must not be negative; found {least:.6g} in row {row}")
-    if least < 0:
-        probabilities = np.maximum(probabilities, 0)
-    sums = probabilities.sum(axis=1, dtype=np.float64)
+    probabilities = np.maximum(probabilities, 0) if least < 0 else probabilities
+    with np.errstate(over="ignore"):  # an infinite sum is not near 1
+        sums = probabilities.sum(axis=1, dtype=np.float64)
     excess = sums - 1 if partial else np.abs(sums - 1)
     if excess.max() > SUM_TOLERANCE:
         row = int(np.argmax(excess))
@@ -321,11 +321,11 @@ def _numbers_of(labels: NDArray[Any], classes: Sequence[Any], name: str) -> NDAr
 
 def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classes", of: str = "p") -> tuple[Any, ...]:
     """Return the names of n classes; None names them 0..n-1."""
-    if classes is None:
-        return tuple(range(n))
-    names = tuple(known.item() if isinstance(known, np.generic) else known for known in classes)
-    if isinstance(classes, str) or len(names) != n or len(set(names)) != n:
-        shown = classes if isinstance(classes, str) else list(names)
+    classes = range(n) if classes is None else classes
+    listed = np.iterable(classes) and not isinstance(classes, str | bytes)
+    names = tuple(known.item() if isinstance(known, np.generic) else known for known in (classes if listed else ()))
+    if len(names) != n or not all(isinstance(known, Hashable) for known in names) or len(set(names)) != n:
+        shown = list(names) if listed else classes
         raise ValueError(f"{name} must hold {n} different names, one for each column of {of}; found {shown!r}")
     return names
 
@@ -372,7 +372,7 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
 def check_choice(value: Any, name: str, choices: Iterable[str]) -> Any:
     """Return ``value`` if it is one of ``choices``, or raise ValueError; the message names the nearest of them."""
     known = list(choices)
-    if value not in known:
+    if not isinstance(value, str) or value not in known:  # an array would be compared entry by entry
         raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
     return value
 
@@ -381,7 +381,7 @@ def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> 
     """Return ``names`` as a list of ``count`` strings, one for each of the ``of`` in the message; None as None."""
     if names is None:
         return None
-    found = [str(one) for one in names]
+    found = [str(one) for one in names] if np.iterable(names) else []
     if isinstance(names, str) or len(found) != count:
         raise ValueError(f"{name} must hold one name for each of the {count} {of}; found {names!r}")
     return found

@@ -51,8 +51,31 @@ def clr(pi: ArrayLike) -> NDArray[np.float64]:
     >>> clr([1.0, 1.0, np.e]).round(3)
     array([-0.333, -0.333,  0.667])
     """
-    logarithm = np.log(check_composition(pi))
+    return _centered(np.log(check_composition(pi)))
+
+
+def _centered(logarithm: NDArray[np.float64]) -> NDArray[np.float64]:
     return logarithm - logarithm.mean(axis=-1, keepdims=True)
+
+
+def shares(logarithm: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Softmax over the last axis of any finite numbers: differences that overflow are shares of zero."""
+    with np.errstate(over="ignore"):
+        return softmax(logarithm, axis=-1)
+
+
+def _logarithms(x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Logarithms of two compositions that can be broadcast."""
+    one, other = np.log(check_composition(x, "x")), np.log(check_composition(y, "y"))
+    _check_broadcast("x", one, "y", other)
+    return one, other
+
+
+def _check_broadcast(name: str, array: NDArray[np.float64], of: str, other: NDArray[np.float64]) -> None:
+    try:
+        np.broadcast_shapes(array.shape, other.shape)
+    except ValueError:
+        raise ValueError(f"{name} and {of} must have shapes that fit; found {array.shape} and {other.shape}") from None
 
 
 def ilr(pi: ArrayLike) -> NDArray[np.float64]:
@@ -95,7 +118,7 @@ def ilr_inverse(z: ArrayLike) -> NDArray[np.float64]:
     array([0.333, 0.333, 0.333])
     """
     coordinates = check_coordinates(z, "z")
-    return softmax(coordinates @ helmert(coordinates.shape[-1] + 1), axis=-1)
+    return shares(coordinates @ helmert(coordinates.shape[-1] + 1))
 
 
 def alr(pi: ArrayLike) -> NDArray[np.float64]:
@@ -119,7 +142,7 @@ def alr_inverse(a: ArrayLike) -> NDArray[np.float64]:
     array([0.333, 0.333, 0.333])
     """
     coordinates = check_coordinates(a, "a")
-    return softmax(np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1), axis=-1)
+    return shares(np.concatenate([coordinates, np.zeros_like(coordinates[..., :1])], axis=-1))
 
 
 def perturb(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -130,7 +153,7 @@ def perturb(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     >>> perturb([0.5, 0.5], [0.2, 0.8])
     array([0.2, 0.8])
     """
-    return softmax(np.log(check_composition(x, "x")) + np.log(check_composition(y, "y")), axis=-1)
+    return shares(np.add(*_logarithms(x, y)))
 
 
 def power(x: ArrayLike, a: ArrayLike) -> NDArray[np.float64]:
@@ -147,7 +170,12 @@ def power(x: ArrayLike, a: ArrayLike) -> NDArray[np.float64]:
     >>> power([0.2, 0.8], 0.0)
     array([0.5, 0.5])
     """
-    return softmax(check_array(a, "a")[..., None] * np.log(check_composition(x, "x")), axis=-1)
+    exponents = check_array(a, "a")[..., None]
+    logarithm = np.log(check_composition(x, "x"))
+    _check_broadcast("a", exponents, "x", logarithm)
+    ends = (extreme(logarithm, axis=-1, keepdims=True) for extreme in (np.max, np.min))
+    with np.errstate(over="ignore"):  # of parts that have no share: the largest product is 0
+        return shares(exponents * (logarithm - np.where(exponents >= 0, *ends)))
 
 
 def aitchison_inner(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -158,7 +186,7 @@ def aitchison_inner(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     >>> float(aitchison_inner([1.0, np.e], [1.0, np.e]).round(3))
     0.5
     """
-    return np.sum(clr(x) * clr(y), axis=-1)
+    return np.sum(np.multiply(*map(_centered, _logarithms(x, y))), axis=-1)
 
 
 def aitchison_norm(x: ArrayLike) -> NDArray[np.float64]:
@@ -169,7 +197,7 @@ def aitchison_norm(x: ArrayLike) -> NDArray[np.float64]:
     >>> float(aitchison_norm([1.0, 1.0]))
     0.0
     """
-    return np.linalg.norm(clr(x), axis=-1)
+    return np.linalg.norm(_centered(np.log(check_composition(x, "x"))), axis=-1)
 
 
 def aitchison_distance(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
@@ -180,4 +208,4 @@ def aitchison_distance(x: ArrayLike, y: ArrayLike) -> NDArray[np.float64]:
     >>> float(aitchison_distance([0.5, 0.5], [0.2, 0.8]).round(3))
     0.98
     """
-    return np.linalg.norm(clr(x) - clr(y), axis=-1)
+    return np.linalg.norm(np.subtract(*map(_centered, _logarithms(x, y))), axis=-1)

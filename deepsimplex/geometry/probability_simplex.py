@@ -2,10 +2,9 @@
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import softmax
 
 from deepsimplex._utils.validation import check_array, check_number
-from deepsimplex.geometry.aitchison import check_composition
+from deepsimplex.geometry.aitchison import check_composition, shares
 from deepsimplex.geometry.vertices import Construction, check_coordinates, vertices
 
 
@@ -34,9 +33,7 @@ def to_probability_simplex(
     array([[0.333, 0.333, 0.333]])
     """
     latents = check_coordinates(f, "f")
-    return softmax(
-        check_number(tau, "tau", above=0) * (latents @ vertices(latents.shape[-1] + 1, construction).T), axis=-1
-    )
+    return shares(check_number(tau, "tau", above=0) * (latents @ vertices(latents.shape[-1] + 1, construction).T))
 
 
 def from_probability_simplex(

@@ -91,9 +91,8 @@ def vertices(n: int, construction: Construction = "iterative") -> NDArray[np.flo
            [-0.5  , -0.866]])
     """
     n = check_num_classes(n)
-    if construction == "iterative":
+    if check_choice(construction, "construction", CONSTRUCTIONS) == "iterative":
         return _iterative(n)
-    check_choice(construction, "construction", CONSTRUCTIONS)
     return np.sqrt(n / (n - 1)) * helmert(n).T
 
 

@@ -168,7 +168,20 @@ class Posterior(tf.Module):
         kernel = kernel_from_state({"name": str(state["kernel_name"]), **values})
         features, latents = (Scaling(state[f"{of}_center"], state[f"{of}_width"]) for of in ("features", "latents"))
         support, weights, factors = (state[name] for name in ("support", "weights", "factors"))
-        return cls(kernel, support, weights, factors, features, latents, state.get("scores"))
+        (M, L), (d,), scores = weights.shape, features.center.shape, state.get("scores")
+        wanted: dict[str, set[tuple[int, ...]]] = {
+            "support": {(M, d), (L, M, d)},
+            "factors": {(1, M, M), (L, M, M)},
+            "kernel_variance": {()},
+            "kernel_lengthscales": {(), (d,)},
+            "features_width": {(d,)},
+            "latents_center": {(L,)},
+            "latents_width": {(L,)},
+        }
+        for name, shapes in wanted.items():
+            if state[name].shape not in shapes:
+                raise ValueError(f"{name} must have a shape of {sorted(shapes)}; found {state[name].shape}")
+        return cls(kernel, support, weights, factors, features, latents, scores)
 
     def __reduce__(self) -> Any:
         """Pickle arrays and the kernel's name: TensorFlow's variables cannot be pickled everywhere."""

@@ -216,7 +216,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
 
 def _class_scores(loc: ArrayLike, scores: ArrayLike) -> NDArray[np.float64]:
     """Scores of latents, loc S^T, shape [N, n]."""
-    S = check_array(scores, "scores", "[n, L]")
+    S = check_array(scores, "scores", "[n, L]", least=2)
     return check_array(loc, "loc", "[N, L]", columns=S.shape[1], least=1) @ S.T
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from deepsimplex._utils.validation import check_number
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.normal import log_density
 
@@ -147,9 +148,7 @@ class LatentNLL(LatentLoss):
         dtype: Any = None,
     ) -> None:
         super().__init__(name=name, reduction=reduction, dtype=dtype)
-        if not 0.0 <= beta <= 1.0:
-            raise ValueError(f"beta must lie between 0 and 1; found {beta!r}")
-        self.beta = float(beta)
+        self.beta = check_number(beta, "beta", least=0, most=1)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         observation, latent = LatentGaussian.of(y_true), LatentGaussian.of(y_pred)

@@ -133,7 +133,7 @@ def _draw_bars(
         inside = interval is None and value > 0.6
         x = 1.03 if interval is not None else min(value, 0.98) if inside else value + 0.03
         color, side = ("white", "right") if inside else ("black", "left")
-        ax.text(x, k, f"{value:.2f}", va="center", ha=side, color=color, fontsize=7)
+        ax.text(x, float(k), f"{value:.2f}", va="center", ha=side, color=color, fontsize=7)
     ax.spines[["top", "right", "bottom"]].set_visible(False)
 
 
@@ -199,8 +199,11 @@ def uncertain_images(
     probabilities = check_probabilities(p)
     ranked = uncertainty(probabilities, by, y)
     pixels = unmasked(images, "images")
-    if len(pixels) != len(probabilities):
-        raise ValueError(f"images must be as many as the {len(probabilities)} rows of p; found {len(pixels)}")
+    if pixels.shape[:1] != (len(probabilities),):
+        raise ValueError(
+            f"images must be as many as the {len(probabilities)} rows of p; found "
+            f"{len(pixels) if pixels.ndim else pixels}"
+        )
     # A stable sort: the first of the set comes first among equals.
     order = np.argsort(-ranked, kind="stable")[: check_whole(k, "k", 1)]
     return predictions(

@@ -5,8 +5,8 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_sample_weight
 
-# Range of log temperatures; scores lie between -1 and 1.
-_LOG_TEMPERATURES = (np.log(1e-4), np.log(1e4))
+# Range of temperatures; scores lie between -1 and 1.
+_TEMPERATURES = (1e-4, 1e4)
 # Largest squared distance: the sum of two is still finite.
 FARTHEST = 1e307
 
@@ -128,8 +128,8 @@ def fitted_temperature(
     >>> bool(np.isclose(1 / (1 + np.exp(-1 / T)), 5 / 6))
     True
     """
-    from scipy.optimize import minimize_scalar
-    from scipy.special import logsumexp
+    from scipy.optimize import brentq
+    from scipy.special import softmax
 
     present, y = np.unique(y, return_inverse=True)
     weights = check_sample_weight(weights, len(y), name="weights")
@@ -140,11 +140,13 @@ def fitted_temperature(
     own = scores[np.arange(len(y)), y]
     linear = weights @ (own * (1.0 - n * other) + other * scores.sum(axis=1))  # sum of targets times scores
 
-    def negative_log_likelihood(log_temperature: float) -> float:
-        inverse = np.exp(-log_temperature)
-        return float(weights @ logsumexp(inverse * scores, axis=1) - inverse * linear)
+    def slope(inverse: float) -> float:
+        """Derivative by 1 / T of the negative log-likelihood, which is convex in it."""
+        return float(weights @ np.sum(softmax(inverse * scores, axis=1) * scores, axis=1) - linear)
 
-    found = minimize_scalar(
-        negative_log_likelihood, bounds=_LOG_TEMPERATURES, method="bounded", options={"xatol": 1e-8}
-    )
-    return float(np.exp(found.x))
+    coldest, hottest = _TEMPERATURES
+    if slope(1.0 / coldest) <= 0.0:
+        return coldest
+    if slope(1.0 / hottest) >= 0.0:
+        return hottest
+    return 1.0 / float(brentq(slope, 1.0 / hottest, 1.0 / coldest, xtol=1e-14, rtol=1e-13))

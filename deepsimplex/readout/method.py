@@ -10,7 +10,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.portable_operations import portable
-from deepsimplex._utils.validation import check_choice, check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.normal import tiny_of
 from deepsimplex.readout.score_matrix import Scores
@@ -107,20 +107,19 @@ class Method(ABC):
 
     def read(self, latent: LatentGaussian, log: bool) -> Any:
         """Class probabilities or their logarithms: arrays for arrays, by a compiled function; tensors for tensors."""
+        check_flag(log, "log")
         if latent.holds_tensors:
             return self._compute(*latent.tensors(), log=log, whole=False)
         return _of_arrays(self, log, str(latent.loc.dtype))(*latent.tensors()).numpy()
 
     def _compute(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
-        if loc.shape[0] is not None or portable():
+        rows = loc.shape[0]
+        many = rows is not None and rows > _BUDGET // self.formula(loc.dtype).row_size
+        if tf.executing_eagerly() or portable() or many:
             return self._traced(loc, scale, log=log, whole=whole)
-        setting = (self, log, whole, loc.dtype.name)
-
-        @tf.custom_gradient
-        def run(loc: Any, scale: Any) -> tuple[Any, Any]:
-            return _compiled(*setting)(loc, scale), lambda upstream: _compiled(*setting, True)(loc, scale, upstream)
-
-        return run(loc, scale)
+        result = _compiled(self, log, whole or rows is not None, loc.dtype.name)(loc, scale)
+        result.set_shape([rows, self.scores.num_classes])
+        return result
 
     def _traced(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
         formula = self.formula(loc.dtype)
@@ -136,26 +135,28 @@ class Method(ABC):
 
 
 @lru_cache(maxsize=128)
-def _compiled(method: Method, log: bool, whole: bool, dtype: str, slopes: bool = False) -> Any:
-    """The method, or its derivatives, as a function of any number of rows, traced once per setting, not once per model.
+def _compiled(method: Method, log: bool, whole: bool, dtype: str) -> Any:
+    """The method as a function of any number of rows, traced once per setting, not once per model.
 
-    Derivatives compute the probabilities again: were these handed from one graph to the other, axes and shapes would be
-    no constants in the second, as XLA wants them. TensorFlow merges the two where they are not loops or branches.
+    Its derivatives are another one, which computes the probabilities again: were these handed from one graph to the
+    other, axes and shapes would be no constants in the second, as XLA wants them. TensorFlow merges the two where they
+    are not loops or branches. It also keeps the graph in which a gradient of one's own is defined: this, not a model's.
     """
     dims = method.scores.latent_dim
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[method.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
+    upstream = tf.TensorSpec([None, method.scores.num_classes], dtype)
 
     def values(loc: Any, scale: Any) -> Any:
         return method._traced(loc, scale, log=log, whole=whole)
 
-    def derivatives(loc: Any, scale: Any, upstream: Any) -> Any:
-        return _slopes(values, loc, scale, upstream)
+    slopes = tf.function(partial(_slopes, values), input_signature=[*signature, upstream], autograph=False)
 
-    if not slopes:
-        return tf.function(values, input_signature=signature, autograph=False)
-    signature.append(tf.TensorSpec([None, method.scores.num_classes], dtype))
-    return tf.function(derivatives, input_signature=signature, autograph=False)
+    @tf.custom_gradient
+    def differentiable(loc: Any, scale: Any) -> tuple[Any, Any]:
+        return values(loc, scale), partial(slopes, loc, scale)
+
+    return tf.function(differentiable, input_signature=signature, autograph=False)
 
 
 @lru_cache(maxsize=32)

@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_whole, unmasked
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.method import check_num_points, map_rows
 from deepsimplex.readout.normal import tiny_of
@@ -218,7 +218,7 @@ class Readout(keras.layers.Layer):
         """Return this readout with these scores; one that has scores of its own keeps them."""
         if scores is None or self.scores is not None:
             return self
-        return type(self).from_config({**self.get_config(), "scores": np.asarray(scores).tolist()})
+        return type(self).from_config({**self.get_config(), "scores": unmasked(scores, "scores").tolist()})
 
     def _num_classes(self, loc_shape: Any) -> int:
         return loc_shape[-1] + 1 if self.scores is None else len(self.scores)

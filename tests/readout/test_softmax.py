@@ -284,6 +284,7 @@ def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypa
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, 4])
+@pytest.mark.usefixtures("only_new_objects")
 def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
     rng = np.random.default_rng(6)
     loc, scale = tf.constant(rng.normal(size=(3, 4))), tf.constant(rng.uniform(0.2, 2.0, (3, spread)))
