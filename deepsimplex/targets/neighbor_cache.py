@@ -79,7 +79,7 @@ def own_folder(folder: Path) -> Iterator[Path | None]:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.enter_context(locked(folder))
-        except (BlockingIOError, FileNotFoundError):
+        except (BlockingIOError, FileExistsError, FileNotFoundError):  # the last two: it was removed meanwhile
             own = False
         try:
             yield folder if own else None
