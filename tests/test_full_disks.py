@@ -26,7 +26,7 @@ P = np.eye(2)[Y] * 0.8 + 0.1
 @pytest.fixture(scope="module")
 def model():
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "one_hot", 2)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "one_hot", 2, head="gaussian")
     model.compile("adam", run_eagerly=True)
     model.fit(X, Y, verbose=0)
     return model
@@ -151,7 +151,7 @@ def trained():
 
     def train(*callbacks):
         keras.utils.set_random_seed(0)
-        model = ds.SimplexClassifier(ds.backbones.mlp([4]), "one_hot", 2)
+        model = ds.SimplexClassifier(ds.backbones.mlp([4]), "one_hot", 2, head="gaussian")
         model.compile("adam", run_eagerly=True)
         model.fit(X, Y, epochs=2, batch_size=40, verbose=0, callbacks=list(callbacks))
         return model.get_weights()
@@ -171,6 +171,7 @@ def test_the_board_warns_once_and_training_goes_on(epoch, size, trained, tmp_pat
             found = train(full, board)
         finally:
             full.lift()
+    assert not tf.summary.should_record_summaries()  # the board's writer is not left the default one
     texts = [str(warning.message) for warning in caught]
     (told,) = [text for text in texts if "nothing more is written for TensorBoard" in text]
     assert str(tmp_path / "calibration") in told

@@ -68,7 +68,7 @@ class EventFile:
             if self._writer is None:
                 self._writer = tf.summary.create_file_writer(str(self.folder))
             # keras.callbacks.TensorBoard, among others, makes TensorFlow record some steps only.
-            with self._writer.as_default(step=step), tf.summary.record_if(True):
+            with self._writer.as_default(step=step), tf.summary.record_if(True), self._flushed():
                 for tag, number in (scalars or {}).items():
                     tf.summary.scalar(tag, number)
                 for tag, values in (histograms or {}).items():
@@ -79,7 +79,6 @@ class EventFile:
                     tf.summary.text(tag, text)
                 for message in messages:
                     tf.summary.experimental.write_raw_pb(message.SerializeToString())
-            self._writer.flush()
 
     def close(self) -> None:
         """Close the file, if one is open; what is written later goes to another."""
@@ -95,16 +94,30 @@ class EventFile:
                 write_embedding(self.folder, found)
 
     @contextmanager
+    def _flushed(self) -> Iterator[None]:
+        """Write all that the block does. A writer that cannot is closed: TensorFlow would leave it the default one."""
+        try:
+            yield
+            self._writer.flush()
+        except tf.errors.OpError:
+            self._give_up()
+            raise
+
+    def _give_up(self) -> None:
+        writer, self._writer = self._writer, None
+        with suppress(tf.errors.OpError):  # of what it still holds
+            if writer is not None:
+                writer.close()
+
+    @contextmanager
     def _until_full(self) -> Iterator[None]:
         """Warn about a full disk inside the block, and write nothing more."""
         try:
             with disk_full_at(self.folder):
                 yield
         except DiskFullError as error:
-            writer, self._writer, self._full = self._writer, None, True
-            with suppress(tf.errors.OpError):  # of what it still holds
-                if writer is not None:
-                    writer.close()
+            self._full = True
+            self._give_up()
             warn_caller(f"{error}: nothing more is written for TensorBoard, and training goes on", UserWarning)
 
 
