@@ -30,7 +30,7 @@ def data(digits):
 
 def make(data, target="vertices", epochs=1, loss=None) -> ds.SimplexClassifier:
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp([32]), target, 5)
+    model = ds.SimplexClassifier(ds.backbones.mlp([32]), target, 5, head="gaussian")
     model.compile(keras.optimizers.Adam(0.03), loss, metrics=[ds.metrics.NegativeLogLikelihood()])
     with eagerly(model):
         model.fit(*data, epochs=epochs, batch_size=100, verbose=0)

@@ -21,7 +21,7 @@ ALWAYS = {"validation_samples", *HPARAMS}
 
 def classifier(n=4, target="one_hot", eager=True, **options):
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.2), target, n, **options)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.2), target, n, **{"head": "gaussian", **options})
     model.compile("adam", run_eagerly=eager)  # a few steps take less time than to trace them
     return model
 

@@ -17,14 +17,16 @@ TARGETS = {
 }
 
 
-def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), eager=True, **arguments):
+def make(target="casimac", num_classes=10, seed=0, compiled=True, hidden=(24,), eager=True, loss=None, **arguments):
     """Eager for a few steps: tracing them would take longer, and Adam half of each step."""
     keras.utils.set_random_seed(seed)
     target = TARGETS[target]() if isinstance(target, str) else target
-    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
+    model = ds.SimplexClassifier(
+        ds.backbones.mlp(list(hidden)), target, num_classes, **{"head": "gaussian", **arguments}
+    )
     if compiled:
         optimizer = keras.optimizers.SGD(0.05) if eager else keras.optimizers.Adam(1e-2)
-        model.compile(optimizer=optimizer, metrics=["accuracy"], run_eagerly=eager)
+        model.compile(optimizer=optimizer, loss=loss, metrics=["accuracy"], run_eagerly=eager)
     return model
 
 
@@ -118,7 +120,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
 
     def weights(seed):
         keras.utils.set_random_seed(3)
-        model = ds.SimplexClassifier(ds.backbones.mlp([8], dropout=0.3), "one_hot", 10, seed=seed)
+        model = ds.SimplexClassifier(ds.backbones.mlp([8], dropout=0.3), "one_hot", 10, seed=seed, head="gaussian")
         model.compile("sgd", run_eagerly=True)
         model.fit(x, y, epochs=2, batch_size=100, verbose=0)
         return np.concatenate([w.ravel() for w in model.get_weights()])
@@ -208,7 +210,7 @@ def test_latents_can_be_given_in_place_of_labels(few):
     (x, y), (x_test, y_test) = few
     target = ds.targets.CASIMAC("euclidean")
     latent = target.fit_transform(x, y)
-    by_label, by_latent, by_array = (make("casimac") for _ in range(3))
+    by_label, by_latent, by_array = (make("casimac", loss=ds.losses.LatentNLL()) for _ in range(3))
     options = {"epochs": 2, "batch_size": 100, "verbose": 0}
     by_label.fit(x, y, **options)
     by_latent.fit(x, latent, **options, validation_data=(x_test, target.transform(x_test, y_test)))
@@ -246,10 +248,11 @@ def test_a_dataset_of_latents_streams(few):
     loc = latent.loc.astype("float32")
     dicts = tf.data.Dataset.from_tensor_slices((x, {"loc": loc, "scale": latent.scale.astype("float32")})).batch(100)
     plain = tf.data.Dataset.from_tensor_slices((x, loc)).batch(100)
-    arrays = make("casimac")
+    loss = ds.losses.LatentNLL()
+    arrays = make("casimac", loss=loss)
     arrays.fit(x, y, epochs=2, batch_size=100, shuffle=False, verbose=0)
     for dataset in (dicts, plain):
-        model = make("casimac")
+        model = make("casimac", loss=loss)
         history = model.fit(dataset, epochs=2, verbose=0).history
         assert "accuracy" in history
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-5)
@@ -328,7 +331,7 @@ def test_samples_are_checked_where_they_are_predicted_too(change, error, message
 @pytest.mark.parametrize("shape", [(2, 8, 8), (2, 8, 8, 1)])
 def test_samples_may_lack_the_axis_of_their_one_channel(shape):
     backbone = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
-    model = ds.SimplexClassifier(backbone, "ilr", 3)
+    model = ds.SimplexClassifier(backbone, "ilr", 3, head="gaussian")
     assert model.predict(np.zeros(shape, "float32"), verbose=0).shape == (2, 3)
 
 
@@ -357,7 +360,7 @@ def test_the_units_of_pixels_do_not_matter(target, few):
     def trained(unit, dtype):
         keras.utils.set_random_seed(0)
         backbone = keras.Sequential([keras.layers.Rescaling(1 / unit), ds.backbones.mlp([24])])
-        model = ds.SimplexClassifier(backbone, TARGETS[target](), 10)
+        model = ds.SimplexClassifier(backbone, TARGETS[target](), 10, head="gaussian")
         model.compile(keras.optimizers.SGD(0.05), run_eagerly=True)
         model.fit((unit * x).astype(dtype), y, epochs=2, batch_size=150, verbose=0)
         return np.asarray(model((unit * x_test).astype(dtype)))
@@ -397,7 +400,7 @@ def test_pieces_that_do_not_fit_are_named(arguments, message):
 
 def test_a_backbone_that_ends_in_feature_maps_is_told_how_to_pool():
     backbone = keras.Sequential([keras.layers.Conv2D(4, 3)])
-    model = ds.SimplexClassifier(backbone, "ilr", 10)
+    model = ds.SimplexClassifier(backbone, "ilr", 10, head="gaussian")
     with pytest.raises(ValueError, match='pooling="avg"'):
         model(np.zeros((2, 8, 8, 1), "float32"))
 
@@ -413,7 +416,7 @@ def test_a_functional_color_backbone_with_augmentation_and_dropout(few):
     h = keras.layers.Conv2D(8, 3, activation="relu")(h)
     h = keras.layers.GlobalAveragePooling2D()(h)
     backbone = keras.Model(inputs, keras.layers.Dropout(0.2)(h))
-    model = ds.SimplexClassifier(backbone, "casimac", 10)
+    model = ds.SimplexClassifier(backbone, "casimac", 10, head="gaussian")
     model.compile(metrics=["accuracy"])
     color = np.repeat(x[:96, ..., None], 3, axis=-1)
     model.fit(color, y[:96], epochs=1, verbose=0)
@@ -469,7 +472,7 @@ class PlainBackbone(keras.Model):
 @pytest.mark.slow
 def test_a_subclassed_backbone(few):
     (x, y), (x_test, _) = few
-    model = ds.SimplexClassifier(PlainBackbone(), "ilr", 10)
+    model = ds.SimplexClassifier(PlainBackbone(), "ilr", 10, head="gaussian")
     assert model.predict(x_test, verbose=0).shape == (100, 10)  # before any training too
     model.compile("sgd", run_eagerly=True)
     assert model.fit(x, y, batch_size=100, verbose=0).history["loss"][0] > 0
@@ -483,7 +486,9 @@ def test_several_inputs_train_label_targets(kind, shuffle, few):
     inputs = [keras.Input((8, 4), name=name) for name in names]
     halves = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
     wires = dict(zip(names, inputs, strict=True)) if kind is dict else inputs
-    model = ds.SimplexClassifier(keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "one_hot", 10)
+    model = ds.SimplexClassifier(
+        keras.Model(wires, keras.layers.Dense(16, activation="relu")(halves)), "one_hot", 10, head="gaussian"
+    )
     model.compile(metrics=["accuracy"], run_eagerly=True)
 
     def parts(images):
@@ -499,7 +504,7 @@ def test_several_inputs_train_label_targets(kind, shuffle, few):
 
 
 def make_compiled(backbone, target, num_classes=10, **arguments):
-    model = ds.SimplexClassifier(backbone, target, num_classes, **arguments)
+    model = ds.SimplexClassifier(backbone, target, num_classes, **{"head": "gaussian", **arguments})
     model.compile(optimizer=keras.optimizers.Adam(1e-2), metrics=["accuracy"])
     return model
 
@@ -569,7 +574,7 @@ def test_single_steps(few):
     for _ in range(5):
         model.train_on_batch(x, y)
     assert model.test_on_batch(x, y, return_dict=True)["loss"] < before
-    distances = make("casimac")
+    distances = make("casimac", loss=ds.losses.LatentNLL())
     with pytest.raises(ValueError, match="y must hold latents in train_on_batch"):
         distances.train_on_batch(x, y)
     assert np.isfinite(distances.train_on_batch(x, distances.target.fit_transform(x, y))[0])
@@ -693,7 +698,7 @@ def test_weights_are_loaded_into_a_fresh_model_whose_inputs_are_known(tmp_path):
         keras.utils.set_random_seed(seed)
         inputs = keras.Input((8, 8))
         features = keras.layers.Dense(4)(keras.layers.Flatten()(inputs))
-        return ds.SimplexClassifier(keras.Model(inputs, features), "casimac", 3)
+        return ds.SimplexClassifier(keras.Model(inputs, features), "casimac", 3, head="gaussian")
 
     one, other = made(0), made(1)
     one.save_weights(tmp_path / "model.weights.h5")
@@ -761,7 +766,9 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_pa
 
     def model():
         keras.utils.set_random_seed(4)
-        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), ds.targets.CASIMAC("euclidean"), 10, seed=11)
+        made = ds.SimplexClassifier(
+            ds.backbones.mlp([16], dropout=0.4), ds.targets.CASIMAC("euclidean"), 10, seed=11, head="gaussian"
+        )
         made.compile(run_eagerly=True)
         made(x[:1])
         return made
@@ -777,3 +784,24 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_pa
     resumed.fit(x, y, **options, callbacks=[keras.callbacks.BackupAndRestore(backup)])
     for one, other in zip(whole.get_weights(), resumed.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+def test_the_defaults_are_a_variational_head_and_compositions(few):
+    (x, y), (x_test, y_test) = few
+    model = ds.SimplexClassifier(ds.backbones.mlp([24]), num_classes=10)
+    model.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=True)
+    assert isinstance(model.target, ds.targets.CASIMAC)
+    assert isinstance(model.head, ds.heads.VariationalGaussianProcess)
+    assert isinstance(model.training_loss, ds.losses.Composition)
+    history = model.fit(x, y, epochs=3, verbose=0, validation_data=(x_test, y_test)).history
+    assert history["accuracy"][-1] > 0.5
+    assert np.isfinite(history["val_loss"]).all()
+    assert isinstance(ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3, "diagonal").head, ds.heads.GaussianHead)
+
+
+def test_a_few_samples_are_enough_for_the_default_head():
+    x, y = np.random.default_rng(0).random((12, 5), dtype=np.float32), np.arange(12) % 3
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), num_classes=3)
+    model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
+    model.fit(x, y, verbose=0)
+    assert np.isfinite(model.predict_proba(x)).all()

@@ -36,7 +36,7 @@ def generator(x, y, size=50):
 
 def make(target="vertices", loss=None, **options):
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, **options)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), target, 10, **{"head": "gaussian", **options})
     # A few steps each: tracing them would take longer, and Adam half of each step.
     model.compile(keras.optimizers.SGD(0.05), loss, metrics=["accuracy"], run_eagerly=True)
     return model
@@ -203,4 +203,4 @@ def test_what_a_stream_holds_itself_is_refused(arguments, message, small):
     with pytest.raises(ValueError, match=message):
         make().fit(Batches(x, y), verbose=0, **arguments)
     with pytest.raises(ValueError, match=r"call compile\(\) before fit"):
-        ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10).fit(x, y)
+        ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10, head="gaussian").fit(x, y)

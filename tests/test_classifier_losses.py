@@ -16,7 +16,7 @@ from deepsimplex.readout.readout_base import log_probabilities
 from tests.fresh_process import run
 
 LOSSES = {
-    "latent": lambda: None,
+    "latent": LatentNLL,
     "class": lambda: "sparse_categorical_crossentropy",
     "hybrid": Hybrid,
     "composition": Composition,
@@ -27,7 +27,9 @@ THROUGH_THE_READOUT = [name for name in LOSSES if name != "latent"]
 def make(loss="class", target="casimac", num_classes=10, hidden=(24,), eager=False, **arguments):
     """``eager`` for a few steps: tracing them would take longer, and Adam half of each step."""
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp(list(hidden)), target, num_classes, **arguments)
+    model = ds.SimplexClassifier(
+        ds.backbones.mlp(list(hidden)), target, num_classes, **{"head": "gaussian", **arguments}
+    )
     loss = LOSSES[loss]() if isinstance(loss, str) and loss in LOSSES else loss
     optimizer = keras.optimizers.SGD(0.05) if eager else keras.optimizers.Adam(1e-2)
     model.compile(optimizer, loss, metrics=["accuracy"], run_eagerly=eager)
@@ -158,7 +160,7 @@ def test_the_composition_of_a_label_target_is_label_smoothing(few):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mass", [None, 0.7])
+@pytest.mark.parametrize("mass", [None, 0.98, 0.7])
 def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
     (x, y), (x_test, y_test) = few
     model = make("composition" if mass is None else Composition(mass), eager=True)
@@ -166,7 +168,9 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
     loc = model.target.fit_transform(x, y, 10).loc
     shares = ds.losses.composition(loc, model.target.scores(10), tau_of(model))
     own = shares[np.arange(len(y)), y]
-    assert own.mean() == pytest.approx(mass or 0.98, abs=1e-5)
+    error = ds.distances.neighbor_error(x, y)
+    assert error == pytest.approx(1 / 30)
+    assert own.mean() == pytest.approx(mass or 1 - error / 5, abs=1e-5)
     assert np.ptp(own) > 0.01  # soft labels of each sample's own
 
 
@@ -303,7 +307,7 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
     (x, y), _ = few
     inputs = [keras.Input((8, 4)), keras.Input((8, 4))]
     both = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
-    model = ds.SimplexClassifier(keras.Model(inputs, both), "casimac", 10)
+    model = ds.SimplexClassifier(keras.Model(inputs, both), "casimac", 10, head="gaussian")
     model.compile(loss="categorical_crossentropy")
     history = model.fit([x[..., :4], x[..., 4:]], y, epochs=2, verbose=0).history
     assert history["loss"][-1] < history["loss"][0]
@@ -462,7 +466,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(four, tmp_p
 
     def model():
         keras.utils.set_random_seed(4)
-        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 4, seed=11)
+        made = ds.SimplexClassifier(ds.backbones.mlp([16], dropout=0.4), "casimac", 4, seed=11, head="gaussian")
         made.compile(loss=Composition(), run_eagerly=True)
         return made
 
@@ -546,7 +550,7 @@ def test_a_mass_out_of_reach_is_told_before_training(few):
     (x, y), _ = few
     twins, their_labels = np.concatenate([x, x]), np.concatenate([y, (y + 1) % 10])  # every image in two classes
     with pytest.raises(ValueError, match=r"mass 0\.98 cannot be reached.* below 0\.5"):
-        make("composition").fit(twins, their_labels, verbose=0)
+        make(Composition(0.98)).fit(twins, their_labels, verbose=0)
 
 
 @pytest.mark.slow

@@ -233,7 +233,9 @@ def test_a_model_of_integer_pixels_is_served_integer_pixels(data, tmp_path):
     x, x_test = (np.round(255 * images).astype("uint8") for images in (x, x_test))
     inputs = keras.Input((8, 8))
     scaled = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(inputs))
-    model = ds.SimplexClassifier(keras.Model(inputs, keras.layers.Dense(16, activation="relu")(scaled)), "ilr", 4)
+    model = ds.SimplexClassifier(
+        keras.Model(inputs, keras.layers.Dense(16, activation="relu")(scaled)), "ilr", 4, head="gaussian"
+    )
     model.compile()
     with eagerly(model):
         model.fit(x, y, epochs=1, batch_size=50, verbose=0)
@@ -249,7 +251,7 @@ def test_mixed_precision_models_are_served(data, tmp_path):
     x, y, x_test = data
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
-        model = ds.SimplexClassifier(ds.backbones.mlp([8]), "casimac", 4)
+        model = ds.SimplexClassifier(ds.backbones.mlp([8]), "casimac", 4, head="gaussian")
         model.compile()
         with eagerly(model):
             model.fit(x, y, epochs=1, batch_size=50, verbose=0)
@@ -280,6 +282,6 @@ def test_the_home_folder_is_known_by_its_sign(classifier, data, tmp_path, monkey
 
 
 def test_a_model_that_has_seen_nothing_cannot_be_exported(tmp_path):
-    model = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3)
+    model = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3, head="gaussian")
     with pytest.raises(ValueError, match="fit it or call it on one first"):
         model.export(tmp_path / "served")

@@ -77,7 +77,7 @@ def test_what_has_no_density_is_refused():
 def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path):
     (x, y), (x_test, _) = four
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4)
+    model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, head="gaussian")
     model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
     model.fit(x, y, batch_size=50, verbose=0)
     found = model.fit_density(x, y, method).familiarity(x_test)

@@ -94,7 +94,7 @@ def test_a_cnn_predicts_what_it_learned_from_a_hundred_images():
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
     few, test = np.flatnonzero(y < 3)[:96], y_test < 3
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.cnn([16, 32], units=32), "casimac", 3)
+    model = ds.SimplexClassifier(ds.backbones.cnn([16, 32], units=32), "casimac", 3, head="gaussian")
     model.compile(loss=ds.losses.LatentNLL(beta=0.5))
     model.fit(x[few], y[few], epochs=20, verbose=0)
     assert ds.evaluation.negative_log_likelihood(y_test[test], model.predict_proba(x_test[test])) < 0.2

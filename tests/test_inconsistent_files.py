@@ -26,7 +26,7 @@ def model(tmp_path_factory):
     """The members of a file of a calibrated model."""
     keras.utils.set_random_seed(0)
     backbone = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)])
-    classifier = ds.SimplexClassifier(backbone, "one_hot", 3)
+    classifier = ds.SimplexClassifier(backbone, "one_hot", 3, head="gaussian")
     path = tmp_path_factory.mktemp("model") / "model.keras"
     classifier.save(path)
     assert ds.load(path).num_classes == 3

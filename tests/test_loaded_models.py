@@ -54,7 +54,7 @@ def test_training_goes_on_as_it_would_have(data, tmp_path):
     np.savez(tmp_path / "data.npz", x=x, y=y)
     models = {}
     for name, target in targets().items():
-        model = models[f"{name}.keras"] = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3)
+        model = models[f"{name}.keras"] = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3, head="gaussian")
         model.compile(run_eagerly=True)
         model.fit(x, y, batch_size=48, verbose=0)
         model.save(tmp_path / f"{name}.keras")
@@ -75,7 +75,9 @@ def test_an_estimator_is_fitted_again(data, tmp_path):
 
 def test_weights_alone_hold_those_of_an_embedding(data, tmp_path):
     x, y = data
-    first, second = (ds.SimplexClassifier(ds.backbones.mlp([4]), targets()["embedding"], 3) for _ in range(2))
+    first, second = (
+        ds.SimplexClassifier(ds.backbones.mlp([4]), targets()["embedding"], 3, head="gaussian") for _ in range(2)
+    )
     for model in (first, second):
         model.compile()
         model.build((None, 4))

@@ -21,7 +21,7 @@ def network():
 
 
 def classifier(target="ilr", loss=None, **arguments):
-    model = ds.SimplexClassifier(network(), target, class_names=list("abc"), **arguments)
+    model = ds.SimplexClassifier(network(), target, class_names=list("abc"), **{"head": "gaussian", **arguments})
     model.compile("sgd", loss)
     return model
 

@@ -54,7 +54,7 @@ def make(samples, n, target="vertices", **arguments):
     keras.utils.set_random_seed(0)
     x, y = samples
     backbone = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), keras.layers.Dense(6, "tanh")])
-    model = ds.SimplexClassifier(backbone, target, n, **arguments)
+    model = ds.SimplexClassifier(backbone, target, n, **{"head": "gaussian", **arguments})
     if hasattr(model.head, "adapt"):
         model.head.adapt(x[y < n], y[y < n], backbone)
     model(x[:2])

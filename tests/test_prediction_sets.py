@@ -97,7 +97,7 @@ def test_coverage_by_size_and_errors():
 def model(four):
     (x, y), _ = four
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", 4)
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", 4, head="gaussian")
     model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
     model.fit(x[:150], y[:150], epochs=2, batch_size=50, verbose=0)
     return model.conformalize(x[150:], y[150:], 0.8, "aps")

@@ -38,7 +38,7 @@ def arrays(x, form):
 @pytest.fixture(scope="module", params=["dict", "list"])
 def model(request, data):
     keras.utils.set_random_seed(0)
-    model = ds.SimplexClassifier(network(request.param), "vertices", 3)
+    model = ds.SimplexClassifier(network(request.param), "vertices", 3, head="gaussian")
     model.expected = model.predict_proba(arrays(data[0], request.param))
     return model
 
@@ -76,7 +76,7 @@ def test_every_format_has_a_named_tensor_for_each(format, name, run, model, data
 
 
 def test_some_inputs_may_be_pixels(data, tmp_path):
-    model = ds.SimplexClassifier(network("dict"), "vertices", 3)
+    model = ds.SimplexClassifier(network("dict"), "vertices", 3, head="gaussian")
     pixels = (255 * data[0]["image"]).astype("uint8")
     model.export(tmp_path / "m", input_dtype={"image": "uint8"})
     p = ds.export.load_served(tmp_path / "m").predict({**data[0], "image": pixels})["class_probabilities"]
@@ -104,7 +104,7 @@ def test_wrong_inputs_are_named(change, message, data, served):
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("several") / "m"
-    ds.SimplexClassifier(network("dict"), "vertices", 3).export(folder)
+    ds.SimplexClassifier(network("dict"), "vertices", 3, head="gaussian").export(folder)
     return ds.export.load_served(folder)
 
 
@@ -113,7 +113,7 @@ def test_inputs_without_names_are_refused(data, tmp_path):
         def call(self, samples):
             return keras.ops.concatenate([keras.ops.reshape(samples[1], (-1, 16)), samples[0]], axis=1)
 
-    model = ds.SimplexClassifier(Pair(), "vertices", 3)
+    model = ds.SimplexClassifier(Pair(), "vertices", 3, head="gaussian")
     model.predict_proba(tuple(data[0].values()))
     with pytest.raises(ValueError, match=r"backbone must be a functional model of a dict or a list of keras.Input"):
         model.export(tmp_path / "m")
@@ -133,7 +133,7 @@ def test_casimac_takes_the_inputs_of_its_embedding(embedding, form, data):
     features = embedding.predict(arrays(x, "dict" if isinstance(embedding.input, dict) else "list"), verbose=0)
     expected = ds.targets.CASIMAC().fit_transform(features, y).loc
     np.testing.assert_allclose(target.fit_transform(x if form == "dict" else tuple(x.values()), y).loc, expected)
-    model = ds.SimplexClassifier(network(form), target, 3)
+    model = ds.SimplexClassifier(network(form), target, 3, head="gaussian")
     model.compile()
     with eagerly(model):
         history = model.fit(arrays(x, form), y, validation_data=(arrays(x, form), y), verbose=0).history

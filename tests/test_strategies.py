@@ -36,9 +36,9 @@ def trained(strategy, target, head, loss, optimizer, compile_inside, validated):
     history = model.fit(x, y, epochs=2, batch_size=16, verbose=0, validation_data=validation).history
     return history, [weight.tolist() for weight in model.get_weights()], model(x_test).numpy().tolist()
 
-outside = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4)
+outside = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, head="gaussian")
 outside.compile("sgd")
-built = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4)
+built = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, head="gaussian")
 built.build((None, 8, 8))
 with two.scope():
     built.compile("sgd")

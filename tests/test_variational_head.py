@@ -37,6 +37,13 @@ def factors_of(layer):
     return np.array([np.tril(one, -1) + np.diag(np.exp(np.diag(one))) for one in raw])
 
 
+def prior_mean(layer, features):
+    """w^T x + b, or zero."""
+    if layer.mean_function == "zero":
+        return 0.0
+    return features @ np.asarray(layer.slope, "float64") + np.asarray(layer.offset, "float64")
+
+
 def kernels_of(layer, features):
     """K [M, M] with its jitter, k [N, M] and the variance, by the oracle."""
     U, lengthscale = np.asarray(layer.inducing_points, "float64"), np.exp(np.asarray(layer.log_lengthscale, "float64"))
@@ -54,18 +61,18 @@ def test_it_keeps_the_layer_contract(covariance, num_classes, tmp_path):
     assert_layer_contract(lambda: random_layer(num_classes, covariance=covariance), FEATURES, tmp_path)
 
 
-@pytest.mark.parametrize("ard", [False, True])
+@pytest.mark.parametrize(("ard", "mean_function"), [(False, "linear"), (True, "linear"), (False, "zero")])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_it_is_what_the_oracle_says(covariance, kernel, ard):
-    layer = random_layer(covariance=covariance, kernel=kernel, ard=ard, scale_floor=0.1)
+def test_it_is_what_the_oracle_says(covariance, kernel, ard, mean_function):
+    layer = random_layer(covariance=covariance, kernel=kernel, ard=ard, mean_function=mean_function, scale_floor=0.1)
     K, k, variance = kernels_of(layer, FEATURES)
     m, R = np.asarray(layer.mean, "float64"), factors_of(layer)
     loc, variances = reference.posterior(K, k, variance, m, R)
     if covariance == "isotropic":
         variances = variances[:, :1]
     outputs = layer(FEATURES)
-    np.testing.assert_allclose(outputs["loc"], loc, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(outputs["loc"], prior_mean(layer, FEATURES) + loc, rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(outputs["scale"], np.sqrt(variances + 0.01), rtol=1e-5)
     divergence = reference.divergence(K, m, R)
     assert float(layer.kl_divergence()) == pytest.approx(divergence, rel=1e-5)
@@ -93,10 +100,13 @@ def test_a_new_layer_is_the_prior(covariance):
     assert float(layer.kl_divergence()) == 0.0
 
 
-def test_far_from_the_inducing_points_it_returns_to_the_prior():
-    layer = random_layer()
+@pytest.mark.parametrize("mean_function", ["linear", "zero"])
+def test_far_from_the_inducing_points_it_returns_to_the_prior(mean_function):
+    layer = random_layer(mean_function=mean_function)
     outputs = layer(1e3 * FEATURES)
-    np.testing.assert_allclose(outputs["loc"], 0.0, atol=1e-6)
+    np.testing.assert_allclose(
+        outputs["loc"], prior_mean(layer, 1e3 * FEATURES) + np.zeros((5, 3)), rtol=1e-4, atol=1e-6
+    )
     np.testing.assert_allclose(outputs["scale"], np.exp(0.5 * np.asarray(layer.log_variance)), rtol=1e-5)
 
 
@@ -118,7 +128,7 @@ def regression():
     """Inputs, latents of two dimensions, and a layer whose q is the exact posterior, its points being the inputs."""
     rng = np.random.default_rng(2)
     X, Z = rng.normal(size=(M, D)), rng.normal(size=(M, 2))
-    layer = random_layer(3, num_samples=M, dtype="float64", scale_floor=1e-9, jitter=1e-9)
+    layer = random_layer(3, num_samples=M, dtype="float64", scale_floor=1e-9, jitter=1e-9, mean_function="zero")
     layer.inducing_points.assign(X)
     K, _, _ = kernels_of(layer, X)
     C, gain = np.linalg.cholesky(K), K @ np.linalg.inv(K + NOISE**2 * np.eye(M))
@@ -241,7 +251,7 @@ def test_a_classifier_counts_the_divergence_once(place):
         model = ds.SimplexClassifier(keras.Sequential([keras.layers.Flatten()]), "ilr", 4, head=layer)
     else:  # its means are features for another head
         inputs = keras.Input((D,))
-        model = ds.SimplexClassifier(keras.Model(inputs, layer(inputs)["loc"]), "ilr", 4)
+        model = ds.SimplexClassifier(keras.Model(inputs, layer(inputs)["loc"]), "ilr", 4, head="gaussian")
     model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=place == "backbone")
     y = np.array([0, 1, 2, 3, 0])
     observation = model.target.fit_transform(FEATURES, y).as_dict()
@@ -312,10 +322,20 @@ def test_every_row_is_as_likely_to_be_drawn():
     assert np.abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
 
 
+def test_of_fewer_samples_than_inducing_points_all_are_taken():
+    samples = np.eye(4, D) + 3.0 * np.eye(1, D, 6)
+    points = np.asarray(random_layer().adapt(samples[[0, 0, 1, 2, 3]]).inducing_points)
+    found = {tuple(point) for point in points}
+    assert {tuple(row) for row in samples} < found
+    assert len(found) == M
+    assert (points[:, -1] == 3.0).all()  # in which the samples do not vary
+    one = np.asarray(random_layer().adapt(samples[:1]).inducing_points)
+    assert (one == samples[:1]).all()
+
+
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        (np.eye(5, D), "samples must have at least as many different features as inducing points, 6; found "),
         (np.zeros((9, 2, D)), "Pass the backbone that the layer follows"),
         (np.full((9, D), np.nan), "samples must give finite features"),
         (np.zeros((9, D + 1)), "samples must give 7 features, what the layer was built for; found 8"),
@@ -334,6 +354,7 @@ def test_it_says_why_it_cannot_start_there(samples, message):
         ({"num_samples": 0.5}, "num_samples must be a whole number, at least 1; found 0.5"),
         ({"latent_dim": 0}, "latent_dim must be a whole number, at least 1; found 0"),
         ({"covariance": "full"}, "covariance must be one of isotropic, diagonal; found 'full'"),
+        ({"mean_function": "constant"}, "mean_function must be one of linear, zero; found 'constant'"),
         ({"kernel": "matern5"}, "kernel must be one of rbf, matern32, matern52; found 'matern5'"),
         ({"variance": 0.0}, "variance must be a number above 0; found 0.0"),
         ({"jitter": 0.0}, "jitter must be a number above 0; found 0.0"),

@@ -86,7 +86,7 @@ class DataAdapter:
         if self.loss is not None and self.needs_latents and latent is not None:
             observation |= {"loc": latent.loc.astype(floatx), "scale": latent.scale.astype(floatx)}
             if fit:
-                self.loss.adapt(latent.loc, label, self.target.scores(self.num_classes))
+                self._adapt_to(latent.loc, label)
             more = self.loss.observe(latent.loc, self.target.scores(self.num_classes))
             observation |= {name: part.astype(floatx) for name, part in more.items()}
         return observation
@@ -201,7 +201,7 @@ class DataAdapter:
         table = self.target.table(self.num_classes)
         if table is None or self.holds_latents(labels) or not _is_hard(labels):
             return True
-        self.loss.adapt(table.loc, np.arange(self.num_classes), self.target.scores(self.num_classes))
+        self._adapt_to(table.loc, np.arange(self.num_classes))
         return False
 
     def adapt_loss(self, stream: Any, steps: int | None = None) -> None:
@@ -209,7 +209,13 @@ class DataAdapter:
         assert self.loss is not None
         observations = [self.observe(None, y) for _, y, _ in read_batches(stream, steps, "steps_per_epoch")]
         loc, label = (np.concatenate([part[name] for part in observations]) for name in ("loc", "label"))
-        self.loss.adapt(loc, label, self.target.scores(self.num_classes))
+        self._adapt_to(loc, label)
+
+    def _adapt_to(self, loc: np.ndarray, label: np.ndarray) -> None:
+        assert self.loss is not None
+        if self.loss.needs_adapt:
+            error = self.target.neighbor_error()
+            self.loss.adapt(loc, label, self.target.scores(self.num_classes), error)
 
     def classes(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return held-out samples, their classes [N] and weights, of arrays or of a stream, which is read once.

@@ -48,12 +48,12 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     num_classes : int, optional
         Number of classes n, at least 2. Default: the number of ``class_names``.
     covariance : {"isotropic", "diagonal", "full"}, optional
-        Covariance of the default head. Default "isotropic": one variance per sample, which the argmax readout
-        integrates exactly. "diagonal" is the network of [CASIMAC] sec. 3.4.
+        Covariance of the head. Default "isotropic": one variance per sample, which the argmax readout integrates
+        exactly. Given without a head it asks for the Gaussian one: "diagonal" is the network of [CASIMAC] sec. 3.4.
     head : str, dict or keras.layers.Layer, optional
-        From features to a dict {"loc", "scale"}: "gaussian" (default, ``heads.GaussianHead``), "variational",
-        "prototypes", one of these as a dict {"name": ..., arguments}, or a layer. Heads that start among the features
-        of training samples are adapted to them by the first ``fit``.
+        From features to a dict {"loc", "scale"}: "variational" (default, ``heads.VariationalGaussianProcess``),
+        "gaussian" (``heads.GaussianHead``), "prototypes", one of these as a dict {"name": ..., arguments}, or a layer.
+        Heads that start among the features of training samples are adapted to them by the first ``fit``.
     readout : str, dict or keras.layers.Layer, optional
         "argmax", "softmax" or a layer of ``deepsimplex.readout``. Default: what the target is meant for.
     class_names : list of str, optional

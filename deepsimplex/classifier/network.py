@@ -73,7 +73,7 @@ class SimplexNetwork(keras.Model):
         if isinstance(head, keras.layers.Layer) and covariance is not None:
             raise ValueError("covariance must not be given beside head: the head has its own")
         made = HEADS.get(
-            head or "gaussian",
+            head or ("variational" if covariance is None else "gaussian"),
             num_classes=self.num_classes,
             latent_dim=latent_dim,
             covariance=covariance or "isotropic",

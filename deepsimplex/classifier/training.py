@@ -27,7 +27,8 @@ class TrainableNetwork(SimplexNetwork):
         optimizer : str or keras.optimizers.Optimizer
             Default "adam".
         loss : loss, str, dict or callable, optional
-            None is the target's own default, the negative log density of its latents. A latent loss
+            None is the target's own default: ``losses.Composition()`` for targets of distances, and for others
+            the negative log density of the latents. A latent loss
             (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
             probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.

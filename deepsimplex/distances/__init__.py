@@ -4,6 +4,7 @@ from deepsimplex.distances.checkpoint import CheckpointWarning
 from deepsimplex.distances.distance import CallableDistance, Distance
 from deepsimplex.distances.embedding_distance import Embedding
 from deepsimplex.distances.exact_search import Neighbors
+from deepsimplex.distances.leave_one_out import neighbor_error
 from deepsimplex.distances.named_distances import DISTANCES, get_distance
 from deepsimplex.distances.neighbors import class_neighbors
 from deepsimplex.distances.precomputed import Precomputed
@@ -23,4 +24,5 @@ __all__ = [
     "Precomputed",
     "class_neighbors",
     "get_distance",
+    "neighbor_error",
 ]

@@ -118,7 +118,7 @@ class ModelConfig(_Section):
     """The network: arguments of ``SimplexClassifier``."""
 
     backbone: Backbone = Field(default={"name": "mlp"}, description="name of a backbone and its arguments")
-    head: Head | None = Field(default=None, description="name of a head and its arguments; default gaussian")
+    head: Head | None = Field(default=None, description="name of a head and its arguments; default variational")
     covariance: Literal["isotropic", "diagonal", "full"] | None = Field(
         default=None, description="of the Gaussian head; default isotropic"
     )

@@ -15,6 +15,8 @@ from deepsimplex.heads.head import Head
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
+MeanFunction = Literal["linear", "zero"]
+MEAN_FUNCTIONS = ("linear", "zero")
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -24,10 +26,11 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     L latent processes f_l share one kernel k and M inducing points U. With K = k(U, U) = C C^T their values there are
     C v_l, and the posterior is sought among q(v_l) = N(m_l, S), S = R R^T, so that with a(x) = C^-1 k(U, x)
 
-        mu_l(x) = a(x)^T m_l,    var(x) = k(x, x) - a(x)^T a(x) + a(x)^T S a(x).
+        mu_l(x) = w_l^T x + b_l + a(x)^T m_l,    var(x) = k(x, x) - a(x)^T a(x) + a(x)^T S a(x).
 
-    Far from the inducing points this is the prior, mean 0 and the kernel's variance: unlike ``GaussianHead`` it is
-    unsure of what is unlike the samples it was trained on, as far as the backbone keeps it apart.
+    The prior's mean w_l^T x + b_l starts at zero, as the last layer of a softmax network would be; the processes learn
+    what is left. Far from the inducing points the variance is the kernel's: unlike ``GaussianHead`` it is unsure of
+    what is unlike the samples it was trained on, as far as the backbone keeps it apart.
 
     Parameters
     ----------
@@ -48,6 +51,10 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         Where the kernel's variance starts, in squared units of the latents; it is learned. Default 1, which suits
         targets of that order (CASIMAC on images in [0, 1], ILR). Take the mean square of the latents for others:
         where that was 196, ten epochs of Adam learned nothing from a start at 1.
+    mean_function : {"linear", "zero"}
+        The prior's mean. "linear" (default) is w^T x + b with weights that are learned, without which the gradient of
+        features that lie far from all inducing points vanishes: the backbone then learns more slowly, and less. "zero"
+        is the prior of [ILR-GP], whose mean is that far away.
     ard : bool
         Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
     latent_dim : int, optional
@@ -115,6 +122,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         covariance: Literal["isotropic", "diagonal"] = "isotropic",
         kernel: Kernel = "rbf",
         variance: float = 1.0,
+        mean_function: MeanFunction = "linear",
         ard: bool = False,
         latent_dim: int | None = None,
         jitter: float = 1e-6,
@@ -130,6 +138,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
         self.variance = check_number(variance, "variance", above=0)
+        self.mean_function: MeanFunction = check_choice(mean_function, "mean_function", MEAN_FUNCTIONS)
         self.ard = check_flag(ard, "ard")
         self.jitter = check_number(jitter, "jitter", above=0)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
@@ -151,6 +160,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.raw_factor = self._weight(
             "raw_factor", (factors, M, M), regularizer=self._per_sample(self._divergence_of_factors)
         )
+        if self.mean_function == "linear":
+            self.slope = self._weight("slope", (d, L))
+            self.offset = self._weight("offset", (L,))
 
     def adapt(
         self, x: Any, y: Any = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
@@ -162,9 +174,10 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         Parameters
         ----------
         x : array, tf.data.Dataset or iterator
-            Samples [N, ...], at least as many as inducing points, or batches of them, with or without labels. One pass
-            draws the features of 2000 samples (or of 10 for each inducing point, if that is more); k-means++ chooses
-            among those, and the number of samples is counted, unless ``num_samples`` was given.
+            Samples [N, ...], or batches of them, with or without labels. One pass draws the features of 2000 samples
+            (or of 10 for each inducing point, if that is more); k-means++ chooses among those, and the number of
+            samples is counted, unless ``num_samples`` was given. Where there are fewer different ones than inducing
+            points, the rest is drawn from the normal distribution of their mean and standard deviation.
         y : array, optional
             Not used.
         backbone : keras.Model or keras.layers.Layer, optional
@@ -181,7 +194,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         Raises
         ------
         ValueError
-            For too few samples, features not of rank 2, not finite, or not as many as the layer was built for.
+            For features not of rank 2, not finite, or not as many as the layer was built for.
 
         Examples
         --------
@@ -194,14 +207,11 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         rng = np.random.default_rng(seed)
         rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
         self._build_for(rows)
-        distinct = np.unique(rows, axis=0)
-        if len(distinct) < self.inducing:
-            raise ValueError(
-                f"samples must have at least as many different features as inducing points, {self.inducing}; found "
-                f"{len(distinct)}"
-            )
-        points, _ = kmeans_plusplus(distinct, self.inducing, random_state=int(rng.integers(2**31)))
-        self.inducing_points.assign(points)
+        points = np.unique(rows, axis=0)
+        if len(points) > self.inducing:
+            points, _ = kmeans_plusplus(points, self.inducing, random_state=int(rng.integers(2**31)))
+        others = rng.normal(rows.mean(axis=0), rows.std(axis=0), (self.inducing - len(points), rows.shape[1]))
+        self.inducing_points.assign(np.concatenate([points, others]))
         self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(rows[:ROWS]))))
         self.set_num_samples(count)
         self.adapted = True
@@ -231,7 +241,10 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         prior = ops.exp(self.log_variance) - ops.sum(A * A, axis=1)  # [N]
         posterior = ops.sum(ops.square(ops.matmul(A, self._factors(self.raw_factor))), axis=-1)  # [1, N] or [L, N]
         variance = ops.maximum(ops.transpose(prior + posterior), 0.0)  # rounding may leave it below zero
-        return {"loc": ops.matmul(A, self.mean), "scale": ops.sqrt(variance + self.scale_floor**2)}
+        loc = ops.matmul(A, self.mean)
+        if self.mean_function == "linear":
+            loc += ops.matmul(ops.cast(features, self._output_dtype), self.slope) + self.offset
+        return {"loc": loc, "scale": ops.sqrt(variance + self.scale_floor**2)}
 
     def _whitened(self, features: Any) -> Any:
         """The rows a(x)^T [N, M], float64."""
@@ -287,5 +300,5 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
     def get_config(self) -> dict[str, Any]:
         sizes = ("num_classes", "inducing", "num_samples", "latent_dim")
-        others = ("covariance", "kernel", "variance", "ard", "jitter", "scale_floor")
+        others = ("covariance", "kernel", "variance", "mean_function", "ard", "jitter", "scale_floor")
         return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *others)}}

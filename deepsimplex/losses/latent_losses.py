@@ -58,8 +58,18 @@ class ClassifierLoss(keras.losses.Loss):
         """Whether the loss has what it needs of the training samples."""
         return not self.needs_adapt
 
-    def adapt(self, loc: Any, labels: Any, scores: Any) -> None:
-        """Take what the loss needs from the latents of the training samples; by default nothing."""
+    def adapt(self, loc: Any, labels: Any, scores: Any, neighbor_error: float | None = None) -> None:
+        """Take what the loss needs from the latents of the training samples; by default nothing.
+
+        Parameters
+        ----------
+        loc : array, shape [N, L]
+        labels : array, shape [N] or [N, n]
+        scores : array, shape [n, L]
+            Of the target.
+        neighbor_error : float, optional
+            ``target.neighbor_error()``.
+        """
 
     def state(self) -> dict[str, Any]:
         """Return numbers and arrays by name that ``adapt`` found, to be saved with the weights; by default none."""

@@ -11,10 +11,11 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
-from deepsimplex.distances import class_neighbors, get_distance
+from deepsimplex.distances import class_neighbors, get_distance, neighbor_error
 from deepsimplex.distances.exact_search import Classes
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.losses import Composition
 from deepsimplex.targets.generalized_mapping import (
     Reduction,
     as_function,
@@ -238,6 +239,14 @@ class CASIMAC(Target):
         queries = self._compared(x)
         labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
         return self._in_units(self._latents("other", queries, labels))
+
+    def neighbor_error(self) -> float | None:
+        """Leave-one-out error of the nearest of 1000 training samples, after fit; None without them."""
+        return None if self._samples is None else neighbor_error(*self._samples, self.distance)
+
+    def default_loss(self) -> keras.losses.Loss:
+        """``losses.Composition()``: soft labels made of the distances train better probabilities than latents do."""
+        return Composition()
 
     def _compared(self, x: Any) -> NDArray[Any]:
         """Return the checked array that distances compare: x itself, or several inputs joined."""

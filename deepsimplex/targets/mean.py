@@ -94,6 +94,11 @@ class Mean(Target):
         tables = [table for target in self.targets if (table := target.table(n)) is not None]
         return _average(tables) if len(tables) == len(self.targets) else None
 
+    def neighbor_error(self) -> float | None:
+        """The mean error of the targets that have one, after fit; None if none has."""
+        errors = [error for target in self.targets if (error := target.neighbor_error()) is not None]
+        return float(np.mean(errors)) if errors else None
+
     def default_loss(self) -> keras.losses.Loss:
         """The loss of the first target."""
         return self.targets[0].default_loss()

@@ -95,6 +95,13 @@ class Target(Parameters, ABC):
         """Observations of the n classes, row y for the hard label y. None (default) if latents need samples."""
         return None
 
+    def neighbor_error(self) -> float | None:
+        """Leave-one-out error of the nearest neighbor among the training samples, after fit.
+
+        None (default) for targets that compare no samples. ``losses.Composition`` finds its mass by it.
+        """
+        return None
+
     def default_loss(self) -> keras.losses.Loss:
         """Loss of a classifier that is compiled without one. The default is ``losses.LatentNLL()``."""
         return LatentNLL()

@@ -344,7 +344,9 @@ def test_the_variance_of_a_gaussian_process_is_drawn():
 def test_a_keras_model_is_drawn_with_the_names_it_keeps():
     X, y = load_iris(return_X_y=True)
     X = X[:, 2:].astype(np.float32)
-    model = ds.SimplexClassifier(ds.backbones.mlp([4]), "vertices", num_classes=3, class_names=IRIS_NAMES)
+    model = ds.SimplexClassifier(
+        ds.backbones.mlp([4]), "vertices", num_classes=3, class_names=IRIS_NAMES, head="gaussian"
+    )
     ax = ds.plots.decision_regions(model, X, y, resolution=12, variance=True).axes[0]
     assert legend_of(ax)[:3] == IRIS_NAMES
     p = model.predict_proba(grid_of(ax, 12).reshape(-1, 2).astype(np.float32))
