@@ -16,6 +16,7 @@ from deepsimplex.evaluation.classification_scores import (
     weighted_precision,
     weighted_recall,
 )
+from deepsimplex.evaluation.corruptions import CORRUPTIONS, corrupt
 from deepsimplex.evaluation.memberships import ability_to_separate, partition_accuracy, standardized_memberships
 from deepsimplex.evaluation.partition_comparison import PartitionComparison, compare_partitions
 from deepsimplex.evaluation.partition_scaling import BetaScaling
@@ -45,6 +46,7 @@ from deepsimplex.evaluation.standardized_partition import PartitionRegion, Stand
 from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc, uncertainty
 
 __all__ = [
+    "CORRUPTIONS",
     "BetaScaling",
     "BrierDecomposition",
     "Interval",
@@ -69,6 +71,7 @@ __all__ = [
     "classwise_calibration_error",
     "compare_partitions",
     "compare_reports",
+    "corrupt",
     "coverage",
     "coverage_by_class",
     "coverage_by_size",

@@ -1,0 +1,146 @@
+"""Corrupted images: how probabilities hold where a camera, an operator or a scanner does worse than in training."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import ndimage
+from skimage.transform import AffineTransform, resize, warp
+
+from deepsimplex._utils.validation import check_choice, check_finite_rows, check_whole, unmasked
+
+Image = NDArray[np.float64]
+
+
+def _gaussian_noise(image: Image, deviation: float, rng: np.random.Generator) -> Image:
+    return image + rng.normal(scale=deviation, size=image.shape)
+
+
+def _shot_noise(image: Image, photons: float, rng: np.random.Generator) -> Image:
+    return rng.poisson(image * photons) / photons
+
+
+def _impulse_noise(image: Image, share: float, rng: np.random.Generator) -> Image:
+    salt = rng.integers(0, 2, image.shape).astype(float)
+    return np.where(rng.random(image.shape) < share, salt, image)
+
+
+def _gaussian_blur(image: Image, deviation: float, rng: np.random.Generator) -> Image:
+    return ndimage.gaussian_filter(image, deviation * min(image.shape[:2]), axes=(0, 1), mode="nearest")
+
+
+def _motion_blur(image: Image, length: float, rng: np.random.Generator) -> Image:
+    """The mean of the image along a line of any direction."""
+    angle, steps = rng.uniform(0, math.pi), np.linspace(-0.5, 0.5, 9) * length * min(image.shape[:2])
+    moved = [
+        ndimage.shift(image, (math.sin(angle) * step, math.cos(angle) * step, 0), order=1, mode="nearest")
+        for step in steps
+    ]
+    return np.mean(moved, axis=0)
+
+
+def _rotation(image: Image, degrees: float, rng: np.random.Generator) -> Image:
+    return ndimage.rotate(image, rng.choice([-1, 1]) * degrees, reshape=False, order=1, mode="nearest")
+
+
+def _shear(image: Image, degrees: float, rng: np.random.Generator) -> Image:
+    middle = (np.array(image.shape[1::-1]) - 1) / 2
+    center, back = AffineTransform(translation=-middle), AffineTransform(translation=middle)
+    sheared = AffineTransform(shear=math.radians(rng.choice([-1, 1]) * degrees))
+    return warp(image, (center + sheared + back).inverse, order=1, mode="edge")
+
+
+def _contrast(image: Image, factor: float, rng: np.random.Generator) -> Image:
+    mean = image.mean(axis=(0, 1))
+    return mean + factor * (image - mean)
+
+
+def _brightness(image: Image, shift: float, rng: np.random.Generator) -> Image:
+    return image + shift
+
+
+def _pixelation(image: Image, factor: float, rng: np.random.Generator) -> Image:
+    small = [max(1, round(factor * side)) for side in image.shape[:2]]
+    return resize(resize(image, small, order=1, anti_aliasing=True), image.shape[:2], order=0)
+
+
+# What each does, and how much of it at severities 1, 2 and 3.
+_CORRUPTIONS: dict[str, tuple[Callable[[Image, float, np.random.Generator], Image], tuple[float, float, float]]] = {
+    "gaussian_noise": (_gaussian_noise, (0.08, 0.16, 0.28)),  # standard deviation, of pixels in [0, 1]
+    "shot_noise": (_shot_noise, (60, 20, 6)),  # photons at pixels of 1
+    "impulse_noise": (_impulse_noise, (0.03, 0.08, 0.16)),  # share of pixels that are 0 or 1
+    "gaussian_blur": (_gaussian_blur, (0.02, 0.04, 0.06)),  # standard deviation, of the shorter side
+    "motion_blur": (_motion_blur, (0.1, 0.2, 0.3)),  # length, of the shorter side
+    "rotation": (_rotation, (10, 20, 35)),  # degrees, to either side
+    "shear": (_shear, (10, 20, 30)),  # degrees, to either side
+    "contrast": (_contrast, (0.6, 0.4, 0.2)),  # factor of the distance to the mean
+    "brightness": (_brightness, (0.1, 0.2, 0.35)),  # added to pixels in [0, 1]
+    "pixelation": (_pixelation, (0.6, 0.4, 0.28)),  # sides that are left
+}
+
+CORRUPTIONS = tuple(_CORRUPTIONS)
+"""Names of the corruptions that ``corrupt`` takes."""
+
+
+def corrupt(images: ArrayLike, name: str, severity: int, *, seed: int = 0) -> NDArray[Any]:
+    """Corrupt images as cameras and operators do: noise, blur, motion, exposure, resolution.
+
+    Parameters
+    ----------
+    images : array_like, shape [N, H, W] or [N, H, W, C]
+        Floats in [0, 1], or bytes 0 to 255.
+    name : str
+        One of ``CORRUPTIONS``: "gaussian_noise", "shot_noise", "impulse_noise", "gaussian_blur", "motion_blur",
+        "rotation", "shear", "contrast", "brightness", "pixelation".
+    severity : {1, 2, 3}
+        From what is seen to what disturbs people too.
+    seed : int
+        Of noise, directions and sides. Default 0. What happens to an image depends on it and on the image's place.
+
+    Returns
+    -------
+    ndarray
+        Images of the same shape and dtype, cut off at the ends of their range.
+
+    Raises
+    ------
+    TypeError, ValueError
+        For images of another range, shape or dtype, an unknown name and another severity.
+
+    Notes
+    -----
+    Modelled on Hendrycks and Dietterich, *Benchmarking Neural Network Robustness to Common Corruptions and
+    Perturbations*, 2019, for images small or large: lengths are shares of the sides.
+
+    Examples
+    --------
+    >>> import deepsimplex as ds
+    >>> (x, y), _ = ds.datasets.load("digits")
+    >>> noisy = corrupt(x, "gaussian_noise", severity=2)
+    >>> noisy.shape, noisy.dtype, round(float(abs(noisy - x).mean()), 2)
+    ((1437, 8, 8), dtype('float32'), 0.1)
+    """
+    original = unmasked(images, "images")
+    bytes_given = original.dtype == np.uint8
+    if original.ndim not in (3, 4) or 0 in original.shape:
+        raise ValueError(f"images must have shape [N, H, W] or [N, H, W, C]; found {list(original.shape)}")
+    if not bytes_given and original.dtype.kind != "f":
+        raise TypeError(f"images must be floats in [0, 1] or of dtype uint8; found dtype {original.dtype}")
+    check_finite_rows(original, "images", "float64")
+    pixels = np.asarray(original, dtype=np.float64) / (255.0 if bytes_given else 1.0)
+    if pixels.min() < 0 or pixels.max() > 1:
+        raise ValueError(f"images must lie in [0, 1]; found {pixels.min():g} to {pixels.max():g}. Divide by 255?")
+    change, amounts = _CORRUPTIONS[check_choice(name, "name", CORRUPTIONS)]
+    amount = amounts[check_whole(severity, "severity", least=1, most=len(amounts)) - 1]
+    of_images = np.random.SeedSequence(check_whole(seed, "seed", 0)).spawn(len(pixels))
+    with_channels = pixels.reshape(*pixels.shape[:3], -1)
+    found = np.stack(
+        [
+            change(image, amount, np.random.default_rng(sequence))
+            for image, sequence in zip(with_channels, of_images, strict=True)
+        ]
+    ).clip(0, 1)
+    found = found.reshape(original.shape)
+    return np.rint(255 * found).astype(np.uint8) if bytes_given else found.astype(original.dtype)
