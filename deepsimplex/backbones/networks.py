@@ -1,16 +1,14 @@
 """Small backbones to begin with. Any keras.Model whose output has shape [N, d] is one too."""
 
-import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import keras
 
-from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.registry import imported
+from deepsimplex.backbones.spectral_convolution import SpectralConv2D
 
 
-def _check_sizes(sizes: Sequence[int], name: str) -> list[int]:
+def check_sizes(sizes: Sequence[int], name: str) -> list[int]:
     if isinstance(sizes, str) or not isinstance(sizes, Sequence) or any(int(s) != s or s < 1 for s in sizes):
         raise ValueError(f"{name} must be a list of positive whole numbers; found {sizes!r}")
     return [int(s) for s in sizes]
@@ -39,14 +37,24 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     (None, 50)
     """
     layers: list[Any] = [keras.layers.Flatten()]
-    for units in _check_sizes(hidden, "hidden"):
+    for units in check_sizes(hidden, "hidden"):
         layers.append(keras.layers.Dense(units, activation=activation))
         if dropout:
             layers.append(keras.layers.Dropout(dropout))
     return keras.Sequential(layers, name="mlp")
 
 
-def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.0) -> keras.Sequential:
+def convolution(filters: int, spectral_bound: float | None, size: int = 3, strides: int = 1) -> keras.layers.Layer:
+    """Convolution without bias that keeps the images' size (divided by the strides), bounded or not."""
+    options: dict[str, Any] = {"strides": strides, "padding": "same", "use_bias": False}
+    if spectral_bound is None:
+        return keras.layers.Conv2D(filters, size, **options)
+    return SpectralConv2D(filters, size, bound=spectral_bound, **options)
+
+
+def cnn(
+    filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.0, spectral_bound: float | None = None
+) -> keras.Sequential:
     """Small convolutional network for images, gray [N, H, W] or with channels [N, H, W, C].
 
     Parameters
@@ -57,6 +65,8 @@ def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.
         Units of the dense layer at the end: the number of features d.
     dropout : float
         Rate of dropout before and after that layer. Default none.
+    spectral_bound : float, optional
+        Largest gain of every convolution, ``SpectralConv2D(bound=...)``. Default None: no bound.
 
     Returns
     -------
@@ -74,9 +84,9 @@ def cnn(filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.
     its start: a hundred images and 20 epochs would be predicted with averages that fit none of them.
     """
     layers: list[Any] = [EnsureChannels()]
-    for count in _check_sizes(filters, "filters"):
+    for count in check_sizes(filters, "filters"):
         layers += [
-            keras.layers.Conv2D(count, 3, padding="same", use_bias=False),
+            convolution(count, spectral_bound),
             keras.layers.BatchNormalization(momentum=0.9),
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
@@ -116,44 +126,3 @@ class EnsureChannels(keras.layers.Layer):
 
     def compute_output_spec(self, images: Any) -> keras.KerasTensor:
         return keras.KerasTensor(self.compute_output_shape(images.shape), dtype=self.compute_dtype)
-
-
-BACKBONES: dict[str, Callable[..., keras.Model]] = {"mlp": mlp, "cnn": cnn}
-
-
-def backbone(name: str, **options: Any) -> keras.Model:
-    """Make a backbone by name, as configuration files do.
-
-    Parameters
-    ----------
-    name : str
-        "mlp", "cnn", or "module:function" for any function or class that returns a keras.Model, such as
-        "keras.applications:MobileNetV3Small".
-    **options
-        Its arguments.
-
-    Raises
-    ------
-    ValueError
-        When there is no such backbone, or it has no such argument.
-
-    Examples
-    --------
-    >>> backbone("mlp", hidden=[10]).name
-    'mlp'
-    """
-    make: Any = BACKBONES.get(name)
-    if make is None:
-        if ":" not in name:
-            raise ValueError(
-                f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
-                f"{did_you_mean(name, BACKBONES)}"
-            )
-        make = imported(name, "backbone")
-    known = inspect.signature(make).parameters
-    unknown = next((key for key in options if key not in known), None)
-    if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
-        raise ValueError(
-            f"backbone {name!r} has no argument {unknown!r}{did_you_mean(unknown, known)}; it takes {', '.join(known)}"
-        )
-    return make(**options)

@@ -22,7 +22,7 @@ from pydantic.fields import FieldInfo
 
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex.backbones import backbone
-from deepsimplex.backbones.networks import BACKBONES
+from deepsimplex.backbones.named_backbones import BACKBONES
 from deepsimplex.calibration import CALIBRATIONS
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
