@@ -8,6 +8,7 @@ import tensorflow as tf
 import deepsimplex as ds
 from deepsimplex.backbones import ResidualBlock, SpectralConv2D
 from tests.layer_contract import assert_layer_contract
+from tests.reference.convolution import convolution_matrix
 
 X = np.random.default_rng(0).random((4, 6, 5, 2)).astype("float32")
 FORMS = {
@@ -40,6 +41,48 @@ def test_gain_is_bounded(form):
     assert np.linalg.norm(kernel.reshape(-1, 3), 2) != pytest.approx(largest_gain(free), rel=0.05)
 
 
+@pytest.mark.parametrize(("padding", "stride"), [("same", 1), ("valid", 1), ("same", 2), ("valid", 2), ("valid", 3)])
+def test_the_gain_is_that_of_the_matrix_of_the_convolution(padding, stride):
+    layer = SpectralConv2D(3, 3, use_bias=False, bound=0.9, iterations=80, padding=padding, strides=stride)
+    layer(X)
+    kernel = 2.0 * np.random.default_rng(1).normal(size=layer.kernel.shape).astype("float32")
+    layer.kernel.assign(kernel)
+    layer(X, training=True)
+    matrix = convolution_matrix(kernel.astype("float64"), 6, 5, stride, padding)
+    sigma = np.linalg.norm(matrix, 2)
+    expected = X.reshape(len(X), -1) @ matrix.T * 0.9 / sigma
+    np.testing.assert_allclose(np.asarray(layer(X)).reshape(len(X), -1), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_a_kernel_that_was_zero_is_bounded_later():
+    layer = SpectralConv2D(3, 3, use_bias=False, kernel_initializer="zeros")
+    layer(X, training=True)
+    layer.kernel.assign(np.ones(layer.kernel.shape))
+    for _ in range(10):
+        layer(X, training=True)
+    assert largest_gain(layer) == pytest.approx(0.95, rel=1e-3)
+
+
+def test_a_frozen_layer_keeps_its_weights_and_new_ones_begin_alike():
+    layers = [SpectralConv2D(3, 3, trainable=False, kernel_initializer="ones") for _ in range(2)]
+    outputs = [np.asarray(layer(X)) for layer in layers]
+    np.testing.assert_array_equal(*outputs)
+    before = layers[0].get_weights()
+    layers[0](X, training=True)
+    for found, expected in zip(layers[0].get_weights(), before, strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
+def test_a_saved_layer_goes_on_from_its_direction(tmp_path):
+    model = keras.Sequential([keras.Input((6, 5, 2)), SpectralConv2D(3, 3, bound=0.1)])
+    for _ in range(4):
+        model(X, training=True)
+    model.save(tmp_path / "model.keras")
+    again = keras.models.load_model(tmp_path / "model.keras")
+    for found, expected in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(found, expected)
+
+
 def test_a_small_kernel_is_left_alone_and_inference_keeps_the_direction():
     layer = SpectralConv2D(3, 3, bound=0.95, activation="relu", iterations=3)
     layer(X)
@@ -68,7 +111,7 @@ def test_one_iteration_in_every_step_is_enough():
     [
         lambda: SpectralConv2D(3, 3, padding="same", bound=0.7),
         lambda: ResidualBlock(2),
-        lambda: ResidualBlock(5, strides=2, spectral_bound=0.9),
+        lambda: ResidualBlock(5, strides=2, dropout=0.2, spectral_bound=0.9),
     ],
 )
 def test_layers_keep_the_contract(make, tmp_path):
@@ -80,6 +123,22 @@ def test_a_block_adds_to_what_it_is_given():
     block.build(X.shape)
     block.second_norm.gamma.assign([0.0, 0.0])
     np.testing.assert_allclose(block(X), X, atol=1e-6)
+
+
+@pytest.mark.parametrize("options", [{"dtype": "mixed_float16"}, {"trainable": False}])
+def test_a_block_hands_its_options_to_its_parts(options):
+    block = ResidualBlock(5, strides=2, dropout=0.2, spectral_bound=0.9, **options)
+    assert block(X).dtype == ("float16" if "dtype" in options else "float32")
+    assert bool(block.trainable_weights) == ("dtype" in options)
+
+
+def test_dropout_acts_in_training_alone():
+    network = ds.backbones.resnet([4], dropout=0.5)
+    expected = network(X)
+    np.testing.assert_array_equal(network(X), expected)
+    block = next(layer for layer in network.layers if isinstance(layer, ResidualBlock))
+    images = np.ones((1, 6, 5, 4), "float32")
+    assert np.any(np.asarray(block(images, training=True)) != np.asarray(block(images, training=True)))
 
 
 @pytest.mark.slow
@@ -114,6 +173,10 @@ def test_a_bounded_convolutional_network_is_made_by_name():
         (lambda: SpectralConv2D(2, 3, groups=2), "SpectralConv2D takes no groups"),
         (lambda: SpectralConv2D(2, 3)(keras.Input((None, None, 2))), "needs images of a known size"),
         (lambda: ds.backbones.resnet([0]), "filters must be a list of positive whole numbers"),
+        (lambda: ds.backbones.resnet([]), "filters must hold a number for at least one stage; found none"),
+        (lambda: ds.backbones.resnet(dropout=1.0), "dropout must be a number of at least 0 and below 1; found 1.0"),
+        (lambda: ds.backbones.resnet(spectral_bound=-1), "spectral_bound must be a number above 0; found -1"),
+        (lambda: ds.backbones.cnn(spectral_bound=0), "spectral_bound must be a number above 0; found 0"),
         (lambda: ds.backbones.resnet(blocks=0), "blocks must be a whole number, at least 1; found 0"),
     ],
 )

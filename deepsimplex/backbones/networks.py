@@ -5,6 +5,7 @@ from typing import Any
 
 import keras
 
+from deepsimplex._utils.validation import check_number
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
 
 
@@ -44,12 +45,14 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     return keras.Sequential(layers, name="mlp")
 
 
-def convolution(filters: int, spectral_bound: float | None, size: int = 3, strides: int = 1) -> keras.layers.Layer:
+def convolution(
+    filters: int, spectral_bound: float | None, size: int = 3, strides: int = 1, **kwargs: Any
+) -> keras.layers.Layer:
     """Convolution without bias that keeps the images' size (divided by the strides), bounded or not."""
-    options: dict[str, Any] = {"strides": strides, "padding": "same", "use_bias": False}
+    options: dict[str, Any] = {"strides": strides, "padding": "same", "use_bias": False, **kwargs}
     if spectral_bound is None:
         return keras.layers.Conv2D(filters, size, **options)
-    return SpectralConv2D(filters, size, bound=spectral_bound, **options)
+    return SpectralConv2D(filters, size, bound=check_number(spectral_bound, "spectral_bound", above=0), **options)
 
 
 def cnn(

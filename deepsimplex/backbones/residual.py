@@ -5,12 +5,15 @@ from typing import Any
 
 import keras
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.backbones.networks import EnsureChannels, check_sizes, convolution
 
 
 def resnet(
-    filters: Sequence[int] = (32, 64, 128), blocks: int = 1, spectral_bound: float | None = None
+    filters: Sequence[int] = (32, 64, 128),
+    blocks: int = 1,
+    dropout: float = 0.0,
+    spectral_bound: float | None = None,
 ) -> keras.Sequential:
     """Residual network (He et al. 2016) for images, gray [N, H, W] or with channels [N, H, W, C].
 
@@ -20,6 +23,8 @@ def resnet(
         Filters of each stage; every stage but the first halves the images. The last one is the number of features d.
     blocks : int
         Residual blocks of a stage. Default 1.
+    dropout : float
+        Rate of dropout between the two convolutions of each block, in [0, 1). Default none.
     spectral_bound : float, optional
         Largest gain of every convolution, ``SpectralConv2D(bound=...)``. Below 1 no two images can become alike in
         their features, so that what is far from the training samples stays far. Default None: no bound.
@@ -29,12 +34,21 @@ def resnet(
     keras.Sequential
         Unbuilt: it takes the shape of the first images it sees. It ends in the mean over all places.
 
+    Raises
+    ------
+    ValueError
+        For no filters, filters or blocks that are not positive whole numbers, a dropout outside of [0, 1), and a
+        spectral_bound that is not positive.
+
     Examples
     --------
     >>> resnet([8, 16])(keras.Input((28, 28))).shape
     (None, 16)
     """
-    first, *others = check_sizes(filters, "filters")
+    counts = check_sizes(filters, "filters")
+    if not counts:
+        raise ValueError("filters must hold a number for at least one stage; found none")
+    first, *others = counts
     rest = check_whole(blocks, "blocks", 1) - 1
     layers: list[Any] = [
         EnsureChannels(),
@@ -43,8 +57,8 @@ def resnet(
         keras.layers.Activation("relu"),
     ]
     for count, stride in [(first, 1), *[(count, 2) for count in others]]:
-        layers += [ResidualBlock(count, stride, spectral_bound)]
-        layers += [ResidualBlock(count, 1, spectral_bound) for _ in range(rest)]
+        layers += [ResidualBlock(count, stride, dropout, spectral_bound)]
+        layers += [ResidualBlock(count, 1, dropout, spectral_bound) for _ in range(rest)]
     return keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D()], name="resnet")
 
 
@@ -57,8 +71,11 @@ class ResidualBlock(keras.layers.Layer):
     filters : int
     strides : int
         Default 1.
+    dropout : float
     spectral_bound : float, optional
         As in ``resnet``.
+    **kwargs
+        Passed to keras.layers.Layer.
 
     Examples
     --------
@@ -66,13 +83,18 @@ class ResidualBlock(keras.layers.Layer):
     (None, 14, 14, 8)
     """
 
-    def __init__(self, filters: int, strides: int = 1, spectral_bound: float | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self, filters: int, strides: int = 1, dropout: float = 0.0, spectral_bound: float | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(**kwargs)
         self.filters, self.strides = check_whole(filters, "filters", 1), check_whole(strides, "strides", 1)
-        self.spectral_bound = spectral_bound
-        self.first = convolution(self.filters, spectral_bound, strides=self.strides)
-        self.second = convolution(self.filters, spectral_bound)
-        self.first_norm, self.second_norm = (keras.layers.BatchNormalization(momentum=0.9) for _ in range(2))
+        self.dropout, self.spectral_bound = check_number(dropout, "dropout", least=0, below=1), spectral_bound
+        # Parts made after a layer was frozen do not know of it.
+        shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
+        self.first = convolution(self.filters, spectral_bound, strides=self.strides, **shared)
+        self.second = convolution(self.filters, spectral_bound, **shared)
+        self.first_norm, self.second_norm = (keras.layers.BatchNormalization(momentum=0.9, **shared) for _ in range(2))
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         self.shortcut: Any = None
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
@@ -85,19 +107,20 @@ class ResidualBlock(keras.layers.Layer):
         ]:
             layer.build(shape)
         if input_shape[-1] != self.filters or self.strides > 1:
-            self.shortcut = convolution(self.filters, self.spectral_bound, size=1, strides=self.strides)
+            shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
+            self.shortcut = convolution(self.filters, self.spectral_bound, size=1, strides=self.strides, **shared)
             self.shortcut.build(input_shape)
         super().build(input_shape)
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         # inputs: [N, H, W, C]
         x = keras.ops.relu(self.first_norm(self.first(inputs), training=training))
-        x = self.second_norm(self.second(x), training=training)
+        x = self.second_norm(self.second(self.drop(x, training=training)), training=training)
         return keras.ops.relu(x + (inputs if self.shortcut is None else self.shortcut(inputs)))
 
     def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
         return tuple(self.first.compute_output_shape(input_shape))
 
     def get_config(self) -> dict[str, Any]:
-        own = {"filters": self.filters, "strides": self.strides, "spectral_bound": self.spectral_bound}
+        own = {name: getattr(self, name) for name in ("filters", "strides", "dropout", "spectral_bound")}
         return {**super().get_config(), **own}
