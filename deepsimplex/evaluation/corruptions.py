@@ -120,7 +120,7 @@ def corrupt(images: ArrayLike, name: str, severity: int, *, seed: int = 0) -> ND
     >>> (x, y), _ = ds.datasets.load("digits")
     >>> noisy = corrupt(x, "gaussian_noise", severity=2)
     >>> noisy.shape, noisy.dtype, round(float(abs(noisy - x).mean()), 2)
-    ((1437, 8, 8), dtype('float32'), 0.1)
+    ((1437, 8, 8), dtype('float32'), 0.09)
     """
     original = unmasked(images, "images")
     bytes_given = original.dtype == np.uint8
