@@ -133,4 +133,4 @@ def test_a_network_of_prototypes_explains_by_the_names_of_the_classes(wine):
     with pytest.raises(
         ValueError, match="explain needs a head of prototypes, as head='prototypes'; found GaussianHead"
     ):
-        clone(NETWORK).fit(X, y).model_.explain(X)
+        clone(NETWORK).set_params(head="gaussian").fit(X, y).model_.explain(X)

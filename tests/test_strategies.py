@@ -57,7 +57,7 @@ PROTOTYPES = {"name": "prototypes", "prototypes_per_class": 1}
 FOCAL = {"name": "categorical_focal_crossentropy", "label_smoothing": 0.1}
 # Target, head, loss, optimizer (Adam takes three times as long to trace), compiled in the scope, validated.
 CASES = [
-    ["latent", "casimac", None, None, "Adam", True, True],
+    ["latent", "casimac", "gaussian", "latent_nll", "Adam", True, True],
     ["compiled outside", "ilr", None, {"name": "latent_nll", "beta": 0.5}, "SGD", False, False],
     ["variational", "casimac", VARIATIONAL, "hybrid", "SGD", True, True],
     ["prototypes", "vertices", PROTOTYPES, "sparse_categorical_crossentropy", "Adam", True, False],

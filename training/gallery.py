@@ -129,6 +129,14 @@ def relevance() -> Figure:
     return ds.plots.relevance(classifier, names)
 
 
+def prediction_sets() -> Figure:
+    """Sets of the forest's classes, with thresholds from the other half of the samples."""
+    y, p, names = forest()
+    half = np.arange(len(y)) % 2 == 0
+    sets = ds.calibration.ConformalSets(0.95).fit(p[half], y[half]).predict(p[~half])
+    return ds.plots.prediction_sets(y[~half], sets, promised=0.95, class_names=names)
+
+
 def reliability() -> Figure:
     _, y, p, _, _ = of_network()
     return ds.plots.reliability(y, p, bins=10)
@@ -189,6 +197,7 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
     "latent_space": latent_space,
     "latent_space_of_three": latent_space_of_three,
     "learning_curves": learning_curves,
+    "prediction_sets": prediction_sets,
     "predictions": predictions,
     "prototype_images": prototype_images,
     "relevance": relevance,

@@ -5,11 +5,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.json_values import to_json
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
-from deepsimplex.evaluation import calibration_errors, classification_scores, proper_scores, selective_risk
+from deepsimplex.evaluation import (
+    calibration_errors,
+    classification_scores,
+    prediction_sets,
+    proper_scores,
+    selective_risk,
+)
 from deepsimplex.evaluation.bootstrap import PREPARED, Interval, ResampledScore, check_resampling, resample
 from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc
 
@@ -61,6 +68,8 @@ class Report:
     area_under_risk_coverage, accuracy_at_coverage : float
     out_of_distribution_auroc : float or None
         Of one minus the largest probability; None without ``outside``.
+    set_coverage, set_size : float or None
+        How many of the sets hold the true class, and how many classes they hold; None without ``sets``.
     bins : int
         Number of bins of the calibration errors and of the parts of the Brier score.
     k : int
@@ -103,6 +112,8 @@ class Report:
     area_under_risk_coverage: float
     accuracy_at_coverage: float
     out_of_distribution_auroc: float | None
+    set_coverage: float | None
+    set_size: float | None
     bins: int
     k: int
     coverage: float
@@ -151,6 +162,7 @@ def report(
     k: int | None = None,
     coverage: float = 0.8,
     outside: ArrayLike | None = None,
+    sets: ArrayLike | None = None,
     intervals: float | None = None,
     resamples: int = 1000,
     seed: int = 0,
@@ -174,6 +186,8 @@ def report(
         Of the accuracy at coverage, 0.8 by default.
     outside : array_like, shape [M, n], optional
         Class probabilities of samples from outside the training distribution, for ``out_of_distribution_auroc``.
+    sets : array_like of bool, shape [N, n], optional
+        The samples' sets of classes, ``model.predict_set(x)``, for ``set_coverage`` and ``set_size``.
     intervals : float, optional
         Level of bootstrap intervals, such as 0.95. The default is None: no intervals.
     resamples, seed, stratified
@@ -214,7 +228,17 @@ def report(
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, name="intervals")
     settings = (bins, k, coverage, intervals, resamples, seed)
-    return resampled_report(y, p, *settings, outside, stratified, classes)[0]
+    found = resampled_report(y, p, *settings, outside, stratified, classes)[0]
+    if sets is None:
+        return found
+    labels, _ = check_labels_and_probabilities(y, p, classes)
+    if np.shape(sets) != (found.samples, found.classes):
+        raise ValueError(
+            f"sets must have the shape of p, {[found.samples, found.classes]}; found {list(np.shape(sets))}"
+        )
+    return dataclasses.replace(
+        found, set_coverage=prediction_sets.coverage(labels, sets), set_size=prediction_sets.set_size(labels, sets)
+    )
 
 
 def resampled_report(
@@ -266,6 +290,8 @@ def resampled_report(
         samples=samples,
         classes=n,
         **{"out_of_distribution_auroc": None, **{name: found[name].value for name in names}},
+        set_coverage=None,
+        set_size=None,
         bins=int(bins),
         k=int(k),
         coverage=float(coverage),

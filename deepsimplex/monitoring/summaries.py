@@ -15,8 +15,8 @@ from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Fields of a report that are settings, not scores.
-_SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals")
+# Fields of a report that are no scores of a training: settings, and sets, which are found after it.
+_SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals", "set_coverage", "set_size")
 SCORES = tuple(field.name for field in dataclasses.fields(Report) if field.name not in _SETTINGS)
 _CALIBRATION = (*SCORE_GROUPS["Calibration"], "brier_reliability")
 CLASS_CURVES = 20  # at most so many classes have curves of their own

@@ -1,7 +1,7 @@
 """Images beside bars of their class probabilities; the most uncertain ones of a set."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -45,6 +45,7 @@ def predictions(
     top: int = 3,
     *,
     intervals: tuple[ArrayLike, ArrayLike] | None = None,
+    familiarity: ArrayLike | None = None,
 ) -> Figure:
     """Draw a grid of images, each with bars of its most probable classes.
 
@@ -65,6 +66,8 @@ def predictions(
         Number of bars, 3 by default, n at most.
     intervals : (lower, upper), each of shape [N, n], optional
         Ends of an interval of each class probability, such as ``readout.class_intervals`` computes: drawn as whiskers.
+    familiarity : array_like, shape [N], optional
+        As ``model.familiarity`` returns it: written above the images.
 
     Returns
     -------
@@ -83,6 +86,7 @@ def predictions(
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
     columns, shown = min(check_whole(columns, "columns", 1), samples), min(check_whole(top, "top", 1), n)
     ends = None if intervals is None else _check_intervals(intervals, probabilities.shape)
+    known = None if familiarity is None else _check_familiarity(familiarity, samples)
 
     rows = -(-samples // columns)
     figure = Figure(figsize=(2.2 * columns, rows * (2.0 + 0.22 * shown)), dpi=120, layout="constrained")
@@ -92,13 +96,25 @@ def predictions(
         picture = figure.add_subplot(grid[2 * row, column])
         picture.imshow(pixels[i], cmap="gray", vmin=0, vmax=1)
         picture.set_axis_off()
+        title = [] if known is None else [f"familiarity {known[i]:.2f}"]
         if labels is not None:
             sign = "✓" if probabilities[i].argmax() == labels[i] else "✗"
-            picture.set_title(f"{sign} {literal(names[labels[i]])}", fontsize=9)
+            title.insert(0, f"{sign} {literal(names[labels[i]])}")
+        picture.set_title("\n".join(title), fontsize=9)
         bars = figure.add_subplot(grid[2 * row + 1, column])
         label, interval = None if labels is None else int(labels[i]), None if ends is None else ends[:, i]
         _draw_bars(bars, probabilities[i], shown, names, label, interval)
     return figure
+
+
+def _check_familiarity(familiarity: ArrayLike, samples: int) -> NDArray[np.floating]:
+    """Return the familiarity of the samples [N], or raise ValueError."""
+    known = np.asarray(familiarity, dtype=np.float64)
+    if known.shape != (samples,) or not np.all((known >= 0) & (known <= 1)):
+        raise ValueError(
+            f"familiarity must hold a number in [0, 1] for each of the {samples} samples; found shape {known.shape}"
+        )
+    return known
 
 
 def _check_intervals(intervals: tuple[ArrayLike, ArrayLike], shape: tuple[int, ...]) -> NDArray[np.floating]:
@@ -146,8 +162,9 @@ def uncertain_images(
     scores: ArrayLike | None = None,
     readout: str | dict[str, Any] | keras.layers.Layer | None = None,
     level: float = 0.95,
+    familiarity: ArrayLike | None = None,
     k: int = 8,
-    by: Measure = "entropy",
+    by: Measure | Literal["familiarity"] = "entropy",
     class_names: Sequence[str] | None = None,
     columns: int = 4,
     top: int = 3,
@@ -171,11 +188,13 @@ def uncertain_images(
         Those of "argmax" do not, and no whiskers are drawn.
     level : float
         Level of the intervals, 0.95 by default.
+    familiarity : array_like, shape [N], optional
+        As ``model.familiarity`` returns it: written above the images.
     k : int
         Number of images, 8 by default; all if there are fewer.
-    by : {"entropy", "confidence", "margin", "likelihood"}
+    by : {"entropy", "confidence", "margin", "likelihood", "familiarity"}
         Measure of uncertainty, as in ``evaluation.uncertainty``. Default "entropy"; with "likelihood" the samples whose
-        true class has the least probability come first.
+        true class has the least probability come first, with "familiarity" the least familiar ones.
     class_names, columns, top
         As in ``predictions``.
 
@@ -197,7 +216,13 @@ def uncertain_images(
     ['✗ cat', '✓ cat']
     """
     probabilities = check_probabilities(p)
-    ranked = uncertainty(probabilities, by, y)
+    known = None if familiarity is None else _check_familiarity(familiarity, len(probabilities))
+    if by != "familiarity":
+        ranked = uncertainty(probabilities, by, y)
+    elif known is not None:
+        ranked = -known.astype(float)
+    else:
+        raise ValueError("familiarity must be given for by='familiarity': model.familiarity(images)")
     pixels = unmasked(images, "images")
     if pixels.shape[:1] != (len(probabilities),):
         raise ValueError(
@@ -214,4 +239,5 @@ def uncertain_images(
         columns=columns,
         top=top,
         intervals=probability_intervals(probabilities, latent, scores, readout, level, order),
+        familiarity=None if known is None else known[order],
     )

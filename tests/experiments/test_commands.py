@@ -64,7 +64,7 @@ def test_a_run_leaves_everything_in_its_folder(finished):
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.5
     for name in ("accuracy", "negative_log_likelihood", "expected_calibration_error"):
-        assert f"{metrics[name]:.3f}"[:4] in printed
+        assert f"{metrics[name]:.4f}" in printed
     with folder.history.open() as lines:
         rows = list(csv.DictReader(lines))
     assert [row["epoch"] for row in rows] == [str(epoch) for epoch in range(3)]
@@ -107,7 +107,10 @@ def test_a_run_trains_with_any_loss(loss, tmp_path):
     ("overrides", "message"),
     [
         (["model={head: prototypes, covariance: diagonal}", "target=vertices"], "covariance 'diagonal' is not one"),
-        (["model.covariance=full"], "beta must be 0 with a full covariance"),
+        (
+            ["model.covariance=full", "training.loss={name: latent_nll, beta: 0.5}"],
+            "beta must be 0 with a full covariance",
+        ),
         (
             ["model.head={name: prototypes, num_classes: 3}", "target=vertices"],
             "head must be for 10 classes; found one",

@@ -136,3 +136,17 @@ def test_images_must_be_as_many(images):
 def test_intervals_that_are_none_are_named(images, intervals):
     with pytest.raises(ValueError, match="intervals must"):
         predictions(images, P, intervals=intervals)
+
+
+def test_the_least_familiar_come_first_and_say_how_familiar_they_are():
+    images, p = np.zeros((3, 4, 4)), np.array([[0.9, 0.1], [0.5, 0.5], [0.7, 0.3]])
+    familiarity = [0.004, 0.9, 0.2]
+    figure = uncertain_images(images, p, [0, 1, 1], familiarity=familiarity, by="familiarity", k=2)
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    assert titles == ["✓ 0\nfamiliarity 0.00", "✗ 1\nfamiliarity 0.20"]
+    figure = uncertain_images(images, p, familiarity=familiarity, k=1)
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == ["familiarity 0.90"]
+    with pytest.raises(ValueError, match="familiarity must be given for by='familiarity'"):
+        uncertain_images(images, p, by="familiarity")
+    with pytest.raises(ValueError, match=r"familiarity must hold a number in \[0, 1\] for each of the 3 samples"):
+        uncertain_images(images, p, familiarity=[0.1, 0.2, 1.2])

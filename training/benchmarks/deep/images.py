@@ -1,0 +1,85 @@
+"""Fashion-MNIST, whole or in part, its test images corrupted, and images of other kinds."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+import deepsimplex as ds
+
+Images = NDArray[np.float32]
+CORRUPTED, FAR = 2000, 2000  # images of each kind
+SEVERITIES = (1, 2, 3)
+HELD_OUT_CLASSES = (4, 6)  # coat and shirt, near the others, are taken out of training
+
+
+class Size(NamedTuple):
+    """How much is trained on, and how long."""
+
+    images: int
+    epochs: int
+
+
+SIZES = {"smoke": Size(1000, 2), "small": Size(20_000, 6), "full": Size(60_000, 15)}
+
+
+class Data(NamedTuple):
+    """Images in [0, 1] and labels; ``others`` by name are of classes that are not among the labels."""
+
+    x: Images
+    y: NDArray[np.int64]
+    x_test: Images
+    y_test: NDArray[np.int64]
+    others: dict[str, Images]
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes that are trained on."""
+        return int(self.y.max()) + 1
+
+
+def far(data: Data, folder: Path) -> Data:
+    """With MNIST, KMNIST and noise as other images; sets that the folder lacks are left out with a word."""
+    others: dict[str, Images] = {}
+    for name, file in {"MNIST": "mnist.npz", "KMNIST": "kmnist_test.npz"}.items():
+        path = folder / "images" / file
+        if not path.exists():
+            print(f"{path} is not there: no {name}")
+            continue
+        with np.load(path, allow_pickle=False) as archive:
+            key = "X_test" if "X_test" in archive else "x_test"
+            others[name] = archive[key][:FAR].reshape(-1, 28, 28).astype(np.float32) / 255
+    others["noise"] = np.random.default_rng(0).random((FAR, 28, 28), dtype=np.float32)
+    return data._replace(others=others)
+
+
+def near(data: Data) -> Data:
+    """With two classes held out of training, whose test images are the other ones."""
+    kept = [label for label in range(10) if label not in HELD_OUT_CLASSES]
+    number = np.full(10, -1)
+    number[kept] = np.arange(len(kept))
+    inside, inside_test = number[data.y] >= 0, number[data.y_test] >= 0
+    return Data(
+        data.x[inside],
+        number[data.y[inside]],
+        data.x_test[inside_test],
+        number[data.y_test[inside_test]],
+        {"held-out classes": data.x_test[~inside_test]},
+    )
+
+
+def load(size: Size, folder: Path, held_out: bool) -> Data:
+    """The images of a benchmark."""
+    loaded: Any = ds.datasets.load("fashion_mnist")
+    (x, y), (x_test, y_test) = loaded
+    data = Data(x[: size.images], y[: size.images], x_test, y_test, {})
+    return near(data) if held_out else far(data, folder)
+
+
+def corrupted(data: Data) -> Iterator[tuple[str, Images]]:
+    """The first test images under every corruption at every severity."""
+    for name in ds.evaluation.CORRUPTIONS:
+        for severity in SEVERITIES:
+            yield f"{name}-{severity}", ds.evaluation.corrupt(data.x_test[:CORRUPTED], name, severity, seed=0)

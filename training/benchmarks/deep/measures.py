@@ -1,0 +1,81 @@
+"""What is measured of a trained classifier: from its predictions for test images, corrupted ones and others."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import roc_curve
+
+import deepsimplex as ds
+from training.benchmarks.deep.images import CORRUPTED, SEVERITIES, Data, corrupted
+from training.benchmarks.deep.methods import Trained
+
+Predictions = dict[str, NDArray[Any]]
+SPLITS, COVERAGE = 20, 0.9
+
+
+def predictions(trained: Trained, data: Data) -> Predictions:
+    """Class probabilities by set of images, and familiarities under "familiarity of ..."."""
+    sets = {"test": data.x_test, **data.others, **(dict(corrupted(data)) if "noise" in data.others else {})}
+    found = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
+    if trained.features is not None:
+        density = ds.calibration.GaussianDensity().fit(trained.features(data.x), data.y)
+        for name in ("test", *data.others):
+            found[f"familiarity of {name}"] = density.familiarity(trained.features(sets[name]))
+    return found
+
+
+def measures(found: Mapping[str, NDArray[Any]], data: Data) -> dict[str, float]:
+    """The table's numbers by name."""
+    y, p = data.y_test, found["test"]
+    row = _scores(y, p) | {
+        "area under risk-coverage": float(ds.evaluation.area_under_risk_coverage(y, p)),
+        **_sets(y, p),
+    }
+    by_corruption: dict[str, list[dict[str, float]]] = {}
+    for name in (f"{name}-{severity}" for name in ds.evaluation.CORRUPTIONS for severity in SEVERITIES):
+        if name in found:
+            by_corruption.setdefault(name.rpartition("-")[0], []).append(_scores(y[:CORRUPTED], found[name]))
+    for score in ("accuracy", "NLL", "Brier", "ECE") if by_corruption else ():
+        means = {name: float(np.mean([one[score] for one in rows])) for name, rows in by_corruption.items()}
+        row[f"corrupted {score}"] = float(np.mean(list(means.values())))
+        row |= {f"{score}, {name}": mean for name, mean in means.items() if score == "NLL"}
+    for name in data.others:
+        row |= _detection(1 - p.max(axis=1), 1 - found[name].max(axis=1), name, "probability")
+        if "familiarity of test" in found:
+            inside, outside = (-found[f"familiarity of {which}"] for which in ("test", name))
+            row |= _detection(inside, outside, name, "density")
+    return row
+
+
+def _scores(y: NDArray[Any], p: NDArray[Any]) -> dict[str, float]:
+    return {
+        "accuracy": float(ds.evaluation.accuracy(y, p)),
+        "NLL": float(ds.evaluation.negative_log_likelihood(y, p)),
+        "Brier": float(ds.evaluation.brier_score(y, p)),
+        "ECE": float(ds.evaluation.expected_calibration_error(y, p)),
+    }
+
+
+def _detection(inside: NDArray[Any], outside: NDArray[Any], name: str, by: str) -> dict[str, float]:
+    """AUROC, and the share of test images that is flagged where 95% of the others are."""
+    flagged, found, _ = roc_curve(
+        np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside]), drop_intermediate=False
+    )
+    return {
+        f"AUROC, {name}, by {by}": float(ds.evaluation.out_of_distribution_auroc(inside, outside)),
+        f"flagged at 95%, {name}, by {by}": float(flagged[np.searchsorted(found, 0.95)]),
+    }
+
+
+def _sets(y: NDArray[Any], p: NDArray[Any]) -> dict[str, float]:
+    """Mean coverage and size of the sets of one half of the test images, thresholds from the other."""
+    coverages, sizes = [], []
+    for seed in range(SPLITS):
+        order = np.random.default_rng(seed).permutation(len(y))
+        half, rest = np.array_split(order, 2)
+        sets = ds.calibration.ConformalSets(COVERAGE).fit(p[half], y[half]).predict(p[rest])
+        coverages.append(ds.evaluation.coverage(y[rest], sets))
+        sizes.append(ds.evaluation.set_size(y[rest], sets))
+    return {"coverage of sets": float(np.mean(coverages)), "size of sets": float(np.mean(sizes))}

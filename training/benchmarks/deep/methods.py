@@ -1,0 +1,153 @@
+"""The methods: how each is trained, and what it gives for images."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+import deepsimplex as ds
+from deepsimplex.classifier.data import Samples, batches
+from deepsimplex.classifier.epochs import SeededEpochs
+from training.benchmarks.deep.images import Data, Images, Size
+from training.benchmarks.deep.sngp import RandomFeatureGaussianProcess
+from training.benchmarks.resources import EpochSeconds
+
+Array = NDArray[Any]
+BATCH, RATE, HELD_OUT, DROPOUT_PASSES = 128, 2e-3, 0.05, 10
+
+
+class Trained(NamedTuple):
+    """A trained classifier: class probabilities and features of images, seconds of an epoch, number of weights."""
+
+    probabilities: Callable[[Images], Array]
+    features: Callable[[Images], Array] | None
+    seconds: float
+    weights: int
+    model: keras.Model
+
+
+def backbone(name: str, spectral_bound: float | None = None) -> keras.Model:
+    """The backbones of the comparison, by name."""
+    if name == "mlp":
+        return ds.backbones.mlp([100], activation="sigmoid")
+    if name == "cnn":
+        return ds.backbones.cnn([32, 64], units=128, dropout=0.3, spectral_bound=spectral_bound)
+    return ds.backbones.resnet(spectral_bound=spectral_bound)
+
+
+def optimizer(rows: int, epochs: int, averaged: bool = False) -> keras.optimizers.Optimizer:
+    """Adam whose rate falls by a cosine to zero; ``averaged`` with exponentially averaged weights."""
+    rate = keras.optimizers.schedules.CosineDecay(RATE, -(-rows // BATCH) * epochs)
+    return keras.optimizers.Adam(rate, use_ema=averaged, ema_momentum=0.99)
+
+
+def _predicted(model: keras.Model, x: Images) -> Array:
+    return np.asarray(model.predict(x, batch_size=500, verbose=0))
+
+
+def _features(body: keras.Model) -> Callable[[Images], Array]:
+    features = keras.Sequential([body])
+    return lambda x: _predicted(features, x)
+
+
+def plain(
+    data: Data,
+    size: Size,
+    name: str,
+    seed: int,
+    *,
+    loss: Any = "sparse_categorical_crossentropy",
+    averaged: bool = False,
+    share: float = 1.0,
+    one_hot: bool = False,
+) -> Trained:
+    """A softmax network; ``share`` of the images, from the start, is trained on."""
+    rows = round(share * len(data.x))
+    body = backbone(name)
+    model = keras.Sequential([keras.Input(data.x.shape[1:]), body, keras.layers.Dense(data.num_classes, "softmax")])
+    labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
+    model.compile(optimizer(rows, size.epochs, averaged), loss)
+    seconds = _fit(model, data.x[:rows], labels, size.epochs, seed)
+    return Trained(partial(_predicted, model), _features(body), seconds, model.count_params(), model)
+
+
+def _fit(model: keras.Model, x: Images, labels: Array, epochs: int, seed: int) -> float:
+    """Train in the order in which ``SimplexClassifier.fit`` does, and return the median seconds of an epoch."""
+    order, watch = SeededEpochs(seed), EpochSeconds()
+    batched = batches(Samples(x, {"label": labels}), BATCH, order).map(lambda images, seen: (images, seen["label"]))
+    model.fit(batched, epochs=epochs, verbose=0, callbacks=[watch, order])
+    return float(np.median(watch.seconds))
+
+
+def temperature(data: Data, size: Size, name: str, seed: int) -> Trained:
+    """Cross-entropy on 95% of the images; the temperature is found on the others."""
+    trained = plain(data, size, name, seed, share=1 - HELD_OUT)
+    cut = round((1 - HELD_OUT) * len(data.x))
+    scaling = ds.calibration.TemperatureScaling().fit(trained.probabilities(data.x[cut:]), data.y[cut:])
+    return trained._replace(probabilities=lambda x: np.asarray(scaling.transform(trained.probabilities(x))))
+
+
+def dropout(trained: Trained) -> Trained:
+    """The mean over passes with dropout, of a network that has been trained (Gal and Ghahramani, 2016)."""
+    body, last = trained.model.layers
+
+    @tf.function
+    def one_pass(x: Any) -> Any:
+        for layer in body.layers:
+            x = layer(x, training=isinstance(layer, keras.layers.Dropout))
+        return last(x)
+
+    def probabilities(x: Images) -> Array:
+        parts = np.array_split(x, -(-len(x) // 500))
+        return np.concatenate([np.mean([one_pass(part) for _ in range(DROPOUT_PASSES)], axis=0) for part in parts])
+
+    return trained._replace(probabilities=probabilities, features=None)
+
+
+def sngp(data: Data, size: Size, name: str, seed: int) -> Trained:
+    """SNGP with a bounded backbone."""
+    body, head = backbone(name, spectral_bound=0.95), RandomFeatureGaussianProcess(data.num_classes, seed)
+    model = keras.Sequential([keras.Input(data.x.shape[1:]), body, head])
+    model.compile(optimizer(len(data.x), size.epochs), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    seconds, features = _fit(model, data.x, data.y, size.epochs, seed), _features(body)
+    head.set_covariance(features(data.x))
+    model = keras.Sequential([model, keras.layers.Softmax()])
+    return Trained(partial(_predicted, model), features, seconds, model.count_params(), model)
+
+
+def deepsimplex(data: Data, size: Size, name: str, seed: int, *, averaged: bool = False, **options: Any) -> Trained:
+    """The default of this package; ``options`` are others of its classifier."""
+    loss = options.pop("loss", None)
+    model = ds.SimplexClassifier(backbone(name), num_classes=data.num_classes, seed=seed, **options)
+    model.compile(optimizer(len(data.x), size.epochs, averaged), loss)
+    watch = EpochSeconds()
+    model.fit(data.x, data.y, batch_size=BATCH, epochs=size.epochs, verbose=0, callbacks=[watch])
+    seconds = float(np.median(watch.seconds))
+    return Trained(
+        lambda x: model.predict_proba(x, batch_size=500),
+        lambda x: model.predict_features(x, batch_size=500),
+        seconds,
+        model.count_params(),
+        model,
+    )
+
+
+METHODS: dict[str, Callable[..., Trained]] = {
+    "cross-entropy": plain,
+    "temperature": temperature,
+    "label smoothing": partial(plain, loss=keras.losses.CategoricalCrossentropy(label_smoothing=0.05), one_hot=True),
+    "focal loss": partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0), one_hot=True),
+    "averaged weights": partial(plain, averaged=True),
+    "sngp": sngp,
+    "deepsimplex": deepsimplex,
+    "deepsimplex, averaged weights": partial(deepsimplex, averaged=True),
+    "deepsimplex, Gaussian head": partial(deepsimplex, head="gaussian"),
+    "deepsimplex, cross-entropy on vertices": partial(
+        deepsimplex, target="vertices", loss="sparse_categorical_crossentropy"
+    ),
+}
+FROM_OTHERS = {"dropout": "cross-entropy", "ensemble": "cross-entropy"}  # what their runs come from
