@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import onnxruntime
 import pytest
+import tensorflow as tf
 from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
@@ -91,6 +92,54 @@ def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path)
         model.fit(x[:50], y[:50], verbose=0)
     with pytest.raises(ValueError, match="familiarity needs fit_density"):
         model.familiarity(x_test)
+
+
+@pytest.mark.parametrize("method", ["gaussian", "relative_mahalanobis", "nearest_neighbors"])
+def test_variances_grow_linearly_beyond_the_least_familiar_tenth(method):
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(300, 3)), np.repeat([0, 1, 2], 100)
+    density = DENSITIES.get(method).fit(z + 4 * y[:, None], y)
+    samples = (z + 4 * y[:, None])[::6] + rng.normal(size=(50, 3)) * np.linspace(0, 4, 50)[:, None]
+    standardized = tf.constant((samples - density.mean_) / density.deviation_)
+    low, high = np.quantile(density.quantiles_, 0.1), np.quantile(density.quantiles_, 0.9)
+    slow = [max(1.0, 1.0 + (low - score) / (high - low)) for score in density._score(standardized).numpy()]
+    found = density.variance_factor(tf.constant(samples)).numpy()
+    np.testing.assert_allclose(found, slow, rtol=1e-6)
+    familiarity = density.familiarity(samples)
+    near = np.abs(familiarity - 0.1) < 0.003
+    np.testing.assert_array_equal((found > 1) | near, (familiarity < 0.1) | near)
+    assert 0 < np.mean(found == 1) < 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("covariance", ["isotropic", "full"])
+def test_latents_are_wider_where_samples_are_unfamiliar(covariance, four, tmp_path):
+    (x, y), (x_test, _) = four
+    keras.utils.set_random_seed(0)
+    model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, covariance)
+    model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
+    model.fit(x, y, batch_size=50, epochs=3, verbose=0)
+    both = np.concatenate([x_test, 1 - x_test])
+    before = model.predict_latent(both), model.predict_proba(both)
+    model.calibrate(x[:100], y[:100]).conformalize(x[:100], y[:100])
+    with pytest.warns(UserWarning) as told:
+        model.fit_density(x, y)
+    assert len([warning for warning in told if "fit_density changes" in str(warning.message)]) == 2
+    assert model.calibration is model.prediction_sets is None
+    after = model.predict_latent(both)
+    factor = model.density.variance_factor(tf.constant(model.predict_features(both))).numpy()
+    shape = (-1, 1) if covariance == "isotropic" else (-1, 1, 1)
+    np.testing.assert_allclose(after.scale, before[0].scale * np.sqrt(factor).reshape(shape), rtol=1e-4)
+    np.testing.assert_array_equal(after.loc, before[0].loc)
+    p = model.predict_proba(both)
+    np.testing.assert_allclose(model(both), p, atol=1e-6)
+    assert p[100:].max(axis=1).mean() < before[1][100:].max(axis=1).mean() - 0.02
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_allclose(ds.load(tmp_path / "m.keras").predict_proba(both), p, atol=1e-6)
+    model.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(both)
+    np.testing.assert_allclose(served["class_probabilities"], p, atol=1e-5)
+    np.testing.assert_allclose(model.fit_density(None).predict_proba(both), before[1], atol=1e-6)
 
 
 CLASSIFIERS = {

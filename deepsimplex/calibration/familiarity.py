@@ -21,12 +21,18 @@ from deepsimplex.latent import is_tensor
 _FOLDS = 5
 # Scores of training samples that are kept: familiarity is known to a thousandth.
 _QUANTILES = 1000
+# Of them, from where on variances grow, and the range that they grow in units of.
+UNFAMILIAR = (0.1, 0.9)
 # Numbers in the largest tensor of a batch of rows.
 _BUDGET = 2**23
 
 
 class FeatureDensity(Fitted, ABC):
     """Base class of densities of features, whose quantiles over the training samples are the familiarity.
+
+    A network's features crowd together away from what it learned, and its variance with them. ``variance_factor`` makes
+    up for that: with the score t of a sample, and its quantiles t_q over the training samples, variances grow by
+    1 + max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
 
     A subclass defines ``_fit`` and ``_score``, and names the arrays that ``_fit`` makes in ``fitted_arrays``. Register
     it with ``keras.saving.register_keras_serializable``.
@@ -92,6 +98,30 @@ class FeatureDensity(Fitted, ABC):
             scores[~rest] = self._in_batches(z[~rest], self._score)
         return scores
 
+    def variance_factor(self, z: Any) -> Any:
+        """Return what the variances of latents are multiplied by, at these features.
+
+        Parameters
+        ----------
+        z : tensor, shape [N, d]
+
+        Returns
+        -------
+        tensor, shape [N]
+            1 for samples like nine of ten training samples, and more the less familiar a sample is.
+        """
+        scores = self._scores(z)
+        low, high = np.quantile(self.quantiles_, UNFAMILIAR)
+        spread = tf.constant(max(high - low, np.finfo(np.float32).tiny), scores.dtype)
+        return 1.0 + tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
+
+    def _scores(self, z: Any) -> Any:
+        """Scores [N] of features, a tensor [N, d]."""
+        self._check_fitted()
+        dtype = precise_dtype()
+        mean, deviation = (tf.constant(part, dtype) for part in (self.mean_, self.deviation_))
+        return self._score((tf.cast(z, dtype) - mean) / deviation)
+
     def familiarity(self, z: Any) -> Any:
         """Return the share of training samples that are less typical than each of these features.
 
@@ -105,14 +135,12 @@ class FeatureDensity(Fitted, ABC):
         ndarray or tensor, shape [N]
             0, unlike anything learned, to 1; of samples like the training samples as often in any tenth of that.
         """
-        self._check_fitted()
         if not is_tensor(z):
+            self._check_fitted()
             return self._in_batches(np.asarray(z, dtype=np.float64), self.familiarity)
-        dtype = precise_dtype()
-        mean, deviation = (tf.constant(part, dtype) for part in (self.mean_, self.deviation_))
-        scores = self._score((tf.cast(z, dtype) - mean) / deviation)
-        above = scores[:, tf.newaxis] > tf.constant(self.quantiles_, dtype)
-        return tf.reduce_mean(tf.cast(above, dtype), axis=1)
+        scores = self._scores(z)
+        above = scores[:, tf.newaxis] > tf.constant(self.quantiles_, scores.dtype)
+        return tf.reduce_mean(tf.cast(above, scores.dtype), axis=1)
 
     def _in_batches(self, z: NDArray[np.float64], function: Any) -> NDArray[np.float64]:
         most = max(1, _BUDGET // max(_QUANTILES, self._row_size()))

@@ -354,7 +354,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             self,
             filepath,
             format,
-            latent=lambda samples: self.calibrated_latent(self.head(features(samples))),
+            latent=lambda samples: self.calibrated_latent(self.latent_of_features(features(samples))),
             readout=self.read_out,
             prediction_sets=self.prediction_sets,
             familiarity=None if density is None else lambda samples: density.familiarity(features(samples)),

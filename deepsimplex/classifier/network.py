@@ -133,8 +133,20 @@ class SimplexNetwork(keras.Model):
             fresh.write_bytes(memory.getbuffer())
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
-        """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise."""
-        return self.head(self.backbone(inputs, training=training))
+        """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
+
+        Except in training it is widened where samples are unfamiliar, after ``fit_density``.
+        """
+        features = self.backbone(inputs, training=training)
+        return self.head(features) if training else self.latent_of_features(features)
+
+    def latent_of_features(self, features: Any) -> dict[str, Any]:
+        """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
+        latent = self.head(features)
+        if self.density is None:
+            return latent
+        factor = tf.cast(tf.sqrt(self.density.variance_factor(features)), latent["scale"].dtype)
+        return {**latent, "scale": latent["scale"] * tf.reshape(factor, [-1] + [1] * (len(latent["scale"].shape) - 1))}
 
     def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's own noise added where it has one."""

@@ -126,6 +126,7 @@ def deepsimplex(data: Data, size: Size, name: str, seed: int, *, averaged: bool 
     model.compile(optimizer(len(data.x), size.epochs, averaged), loss)
     watch = EpochSeconds()
     model.fit(data.x, data.y, batch_size=BATCH, epochs=size.epochs, verbose=0, callbacks=[watch])
+    model.fit_density(data.x, data.y, batch_size=500)
     seconds = float(np.median(watch.seconds))
     return Trained(
         lambda x: model.predict_proba(x, batch_size=500),
