@@ -122,7 +122,7 @@ def test_latents_are_wider_where_samples_are_unfamiliar(covariance, four, tmp_pa
     both = np.concatenate([x_test, 1 - x_test])
     before = model.predict_latent(both), model.predict_proba(both)
     model.calibrate(x[:100], y[:100]).conformalize(x[:100], y[:100])
-    with pytest.warns(UserWarning) as told:
+    with pytest.warns(UserWarning, match="fit_density changes") as told:
         model.fit_density(x, y)
     assert len([warning for warning in told if "fit_density changes" in str(warning.message)]) == 2
     assert model.calibration is model.prediction_sets is None
