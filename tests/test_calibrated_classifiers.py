@@ -12,6 +12,7 @@ from sklearn.datasets import load_wine
 import deepsimplex as ds
 from deepsimplex import evaluation, experiments
 from deepsimplex.experiments.configuration import ConfigurationError, load_config
+from deepsimplex.experiments.split import load_split
 from tests.eager_steps import eagerly
 from tests.fresh_process import run
 from tests.quick_runs import without_pictures
@@ -381,7 +382,7 @@ def test_a_configuration_calibrates_on_its_validation_samples(tmp_path, capsys):
     config = load_config(written(tmp_path))
     with without_pictures(eager=True):
         folder = experiments.train(config)
-    split, model = experiments.commands.load_split(config), ds.load(folder.model)
+    split, model = load_split(config), ds.load(folder.model)
     assert "calibrated on 90 validation samples: TemperatureScaling(temperature_=" in capsys.readouterr().out
     p = model.predict_proba(split.x_test)
     metrics = folder.read_metrics()

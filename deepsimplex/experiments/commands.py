@@ -5,23 +5,23 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import keras
 import numpy as np
 
-from deepsimplex import datasets, evaluation
+from deepsimplex import evaluation
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration import CALIBRATIONS
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
+from deepsimplex.experiments.after_training import fit_after_training
 from deepsimplex.experiments.backup import Backup, repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, epoch_log, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
+from deepsimplex.experiments.split import Split, load_split
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
@@ -29,35 +29,6 @@ from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.targets import TARGETS, Target
 
 BATCH = 1024
-
-
-@dataclass(frozen=True)
-class Split:
-    """Training, validation and test samples of a run."""
-
-    x: np.ndarray
-    y: np.ndarray
-    x_validation: np.ndarray
-    y_validation: np.ndarray
-    x_test: np.ndarray
-    y_test: np.ndarray
-    class_names: list[str]
-
-
-def load_split(config: RunConfig) -> Split:
-    """Load the data of a configuration, shuffle them by its seed and hold the validation samples out."""
-    data = datasets.load(config.data.name, **config.data.options)
-    (x, y), (x_test, y_test) = data
-    order = np.random.default_rng(config.seed).permutation(len(x))[: config.data.limit]
-    fraction = config.data.validation_fraction
-    held_out = round(fraction * len(order))
-    if held_out == len(order) or (fraction > 0 and held_out == 0):
-        raise ConfigurationError(
-            f"data.validation_fraction {fraction} of {len(order)} samples leaves {len(order) - held_out} for training "
-            f"and {held_out} for validation; both need at least one (0 holds none out)"
-        )
-    validation, training = order[:held_out], order[held_out:]
-    return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
 
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
@@ -235,26 +206,11 @@ def _train(
             history.csv_file.close()
     seconds = time.monotonic() - begun
     model.save(folder.model)
-    if config.calibration.method is not None:
-        _calibrate(model, config.calibration.method, split, folder, log)
+    fit_after_training(model, config, split, folder, log)
     model.export(folder.served, input_dtype=config.export.input_dtype)
     _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
     shutil.rmtree(folder.backup, ignore_errors=True)
     return folder
-
-
-def _calibrate(
-    model: SimplexClassifier, method: dict[str, Any], split: Split, folder: RunFolder, log: Callable[[str], None]
-) -> None:
-    """Calibrate a model that is saved already, and save it again: a model that cannot be calibrated is not lost."""
-    try:
-        model.calibrate(split.x_validation, split.y_validation, CALIBRATIONS.get(method), batch_size=BATCH)
-    except ValueError as error:
-        raise ConfigurationError(
-            f"calibration.method {method['name']}: {error}. The model is in {folder.model}, without a calibration"
-        ) from error
-    model.save(folder.model)
-    log(f"calibrated on {len(split.x_validation)} validation samples: {model.calibration!r}")
 
 
 @contextmanager
@@ -353,7 +309,10 @@ def _evaluate(
     model: SimplexClassifier, split: Split, folder: RunFolder, log: Callable[[str], None], **figures: Any
 ) -> None:
     probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
-    report = evaluation.report(split.y_test, probabilities)
+    sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
+    report = evaluation.report(split.y_test, probabilities, sets=sets)
+    if model.density is not None:
+        figures["mean_familiarity"] = float(model.familiarity(split.x_test, batch_size=BATCH).mean())
     _draw(split, probabilities, folder)
     _save_predictions(model, split, probabilities, folder)
     # Figures that this evaluation cannot know, such as the training time, are kept.

@@ -23,7 +23,8 @@ from pydantic.fields import FieldInfo
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex.backbones import backbone
 from deepsimplex.backbones.named_backbones import BACKBONES
-from deepsimplex.calibration import CALIBRATIONS
+from deepsimplex.calibration import CALIBRATIONS, DENSITIES
+from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.heads import HEADS
 from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
@@ -70,7 +71,8 @@ Head = Annotated[
 Readout = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(READOUTS.get))]
 Loss = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_loss))]
 Method = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(CALIBRATIONS.get))]
-MEMBERS = ("target", "backbone", "head", "readout", "loss", "method")  # keys that overrides may reach into
+Density = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(DENSITIES.get))]
+MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # keys that overrides may reach into
 
 
 class _Section(BaseModel):
@@ -153,9 +155,16 @@ class TrainingConfig(_Section):
 
 
 class CalibrationConfig(_Section):
-    """Calibration after training, on the validation samples."""
+    """What follows training: a density of the training samples' features, and calibration on the validation samples."""
 
+    density: Density | None = Field(
+        default={"name": "gaussian"}, description="of SimplexClassifier.fit_density; null for none"
+    )
     method: Method | None = Field(default=None, description="of SimplexClassifier.calibrate; null for none")
+    coverage: float | None = Field(
+        default=None, gt=0, lt=1, description="of SimplexClassifier.conformalize; null for no sets of classes"
+    )
+    sets: ConformalMethod = Field(default="lac", description="the method of conformalize")
 
 
 class ExportConfig(_Section):
@@ -197,11 +206,14 @@ class RunConfig(_Section):
 
     @model_validator(mode="after")
     def _calibration_has_samples(self) -> Self:
-        if self.calibration.method is not None and self.data.validation_fraction == 0:
-            raise ValueError(
-                f"calibration.method {self.calibration.method['name']} is fitted to validation samples: "
-                "data.validation_fraction must be above 0; found 0"
-            )
+        for name in ("method", "coverage"):
+            value = getattr(self.calibration, name)
+            if value is not None and self.data.validation_fraction == 0:
+                found = value["name"] if isinstance(value, dict) else value
+                raise ValueError(
+                    f"calibration.{name} {found} is fitted to validation samples: data.validation_fraction must be "
+                    "above 0; found 0"
+                )
         return self
 
     def as_yaml(self) -> str:

@@ -22,6 +22,7 @@ import deepsimplex as ds
 from deepsimplex import cli, experiments
 from deepsimplex._utils import atomic_files, progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
+from deepsimplex.experiments.split import load_split
 from deepsimplex.losses import get_loss
 from tests.fresh_process import start
 from tests.quick_runs import without_pictures
@@ -161,7 +162,7 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
 @pytest.mark.parametrize(("method", "readout"), [("temperature", None), ("latent", "argmax")])
 def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
     folder, arguments, _ = finished
-    split = commands.load_split(load_config(arguments[1], arguments[2:]))
+    split = load_split(load_config(arguments[1], arguments[2:]))
     model = ds.load(folder.model).calibrate(split.x_validation, split.y_validation, method)
     commands._save_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
     kept = load_predictions(RunFolder(tmp_path).test_predictions)
@@ -259,7 +260,7 @@ def test_runs_below_the_home_folder_are_found_again(tmp_path, monkeypatch):
 )
 def test_both_sides_of_the_validation_split_hold_samples(fraction, limit, message, tmp_path):
     with pytest.raises(ConfigurationError, match=f"data.validation_fraction {message}"):
-        commands.load_split(checked(tmp_path, f"data.validation_fraction={fraction}", f"data.limit={limit}"))
+        load_split(checked(tmp_path, f"data.validation_fraction={fraction}", f"data.limit={limit}"))
 
 
 def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
@@ -268,7 +269,7 @@ def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
         for i in range(5):
             Image.new("RGB", (6 + i, 5), (40 * i, 100 * index, 0)).save(tmp_path / "photos" / name / f"{i}.png")
     config = checked(tmp_path, f"data={{name: {tmp_path}/photos, options: {{image_size: [4, 7]}}}}")
-    split = commands.load_split(config)
+    split = load_split(config)
     assert split.x.shape == (8, 4, 7, 3)
     assert split.class_names == ["cat", "dog"]
 
@@ -445,3 +446,22 @@ def test_the_entry_point_reports_errors_on_one_line(tmp_path, monkeypatch, capfd
 
 def test_the_version_is_shown(command):
     assert command("--version").stdout == f"deepsimplex {ds.__version__}\n"
+
+
+@pytest.mark.slow
+def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
+    overrides = [
+        "data.validation_fraction=0.3",
+        "calibration.coverage=0.8",
+        "calibration.sets=aps",
+        "training.epochs=2",
+    ]
+    folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+    model, metrics = ds.load(folder.model), json.loads(folder.metrics.read_text())
+    assert type(model.density).__name__ == "GaussianDensity"
+    assert (model.prediction_sets.coverage, model.prediction_sets.method) == (0.8, "aps")
+    assert 0.6 < metrics["set_coverage"] <= 1
+    assert 0 < metrics["mean_familiarity"] < 1
+    plain = experiments.train(checked(tmp_path, "calibration.density=null", "training.epochs=1"), verbose=0)
+    assert ds.load(plain.model).density is None
+    assert not {"set_coverage", "mean_familiarity"} & json.loads(plain.metrics.read_text()).keys()
