@@ -38,7 +38,9 @@ class Run:
         Of Python and the packages.
     history : dict of str to list of float
         Losses and metrics, each with one number per epoch.
-    training_seconds : float, optional
+    metrics : dict of str to float
+        Numbers that the report does not compute from the predictions: "training_seconds", "mean_familiarity",
+        "set_coverage" and "set_size" where there are any.
 
     Examples
     --------
@@ -53,7 +55,7 @@ class Run:
     configuration: str = ""
     versions: Mapping[str, str] = field(default_factory=dict)
     history: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    training_seconds: float | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def epochs(self) -> int | None:
@@ -144,7 +146,7 @@ def read_run(source: Source, name: str | None = None) -> Run:
     if path.is_file():
         return Run(name or path.stem, load_predictions(path), path.resolve())
     folder = _finished(path)
-    seconds: Any = folder.read_metrics().get("training_seconds")
+    metrics = folder.read_metrics()
     return Run(
         name or "/".join(folder.path.resolve().parts[-2:]),
         load_predictions(folder.test_predictions),
@@ -152,7 +154,7 @@ def read_run(source: Source, name: str | None = None) -> Run:
         folder.config.read_text(encoding="utf-8"),
         _read_versions(folder.versions),
         _read_history(folder.history),
-        float(seconds) if isinstance(seconds, int | float) else None,
+        {name: float(value) for name, value in metrics.items() if isinstance(value, int | float)},
     )
 
 

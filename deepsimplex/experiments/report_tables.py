@@ -42,6 +42,13 @@ class Row:
     better: str = ""
 
 
+AFTER_TRAINING = {
+    "set_coverage": "coverage of the sets",
+    "set_size": "mean size of the sets",
+    "mean_familiarity": "mean familiarity",
+}
+
+
 def number(value: float) -> str:
     """Format a score.
 
@@ -67,17 +74,21 @@ def duration(seconds: float | None) -> str:
 
 
 def facts(runs: Sequence[Run]) -> list[Row]:
-    """Return rows with the size, length and time of the runs."""
+    """Return rows with the size, length and time of the runs, and with what was fitted after training."""
 
     def row(label: str, value_of: Callable[[Run], Any]) -> Row:
         values = [value_of(run) for run in runs]
         return Row(label, [Cell(MISSING if value is None else str(value)) for value in values])
 
+    def metric(name: str) -> Callable[[Run], str | None]:
+        return lambda run: number(run.metrics[name]) if name in run.metrics else None
+
     return [
         row("test samples", lambda run: len(run.predictions.y)),
         row("classes", lambda run: run.predictions.p.shape[1]),
         row("epochs", lambda run: run.epochs),
-        row("training time", lambda run: duration(run.training_seconds)),
+        row("training time", lambda run: duration(run.metrics.get("training_seconds"))),
+        *(row(label, metric(name)) for name, label in AFTER_TRAINING.items() if any(map(metric(name), runs))),
     ]
 
 

@@ -19,7 +19,15 @@ from sklearn.naive_bayes import GaussianNB
 import deepsimplex as ds
 from deepsimplex import evaluation
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.experiments import Predictions, RunFolder, read_run, read_runs, report_page, save_predictions
+from deepsimplex.experiments import (
+    Predictions,
+    RunFolder,
+    finished_runs,
+    read_run,
+    read_runs,
+    report_page,
+    save_predictions,
+)
 from deepsimplex.experiments import report_figures as figures
 from deepsimplex.experiments import report_tables as tables
 from deepsimplex.experiments.finished_runs import flat_configuration
@@ -98,7 +106,7 @@ def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
 def test_a_run_folder_is_read(iris, tmp_path):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     run = read_run(folder.path)
-    assert (run.name, run.epochs, run.training_seconds) == ("digits/001", 2, 75.2)
+    assert (run.name, run.epochs, run.metrics["training_seconds"]) == ("digits/001", 2, 75.2)
     assert run.history["accuracy"] == [0.5, 0.75]
     assert run.history["val_loss"][0] == 2.1
     assert math.isnan(run.history["val_loss"][1])
@@ -402,3 +410,16 @@ def test_of_many_classes_the_worst_have_a_diagram(tmp_path):
     found = Predictions.of(rng.integers(0, 21, 100), rng.dirichlet(np.full(21, 0.1), 100))
     page = Page(ds.experiments.write_report(tmp_path / "report.html", {"many": found}, **QUICK))
     assert any("the 20 of 21 classes with the largest error" in image["alt"] for image in page.all("img"))
+
+
+def test_facts_tell_of_sets_and_familiarity_where_a_run_has_them():
+    predictions = Predictions.of([0, 1], [[0.5, 0.5], [0.5, 0.5]])
+    runs = [
+        finished_runs.Run("with", predictions, metrics={"set_coverage": 0.9, "mean_familiarity": 0.5}),
+        finished_runs.Run("without", predictions),
+    ]
+    rows = {row.label: [cell.text for cell in row.cells] for row in tables.facts(runs)}
+    assert rows["coverage of the sets"] == ["0.9000", "–"]
+    assert rows["mean familiarity"] == ["0.5000", "–"]
+    assert "mean size of the sets" not in rows
+    assert "mean familiarity" not in {row.label for row in tables.facts(runs[1:])}
