@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_wine
 
 import deepsimplex as ds
@@ -57,6 +58,33 @@ def test_scores_and_thresholds_are_the_papers(method):
     assert sets.thresholds_ == pytest.approx([own[55 - 1]], abs=1e-9)  # ceil(61 * 0.9) = 55
     near = np.abs(scores - sets.thresholds_) < 1e-9
     np.testing.assert_array_equal(sets.predict(p) | near, (scores <= sets.thresholds_) | near)
+
+
+class Given(ClassifierMixin, BaseEstimator):
+    """A classifier whose samples are their class probabilities."""
+
+    def __init__(self, classes=6):
+        self.classes = classes
+        self.classes_ = np.arange(classes)
+
+    def predict_proba(self, X):
+        return X
+
+    def predict(self, X):
+        return X.argmax(axis=1)
+
+    def __sklearn_is_fitted__(self):
+        return True
+
+
+@pytest.mark.parametrize("promised", [0.7, 0.9, 0.99])
+def test_lac_is_that_of_mapie(promised):
+    """Its scores of APS and RAPS are others: not drawn uniformly within the last class when it finds its threshold."""
+    peer = pytest.importorskip("mapie.classification")
+    p, y = draw(0, 1000)
+    theirs = peer.SplitConformalClassifier(Given(), confidence_level=promised, conformity_score="lac", prefit=True)
+    _, expected = theirs.conformalize(p[:400], y[:400]).predict_set(p[400:])
+    np.testing.assert_array_equal(ConformalSets(promised).fit(p[:400], y[:400]).predict(p[400:]), expected[..., 0])
 
 
 @pytest.mark.parametrize("method", METHODS)
