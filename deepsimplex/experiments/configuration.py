@@ -157,9 +157,7 @@ class TrainingConfig(_Section):
 class CalibrationConfig(_Section):
     """What follows training: a density of the training samples' features, and calibration on the validation samples."""
 
-    density: Density | None = Field(
-        default={"name": "gaussian"}, description="of SimplexClassifier.fit_density; null for none"
-    )
+    density: Density | None = Field(default=None, description="of SimplexClassifier.fit_density; null for none")
     method: Method | None = Field(default=None, description="of SimplexClassifier.calibrate; null for none")
     coverage: float | None = Field(
         default=None, gt=0, lt=1, description="of SimplexClassifier.conformalize; null for no sets of classes"
