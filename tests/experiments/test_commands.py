@@ -454,6 +454,7 @@ def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
         "data.validation_fraction=0.3",
         "calibration.coverage=0.8",
         "calibration.sets=aps",
+        "calibration.density=gaussian",
         "training.epochs=2",
     ]
     folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
@@ -462,6 +463,6 @@ def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
     assert (model.prediction_sets.coverage, model.prediction_sets.method) == (0.8, "aps")
     assert 0.6 < metrics["set_coverage"] <= 1
     assert 0 < metrics["mean_familiarity"] < 1
-    plain = experiments.train(checked(tmp_path, "calibration.density=null", "training.epochs=1"), verbose=0)
+    plain = experiments.train(checked(tmp_path, "training.epochs=1"), verbose=0)
     assert ds.load(plain.model).density is None
     assert not {"set_coverage", "mean_familiarity"} & json.loads(plain.metrics.read_text()).keys()

@@ -22,7 +22,7 @@ from deepsimplex._utils.atomic_files import replacing
 from training.benchmarks.deep import table
 from training.benchmarks.deep.images import SIZES, Data, load
 from training.benchmarks.deep.measures import measures, predictions
-from training.benchmarks.deep.methods import FROM_OTHERS, METHODS, dropout
+from training.benchmarks.deep.methods import FOLLOWING, METHODS
 from training.results import Output
 
 
@@ -48,7 +48,7 @@ def main(
             if not _path(folder, name, seed).exists():
                 _run(name, seed, images, size, backbone, folder)
     _ensemble(folder, images, seeds)
-    known = [*METHODS, *FROM_OTHERS]
+    known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), "ensemble"]
     found = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
     table.write({name: rows for name, rows in found.items() if rows}, output)
 
@@ -69,11 +69,12 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
     trained = METHODS[name](data, SIZES[size], backbone, seed)
     facts = {"seconds of an epoch": trained.seconds, "weights": float(trained.weights)}
     found = predictions(trained, data)
-    if name == "cross-entropy":
+    if name == table.PLAIN:
         with replacing(folder / f"{name}-{seed}.npz") as fresh:
             np.savez_compressed(fresh, **found)  # type: ignore[arg-type]
-        if backbone == "cnn":
-            _write(_path(folder, "dropout", seed), measures(predictions(dropout(trained), data), data) | facts)
+    for other, follow in FOLLOWING.get(name, {}).items():
+        if other != "dropout" or backbone == "cnn":
+            _write(_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
     _write(_path(folder, name, seed), measures(found, data) | facts)
 
 

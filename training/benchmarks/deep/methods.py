@@ -91,7 +91,13 @@ def temperature(data: Data, size: Size, name: str, seed: int) -> Trained:
     return trained._replace(probabilities=lambda x: np.asarray(scaling.transform(trained.probabilities(x))))
 
 
-def dropout(trained: Trained) -> Trained:
+def with_density(trained: Trained, data: Data) -> Trained:
+    """The same classifier after ``fit_density``: less sure where images are unfamiliar."""
+    trained.model.fit_density(data.x, data.y, batch_size=500)
+    return trained
+
+
+def dropout(trained: Trained, data: Data) -> Trained:
     """The mean over passes with dropout, of a network that has been trained (Gal and Ghahramani, 2016)."""
     body, last = trained.model.layers
 
@@ -126,7 +132,6 @@ def deepsimplex(data: Data, size: Size, name: str, seed: int, *, averaged: bool 
     model.compile(optimizer(len(data.x), size.epochs, averaged), loss)
     watch = EpochSeconds()
     model.fit(data.x, data.y, batch_size=BATCH, epochs=size.epochs, verbose=0, callbacks=[watch])
-    model.fit_density(data.x, data.y, batch_size=500)
     seconds = float(np.median(watch.seconds))
     return Trained(
         lambda x: model.predict_proba(x, batch_size=500),
@@ -151,4 +156,8 @@ METHODS: dict[str, Callable[..., Trained]] = {
         deepsimplex, target="vertices", loss="sparse_categorical_crossentropy"
     ),
 }
-FROM_OTHERS = {"dropout": "cross-entropy", "ensemble": "cross-entropy"}  # what their runs come from
+FOLLOWING: dict[str, dict[str, Callable[[Trained, Data], Trained]]] = {
+    "cross-entropy": {"dropout": dropout},
+    "deepsimplex": {"deepsimplex, density": with_density},
+}
+"""What is made of a trained classifier, by its method."""

@@ -9,7 +9,7 @@ from training.results import ResultTable
 
 Rows = Mapping[str, Sequence[Mapping[str, float]]]
 COLUMNS = ("accuracy", "NLL", "Brier", "ECE", "corrupted accuracy", "corrupted NLL", "size of sets")
-OURS, PLAIN, PEER = "deepsimplex", "cross-entropy", "temperature"
+OURS, PLAIN, PEER = "deepsimplex, density", "cross-entropy", "temperature"
 
 
 def mean(rows: Sequence[Mapping[str, float]], *names: str) -> float:
