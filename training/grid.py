@@ -16,9 +16,10 @@ import typer
 import deepsimplex as ds
 from training.results import Output, ResultTable
 
-PROTOTYPES = "isotropic, of prototypes"
+DEFAULT, PROTOTYPES = "isotropic, variational, compositions: the default", "isotropic, of prototypes"
 
 GRID: list[tuple[str, Any, Any]] = [
+    ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), DEFAULT),
     ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "isotropic"),
     ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "diagonal"),
     ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "full"),
@@ -47,8 +48,10 @@ def optimizer(samples: int, epochs: int, batch_size: int) -> keras.optimizers.Op
 
 
 def classifier(target: ds.targets.Target, covariance: Any, n: int, seed: int) -> ds.SimplexClassifier:
-    """The demo's network on a target, with a Gaussian head or a process on four prototypes of every class."""
+    """The demo's network on a target: by default, with a Gaussian head or with four prototypes of every class."""
     features = backbone()
+    if covariance == DEFAULT:
+        return ds.SimplexClassifier(features, target, n, seed=seed)
     if covariance != PROTOTYPES:
         return ds.SimplexClassifier(features, target, n, covariance=covariance, seed=seed)
     return ds.SimplexClassifier(features, target, n, head={"name": "prototypes", "prototypes_per_class": 4}, seed=seed)
@@ -84,9 +87,8 @@ def main(
             else:
                 model = classifier(target(), covariance, n, seed)
                 beta = 0.0 if covariance == "full" else 0.5
-                of_labels = covariance == PROTOTYPES
-                loss = "sparse_categorical_crossentropy" if of_labels else ds.losses.LatentNLL(beta=beta)
-                model.compile(optimizer_of_run, loss=loss)
+                losses = {DEFAULT: None, PROTOTYPES: "sparse_categorical_crossentropy"}
+                model.compile(optimizer_of_run, loss=losses.get(covariance, ds.losses.LatentNLL(beta=beta)))
                 readout = model.target.default_readout
             begun = time.perf_counter()
             model.fit(x, y, epochs=epochs, batch_size=batch_size, verbose=0)
