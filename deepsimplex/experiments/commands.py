@@ -16,9 +16,9 @@ from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
-from deepsimplex.experiments.after_training import fit_after_training
 from deepsimplex.experiments.backup import Backup, repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
+from deepsimplex.experiments.fitted_after_training import fit_after_training
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, epoch_log, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.split import Split, load_split

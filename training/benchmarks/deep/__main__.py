@@ -18,7 +18,6 @@ import keras
 import numpy as np
 import typer
 
-from deepsimplex._utils.atomic_files import replacing
 from training.benchmarks.deep import table
 from training.benchmarks.deep.images import SIZES, Data, load
 from training.benchmarks.deep.measures import measures, predictions
@@ -70,8 +69,9 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
     facts = {"seconds of an epoch": trained.seconds, "weights": float(trained.weights)}
     found = predictions(trained, data)
     if name == table.PLAIN:
-        with replacing(folder / f"{name}-{seed}.npz") as fresh:
-            np.savez_compressed(fresh, **found)  # type: ignore[arg-type]
+        path = folder / f"{name}-{seed}.npz"
+        np.savez_compressed(fresh := path.with_name(f".{path.name}"), **found)  # type: ignore[arg-type]
+        fresh.replace(path)
     for other, follow in FOLLOWING.get(name, {}).items():
         if other != "dropout" or backbone == "cnn":
             _write(_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
@@ -92,8 +92,9 @@ def _ensemble(folder: Path, data: Data, seeds: int) -> None:
 
 
 def _write(path: Path, row: dict[str, Any]) -> None:
-    with replacing(path) as fresh:
-        fresh.write_text(json.dumps(row, indent=1) + "\n")
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(path)
     print(f"{path.stem}: accuracy {row['accuracy']:.4f}, NLL {row['NLL']:.4f}, ECE {row['ECE']:.4f}", flush=True)
 
 

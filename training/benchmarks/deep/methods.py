@@ -10,8 +10,6 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 import deepsimplex as ds
-from deepsimplex.classifier.data import Samples, batches
-from deepsimplex.classifier.epochs import SeededEpochs
 from training.benchmarks.deep.images import Data, Images, Size
 from training.benchmarks.deep.sngp import RandomFeatureGaussianProcess
 from training.benchmarks.resources import EpochSeconds
@@ -54,6 +52,28 @@ def _features(body: keras.Model) -> Callable[[Images], Array]:
     return lambda x: _predicted(features, x)
 
 
+class Shuffled(keras.utils.PyDataset):
+    """Batches in the order that ``SimplexClassifier.fit`` draws from the seed and the step at which an epoch begins."""
+
+    def __init__(self, x: Images, y: Array, seed: int) -> None:
+        super().__init__()
+        self.x, self.y, self.seed, self.step = x, y, seed, 0
+        self.on_epoch_begin()
+
+    def __len__(self) -> int:
+        return -(-len(self.x) // BATCH)
+
+    def __getitem__(self, index: int) -> tuple[Images, Array]:
+        rows = self.order[index * BATCH : (index + 1) * BATCH]
+        return self.x[rows], self.y[rows]
+
+    def on_epoch_begin(self) -> None:
+        self.order = np.random.default_rng([self.seed, self.step]).permutation(len(self.x))
+
+    def on_epoch_end(self) -> None:
+        self.step += len(self)
+
+
 def plain(
     data: Data,
     size: Size,
@@ -77,9 +97,8 @@ def plain(
 
 def _fit(model: keras.Model, x: Images, labels: Array, epochs: int, seed: int) -> float:
     """Train in the order in which ``SimplexClassifier.fit`` does, and return the median seconds of an epoch."""
-    order, watch = SeededEpochs(seed), EpochSeconds()
-    batched = batches(Samples(x, {"label": labels}), BATCH, order).map(lambda images, seen: (images, seen["label"]))
-    model.fit(batched, epochs=epochs, verbose=0, callbacks=[watch, order])
+    watch = EpochSeconds()
+    model.fit(Shuffled(x, labels, seed), epochs=epochs, shuffle=False, verbose=0, callbacks=[watch])
     return float(np.median(watch.seconds))
 
 
