@@ -21,8 +21,8 @@ from deepsimplex.latent import is_tensor
 _FOLDS = 5
 # Scores of training samples that are kept: familiarity is known to a thousandth.
 _QUANTILES = 1000
-# Of them, from where on variances grow, and the range that they grow in units of; and by how much of that.
-UNFAMILIAR, GROWTH = (0.1, 0.9), 0.5
+# Of them, from where on variances grow, and with it the range that they grow in units of.
+UNFAMILIAR = (0.1, 0.9)
 # Numbers in the largest tensor of a batch of rows.
 _BUDGET = 2**23
 
@@ -32,7 +32,7 @@ class FeatureDensity(Fitted, ABC):
 
     A network's features crowd together away from what it learned, and its variance with them. ``variance_factor`` makes
     up for that: with the score t of a sample, and its quantiles t_q over the training samples, variances grow by
-    1 + max(0, (t_.1 - t) / (t_.9 - t_.1)) / 2, linearly beyond the least familiar tenth.
+    1 + max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
 
     A subclass defines ``_fit`` and ``_score``, and names the arrays that ``_fit`` makes in ``fitted_arrays``. Register
     it with ``keras.saving.register_keras_serializable``.
@@ -113,7 +113,7 @@ class FeatureDensity(Fitted, ABC):
         scores = self._scores(z)
         low, high = np.quantile(self.quantiles_, UNFAMILIAR)
         spread = tf.constant(max(high - low, np.finfo(np.float32).tiny), scores.dtype)
-        return 1.0 + GROWTH * tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
+        return 1.0 + tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
 
     def _scores(self, z: Any) -> Any:
         """Scores [N] of features, a tensor [N, d]."""

@@ -345,7 +345,6 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         if not (several or is_shape(shapes) or (isinstance(shapes, dict) and all(map(is_shape, shapes.values())))):
             wanted = "a functional model of a dict or a list of keras.Input, or called on a dict"
             raise ValueError(f"export names every input: backbone must be {wanted}; found inputs of shapes {shapes}")
-        density = self.density
 
         def features(samples: Any) -> Any:
             return self.backbone(as_inputs(self.backbone, samples) if several else samples, training=False)
@@ -354,10 +353,11 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             self,
             filepath,
             format,
-            latent=lambda samples: self.calibrated_latent(self.latent_of_features(features(samples))),
+            features=features,
+            latent=lambda found: self.calibrated_latent(self.latent_of_features(found)),
             readout=self.read_out,
             prediction_sets=self.prediction_sets,
-            familiarity=None if density is None else lambda samples: density.familiarity(features(samples)),
+            familiarity=None if self.density is None else self.density.familiarity,
             sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,

@@ -31,6 +31,7 @@ def export_model(
     class_names: Sequence[str],
     prediction_sets: ConformalSets | None = None,
     familiarity: Callable[[Any], Any] | None = None,
+    features: Callable[[Any], Any] | None = None,
     input_name: str = "image",
     input_dtype: str | Mapping[str, str] = "float32",
     pixel_scale: float = 255.0,
@@ -49,8 +50,8 @@ def export_model(
         Default "tf_saved_model". ONNX, too, takes batches of any size; LiteRT plans its memory before, and takes one
         sample at a time.
     latent : callable or None
-        From a float tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}. None for a
-        classifier without latents.
+        From a float tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}; from what
+        ``features`` gives where there is that. None for a classifier without latents.
     readout : callable
         From that dict, or from the samples where there are no latents, to class probabilities [N, n].
     sample_shape : sequence of int or None, or dict
@@ -60,7 +61,10 @@ def export_model(
     prediction_sets : ConformalSets, optional
         Fitted sets of classes, for the output "prediction_set". Default None: there is none.
     familiarity : callable, optional
-        From samples to numbers [N], for the output "familiarity". Default None: there is none.
+        From what ``latent`` takes to numbers [N], for the output "familiarity". Default None: there is none.
+    features : callable, optional
+        From samples to what ``latent``, ``familiarity``, and without latents ``readout``, take, computed once. Default
+        None: they take samples.
     input_name : str
         Name of the input in the serving signature, unless there are several.
     input_dtype : {"float32", "uint8"} or dict
@@ -118,7 +122,7 @@ def export_model(
         check_choice(dtype, "input_dtype", INPUT_DTYPES)
     specs = {name: tf.TensorSpec((None, *shapes[name]), dtypes.get(name, "float32"), name) for name in shapes}
     signature = specs if several else specs[input_name]
-    serve = _serving_function(latent, readout, prediction_sets, familiarity, pixel_scale)
+    serve = _serving_function(features, latent, readout, prediction_sets, familiarity, pixel_scale)
     path = Path(filepath).expanduser()
     check_writable(path.absolute().parent, "filepath")
     write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
@@ -126,6 +130,7 @@ def export_model(
 
 
 def _serving_function(
+    features: Callable[[Any], Any] | None,
     latent: Callable[[Any], dict[str, Any]] | None,
     readout: Callable[[Any], Any],
     prediction_sets: ConformalSets | None,
@@ -139,6 +144,7 @@ def _serving_function(
 
     def serve(samples: Any) -> dict[str, Any]:
         read = keras.tree.map_structure(scaled, samples)
+        read = read if features is None else features(read)
         gaussian = None if latent is None else latent(read)
         probabilities = readout(read if gaussian is None else gaussian)
         outputs = {"class_probabilities": probabilities, "class_id": tf.argmax(probabilities, axis=-1)}

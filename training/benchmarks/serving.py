@@ -1,0 +1,114 @@
+"""Latency and throughput of served classifiers: ours beside the same backbone with a softmax layer, in turns.
+
+    python -m training.benchmarks.serving [--rounds 40] [--output FILE.json]
+
+exports the small convolutional network three times as a SavedModel (with a softmax layer, with the default of
+deepsimplex, and with a density of its features too), and calls what TensorFlow alone loads, from 1 to 16 threads.
+"""
+
+import tempfile
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import typer
+
+import deepsimplex as ds
+from training.results import Output, ResultTable
+
+PLAIN, OURS, DENSITY = "softmax layer", "deepsimplex", "deepsimplex, density"
+BATCHES, THREADS, IMAGES = (1, 32, 256, 512), (1, 2, 4, 16), 2000
+Call = Callable[[tf.Tensor], Any]
+
+
+def _backbone() -> keras.Model:
+    return ds.backbones.cnn([32, 64], units=128, dropout=0.3)
+
+
+def served(folder: Path) -> dict[str, Call]:
+    """Export the classifiers after an epoch, and return what serves them."""
+    loaded: Any = ds.datasets.load("fashion_mnist")
+    (x, y), _ = loaded
+    x, y = x[:IMAGES], y[:IMAGES]
+    plain = keras.Sequential([keras.Input(x.shape[1:]), _backbone(), keras.layers.Dense(10, "softmax")])
+    plain.compile("adam", "sparse_categorical_crossentropy")
+    plain.fit(x, y, verbose=0)
+    plain.export(folder / PLAIN, verbose=False)
+    model = ds.SimplexClassifier(_backbone(), num_classes=10)
+    model.compile("adam")
+    model.fit(x, y, verbose=0)
+    model.export(folder / OURS)
+    model.fit_density(x, y).export(folder / DENSITY)
+    # A signature keeps what it was loaded with alive only as long as that is kept.
+    models = {name: tf.saved_model.load(str(folder / name)) for name in (PLAIN, OURS, DENSITY)}
+    return {name: _call(model) for name, model in models.items()}
+
+
+def _call(model: Any) -> Call:
+    signature = model.signatures["serving_default"]
+    (name,) = signature.structured_input_signature[1]
+
+    def call(images: tf.Tensor, model: Any = model) -> Any:
+        return [part.numpy() for part in signature(**{name: images}).values()]
+
+    return call
+
+
+def latencies(call: Call, images: tf.Tensor, threads: int, calls: int) -> tuple[list[float], float]:
+    """Seconds of each call, ``calls`` from every thread, and of all of them together."""
+
+    def one_thread(_: int) -> list[float]:
+        found = []
+        for _ in range(calls):
+            begun = time.perf_counter()
+            call(images)
+            found.append(time.perf_counter() - begun)
+        return found
+
+    begun = time.perf_counter()
+    with ThreadPoolExecutor(threads) as pool:
+        found = [seconds for part in pool.map(one_thread, range(threads)) for seconds in part]
+    return found, time.perf_counter() - begun
+
+
+def main(
+    rounds: Annotated[int, typer.Option(help="turns of each classifier")] = 40,
+    output: Output = None,
+) -> None:
+    """Print latencies and throughputs, and their ratios to the softmax layer's."""
+    table = ResultTable("training.benchmarks.serving")
+    with tempfile.TemporaryDirectory() as folder:
+        calls = served(Path(folder))
+        for batch in BATCHES:
+            images = tf.random.stateless_uniform((batch, 28, 28), (0, 0))
+            for threads in THREADS:
+                seconds: dict[str, list[float]] = {name: [] for name in calls}
+                totals: dict[str, list[float]] = {name: [] for name in calls}
+                for _ in range(rounds):
+                    for name, call in calls.items():
+                        each, total = latencies(call, images, threads, 3)
+                        seconds[name] += each
+                        totals[name].append(total)
+                for name in calls:
+                    p50, p99 = 1000 * np.quantile(seconds[name], [0.5, 0.99])
+                    table.add(
+                        batch=batch,
+                        threads=threads,
+                        classifier=name,
+                        **{
+                            "p50 [ms]": float(p50),
+                            "p99 [ms]": float(p99),
+                            "images per second": round(3 * threads * batch / float(np.median(totals[name]))),
+                            "p50 / softmax": float(np.median(seconds[name]) / np.median(seconds[PLAIN])),
+                        },
+                    )
+                    table.write(output)
+
+
+if __name__ == "__main__":
+    typer.run(main)
