@@ -6,8 +6,8 @@
 trains every method that has no run in the folder yet, and prints the table: accuracy, NLL, Brier score and ECE of the
 test images, clean and under ten corruptions at three severities; how well the largest probability, and the density of
 the features, tell MNIST, KMNIST and noise apart (with --near two classes that were held out); sets; seconds. FOLDER of
-the data holds images/mnist.npz and images/kmnist_test.npz. "small" is 20 000 images and 6 epochs, two to four minutes a
-run on two cores; "full" 60 000 and 15.
+the data holds images/mnist.npz and images/kmnist_test.npz. --picture FILE.png draws the means. "small" is 20 000 images
+and 6 epochs, two to four minutes a run on two cores; "full" 60 000 and 15.
 """
 
 import json
@@ -19,6 +19,7 @@ import numpy as np
 import typer
 
 from training.benchmarks.deep import table
+from training.benchmarks.deep.figure import draw
 from training.benchmarks.deep.images import SIZES, Data, load
 from training.benchmarks.deep.measures import measures, predictions
 from training.benchmarks.deep.methods import FOLLOWING, METHODS
@@ -34,8 +35,9 @@ def main(
     data: Annotated[Path, typer.Option(help="folder with images/mnist.npz and images/kmnist_test.npz")] = Path(),
     runs: Annotated[Path, typer.Option(help="where the runs are kept")] = Path("runs/deep"),
     output: Output = None,
+    picture: Annotated[Path | None, typer.Option(help="a PNG for the figure")] = None,
 ) -> None:
-    """Train what is missing, and print the tables."""
+    """Train what is missing, print the tables and draw the figure."""
     names = list(method or METHODS)
     if unknown := set(names) - METHODS.keys():
         raise typer.BadParameter(f"method must be one of {', '.join(METHODS)}; found {', '.join(unknown)}")
@@ -49,7 +51,10 @@ def main(
     _ensemble(folder, images, seeds)
     known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), "ensemble"]
     found = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
-    table.write({name: rows for name, rows in found.items() if rows}, output)
+    found = {name: rows for name, rows in found.items() if rows}
+    table.write(found, output)
+    if picture is not None and not near:
+        draw(found, picture)
 
 
 def _path(folder: Path, name: str, seed: int) -> Path:

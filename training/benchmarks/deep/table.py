@@ -25,7 +25,8 @@ def _shown(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> str:
     return f"{values.mean():.4f}{error}"
 
 
-def _detections(row: Mapping[str, float], by: str) -> list[str]:
+def detections(row: Mapping[str, float], by: str) -> list[str]:
+    """Names of the detection scores by this score, one for every other kind of images."""
     return [name for name in row if name.startswith("AUROC") and name.endswith(by)]
 
 
@@ -35,7 +36,7 @@ def write(found: Rows, output: Path | None) -> None:
     for name, rows in found.items():
         row = {column: _shown(rows, [column]) for column in COLUMNS}
         for by in ("probability", "density"):
-            row[f"AUROC by {by}"] = _shown(rows, _detections(rows[0], by))
+            row[f"AUROC by {by}"] = _shown(rows, detections(rows[0], by))
         table.add(method=name, seeds=len(rows), **row, **{"s/epoch": _shown(rows, ["seconds of an epoch"])})
     table.write(output)
     if {OURS, PLAIN, PEER} <= found.keys():
@@ -50,7 +51,7 @@ def _compare(found: Rows) -> None:
             print(f"{name} over that of {PEER}: {mean(ours, name) / mean(peer, name):.3f}")
     if "ensemble" in found:
         print(f"NLL over that of the ensemble: {mean(ours, 'NLL') / mean(found['ensemble'], 'NLL'):.3f}")
-    density, chance = (_detections(ours[0], by) for by in ("density", "probability"))
+    density, chance = (detections(ours[0], by) for by in ("density", "probability"))
     gain = 100 * (mean(ours, *density) - mean(plain, *chance))
     print(
         f"AUROC by density over {PLAIN}'s by probability: {gain:+.1f} points; {PLAIN}'s by density "

@@ -1,0 +1,30 @@
+"""The figure of the benchmark: every method's means over the seeds, with their standard errors."""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from training.benchmarks.deep.table import OURS, Rows, detections
+
+PANELS = {"accuracy": "accuracy", "NLL": "NLL", "corrupted NLL": "NLL, corrupted images", "": "AUROC, unknown images"}
+
+
+def draw(found: Rows, path: Path) -> None:
+    """Write the figure: a panel for each measure, a row for each method; detection by what each method has for it."""
+    figure = Figure(figsize=(9, 0.6 + 0.28 * len(found)), layout="constrained")
+    axes = figure.subplots(1, len(PANELS), sharey=True)
+    for axis, (measure, title) in zip(axes, PANELS.items(), strict=True):
+        for place, (name, rows) in enumerate(found.items()):
+            names = [measure] if measure else detections(rows[0], "density" if name == OURS else "probability")
+            values = np.mean([[row[one] for one in names] for row in rows], axis=1)
+            error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+            color = "C0" if name.startswith("deepsimplex") else "0.45"
+            axis.errorbar(values.mean(), place, xerr=error, fmt="o", color=color, markersize=5)
+        axis.set_title(title, fontsize=10)
+        axis.tick_params(labelsize=8)
+        axis.grid(axis="x", color="0.9")
+        axis.spines[["top", "right", "left"]].set_visible(False)
+    axes[0].set_yticks(range(len(found)), list(found), fontsize=9)
+    axes[0].invert_yaxis()
+    figure.savefig(path, dpi=150)
