@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from PIL import Image
+from sklearn.metrics import roc_auc_score
 
 import deepsimplex as ds
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
@@ -324,7 +325,8 @@ def test_a_training_that_diverges_is_told_once_and_goes_on(four, tmp_path):
         assert len([w for w in told if "training has diverged" in str(w.message)]) == 1
         assert "after epoch 0 predictions of" in str(told[0].message)
         (written,) = events(tmp_path / name / "calibration")
-        for tag in {*SCORES, "score/out_of_distribution_auroc"}:
+        by_density = {"score/out_of_distribution_auroc_by_density"} if name == "simplex" else set()
+        for tag in {*SCORES, "score/out_of_distribution_auroc", *by_density}:
             assert all(math.isnan(written[tag, step]) for step in range(3)), tag
         assert not any(tag.startswith("pictures/") or tag == "confidence" for tag in tags(written))
 
@@ -357,6 +359,11 @@ def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
     report = ds.evaluation.report(y, model.predict_proba(x), outside=model.predict_proba(others))
     auroc = float(written["score/out_of_distribution_auroc", 1])
     assert auroc == pytest.approx(report.out_of_distribution_auroc, abs=1e-3)
+    z = model.predict_features(x)
+    density = ds.calibration.GaussianDensity().fit(z[::2], y[::2])
+    ranks = np.concatenate([density.familiarity(z[1::2]), density.familiarity(model.predict_features(others))])
+    by_density = roc_auc_score(np.arange(len(ranks)) >= len(z[1::2]), -ranks)
+    assert float(written["score/out_of_distribution_auroc_by_density", 1]) == pytest.approx(by_density, abs=1e-3)
 
 
 def test_samples_are_drawn_alike_of_arrays_and_of_a_data_set(digits):

@@ -25,6 +25,7 @@ from deepsimplex.monitoring.validation_samples import as_images, draw_samples, r
 from deepsimplex.readout.layers import readout_layer
 
 FOLDER = "calibration"
+LEAST = 10  # samples that make a density
 CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram
 
 
@@ -53,7 +54,9 @@ class CalibrationBoard(keras.callbacks.Callback):
         Default: the model's or estimator's own, or numbers.
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
-        "score/out_of_distribution_auroc".
+        "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
+        that of a density of the backbone's features (``calibration.GaussianDensity``), which one half of the validation
+        samples makes, at least ten, and the other is compared by.
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
@@ -187,14 +190,16 @@ class CalibrationBoard(keras.callbacks.Callback):
         assert self.validation is not None
         x, model = keras.tree.map_structure(np.asarray, self.validation.x), self.model
         latent = self._outputs(x)
-        p = latent.pop("probabilities")
-        n = p.shape[1]
+        p, features = latent.pop("probabilities"), latent.pop("features", None)
+        n, outside = p.shape[1], {} if self.outside is None else self._outputs(self.outside)
+        compares = bool(outside) and len(p) >= 2 * LEAST
         common: dict[str, Any] = {
             "labels": self._check_labels(n),
             "probabilities": p,
             "class_names": self._names(getattr(model, "class_names", None) or range(n)),
-            "outside": None if self.outside is None else self._outputs(self.outside)["probabilities"],
+            "outside": outside.get("probabilities"),
             "images": as_images(x),
+            **({"features": features, "outside_features": outside.get("features")} if compares else {}),
         }
         if not latent:
             return ClassifierOutputs(**common)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.evaluation import Report, calibration_error_by_class, report
+from deepsimplex.calibration import GaussianDensity
+from deepsimplex.evaluation import Report, calibration_error_by_class, out_of_distribution_auroc, report
 from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 _SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals", "set_coverage", "set_size")
 SCORES = tuple(field.name for field in dataclasses.fields(Report) if field.name not in _SETTINGS)
 _CALIBRATION = (*SCORE_GROUPS["Calibration"], "brier_reliability")
+BY_DENSITY = "score/out_of_distribution_auroc_by_density"
 CLASS_CURVES = 20  # at most so many classes have curves of their own
 DPI = 80
 POINTS = 1000  # of a scatter: more hide one another
@@ -47,11 +49,21 @@ def scalars(found: ClassifierOutputs, bins: int) -> dict[str, float]:
     }
     if found.not_finite:
         known = [name for name in SCORES if name != "out_of_distribution_auroc" or found.outside is not None]
-        return dict.fromkeys([*map(tag_of, known), *of_classes], math.nan)
+        density = [] if found.features is None else [BY_DENSITY]
+        return dict.fromkeys([*map(tag_of, known), *of_classes, *density], math.nan)
     values = report(found.labels, found.probabilities, bins, outside=found.outside).as_dict()
     by_class = calibration_error_by_class(found.labels, found.probabilities, bins)
     errors = {tag: float(by_class[k]) for tag, k in of_classes.items()}
-    return {tag_of(name): values[name] for name in SCORES if name in values} | errors
+    return {tag_of(name): values[name] for name in SCORES if name in values} | errors | _detected_by_density(found)
+
+
+def _detected_by_density(found: ClassifierOutputs) -> dict[str, float]:
+    """Return how well a density, made by one half of the samples, tells the other half from those from outside."""
+    if found.features is None or found.outside_features is None:
+        return {}
+    density = GaussianDensity().fit(found.features[::2], found.labels[::2])
+    strange = [1.0 - density.familiarity(features) for features in (found.features[1::2], found.outside_features)]
+    return {BY_DENSITY: float(out_of_distribution_auroc(*strange))}
 
 
 def confidences(found: ClassifierOutputs) -> dict[str, NDArray[Any]]:

@@ -22,7 +22,7 @@ import deepsimplex as ds
 from training.results import Output, ResultTable
 
 HEADS: dict[str, dict[str, Any]] = {
-    "Gaussian, isotropic": {},
+    "Gaussian, isotropic": {"covariance": "isotropic"},
     "Gaussian, diagonal": {"covariance": "diagonal"},
     "Gaussian, full": {"covariance": "full"},
     "prototypes": {"head": "prototypes"},
