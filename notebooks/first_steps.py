@@ -20,11 +20,14 @@
 
 # %%
 # %matplotlib inline
+import os
+
 import keras
 import numpy as np
 
 import deepsimplex as ds
 
+EPOCHS = int(os.environ.get("EPOCHS", 15))
 keras.utils.set_random_seed(0)
 data = ds.datasets.load("digits")
 (x, y), (x_test, y_test) = data
@@ -54,7 +57,7 @@ model.compile(
     loss=ds.losses.LatentNLL(beta=0.5),
     metrics=["accuracy", ds.metrics.ExpectedCalibrationError()],
 )
-history = model.fit(x, y, epochs=15, batch_size=64, verbose=0, validation_split=0.1)
+history = model.fit(x, y, epochs=EPOCHS, batch_size=64, verbose=0, validation_split=0.1)
 print({name: round(values[-1], 3) for name, values in history.history.items()})
 
 # %% [markdown]

@@ -58,12 +58,12 @@ FOCAL = {"name": "categorical_focal_crossentropy", "label_smoothing": 0.1}
 # Target, head, loss, optimizer (Adam takes three times as long to trace), compiled in the scope, validated.
 CASES = [
     ["latent", "casimac", "gaussian", "latent_nll", "Adam", True, True],
-    ["compiled outside", "ilr", None, {"name": "latent_nll", "beta": 0.5}, "SGD", False, False],
-    ["variational", "casimac", VARIATIONAL, "hybrid", "SGD", True, True],
+    ["compiled outside", "ilr", "gaussian", {"name": "latent_nll", "beta": 0.5}, "SGD", False, False],
+    ["hybrid", "casimac", "gaussian", "hybrid", "SGD", True, True],
     ["prototypes", "vertices", PROTOTYPES, "sparse_categorical_crossentropy", "Adam", True, False],
-    ["composition", "casimac", None, "composition", "SGD", True, False],
-    ["focal", "one_hot", None, FOCAL, "SGD", True, False],
-    ["summed", "casimac", None, {"name": "latent_nll", "reduction": "sum"}, "SGD", True, True],
+    ["variational", "casimac", VARIATIONAL, "composition", "SGD", True, False],
+    ["focal", "one_hot", "gaussian", FOCAL, "SGD", True, False],
+    ["summed", "casimac", "gaussian", {"name": "latent_nll", "reduction": "sum"}, "SGD", True, True],
 ]
 
 
