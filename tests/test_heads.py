@@ -171,3 +171,12 @@ def test_a_frozen_head_stays_frozen():
     assert head.trainable_weights == []
     assert len(ds.heads.GaussianHead.from_config(ds.heads.GaussianHead(3).get_config()).weights) == 0
     assert ds.heads.GaussianHead.from_config(head.get_config())._loc.trainable is False
+
+
+@pytest.mark.parametrize("num_classes", [2, 3])
+@pytest.mark.parametrize("head", ["gaussian", "variational", "prototypes"])
+def test_graphs_of_batches_of_any_size_know_the_latent_dimension(head, num_classes):
+    model = ds.SimplexClassifier(keras.layers.Identity(), "vertices", num_classes, head=head)
+    model(np.zeros((1, 5), "float32"))
+    traced = tf.function(model.latent, input_signature=[tf.TensorSpec((None, 5))])
+    assert traced.get_concrete_function().structured_outputs["loc"].shape.as_list() == [None, num_classes - 1]

@@ -174,6 +174,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._deviations(), k.dtype), k], axis=1))
         A = solved[:, self.latent_dim :]
         loc = self._center + ops.matmul(ops.transpose(A), solved[:, : self.latent_dim])
+        loc = ops.reshape(loc, (-1, self.latent_dim))  # a single column is cut off without a known width
         left = ops.maximum(1.0 - ops.sum(A * A, axis=0), 0.0)  # rounding may leave it below zero
         variance = ops.exp(ops.cast(self.log_variance, left.dtype)) * left[:, None]
         scale = ops.sqrt(variance + self.scale_floor**2)
