@@ -1,4 +1,4 @@
-"""deepsimplex: classification by regression on the probability simplex, with class probabilities to be trusted.
+"""deepsimplex: classification by regression on the probability simplex, with calibrated class probabilities.
 
 A classifier here is a target x a regressor x a readout, three axes that meet in a Gaussian over latent space.
 """

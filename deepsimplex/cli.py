@@ -1,4 +1,6 @@
-"""The command line: ``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``, and
+"""Command line of the package.
+
+``deepsimplex train|evaluate|export|targets --config configs/NAME.yaml [key=value ...]``, and
 ``deepsimplex report RUN [RUN ...]``, which compares runs on one page.
 """
 

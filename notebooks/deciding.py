@@ -71,4 +71,4 @@ sets = model.conformalize(x_held, y_held, coverage=0.95).predict_set(x_test)
 print("coverage", ds.evaluation.coverage(y_test, sets), "classes in a set", ds.evaluation.set_size(y_test, sets))
 
 # %%
-ds.plots.prediction_sets(y_test, sets, promised=0.95)
+ds.plots.prediction_sets(y_test, sets, coverage=0.95)

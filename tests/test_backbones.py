@@ -27,7 +27,7 @@ def largest_gain(layer, shape=(6, 5, 2)):
 @pytest.mark.parametrize("form", FORMS)
 def test_gain_is_bounded(form):
     keras.utils.set_random_seed(0)
-    layer = SpectralConv2D(3, 3, use_bias=False, bound=0.8, iterations=50, **FORMS[form])
+    layer = SpectralConv2D(3, 3, use_bias=False, bound=0.8, power_iterations=50, **FORMS[form])
     layer(X)
     kernel = 3.0 * layer.kernel.numpy()
     layer.kernel.assign(kernel)
@@ -43,7 +43,7 @@ def test_gain_is_bounded(form):
 
 @pytest.mark.parametrize(("padding", "stride"), [("same", 1), ("valid", 1), ("same", 2), ("valid", 2), ("valid", 3)])
 def test_the_gain_is_that_of_the_matrix_of_the_convolution(padding, stride):
-    layer = SpectralConv2D(3, 3, use_bias=False, bound=0.9, iterations=80, padding=padding, strides=stride)
+    layer = SpectralConv2D(3, 3, use_bias=False, bound=0.9, power_iterations=80, padding=padding, strides=stride)
     layer(X)
     kernel = 2.0 * np.random.default_rng(1).normal(size=layer.kernel.shape).astype("float32")
     layer.kernel.assign(kernel)
@@ -84,7 +84,7 @@ def test_a_saved_layer_goes_on_from_its_direction(tmp_path):
 
 
 def test_a_small_kernel_is_left_alone_and_inference_keeps_the_direction():
-    layer = SpectralConv2D(3, 3, bound=0.95, activation="relu", iterations=3)
+    layer = SpectralConv2D(3, 3, bound=0.95, activation="relu", power_iterations=3)
     layer(X)
     layer.kernel.assign(0.01 * layer.kernel.numpy())
     layer.bias.assign([0.1, -0.2, 0.3])
@@ -169,8 +169,11 @@ def test_a_bounded_convolutional_network_is_made_by_name():
     ("make", "message"),
     [
         (lambda: SpectralConv2D(2, 3, bound=0.0), "bound must be a number above 0; found 0.0"),
-        (lambda: SpectralConv2D(2, 3, iterations=0), "iterations must be a whole number, at least 1; found 0"),
-        (lambda: SpectralConv2D(2, 3, groups=2), "SpectralConv2D takes no groups"),
+        (
+            lambda: SpectralConv2D(2, 3, power_iterations=0),
+            "power_iterations must be a whole number, at least 1",
+        ),
+        (lambda: SpectralConv2D(2, 3, groups=2), "groups and dilation_rate must be 1"),
         (lambda: SpectralConv2D(2, 3)(keras.Input((None, None, 2))), "needs images of a known size"),
         (lambda: ds.backbones.resnet([0]), "filters must be a list of positive whole numbers"),
         (lambda: ds.backbones.resnet([]), "filters must hold a number for at least one stage; found none"),

@@ -134,7 +134,7 @@ def prediction_sets() -> Figure:
     y, p, names = forest()
     half = np.arange(len(y)) % 2 == 0
     sets = ds.calibration.ConformalSets(0.95).fit(p[half], y[half]).predict(p[~half])
-    return ds.plots.prediction_sets(y[~half], sets, promised=0.95, class_names=names)
+    return ds.plots.prediction_sets(y[~half], sets, coverage=0.95, class_names=names)
 
 
 def reliability() -> Figure:

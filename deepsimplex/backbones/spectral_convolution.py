@@ -24,7 +24,7 @@ class SpectralConv2D(keras.layers.Conv2D):
     bound : float
         Largest gain. Default 0.95, below 1 as in SNGP: with residual blocks x + g(x) distances then change by at most
         a factor of 1 - 0.95^k to 1 + 0.95^k, k the number of convolutions of g.
-    iterations : int
+    power_iterations : int
         Power iterations in a training step. Default 1: the kernel changes little between two of them. The bound holds
         once they have followed the kernel, not yet in the first steps. A frozen layer makes none.
 
@@ -44,12 +44,17 @@ class SpectralConv2D(keras.layers.Conv2D):
     (None, 28, 28, 4)
     """
 
-    def __init__(self, filters: int, kernel_size: Any, *, bound: float = 0.95, iterations: int = 1, **kwargs: Any):
+    def __init__(
+        self, filters: int, kernel_size: Any, *, bound: float = 0.95, power_iterations: int = 1, **kwargs: Any
+    ):
         super().__init__(filters, kernel_size, **kwargs)
         if self.groups != 1 or set(self.dilation_rate) != {1} or self.data_format != "channels_last":
-            raise ValueError("SpectralConv2D takes no groups, dilations or channels_first")
+            found = {"groups": self.groups, "dilation_rate": self.dilation_rate, "data_format": self.data_format}
+            raise ValueError(
+                f"groups and dilation_rate must be 1 and data_format 'channels_last' for a bounded gain; found {found}"
+            )
         self.bound = check_number(bound, "bound", above=0)
-        self.iterations = check_whole(iterations, "iterations", 1)
+        self.power_iterations = check_whole(power_iterations, "power_iterations", 1)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
@@ -77,7 +82,7 @@ class SpectralConv2D(keras.layers.Conv2D):
         kernel = tf.cast(kernel, direction.dtype)
         if training and self.trainable:
             fixed = tf.stop_gradient(kernel)
-            for _ in range(self.iterations):
+            for _ in range(self.power_iterations):
                 gained = self.convolution_op(_normalized(direction), fixed)
                 direction = tf.nn.conv2d_transpose(
                     gained, fixed, direction.shape, [1, *self.strides, 1], self.padding.upper()
@@ -99,7 +104,7 @@ class SpectralConv2D(keras.layers.Conv2D):
         self.direction.assign(store["direction"])
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "bound": self.bound, "iterations": self.iterations}
+        return {**super().get_config(), "bound": self.bound, "power_iterations": self.power_iterations}
 
 
 def _normalized(image: Any) -> Any:

@@ -1,4 +1,4 @@
-"""After training: calibrations, which correct class probabilities, sets of classes with a promise, and familiarity.
+"""Calibration of class probabilities, conformal prediction sets, and familiarity, fitted after training.
 
 ``calibrate`` and ``conformalize``, on held-out samples, and ``fit_density``, on the training samples, of
 ``SimplexClassifier`` and of the scikit-learn classifiers put them into a classifier, its files and its SavedModel; by

@@ -1,4 +1,4 @@
-"""What is fitted after training: the calibration and the sets of classes, on held-out samples, and the density."""
+"""Mixin with calibration, conformal sets and feature density, fitted after training."""
 
 import copy
 from typing import Any, Self

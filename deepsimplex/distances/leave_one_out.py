@@ -8,7 +8,6 @@ from numpy.typing import ArrayLike
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.distances.named_distances import get_distance
 from deepsimplex.distances.neighbors import class_neighbors
-from deepsimplex.distances.precomputed import Precomputed
 
 
 def neighbor_error(
@@ -56,7 +55,7 @@ def neighbor_error(
     N, most = len(samples), check_whole(max_samples, "max_samples", 1)
     if N < 2:
         raise ValueError(f"x must hold at least two samples; found {N}")
-    if most >= N or isinstance(metric, Precomputed):  # whose samples are known by their places
+    if most >= N or not metric.has_features:  # they may be places in a matrix
         nearest = class_neighbors(samples, labels, metric, show_progress=False).distances[..., 0]
     else:
         chosen = np.sort(np.random.default_rng(seed).permutation(N)[:most])

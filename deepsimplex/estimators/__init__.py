@@ -9,7 +9,7 @@ from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
 from deepsimplex.estimators.lvq import LVQ1, LVQ2
 from deepsimplex.estimators.network_classifier import SimplexNetworkClassifier
 from deepsimplex.estimators.saving import load
-from deepsimplex.prototypes import Explanation
+from deepsimplex.heads.prototype_layer import Explanation
 
 __all__ = [
     "GLVQ",

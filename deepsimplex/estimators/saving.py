@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.parameters import constructor_parameters
 from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.targets import Target
@@ -133,7 +134,7 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
     if not (isinstance(kind, type) and issubclass(kind, Saved)):
         raise ValueError(f"this version of deepsimplex knows no {name}")
     # A later version may have written parameters that this one does not know.
-    if unknown := sorted(parts["parameters"].keys() - kind._get_param_names()):  # type: ignore[attr-defined]
+    if unknown := sorted(parts["parameters"].keys() - constructor_parameters(kind).keys()):
         raise ValueError(f"this version of deepsimplex knows no parameters {', '.join(unknown)} of {name}")
     classifier: Any = kind(**parts["parameters"])
     vars(classifier).update(parts["attributes"])

@@ -1,4 +1,4 @@
-"""Corrupted images: how probabilities hold where a camera, an operator or a scanner does worse than in training."""
+"""Common corruptions of images, by noise, blur, movement and light, at three severities."""
 
 import math
 from collections.abc import Callable

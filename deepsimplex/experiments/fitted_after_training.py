@@ -1,4 +1,4 @@
-"""What a run fits after training: the density of the features, the calibration and the sets of classes."""
+"""Fit a run's feature density, calibration and conformal sets after its training."""
 
 from collections.abc import Callable
 

@@ -1,7 +1,6 @@
 """TensorBoard callback for scores, calibration and latents of a classifier during training."""
 
 import os
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
 from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
+from deepsimplex._utils.warning import warn_caller
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile
@@ -273,11 +273,10 @@ class CalibrationBoard(keras.callbacks.Callback):
         if found is not None:
             if found.not_finite and not self._warned:
                 self._warned = True
-                warnings.warn(
+                warn_caller(
                     f"after epoch {self._step} predictions of {found.not_finite} validation samples are NaN or "
                     "infinite: training has diverged. While this lasts scores are written as NaN, and no pictures. A "
-                    "smaller learning rate may help",
-                    stacklevel=2,
+                    "smaller learning rate may help"
                 )
             numbers, vectors = numbers | scalars(found, self.bins), vectors | confidences(found)
         self._file.write(self._step, numbers, vectors)

@@ -1,4 +1,4 @@
-"""How large sets of classes are, and how often they hold the true one."""
+"""Figure of the sizes and the coverage of prediction sets."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex import evaluation
 from deepsimplex._utils.validation import check_names, check_number
-from deepsimplex.evaluation import coverage, coverage_by_class, coverage_by_size, set_size
+from deepsimplex.evaluation import coverage_by_class, coverage_by_size, set_size
 from deepsimplex.plots.style import BLUE, GRAY, VERMILLION, literal
 
 
 def prediction_sets(
-    y: ArrayLike, sets: ArrayLike, promised: float | None = None, class_names: Sequence[str] | None = None
+    y: ArrayLike, sets: ArrayLike, coverage: float | None = None, class_names: Sequence[str] | None = None
 ) -> Figure:
     """Draw the sizes of sets of classes, with the coverage at every size, and the coverage of every class.
 
@@ -23,8 +24,8 @@ def prediction_sets(
         Class numbers 0..n-1.
     sets : array_like of bool, shape [N, n]
         As ``predict_set`` returns them.
-    promised : float, optional
-        The coverage that was asked for, drawn as a line.
+    coverage : float, optional
+        The coverage that was promised, as ``conformalize`` takes it, drawn as a line.
     class_names : sequence of str, length n, optional
         Their numbers by default.
 
@@ -36,12 +37,12 @@ def prediction_sets(
     Examples
     --------
     >>> sets = [[True, False, False], [True, True, False], [False, True, True]]
-    >>> figure = prediction_sets([0, 2, 2], sets, promised=0.9)
+    >>> figure = prediction_sets([0, 2, 2], sets, coverage=0.9)
     >>> figure.axes[0].get_title()
     'coverage 0.667, mean size 1.67'
     """
     by_size, by_class = coverage_by_size(y, sets), coverage_by_class(y, sets)
-    wanted = None if promised is None else check_number(promised, "promised", above=0, below=1)
+    wanted = None if coverage is None else check_number(coverage, "coverage", above=0, below=1)
     n = len(by_class)
     names = check_names(class_names, n, "class_names", "columns of sets") or [str(k) for k in range(n)]
     sizes = np.flatnonzero(np.isfinite(by_size))
@@ -60,7 +61,7 @@ def prediction_sets(
 
 
 def _title(y: ArrayLike, sets: ArrayLike) -> str:
-    return f"coverage {coverage(y, sets):.3f}, mean size {set_size(y, sets):.2f}"
+    return f"coverage {evaluation.coverage(y, sets):.3f}, mean size {set_size(y, sets):.2f}"
 
 
 def _draw_coverage(ax: Axes, places: NDArray[np.integer], values: NDArray[np.floating], wanted: float | None) -> None:

@@ -4,12 +4,10 @@ The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ
 """
 
 from deepsimplex.heads.prototype_initialization import initial_prototypes
-from deepsimplex.heads.prototype_layer import Explanation
 from deepsimplex.prototypes.metric_learning import fit_glvq, fit_gmlvq
 from deepsimplex.prototypes.online_learning import PrototypeFit, fit_gplvq, fit_lvq
 
 __all__ = [
-    "Explanation",
     "PrototypeFit",
     "fit_glvq",
     "fit_gmlvq",

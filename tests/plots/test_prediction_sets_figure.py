@@ -10,7 +10,7 @@ SETS = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 
 
 
 def test_bars_are_shares_of_sizes_and_dots_coverages():
-    figure = plots.prediction_sets(Y, SETS, promised=0.9, class_names=["a", "b", "$c", "d"])
+    figure = plots.prediction_sets(Y, SETS, coverage=0.9, class_names=["a", "b", "$c", "d"])
     left, right = figure.axes
     assert {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in left.patches} == pytest.approx(
         {1: 0.6, 2: 0.4}
@@ -29,7 +29,7 @@ def test_bars_are_shares_of_sizes_and_dots_coverages():
     ("arguments", "message"),
     [
         ((Y, SETS.astype(int)), "sets must be bool"),
-        ((Y, SETS, 1.5), "promised must be a number above 0 and below 1; found 1.5"),
+        ((Y, SETS, 1.5), "coverage must be a number above 0 and below 1; found 1.5"),
         ((Y, SETS, 0.9, ["a"]), "class_names must"),
     ],
 )
