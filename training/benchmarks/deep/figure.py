@@ -12,6 +12,7 @@ PANELS = {"accuracy": "accuracy", "NLL": "NLL", "corrupted NLL": "NLL, corrupted
 
 def draw(found: Rows, path: Path) -> None:
     """Write the figure: a panel for each measure, a row for each method; detection by what each method has for it."""
+    found = dict(sorted(found.items(), key=lambda item: item[0].startswith("deepsimplex")))
     figure = Figure(figsize=(9, 0.6 + 0.28 * len(found)), layout="constrained")
     axes = figure.subplots(1, len(PANELS), sharey=True)
     for axis, (measure, title) in zip(axes, PANELS.items(), strict=True):
