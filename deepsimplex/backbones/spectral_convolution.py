@@ -45,7 +45,7 @@ class SpectralConv2D(keras.layers.Conv2D):
     """
 
     def __init__(self, filters: int, kernel_size: Any, *, bound: float = 0.95, iterations: int = 1, **kwargs: Any):
-        super().__init__(filters, kernel_size, **kwargs)
+        super().__init__(check_whole(filters, "filters", 1), kernel_size, **kwargs)
         if self.groups != 1 or set(self.dilation_rate) != {1} or self.data_format != "channels_last":
             raise ValueError("SpectralConv2D takes no groups, dilations or channels_first")
         self.bound = check_number(bound, "bound", above=0)

@@ -11,7 +11,7 @@ from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.after_training import FittedAfterTraining
-from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
+from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
@@ -147,6 +147,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         ValueError
             Before training, for labels out of range, samples of different number, NaN, and what the target cannot use.
         """
+        check_lengths(epochs, batch_size, validation_split)
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
         if is_stream(x):
             refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
@@ -235,6 +236,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 
         Without training samples (a loaded model) there are labels alone, with a warning.
         """
+        check_lengths(batch_size=batch_size)
         adapter = self._adapter("evaluate")
         if not self.training_loss.adapted:
             warn_caller(

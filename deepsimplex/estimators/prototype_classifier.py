@@ -12,7 +12,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import kernels
 from deepsimplex._utils.validation import check_whole
@@ -24,6 +24,7 @@ from deepsimplex.estimators.calibrated_classifier import (
     RandomState,
     seed_of,
 )
+from deepsimplex.estimators.labels import checked_rows
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_scores import relative_scores as served_scores
@@ -179,7 +180,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     def _scaled(self, X: ArrayLike) -> NDArray[np.float64]:
         """Check features [N, d] and scale them as the prototypes are."""
         check_is_fitted(self)
-        return self._scale(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._scale(checked_rows(self, X, reset=False))
 
     @property
     def _labels(self) -> NDArray[np.int64]:

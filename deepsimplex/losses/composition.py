@@ -266,5 +266,7 @@ def _largest_scale(loc: ArrayLike) -> float:
 
 def _class_scores(loc: ArrayLike, scores: ArrayLike) -> NDArray[np.float64]:
     """Scores of latents, loc S^T, shape [N, n]."""
-    S = check_array(scores, "scores", "[n, L]", least=2)
-    return check_array(loc, "loc", "[N, L]", columns=S.shape[1], least=1) @ S.T
+    S, latents = check_array(scores, "scores", "[n, L]", least=2), check_array(loc, "loc", "[N, L]", least=1)
+    if not S.shape[1] or latents.shape[1] != S.shape[1]:
+        raise ValueError(f"loc must have {S.shape[1]} columns, as scores has; found shape {latents.shape}")
+    return latents @ S.T

@@ -27,6 +27,7 @@ BLOCK_ROWS, BLOCK_VALUES = 4096, 2**23  # rows, and numbers, that a classifier p
 
 
 def decision_regions(
+    check_axes,
     classifier: Any,
     X: ArrayLike,
     y: ArrayLike,
@@ -174,7 +175,7 @@ def decision_regions(
         variance_levels=variance_levels,
         mixed=colors == "mixed",
     )
-    ax = new_axes(6.4, 4.4) if ax is None else ax
+    ax = new_axes(6.4, 4.4) if ax is None else check_axes(ax)
     drawn.draw(ax, legend)
     ax.set(xlabel=axis_names[0], ylabel="class probability" if d == 1 else axis_names[1])
     return figure_of(ax)
