@@ -253,12 +253,13 @@ def check_lengths(epochs: int = 1, batch_size: int | None = None, validation_spl
         check_number(validation_split, "validation_split", least=0, below=1)
 
 
-def batches(samples: Samples, batch_size: int, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
+def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
     """Return batches of arrays in the order that ``epochs`` draws, or as they are without it.
 
     The arrays are copied once, into tensors; batches are cut or gathered from them.
     """
-    rows = num_rows(samples.x)
+    check_lengths(batch_size=batch_size)
+    rows, batch_size = num_rows(samples.x), batch_size or 32
     parts = samples[:2] if samples.sample_weight is None else tuple(samples)
     tensors = keras.tree.map_structure(as_tensor, parts)
     if epochs is None:  # no function is traced

@@ -165,7 +165,6 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
             self._adapt_head(samples.x, samples.observation["label"], len(samples.observation["label"]))
-            batch_size = batch_size or 32
             training = batches(samples, batch_size, epoch_order if shuffle else None)
         if validation_data is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
@@ -236,7 +235,6 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 
         Without training samples (a loaded model) there are labels alone, with a warning.
         """
-        check_lengths(batch_size=batch_size)
         adapter = self._adapter("evaluate")
         if not self.training_loss.adapted:
             warn_caller(
@@ -253,7 +251,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             *data, batch_size = read(data, steps, "steps")
             steps = None
         samples = self._other_samples(*keras.utils.unpack_x_y_sample_weight(tuple(data)))
-        return batches(samples, batch_size or 32), steps
+        return batches(samples, batch_size), steps
 
     def _other_samples(self, x: Any, y: Any, sample_weight: Any) -> Samples:
         adapter, target = self._adapter("evaluate"), self.target

@@ -17,7 +17,7 @@ from deepsimplex._utils.warning import warn_caller
 
 
 @contextmanager
-def naming(validate_data, argument: str) -> Iterator[None]:
+def naming(argument: str) -> Iterator[None]:
     """Name the argument in errors of scikit-learn's checks that do not."""
     try:
         yield

@@ -3,10 +3,11 @@
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_origin
 
+import numpy as np
 import yaml
 from pydantic import (
     AfterValidator,
@@ -250,7 +251,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     3
     """
     file = check_path(path, "path")
-    overrides = list(overrides) if isinstance(overrides, Iterable) else [overrides]
+    overrides = list(overrides) if np.iterable(overrides) else [overrides]
     if wrong := [one for one in overrides if not isinstance(one, str)]:
         raise TypeError(f"overrides must hold texts key=value, such as training.epochs=3; found {wrong[0]!r}")
     if not file.is_file():

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_array
+from deepsimplex._utils.validation import check_array, unmasked
 
 # Rows among which points are chosen and the typical distance is taken: more change neither by much.
 ROWS = 2000
@@ -127,10 +127,11 @@ def labeled_feature_rows(
         samples = _as_arrays(samples)
         if callable(labels):
             raise TypeError(f"labels must name the classes of the samples; found {type(labels).__name__}")
-        if labels is None or len(labels) != _count(samples):
+        labels = None if labels is None else unmasked(labels, "labels")
+        if labels is None or labels.shape[:1] != (_count(samples),):
             raise ValueError(
                 f"labels must name the class of each of the {_count(samples)} samples; found "
-                f"{None if labels is None else len(labels)}"
+                f"{None if labels is None else len(np.atleast_1d(labels))}"
             )
         numbers = as_labels(labels)
         # Those that are not drawn need not go through the backbone.

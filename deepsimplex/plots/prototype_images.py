@@ -11,7 +11,7 @@ from deepsimplex._utils.validation import check_array, check_names, check_whole,
 from deepsimplex.plots.style import VERMILLION
 
 
-def check_shape(unmasked, shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
+def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
     """Return the shape of images of so many features, a square if ``shape`` is None, or raise ValueError.
 
     Examples

@@ -62,8 +62,8 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     x = unmasked(x, "x")
     if x.dtype.kind != "f":
         raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
-    if x.ndim == 0:
-        raise ValueError("x must have shape [N, ...]; found a single number")
+    if x.ndim == 0 or 0 in x.shape[1:]:
+        raise ValueError(f"x must have shape [N, ...] and features; found shape {x.shape}")
     if not callable(function):
         raise TypeError(f"function must map tensors to tensors; found {function!r}")
     x = check_finite_rows(x, "x", x.dtype)

@@ -36,7 +36,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **{"latent": (*LATENT_PARTS, "latents"), "loc": ("latents",), "memberships": ("membership",)},
     **{"probabilities": ("p",), "distance": ("matrix", "window"), "matrix": ("x",), "targets": ("target",)},
     **{"sets": ("y",), "num_classes": ("y", "y_pred", "class_names", "n"), "overrides": ("override", "file")},
-    **{"name": ("backbone",), "path": ("config",), "omega": ("feature_names", "top", "shape")},
+    **{"scores": ("labels",), "W": ("c",)},
+    **{ "name": ("backbone",), "path": ("config",), "omega": ("feature_names", "top", "shape")},
 }
 
 
@@ -302,7 +303,7 @@ def _distances() -> list[Call]:
         **{"own_positive": False, "classes": "all", "method": "exact", "block_bytes": 4096, "show_progress": None},
     }
     measured = d.Euclidean().pairwise(X, X)
-    known = {"identifier": ("distance", "name", "window")}
+    known = {"identifier": ("distance", "name", "window", "matrix")}
     return [
         call(d.class_neighbors, **search),
         call(d.class_neighbors, **search | {"method": "brute_force", "distance": "cityblock", "checkpoint": None}),
