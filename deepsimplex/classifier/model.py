@@ -231,10 +231,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         return super().evaluate(data, verbose=verbose, **kwargs)
 
     def _others(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> tuple[Any, int | None]:
-        """Return batches of validation or test samples, with latents found among the training samples, and the steps.
-
-        Without training samples (a loaded model) there are labels alone, with a warning.
-        """
+        """Return batches of validation or test samples, with latents if there are training samples, and the steps."""
         adapter = self._adapter("evaluate")
         if not self.training_loss.adapted:
             warn_caller(
@@ -256,6 +253,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     def _other_samples(self, x: Any, y: Any, sample_weight: Any) -> Samples:
         adapter, target = self._adapter("evaluate"), self.target
         x, y, sample_weight = check_arrays(x, y, sample_weight)
+        self._check_shape(x)
         if adapter.needs_latents and target.needs_samples and not target.is_fitted and not adapter.holds_latents(y):
             self._warn_of_unfitted_target()
             adapter = DataAdapter(target, self.num_classes)

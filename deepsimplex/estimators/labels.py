@@ -69,6 +69,8 @@ class Labels:
                 DataConversionWarning,
             )
         with naming("y"):
+            if y.size == 0:
+                raise ValueError(f"y must hold at least one label; found shape {y.shape}")
             y = column_or_1d(y)
             assert_all_finite(y, input_name="y")
             check_classification_targets(y)

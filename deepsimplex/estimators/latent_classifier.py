@@ -144,6 +144,8 @@ class LatentClassifier(CalibratedClassifier):
             if not np.iterable(pair) or isinstance(pair, str | bytes) or len(labels := list(pair)) != 2:
                 raise ValueError(f"pair must hold two of classes_; found {pair!r}")
             first, second = (self._number(label) for label in labels)
+            if first == second:
+                raise ValueError(f"pair must hold two different classes; found {pair!r}")
             return np.asarray(decision_function(self.predict_latent(X), first, second, self.scores_))
         logarithms = self.predict_log_proba(X)
         if len(self.classes_) == 2:

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import kernels
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
@@ -122,7 +122,9 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             algorithm = self._algorithm(features.shape[1], rng)
             scaler = StandardScaler().fit(features, sample_weight=weights)
             self.center_ = scaler.mean_
-            self.width_ = scaler.scale_ if self.scale_features else np.ones(len(scaler.mean_))
+            self.width_ = (
+                scaler.scale_ if check_flag(self.scale_features, "scale_features") else np.ones(len(scaler.mean_))
+            )
             scaled, numbers = self._scale(features), found.memberships
             settings = self.prototypes_per_class, self.initialization
             W, labels = initial_prototypes(scaled, numbers, *settings, rng, weights)

@@ -9,15 +9,13 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_names
-from deepsimplex.plots.style import figure_of, literal, new_axes
+from deepsimplex._utils.validation import check_choice, check_labels_and_probabilities, check_names
+from deepsimplex.plots.style import check_axes, figure_of, literal, new_axes
 
 NORMALIZE = {None: "samples", "true": "share of the true class", "pred": "share of the assigned class", "all": "share"}
 
 
 def confusion_matrix(
-    check_choice,
-    check_axes,
     y: ArrayLike,
     p: ArrayLike,
     *,

@@ -21,13 +21,12 @@ from deepsimplex._utils.validation import (
     check_whole,
 )
 from deepsimplex.plots.probability_map import ProbabilityMap
-from deepsimplex.plots.style import figure_of, new_axes
+from deepsimplex.plots.style import check_axes, figure_of, new_axes
 
 BLOCK_ROWS, BLOCK_VALUES = 4096, 2**23  # rows, and numbers, that a classifier predicts at once
 
 
 def decision_regions(
-    check_axes,
     classifier: Any,
     X: ArrayLike,
     y: ArrayLike,

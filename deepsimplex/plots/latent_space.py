@@ -15,14 +15,22 @@ from deepsimplex._utils.validation import check_array, check_labels, check_names
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.simplex import KEY, draw_samples
-from deepsimplex.plots.style import BLACK, class_style, figure_of, literal, mark, new_axes, side_legend
+from deepsimplex.plots.style import (
+    BLACK,
+    check_axes,
+    check_classes,
+    class_style,
+    figure_of,
+    literal,
+    mark,
+    new_axes,
+    side_legend,
+)
 
 Array = NDArray[np.floating]
 
 
 def latent_space(
-    check_classes,
-    check_axes,
     latent: LatentGaussian | ArrayLike,
     y: ArrayLike | None = None,
     *,
@@ -89,10 +97,7 @@ def latent_space(
     true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
     names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
     if classes is not None:
-        chosen_classes = check_classes(classes, n)
-        if len(chosen_classes) != 3:
-            raise ValueError(f"classes must be three different ones of 0..{n - 1}; found {classes!r}")
-        classes = chosen_classes
+        classes = check_classes(classes, n, f"three different ones of 0..{n - 1}", three=True)
     if level is not None and (gaussian is None or not isinstance(level, Real) or not 0 < level < 1):
         raise ValueError(
             f"level must lie between 0 and 1 and needs a LatentGaussian; found {level!r} with {type(latent).__name__}"

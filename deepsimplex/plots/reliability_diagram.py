@@ -195,7 +195,9 @@ def classwise_reliability(
     labels, probabilities = check_labels_and_probabilities(y, p)
     n = probabilities.shape[1]
     names = check_names(class_names, n, "class_names", "columns of p") or [f"class {k}" for k in range(n)]
-    chosen = list(range(n)) if classes is None else check_classes(classes, n)
+    chosen = (
+        list(range(n)) if classes is None else check_classes(classes, n, f"different ones of 0..{n - 1}, at least one")
+    )
     if len(chosen) > MOST_PANELS:
         raise ValueError(
             f"classes must choose at most {MOST_PANELS}, for panels that can be read; found {len(chosen)}. The worst "

@@ -58,12 +58,12 @@ def new_axes(width: float, height: float, **options: Any) -> Any:
     return Figure(figsize=(width, height), dpi=120, layout="constrained").add_subplot(**options)
 
 
-def check_classes(classes: Any, n: int) -> list[int]:
-    """Return some of n classes, at least one and none twice."""
+def check_classes(classes: Any, n: int, wanted: str, *, three: bool = False) -> list[int]:
+    """Return some of n classes, none twice: at least one, or three; ``wanted`` says which."""
     found = list(classes) if np.iterable(classes) else []
     known = all(isinstance(k, Hashable) and k in range(n) for k in found)
-    if not found or not known or len(set(found)) != len(found):
-        raise ValueError(f"classes must be different ones of 0..{n - 1}, at least one; found {classes!r}")
+    if not found or not known or len(set(found)) != len(found) or (three and len(found) != 3):
+        raise ValueError(f"classes must be {wanted}; found {classes!r}")
     return [int(k) for k in found]
 
 

@@ -131,6 +131,7 @@ def odd(name: str, value: Any, rng: np.random.Generator) -> tuple[str, Any]:
         except ValueError:  # ragged
             array = np.array(value, dtype=object)
         known = ANY | (NUMERIC if array.dtype.kind in "biuf" else {})
+        known = {made: change for made, change in known.items() if (name, made) != ("x", "generator")}  # a stream
         made = list(known)[rng.integers(len(known))]
         with np.errstate(all="ignore"):
             return f"<{made}>", known[made](array)

@@ -36,8 +36,8 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **{"latent": (*LATENT_PARTS, "latents"), "loc": ("latents",), "memberships": ("membership",)},
     **{"probabilities": ("p",), "distance": ("matrix", "window"), "matrix": ("x",), "targets": ("target",)},
     **{"sets": ("y",), "num_classes": ("y", "y_pred", "class_names", "n"), "overrides": ("override", "file")},
-    **{"scores": ("labels",), "W": ("c",)},
-    **{ "name": ("backbone",), "path": ("config",), "omega": ("feature_names", "top", "shape")},
+    **{"X": ("x",), "scores": ("labels",), "W": ("c",)},
+    **{"name": ("backbone",), "path": ("config",), "omega": ("feature_names", "top", "shape")},
 }
 
 
@@ -455,6 +455,7 @@ def _classifier() -> list[Call]:
     calls += [Call("fit_density", model().fit_density, {"x": X32, "y": Y, "method": "gaussian"})]
     for each in calls:
         each.slow = True
+        each.aliases = {"x": ("p",), "y": (*LATENT_PARTS, "latent")}
     return calls
 
 
