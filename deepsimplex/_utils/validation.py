@@ -369,11 +369,11 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
     return weights
 
 
-def check_choice(value: Any, name: str, choices: Iterable[str]) -> Any:
+def check_choice(value: Any, name: str, choices: Iterable[str], wanted: str = "one of") -> Any:
     """Return ``value`` if it is one of ``choices``, or raise ValueError; the message names the nearest of them."""
     known = list(choices)
     if not isinstance(value, str) or value not in known:  # an array would be compared entry by entry
-        raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+        raise ValueError(f"{name} must be {wanted} {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
     return value
 
 

@@ -73,7 +73,7 @@ class TemperatureScaling(ProbabilityCalibration):
         if slope(0.0) >= 0:
             raise ValueError(
                 f"the likeliest temperature is infinite: the classes y of the {len(y)} held-out samples are no "
-                "likelier under their probabilities p than by chance. Check that y and p belong together, or hold "
+                "likelier under their probabilities than by chance. Check that y and p belong together, or hold "
                 "out more samples"
             )
         warm = 1.0

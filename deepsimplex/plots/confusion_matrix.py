@@ -57,7 +57,7 @@ def confusion_matrix(
     assigned, n = probabilities.argmax(axis=1), probabilities.shape[1]
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
     if normalize is not None:
-        check_choice(normalize, "normalize", [key for key in NORMALIZE if key])
+        check_choice(normalize, "normalize", [key for key in NORMALIZE if key], "None or one of")
     matrix = metrics.confusion_matrix(labels, assigned, labels=range(n), normalize=normalize).astype(np.float64)
     if ax is None:
         side = float(np.clip(1.4 + 0.42 * n, 3.2, 12.0))

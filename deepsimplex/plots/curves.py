@@ -45,7 +45,7 @@ def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = Non
     """
     known = isinstance(curves, Mapping) and all(isinstance(curve, RiskCoverageCurve) for curve in curves.values())
     if not known or not curves:
-        raise ValueError(f"curves must map at least one classifier's name to its RiskCoverageCurve; found {curves!r}")
+        raise ValueError(f"curves must hold at least one RiskCoverageCurve by its classifier's name; found {curves!r}")
     ax = new_axes(5.6, 4.0) if ax is None else check_axes(ax)
     lines = {}
     for (name, curve), (color, marker) in zip(curves.items(), _styles(len(curves)), strict=True):

@@ -17,7 +17,7 @@ WORK = {
 CALLABLES = {"activation", "attraction_function", "distance", "function", "identifier", "metric", "variance"}
 """Arguments that take functions, whose errors are the caller's."""
 ENORMOUS = (10**9, 2**62, np.int64(2**40), 1e308, 10**400)
-SCALARS = (
+SCALARS: tuple[Any, ...] = (
     *(float("nan"), float("inf"), -float("inf"), 0, 0.0, -1, -1.0, 1, 2, 3, 0.5, 1.5, 1e-308, 1j),
     *(None, True, False, "", "much", "3", "0.5", "auto", "nan", "\0", b"ab", Path("nowhere")),
     *(np.int64(3), np.uint8(2), np.float32(0.5), np.float16(0.5), np.float64("nan"), np.bool_(True), np.str_("a")),
@@ -124,10 +124,9 @@ def odd(name: str, value: Any, rng: np.random.Generator) -> tuple[str, Any]:
         key = rng.choice(sorted(value))
         text, inside = odd(key, value[key], rng)
         return f"{{..., {key!r}: {text}}}", value | {key: inside}
-    array = isinstance(value, np.ndarray | list | tuple)
-    if array and rng.random() < 0.75:
+    if isinstance(value, np.ndarray | list | tuple) and rng.random() < 0.75:
         try:
-            array = np.asarray(value)
+            array: np.ndarray = np.asarray(value)
         except ValueError:  # ragged
             array = np.array(value, dtype=object)
         known = ANY | (NUMERIC if array.dtype.kind in "biuf" else {})
@@ -136,6 +135,6 @@ def odd(name: str, value: Any, rng: np.random.Generator) -> tuple[str, Any]:
         with np.errstate(all="ignore"):
             return f"<{made}>", known[made](array)
     pool = [one for one in SCALARS if name not in CALLABLES or not callable(one)]
-    pool = pool if name in WORK else (*pool, *ENORMOUS, *ENORMOUS)
+    pool += [] if name in WORK else [*ENORMOUS, *ENORMOUS]
     found = pool[rng.integers(len(pool))]
     return f"{found!r:.60}", found

@@ -2,7 +2,7 @@
 
 import functools
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ class Call:
     arguments: dict[str, Any]
     slow: bool = False
     gives_nan: bool = False
-    aliases: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def valid(self) -> dict[str, Any]:
         """The valid arguments."""
@@ -76,8 +76,9 @@ WEIGHT = rng.uniform(size=30)
 CLASSES = ["a", "b", "c"]
 
 
-def call(function: Callable[..., Any], *, slow: bool = False, gives_nan: bool = False, **arguments: Any) -> Call:
-    """The call of a function."""
+def call(function: Callable[..., Any], **arguments: Any) -> Call:
+    """The call of a function; ``slow`` and ``gives_nan`` are those of the call."""
+    slow, gives_nan = arguments.pop("slow", False), arguments.pop("gives_nan", False)
     return Call(function.__name__, function, arguments, slow, gives_nan)
 
 
@@ -92,8 +93,9 @@ def of(kind: type, method: str, made: dict[str, Any], used: dict[str, Any], **op
     return Call(f"{kind.__name__}.{method}", function, made | used, **options)
 
 
-def then(kind: Callable[..., Any], use: Callable[[Any], Any], *, slow: bool = False, **made: Any) -> Call:
+def then(kind: Callable[..., Any], use: Callable[[Any], Any], **made: Any) -> Call:
     """The call of a constructor, whose object is then used."""
+    slow = made.pop("slow", False)
     return Call(getattr(kind, "__name__", "SpectralConv2D"), lambda **arguments: use(kind(**arguments)), made, slow)
 
 
@@ -201,13 +203,15 @@ def _calibration() -> list[Call]:
     calls += [
         of(c.ConformalSets, "fit", conformal | {"method": method}, {"p": P, "y": Y}) for method in ("lac", "raps")
     ]
-    for kind in (c.TemperatureScaling, c.PlattScaling, c.IsotonicCalibration):
+    kinds: list[Any] = [c.TemperatureScaling, c.PlattScaling, c.IsotonicCalibration]
+    for kind in kinds:
         fitted = kind().fit(P, Y)
         calls += [
             of(kind, "fit_transform", {}, weighted),
             Call(f"{kind.__name__}.transform", fitted.transform, {"p": P}),
         ]
-    for kind in (c.GaussianDensity, c.RelativeMahalanobis, c.NeighborDistance):
+    densities: list[Any] = [c.GaussianDensity, c.RelativeMahalanobis, c.NeighborDistance]
+    for kind in densities:
         made = {"seed": 0} | ({"k": 3} if kind is c.NeighborDistance else {})
         calls.append(of(kind, "fit", made, {"z": X, "y": Y}))
         calls += [Call(f"{kind.__name__}.familiarity", kind(**made).fit(X, Y).familiarity, {"z": X})]
@@ -399,7 +403,7 @@ def _estimators() -> list[Call]:
             return kind(**short).fit(**used).predict_proba(X)
 
         calls.append(Call(f"{kind.__name__}.fit", fitted, weighted, slow))
-    models = [e.GMLVQ(max_iter=2), e.GPLVQ(max_iter=2), e.SimplexGaussianProcess(max_iter=2)]
+    models: list[Any] = [e.GMLVQ(max_iter=2), e.GPLVQ(max_iter=2), e.SimplexGaussianProcess(max_iter=2)]
     models += [e.LatentRegressionClassifier(Ridge(), "ilr"), e.SimplexNetworkClassifier(epochs=1)]
     for model in models:
         model.fit(X, Y)
@@ -462,7 +466,7 @@ def _classifier() -> list[Call]:
 FOLDER = Path(tempfile.mkdtemp())
 
 
-def _written(write: Callable[[Path], Any], read: Callable[[Path], Any], kind: str) -> Callable[..., Any]:
+def _written(write: Callable[..., Any], read: Callable[[Path], Any], kind: str) -> Callable[..., Any]:
     def function(**arguments: Any) -> Any:
         path = FOLDER / f"odd{kind}"
         try:
