@@ -217,6 +217,8 @@ class LatentGaussian:
         if not same_rows or noise.shape[1] not in (1, dims):
             raise ValueError(f"noise must have shape [N, 1], [N, L], [1, 1] or [1, L]; found {_shape(noise)}")
         if not (self.holds_tensors or is_tensor(noise)):
+            if not np.isfinite(noise).all():
+                raise ValueError("noise must be finite; found NaN or infinity")
             noise = noise.astype(self.scale.dtype)
             if self.covariance != "full":
                 return LatentGaussian(self.loc, np.hypot(self.scale, noise))

@@ -37,7 +37,7 @@ def _checked_batch(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> 
         cannot be raised inside a graph, but every sum over such a sample is NaN.
     """
     y_true, y_pred = ops.convert_to_tensor(_numbers(y_true, "y_true")), ops.cast(_numbers(y_pred, "y_pred"), dtype)
-    if len(y_pred.shape) not in (1, 2) or y_true.shape[:1] != y_pred.shape[:1]:
+    if len(y_pred.shape) not in (1, 2) or 0 in y_pred.shape[1:] or y_true.shape[:1] != y_pred.shape[:1]:
         raise ValueError(
             f"y_pred must have shape [N, n] or, of class 1, [N, 1], with the N of y_true; found {tuple(y_pred.shape)} "
             f"for y_true of shape {tuple(y_true.shape)}"

@@ -3,8 +3,27 @@
 import numpy as np
 import pytest
 
-from deepsimplex import evaluation, geometry, losses, metrics, plots, readout
-from deepsimplex._utils.validation import check_choice, check_class_names, check_names, check_probabilities
+from deepsimplex import (
+    backbones,
+    calibration,
+    estimators,
+    evaluation,
+    experiments,
+    geometry,
+    losses,
+    metrics,
+    plots,
+    prototypes,
+    readout,
+    targets,
+)
+from deepsimplex._utils.validation import (
+    check_choice,
+    check_class_names,
+    check_names,
+    check_probabilities,
+    check_sample_weight,
+)
 
 P = np.array([[0.5, 0.3, 0.2], [0.1, 0.6, 0.3]])
 LATENT = {"loc": np.zeros((2, 2)), "scale": np.ones((2, 1))}
@@ -56,6 +75,20 @@ def test_probabilities_whose_sum_overflows_are_refused():
         check_probabilities(np.full((2, 3), 1e308))
 
 
+def test_compositions_and_weights_of_any_size():
+    np.testing.assert_array_equal(losses.composition(P, np.eye(3), 1e308), [[1, 0, 0], [0, 1, 0]])
+    with pytest.raises(ValueError, match=r"^sample_weight must be finite"):
+        check_sample_weight([1e308, 1e308], 2)
+
+
+def test_features_of_any_size_are_unfamiliar_and_no_more():
+    rng = np.random.default_rng(0)
+    density = calibration.GaussianDensity().fit(rng.normal(size=(30, 2)), np.arange(30) % 3)
+    factor = density.variance_factor(np.full((1, 2), 1e308))
+    assert np.isfinite(factor).all()
+    assert factor[0] > 1
+
+
 @pytest.mark.parametrize(
     "metric",
     [
@@ -92,6 +125,27 @@ def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
         (lambda: geometry.vertices(3, np.zeros(3)), "construction must be one of"),
         (lambda: plots.uncertain_images(3, P), "images must be as many as the 2 rows of p"),
         (lambda: evaluation.ability_to_separate(P, [0, 1], classes=8), "classes must hold 3 different names"),
+        (lambda: losses.LatentNLL(beta=10**400), "beta must be a number"),
+        (lambda: geometry.closure(10**400), "pi must be finite"),
+        (lambda: geometry.clr(np.ma.masked), "pi must not be masked"),
+        (lambda: evaluation.coverage([0, 1], [[True], [True]]), "sets must be bool, shape"),
+        (lambda: evaluation.compare_partitions([0, 1], {"a": P}, assigned=3), "assigned must map"),
+        (lambda: calibration.GaussianDensity().fit(["a"], [0]), "z must hold real numbers"),
+        (lambda: readout.softmax(LATENT, scores=1e200 * np.eye(3)[:, :2]), "scores must lie between"),
+        (lambda: readout.SoftmaxReadout(scores="a"), "scores must hold real numbers"),
+        (lambda: readout.decision_function(LATENT, [0], 1), "j must be a class in 0..2"),
+        (lambda: losses.composition(1e200 * P, 1e200 * np.eye(3), 1.0), "loc and scores must have products below"),
+        (lambda: plots.confusion_matrix([0, 1], P, ax=3), "ax must be matplotlib.axes.Axes"),
+        (lambda: plots.classwise_reliability([0, 1], P, classes=[None]), "classes must be different ones of 0..2"),
+        (lambda: targets.CASIMAC(cache_dir=3), "cache_dir must be a path"),
+        (lambda: prototypes.fit_lvq(P, [0, 0.5], P, [0, 1]), "y must hold class numbers; found 0.5 in row 1"),
+        (lambda: prototypes.fit_glvq(P, [0, 1], P[:, :2], [0, 1]), "X and W must have the same features"),
+        (lambda: prototypes.initial_prototypes(P, [0, 1], "a"), "number must be a whole number"),
+        (lambda: backbones.cnn(dropout="much"), "dropout must be a number of at least 0 and below 1; found 'much'"),
+        (lambda: backbones.mlp(activation=set()), "activation must be a Keras activation"),
+        (lambda: estimators.LVQ1().fit("much", [0, 1]), "X: "),
+        (lambda: estimators.LVQ1().fit(P, [0, 1j]), "y: "),
+        (lambda: experiments.load_config("no.yaml", overrides=[3]), "overrides must hold texts key=value"),
     ],
 )
 def test_refusals_name_the_argument(call, message):

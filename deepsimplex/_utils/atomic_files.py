@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -194,6 +195,14 @@ def _flock(descriptor: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def check_path(value: Any, name: str) -> Path:
+    """Return a path with the user's home folder in place of "~"; raise TypeError, which names it, for no path."""
+    try:
+        return Path(value).expanduser()
+    except TypeError:
+        raise TypeError(f"{name} must be a path; found {value!r}") from None
 
 
 def check_writable(folder: str | os.PathLike[str], argument: str) -> Path:

@@ -1,5 +1,6 @@
 """Check numbers, arrays, labels, class probabilities and sample weights; raise errors that name the argument."""
 
+import math
 from collections.abc import Hashable, Iterable, Sequence
 from numbers import Real
 from typing import Any, Literal
@@ -52,7 +53,8 @@ def check_number(
     Traceback (most recent call last):
     ValueError: learning_rate must be a number above 0 and at most 1; found 2.0
     """
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool) and np.isfinite(value)
+    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+    number = number and not (isinstance(value, int) and value.bit_length() > 1023) and math.isfinite(value)
     if not (number and above < value < below and least <= value <= most):
         limits = [("above", above), ("of at least", least), ("below", below), ("at most", most)]
         wanted = " and ".join(f"{word} {limit}" for word, limit in limits if np.isfinite(limit))
@@ -73,7 +75,7 @@ def unmasked(values: ArrayLike, name: str) -> NDArray[Any]:
         hidden: NDArray[np.bool_] = np.ma.getmaskarray(np.ma.asarray(values))
         raise ValueError(
             f"{name} must not be masked; found {hidden.sum()} masked values, the first in row "
-            f"{int(np.argwhere(hidden)[0, 0])}. Leave such samples out"
+            f"{int(np.argwhere(np.atleast_1d(hidden))[0, 0])}. Leave such samples out"
         )
     try:
         return np.asarray(values)
@@ -153,7 +155,10 @@ def _as_numbers(array: NDArray[Any], name: str, dtype: str) -> NDArray[Any]:
         other = next((repr(value) for value in array.flat if not isinstance(value, Real | np.bool_)), None)
         if other is not None:  # NumPy would read the text "1.5" as a number
             raise TypeError(f"{name} must hold real numbers; found objects: {other}")
-    return array.astype(np.float64, copy=False)
+    try:
+        return array.astype(np.float64, copy=False)
+    except OverflowError as error:
+        raise ValueError(f"{name} must be finite; found a number beyond double precision") from error
 
 
 def check_probabilities(
@@ -220,6 +225,7 @@ def check_labels(
     soft: bool = False,
     classes: Sequence[Any] | None = None,
     hint: str | None = None,
+    least_classes: int = 2,
 ) -> tuple[NDArray[Any], int]:
     """Return labels as class numbers [N] or, where ``soft`` allows them, soft labels [N, n], and the number of classes.
 
@@ -243,11 +249,6 @@ def check_labels(
     -------
     labels : ndarray, shape [N] (int64) or [N, n] (float64, rows sum to 1)
     num_classes : int
-
-    Raises
-    ------
-    TypeError, ValueError
-        When y does not hold numbers; when its shape, a value or a name is wrong.
 
     Examples
     --------
@@ -285,7 +286,7 @@ def check_labels(
         row = int(np.argmax(wrong))
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
     n = num_classes or int(labels.max()) + 1
-    if n < 2:
+    if n < least_classes:
         raise ValueError(
             f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes if there are more"
         )
@@ -312,7 +313,7 @@ def _numbers_of(labels: NDArray[Any], classes: Sequence[Any], name: str) -> NDAr
     numbers = {known.item() if isinstance(known, np.generic) else known: k for k, known in enumerate(classes)}
     found = labels.tolist()
     for row, label in enumerate(found):
-        if label not in numbers:
+        if not isinstance(label, Hashable) or label not in numbers:
             shown = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
             hint = did_you_mean(label, [key for key in numbers if isinstance(key, str)])
             raise ValueError(f"{name} must hold one of the classes {shown}; found {label!r} in row {row}{hint}")
@@ -344,7 +345,6 @@ def check_labels_and_probabilities(
     """
     probabilities = check_probabilities(p)
     samples, n = probabilities.shape
-    # Not np.unique(y, return_inverse=True): it misnumbers classes if one of them has no sample.
     hint = (
         "Names become numbers with [names.index(label) for label in y], where names lists the classes in the order of "
         "the columns of p: list(model.classes_). Or pass classes=names to a function that takes it"
@@ -361,7 +361,7 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
     if weights.shape not in ((rows,), (rows, 1)):
         raise ValueError(f"{name} must have shape [{rows}], one for each sample; found shape {weights.shape}")
     weights = weights.reshape(rows)
-    wrong = ~(np.isfinite(weights) & (weights >= 0))
+    wrong = ~((weights >= 0) & (weights <= np.finfo(np.float64).max / max(rows, 1)))  # a sum must be finite, too
     if wrong.any() or not (all_zero or weights.any()):
         found = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
         wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
@@ -369,11 +369,11 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
     return weights
 
 
-def check_choice(value: Any, name: str, choices: Iterable[str]) -> Any:
+def check_choice(value: Any, name: str, choices: Iterable[str], wanted: str = "one of") -> Any:
     """Return ``value`` if it is one of ``choices``, or raise ValueError; the message names the nearest of them."""
     known = list(choices)
     if not isinstance(value, str) or value not in known:  # an array would be compared entry by entry
-        raise ValueError(f"{name} must be one of {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
+        raise ValueError(f"{name} must be {wanted} {', '.join(known)}; found {value!r}{did_you_mean(value, known)}")
     return value
 
 

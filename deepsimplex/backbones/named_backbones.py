@@ -35,9 +35,9 @@ def backbone(name: str, **options: Any) -> keras.Model:
     >>> backbone("mlp", hidden=[10]).name
     'mlp'
     """
-    make: Any = BACKBONES.get(name)
+    make: Any = BACKBONES.get(name) if isinstance(name, str) else None
     if make is None:
-        if ":" not in name:
+        if not isinstance(name, str) or ":" not in name:
             raise ValueError(
                 f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
                 f"{did_you_mean(name, BACKBONES)}"

@@ -1,16 +1,18 @@
 """Small backbones to begin with. Any keras.Model whose output has shape [N, d] is one too."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import keras
 
-from deepsimplex._utils.validation import check_number
+from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
 
 
 def check_sizes(sizes: Sequence[int], name: str) -> list[int]:
-    if isinstance(sizes, str) or not isinstance(sizes, Sequence) or any(int(s) != s or s < 1 for s in sizes):
+    listed = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes)
+    if not listed or any(not isinstance(s, Real) or not 1 <= s < 2**31 or s % 1 for s in sizes):
         raise ValueError(f"{name} must be a list of positive whole numbers; found {sizes!r}")
     return [int(s) for s in sizes]
 
@@ -37,6 +39,11 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     >>> mlp([100, 50])(keras.Input((28, 28))).shape
     (None, 50)
     """
+    check_number(dropout, "dropout", least=0, below=1)
+    try:
+        keras.activations.get(activation)
+    except (TypeError, ValueError):
+        raise ValueError(f"activation must be a Keras activation, such as 'relu'; found {activation!r}") from None
     layers: list[Any] = [keras.layers.Flatten()]
     for units in check_sizes(hidden, "hidden"):
         layers.append(keras.layers.Dense(units, activation=activation))
@@ -86,6 +93,8 @@ def cnn(
     Batch normalization keeps its averages with momentum 0.9, not Keras' 0.99, which takes hundreds of steps to forget
     its start: a hundred images and 20 epochs would be predicted with averages that fit none of them.
     """
+    check_number(dropout, "dropout", least=0, below=1)
+    check_whole(units, "units", 1)
     layers: list[Any] = [EnsureChannels()]
     for count in check_sizes(filters, "filters"):
         layers += [

@@ -47,7 +47,7 @@ class SpectralConv2D(keras.layers.Conv2D):
     def __init__(
         self, filters: int, kernel_size: Any, *, bound: float = 0.95, power_iterations: int = 1, **kwargs: Any
     ):
-        super().__init__(filters, kernel_size, **kwargs)
+        super().__init__(check_whole(filters, "filters", 1), kernel_size, **kwargs)
         if self.groups != 1 or set(self.dilation_rate) != {1} or self.data_format != "channels_last":
             found = {"groups": self.groups, "dilation_rate": self.dilation_rate, "data_format": self.data_format}
             raise ValueError(

@@ -211,8 +211,8 @@ def check_all_classes(y: NDArray[np.int64], n: int, calibration: str, otherwise:
     absent = np.setdiff1d(np.arange(n), y)
     if len(absent):
         raise ValueError(
-            f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)}. "
-            f"Hold out more, a share of every class, or take {otherwise}"
+            f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
+            f"labels y. Hold out more, a share of every class, or take {otherwise}"
         )
 
 

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import Registry
-from deepsimplex._utils.validation import check_finite_rows, check_labels, check_whole
+from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_whole
 from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.latent import is_tensor
 
@@ -21,6 +21,7 @@ from deepsimplex.latent import is_tensor
 _FOLDS = 5
 # Scores of training samples that are kept: familiarity is known to a thousandth.
 _QUANTILES = 1000
+_FARTHEST = 1e12
 # Of them, from where on variances grow, and with it the range that they grow in units of.
 UNFAMILIAR = (0.1, 0.9)
 # Numbers in the largest tensor of a batch of rows.
@@ -76,11 +77,11 @@ class FeatureDensity(Fitted, ABC):
         ValueError
             For features that are not finite, and fewer than ten samples.
         """
-        features: NDArray[np.float64] = np.asarray(z, dtype=np.float64)
-        if features.ndim != 2 or len(features) < 2 * _FOLDS:
+        features = check_array(z, "z", finite=False)
+        if features.ndim != 2 or len(features) < 2 * _FOLDS or not features.shape[1]:
             raise ValueError(f"z must hold at least {2 * _FOLDS} features, [N, d]; found shape {list(features.shape)}")
         check_finite_rows(features, "z", "float64")
-        labels, _ = check_labels(y, max(2, int(np.max(y)) + 1), rows=len(features), of="z")
+        labels, _ = check_labels(y, rows=len(features), of="z", least_classes=1)
         self.mean_, self.deviation_ = features.mean(axis=0), features.std(axis=0)
         self.deviation_[self.deviation_ == 0] = 1.0  # a unit that never fires
         features = (features - self.mean_) / self.deviation_
@@ -117,10 +118,14 @@ class FeatureDensity(Fitted, ABC):
 
     def _scores(self, z: Any) -> Any:
         """Scores [N] of features, a tensor [N, d]."""
-        self._check_fitted()
-        dtype = precise_dtype()
+        z, dtype = z if is_tensor(z) else self._features(z), precise_dtype()
         mean, deviation = (tf.constant(part, dtype) for part in (self.mean_, self.deviation_))
-        return self._score((tf.cast(z, dtype) - mean) / deviation)
+        # Squares of standardized features beyond that would overflow.
+        return self._score(tf.clip_by_value((tf.cast(z, dtype) - mean) / deviation, -_FARTHEST, _FARTHEST))
+
+    def _features(self, z: ArrayLike) -> NDArray[np.float64]:
+        self._check_fitted()
+        return check_array(z, "z", "[N, d]", columns=len(self.mean_))
 
     def familiarity(self, z: Any) -> Any:
         """Return the share of training samples that are less typical than each of these features.
@@ -136,8 +141,7 @@ class FeatureDensity(Fitted, ABC):
             0, unlike anything learned, to 1; of samples like the training samples as often in any tenth of that.
         """
         if not is_tensor(z):
-            self._check_fitted()
-            return self._in_batches(np.asarray(z, dtype=np.float64), self.familiarity)
+            return self._in_batches(self._features(z), self.familiarity)
         scores = self._scores(z)
         above = scores[:, tf.newaxis] > tf.constant(self.quantiles_, scores.dtype)
         return tf.reduce_mean(tf.cast(above, scores.dtype), axis=1)

@@ -72,9 +72,9 @@ class TemperatureScaling(ProbabilityCalibration):
             )
         if slope(0.0) >= 0:
             raise ValueError(
-                f"the likeliest temperature is infinite: the classes of the {len(y)} held-out samples are no likelier "
-                "under their probabilities than by chance. Check that labels and probabilities belong together, or "
-                "hold out more samples"
+                f"the likeliest temperature is infinite: the classes y of the {len(y)} held-out samples are no "
+                "likelier under their probabilities than by chance. Check that y and p belong together, or hold "
+                "out more samples"
             )
         warm = 1.0
         while slope(warm) <= 0 and warm < _COLDEST:

@@ -9,7 +9,14 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.validation import check_finite_rows, check_labels, check_sample_weight, unmasked
+from deepsimplex._utils.validation import (
+    check_finite_rows,
+    check_labels,
+    check_number,
+    check_sample_weight,
+    check_whole,
+    unmasked,
+)
 from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.streams import ObservedDataset, element_spec, is_observed, is_stream, read, read_batches
 from deepsimplex.latent import LatentGaussian
@@ -237,12 +244,22 @@ class DataAdapter:
 # Batches of arrays
 
 
-def batches(samples: Samples, batch_size: int, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
+def check_lengths(epochs: int = 1, batch_size: int | None = None, validation_split: float | None = None) -> None:
+    """Raise ValueError for numbers of epochs and of samples in a batch, and for a share, that are none."""
+    check_whole(epochs, "epochs", 0)
+    if batch_size is not None:
+        check_whole(batch_size, "batch_size", 1)
+    if validation_split is not None:
+        check_number(validation_split, "validation_split", least=0, below=1)
+
+
+def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
     """Return batches of arrays in the order that ``epochs`` draws, or as they are without it.
 
     The arrays are copied once, into tensors; batches are cut or gathered from them.
     """
-    rows = num_rows(samples.x)
+    check_lengths(batch_size=batch_size)
+    rows, batch_size = num_rows(samples.x), batch_size or 32
     parts = samples[:2] if samples.sample_weight is None else tuple(samples)
     tensors = keras.tree.map_structure(as_tensor, parts)
     if epochs is None:  # no function is traced
@@ -315,9 +332,12 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
 
 def check_samples(x: Any) -> None:
     """Raise an error for arrays that are not numbers, hold no sample or are not finite in the precision of layers."""
-    for leaf in keras.tree.flatten(x):
+    leaves = keras.tree.flatten(x)
+    if not leaves or isinstance(x, range):
+        raise TypeError(f"x must be an array or a structure of arrays; found {x!r}")
+    for leaf in leaves:
         array = unmasked(leaf, "x")
-        if array.dtype.kind not in "biufV":  # V: bfloat16
+        if array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:  # V: bfloat16
             raise TypeError(f"x must hold real numbers; found dtype {array.dtype}")
         if array.ndim == 0 or len(array) == 0:
             raise ValueError(f"x must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
@@ -327,7 +347,10 @@ def check_samples(x: Any) -> None:
 
 def num_rows(x: Any) -> int:
     """Return the number of samples in arrays or a structure of arrays."""
-    return len(keras.tree.flatten(x)[0])
+    first = keras.tree.flatten(x)[0]
+    if np.ndim(first) == 0:
+        raise ValueError("x must hold at least one sample, shape [N, ...]; found a single number")
+    return len(first)
 
 
 def as_latents(y: Any) -> LatentGaussian:

@@ -11,7 +11,7 @@ from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.after_training import FittedAfterTraining
-from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, split
+from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
@@ -147,6 +147,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         ValueError
             Before training, for labels out of range, samples of different number, NaN, and what the target cannot use.
         """
+        check_lengths(epochs, batch_size, validation_split)
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
         if is_stream(x):
             refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
@@ -164,7 +165,6 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
             self._adapt_head(samples.x, samples.observation["label"], len(samples.observation["label"]))
-            batch_size = batch_size or 32
             training = batches(samples, batch_size, epoch_order if shuffle else None)
         if validation_data is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
@@ -231,10 +231,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         return super().evaluate(data, verbose=verbose, **kwargs)
 
     def _others(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> tuple[Any, int | None]:
-        """Return batches of validation or test samples, with latents found among the training samples, and the steps.
-
-        Without training samples (a loaded model) there are labels alone, with a warning.
-        """
+        """Return batches of validation or test samples, with latents if there are training samples, and the steps."""
         adapter = self._adapter("evaluate")
         if not self.training_loss.adapted:
             warn_caller(
@@ -251,11 +248,12 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             *data, batch_size = read(data, steps, "steps")
             steps = None
         samples = self._other_samples(*keras.utils.unpack_x_y_sample_weight(tuple(data)))
-        return batches(samples, batch_size or 32), steps
+        return batches(samples, batch_size), steps
 
     def _other_samples(self, x: Any, y: Any, sample_weight: Any) -> Samples:
         adapter, target = self._adapter("evaluate"), self.target
         x, y, sample_weight = check_arrays(x, y, sample_weight)
+        self._check_shape(x)
         if adapter.needs_latents and target.needs_samples and not target.is_fitted and not adapter.holds_latents(y):
             self._warn_of_unfitted_target()
             adapter = DataAdapter(target, self.num_classes)

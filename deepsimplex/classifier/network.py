@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.named_inputs import stated_inputs
-from deepsimplex._utils.validation import check_class_names
+from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.data import as_tensor, check_samples, num_rows
+from deepsimplex.classifier.data import as_tensor, check_lengths, check_samples, num_rows
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.streams import is_stream
 from deepsimplex.heads import HEADS
@@ -42,7 +42,7 @@ class SimplexNetwork(keras.Model):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name, **kwargs)
-        self.seed = int(seed)
+        self.seed = check_whole(seed, "seed", 0)
         if not isinstance(backbone, keras.layers.Layer):
             raise ValueError(f"backbone must be a keras.Model or layer; found {type(backbone).__name__}")
         if num_classes is None:
@@ -50,6 +50,7 @@ class SimplexNetwork(keras.Model):
                 raise ValueError("num_classes must be given, or class_names, one for each class")
             num_classes = len(class_names)
         self.target: Target = TARGETS.get(target)
+        check_whole(num_classes, "num_classes", 2)
         scores = self.target.scores(num_classes)  # raises for an impossible number of classes
         self.num_classes = int(num_classes)
         names = check_class_names(class_names, self.num_classes, "class_names", "probabilities")
@@ -290,13 +291,13 @@ class _Part(keras.Model):
 def _in_slices(model: keras.Model, x: Any, batch_size: int | None, verbose: str | int) -> bool:
     """Whether nothing of ``predict`` is asked for but its answer for arrays, one batch after the other."""
     leaves = keras.tree.flatten(x)
+    check_lengths(batch_size=batch_size)
     return (
         verbose == 0
         and model.steps_per_execution == 1
         and model.distribute_strategy.num_replicas_in_sync == 1
         and all(isinstance(leaf, np.ndarray | tf.Tensor) for leaf in leaves)
         and len({len(leaf) for leaf in leaves}) == 1
-        and (batch_size is None or batch_size > 0)
     )
 
 

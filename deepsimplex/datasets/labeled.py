@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_array, check_labels, check_number
+from deepsimplex._utils.validation import check_array, check_labels, check_number, check_whole
 
 DTYPES = ("float32", "uint8")
 TEST_FRACTION = 0.2
@@ -130,6 +130,7 @@ def stratified_split(
     from sklearn.model_selection import train_test_split
 
     check_number(test_fraction, "test_fraction", above=0, below=1)
+    check_whole(seed, "seed", 0, 2**32 - 1)
     present, counts = np.unique(y, return_counts=True)
     if len(y) and counts.min() < 2:
         label = present[counts.argmin()]
@@ -149,7 +150,7 @@ def stratified_split(
 
 def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabeledData:
     """Number the classes, split a source without a test part, scale and check."""
-    x, y = source.x, _as_vector(source.y, len(source.x), name)
+    x, y = source.x, _as_vector(source.y, source.x, name)
     if source.test is None:
         numbers, class_names = encode_labels(y, source.class_names, name)
         fraction = TEST_FRACTION if test_fraction is None else test_fraction
@@ -158,7 +159,7 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
     else:
         if test_fraction is not None:
             raise ValueError(f"test_fraction must be left out: {name} has a test set of its own")
-        x_test, y_test = source.test[0], _as_vector(source.test[1], len(source.test[0]), name)
+        x_test, y_test = source.test[0], _as_vector(source.test[1], source.test[0], name)
         numbers, class_names = encode_labels(np.concatenate([y, y_test]), source.class_names, name)
         unseen = np.setdiff1d(numbers, numbers[: len(y)])
         if len(unseen):
@@ -168,8 +169,11 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
     return LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
 
 
-def _as_vector(y: NDArray, samples: int, name: str) -> NDArray:
-    """Labels [N] or [N, 1] as [N]."""
+def _as_vector(y: NDArray, x: NDArray, name: str) -> NDArray:
+    """Labels [N] or [N, 1] of samples [N, ...] as [N]."""
+    if x.ndim == 0 or y.dtype.kind not in "biufUSO":
+        raise TypeError(f"{name} must hold samples and numbers or names as labels; found {x.shape} and {y.dtype}")
+    samples = len(x)
     if y.shape not in ((samples,), (samples, 1)):
         raise ValueError(f"{name} must have one label per sample; found {samples} samples and labels {y.shape}")
     return y.reshape(samples)

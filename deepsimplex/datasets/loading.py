@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.datasets.files import read_csv, read_npz
@@ -73,6 +74,7 @@ def load(
     ((1437, 8, 8), (360, 8, 8), 1.0)
     """
     check_choice(dtype, "dtype", DTYPES)
+    check_path(name, "name")
     label, kind = os.fspath(name), _kind(name)
     for option, value, home in (
         ("image_size", image_size, "folder"),

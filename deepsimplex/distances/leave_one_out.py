@@ -58,7 +58,7 @@ def neighbor_error(
     if most >= N or not metric.has_features:  # they may be places in a matrix
         nearest = class_neighbors(samples, labels, metric, show_progress=False).distances[..., 0]
     else:
-        chosen = np.sort(np.random.default_rng(seed).permutation(N)[:most])
+        chosen = np.sort(np.random.default_rng(check_whole(seed, "seed", 0)).permutation(N)[:most])
         # With a second neighbor of each class there is one beside the sample itself.
         found = class_neighbors(samples, labels, metric, k=2, queries=samples[chosen], show_progress=False)
         nearest = np.where(found.indices == chosen[:, None, None], np.inf, found.distances).min(axis=-1)

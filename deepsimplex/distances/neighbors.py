@@ -1,11 +1,11 @@
 """Find the nearest samples of every class."""
 
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.validation import check_choice, check_whole, unmasked
 from deepsimplex.distances.approximate_search import check_approximate, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
@@ -136,7 +136,7 @@ def class_neighbors(
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
     n = _count_classes(num_classes, {"y": labels, "query_labels": other_labels})
-    folder = None if checkpoint is None else Path(checkpoint).expanduser()
+    folder = None if checkpoint is None else check_path(checkpoint, "checkpoint")
     if folder is not None:
         Checkpoint.check(folder, metric.cache_key())  # before a model sees every sample
     # Sorted by class, and shuffled within each so that a search soon knows near samples.

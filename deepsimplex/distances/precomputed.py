@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
-from deepsimplex._utils.validation import check_array
+from deepsimplex._utils.validation import check_array, unmasked
 from deepsimplex.distances.distance import BlockFunction, Distance
 
 
@@ -59,7 +59,7 @@ class Precomputed(Distance):
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
         """Return the indices of the samples."""
-        shape = np.shape(x)
+        shape = np.shape(x if hasattr(x, "shape") else unmasked(x, name))
         if not shape:
             raise ValueError(f"{name} must have shape [N, ...], a row per sample; found a single number")
         return np.arange(shape[0])

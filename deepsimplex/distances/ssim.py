@@ -73,7 +73,7 @@ class SSIM(Distance):
         if isinstance(window, bool) or not isinstance(window, int | np.integer) or window < 3 or window % 2 == 0:
             raise ValueError(f"window must be an odd whole number of pixels, at least 3; found {window!r}")
         self.window = int(window)
-        self.data_range = None if data_range is None else check_number(data_range, "data_range", above=0)
+        self.data_range = None if data_range is None else check_number(data_range, "data_range", 0, 1e100)
         self._range = self.data_range or 1.0  # of the images that check returns
         self.dtype = check_choice(dtype, "dtype", DTYPES)
 

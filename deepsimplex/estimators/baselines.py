@@ -13,6 +13,7 @@ from sklearn.model_selection import GridSearchCV, StratifiedKFold, StratifiedShu
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
+from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState
 from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
 
@@ -74,6 +75,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     True
     """
     process = SimplexGaussianProcess("one_hot", random_state=random_state, **settings)
+    check_flag(platt, "platt")
     return _platt(_DecidesByMeans(process), random_state) if platt else process
 
 
@@ -120,6 +122,8 @@ def nystroem_kernel_ridge(
     >>> bool(classifier.score(X[1::2], y[1::2]) > 0.9)
     True
     """
+    check_whole(cv, "cv", 2)
+    check_flag(platt, "platt")
     regression = Pipeline(
         [
             ("scaler", StandardScaler()),

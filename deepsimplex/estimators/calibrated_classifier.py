@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.calibrator import check_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.labels import Labels, checked_rows
 from deepsimplex.export import export_model
 
 RandomState = int | np.random.RandomState | None
@@ -111,7 +111,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return training features [N, d], their labels and their weights [N]; samples of weight 0 are left out."""
-        features: NDArray[np.float64] = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        features: NDArray[np.float64] = checked_rows(self, X, ensure_min_samples=2)
         labels = Labels.of(y, self.classes)
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
@@ -268,7 +268,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _features(self, X: ArrayLike) -> NDArray[Any]:
         """Return what the density is of: the checked features themselves."""
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return checked_rows(self, X, reset=False)
 
     def _class_numbers(self, y: ArrayLike | None, of: str) -> NDArray[np.int64]:
         if y is None:

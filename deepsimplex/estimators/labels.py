@@ -1,5 +1,8 @@
 """Labels of the scikit-learn classifiers: names of any kind, or soft labels."""
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -7,10 +10,27 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import assert_all_finite, column_or_1d
+from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from deepsimplex._utils.validation import check_class_names, check_labels, unmasked
 from deepsimplex._utils.warning import warn_caller
+
+
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Name the argument in errors of scikit-learn's checks that do not."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        if re.search(rf"\b{argument}\b", str(error)):
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{argument}: {error}") from error
+
+
+def checked_rows(estimator: Any, X: ArrayLike, **options: Any) -> NDArray[np.float64]:
+    """Return scikit-learn's ``validate_data`` of X, in double precision."""
+    with naming("X"):
+        return validate_data(estimator, X, dtype=np.float64, **options)
 
 
 @dataclass(frozen=True)
@@ -48,11 +68,16 @@ class Labels:
                 "A column-vector y was passed when a 1d array was expected: pass y.ravel()",
                 DataConversionWarning,
             )
-        y = column_or_1d(y)
-        assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        found = np.unique(y)
-        names = found if classes is None else np.asarray(classes)
+        with naming("y"):
+            if y.size == 0:
+                raise ValueError(f"y must hold at least one label; found shape {y.shape}")
+            y = column_or_1d(y)
+            assert_all_finite(y, input_name="y")
+            check_classification_targets(y)
+            found = np.unique(y)
+        names = found if classes is None else unmasked(classes, "classes")
+        if names.ndim != 1:
+            raise ValueError(f"classes must have shape [n]; found shape {names.shape}")
         check_class_names(names.tolist(), len(names), of="probabilities")
         unknown = np.setdiff1d(found, names)
         if len(unknown):

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
-from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.labels import Labels, checked_rows
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function
 from deepsimplex.readout.layers import readout_layer
@@ -91,7 +91,7 @@ class LatentClassifier(CalibratedClassifier):
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""
         check_is_fitted(self)
-        latent = self._latents(validate_data(self, X, dtype=np.float64, reset=False))
+        latent = self._latents(checked_rows(self, X, reset=False))
         return latent if self._calibration is None else self._calibration.apply_latent(latent)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
@@ -141,7 +141,11 @@ class LatentClassifier(CalibratedClassifier):
             The largest is the class that ``predict`` returns.
         """
         if pair is not None:
-            first, second = (self._number(label) for label in pair)
+            if not np.iterable(pair) or isinstance(pair, str | bytes) or len(labels := list(pair)) != 2:
+                raise ValueError(f"pair must hold two of classes_; found {pair!r}")
+            first, second = (self._number(label) for label in labels)
+            if first == second:
+                raise ValueError(f"pair must hold two different classes; found {pair!r}")
             return np.asarray(decision_function(self.predict_latent(X), first, second, self.scores_))
         logarithms = self.predict_log_proba(X)
         if len(self.classes_) == 2:

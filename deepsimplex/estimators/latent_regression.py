@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 from sklearn.utils.validation import has_fit_parameter
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.export import export_model
@@ -134,6 +134,9 @@ class LatentRegressionClassifier(LatentClassifier):
             features, labels, weights = self._checked(X, y, sample_weight)
             seed = seed_of(self.random_state)
             check_whole(self.cv, "cv", 2)
+            check_flag(self.scale_features, "scale_features")
+            if self.regressor is not None and not hasattr(self.regressor, "get_params"):
+                raise TypeError(f"regressor must be a scikit-learn regressor; found {self.regressor!r}")
             latents = self._observations(features, labels, self.target, weights).loc
             paper = GaussianProcessRegressor(Matern() + WhiteKernel(noise_level_bounds=(1e-12, 1e5)))
             regressor = clone(paper if self.regressor is None else self.regressor)

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
@@ -129,7 +130,7 @@ class SimplexNetworkClassifier(LatentClassifier):
             raise ValueError(f"backbone must be a name, a dict or a function that returns a new model: {found}")
         spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
         layers = [spec() if callable(spec) else backbone(**spec)]
-        if self.scale_features:
+        if check_flag(self.scale_features, "scale_features"):
             mean = np.average(X, axis=0, weights=weights)
             variance = np.average(np.square(X - mean), axis=0, weights=weights)
             layers.insert(0, keras.layers.Normalization(mean=mean, variance=np.where(variance > 0, variance, 1.0)))

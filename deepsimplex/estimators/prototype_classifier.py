@@ -12,10 +12,10 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import log_softmax, softmax
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import kernels
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
@@ -24,6 +24,7 @@ from deepsimplex.estimators.calibrated_classifier import (
     RandomState,
     seed_of,
 )
+from deepsimplex.estimators.labels import checked_rows
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import Explanation
@@ -122,7 +123,9 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             algorithm = self._algorithm(features.shape[1], rng)
             scaler = StandardScaler().fit(features, sample_weight=weights)
             self.center_ = scaler.mean_
-            self.width_ = scaler.scale_ if self.scale_features else np.ones(len(scaler.mean_))
+            self.width_ = (
+                scaler.scale_ if check_flag(self.scale_features, "scale_features") else np.ones(len(scaler.mean_))
+            )
             scaled, numbers = self._scale(features), found.memberships
             settings = self.prototypes_per_class, self.initialization
             W, labels = initial_prototypes(scaled, numbers, *settings, rng, weights)
@@ -180,7 +183,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     def _scaled(self, X: ArrayLike) -> NDArray[np.float64]:
         """Check features [N, d] and scale them as the prototypes are."""
         check_is_fitted(self)
-        return self._scale(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._scale(checked_rows(self, X, reset=False))
 
     @property
     def _labels(self) -> NDArray[np.int64]:

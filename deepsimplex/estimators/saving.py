@@ -5,7 +5,6 @@ import json
 import os
 import warnings
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
-from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.atomic_files import check_path, replacing
 from deepsimplex._utils.parameters import constructor_parameters
 from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.classifier.keras_files import load_model
@@ -107,9 +106,9 @@ def load(filepath: str | os.PathLike[str]) -> Any:
     >>> bool(np.allclose(load(folder / "iris.npz").predict_proba(X), classifier.predict_proba(X)))
     True
     """
-    if os.fspath(filepath).endswith(".keras"):
+    path = check_path(filepath, "filepath")
+    if path.name.endswith(".keras"):
         return load_model(filepath)
-    path = Path(filepath).expanduser()
     if not path.is_file():
         raise FileNotFoundError(f"filepath: there is no classifier at {str(path)!r}")
     try:

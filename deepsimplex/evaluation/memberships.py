@@ -77,7 +77,7 @@ def standardized_memberships(
         row = int(np.argmin(table.min(axis=1)))
         raise ValueError(
             f"zero must be at most the smallest score; found {zero!r} and a score of {table.min():.6g} in row {row}. "
-            "Leave it out to use the smallest score"
+            "Leave it out to use the smallest of scores"
         )
     # Halves, and rows relative to their largest value: neither the shift nor the sum overflows.
     shifted = table / 2 - zero / 2

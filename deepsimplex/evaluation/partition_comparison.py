@@ -109,6 +109,8 @@ def compare_partitions(
             "For one classifier: {'name': membership}, or standardized_partition(y, membership)"
         )
     assigned = {} if assigned is None else assigned
+    if not isinstance(assigned, Mapping):
+        raise TypeError(f"assigned must map classifiers' names to classes; found {assigned!r}")
     unknown = [name for name in assigned if name not in memberships]
     if unknown:
         raise ValueError(f"assigned must hold names that memberships holds; found {unknown[0]!r}")

@@ -5,14 +5,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels
+from deepsimplex._utils.validation import check_labels, unmasked
 
 
 def _checked(y: ArrayLike, sets: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Labels [N], sets [N, n], and whether each set holds its label [N]."""
-    found: NDArray[Any] = np.asarray(sets)
-    if found.dtype != bool or found.ndim != 2 or not len(found):
-        raise ValueError(f"sets must be bool, shape [N, n]; found {found.dtype} of shape {list(found.shape)}")
+    found: NDArray[Any] = unmasked(sets, "sets")
+    if found.dtype != bool or found.ndim != 2 or not len(found) or found.shape[1] < 2:
+        raise ValueError(
+            f"sets must be bool, shape [N, n] with n >= 2; found {found.dtype} of shape {list(found.shape)}"
+        )
     labels, _ = check_labels(y, found.shape[1], rows=len(found), of="sets")
     return labels, found, found[np.arange(len(labels)), labels]
 

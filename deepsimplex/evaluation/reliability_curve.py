@@ -6,7 +6,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_choice, check_labels_and_probabilities, check_whole
+from deepsimplex._utils.validation import check_array, check_choice, check_labels_and_probabilities, check_whole
 
 Binning = Literal["width", "mass"]
 
@@ -293,8 +293,7 @@ def reliability_band(
 
 def _check_end(end: ArrayLike, name: str, shape: tuple[int, ...]) -> NDArray[np.floating]:
     """Return an end [N, n] of the intervals, float32 (where it was) or float64."""
-    found = np.asarray(end)
-    found = found if found.dtype == np.float32 else found.astype(np.float64)
+    found = check_array(end, name, finite=False, dtype="floating")
     if found.shape != shape:
         raise ValueError(f"{name} must have the shape of p, {shape}; found {found.shape}")
     wrong = ~((found >= 0) & (found <= 1))

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_origin
 
+import numpy as np
 import yaml
 from pydantic import (
     AfterValidator,
@@ -20,6 +21,7 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
+from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex.backbones import backbone
 from deepsimplex.backbones.named_backbones import BACKBONES
@@ -248,7 +250,10 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     >>> load_config("configs/digits.yaml", ["training.epochs=3"]).training.epochs
     3
     """
-    file = Path(path)
+    file = check_path(path, "path")
+    overrides = list(overrides) if np.iterable(overrides) else [overrides]
+    if wrong := [one for one in overrides if not isinstance(one, str)]:
+        raise TypeError(f"overrides must hold texts key=value, such as training.epochs=3; found {wrong[0]!r}")
     if not file.is_file():
         near = sorted(str(other) for other in file.parent.glob("*.yaml")) if file.parent.is_dir() else []
         hint = f"; there are {', '.join(near)}" if near else ""

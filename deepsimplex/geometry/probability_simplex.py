@@ -81,6 +81,8 @@ def tau_from(latents: ArrayLike) -> float:
     1.0
     """
     points = check_array(latents, "latents", "[N, n - 1]", least=1)
+    if not points.shape[1]:
+        raise ValueError("latents must have at least one dimension; found none")
     # The range, not the standard deviation: that of equal numbers is round-off rather than 0.
     spread = np.ptp(points, axis=0)
     if spread.min() == 0:

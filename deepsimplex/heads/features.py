@@ -9,6 +9,8 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.validation import check_array, unmasked
+
 # Rows among which points are chosen and the typical distance is taken: more change neither by much.
 ROWS = 2000
 BATCH_SIZE = 256
@@ -125,10 +127,11 @@ def labeled_feature_rows(
         samples = _as_arrays(samples)
         if callable(labels):
             raise TypeError(f"labels must name the classes of the samples; found {type(labels).__name__}")
-        if labels is None or len(labels) != _count(samples):
+        labels = None if labels is None else unmasked(labels, "labels")
+        if labels is None or labels.shape[:1] != (_count(samples),):
             raise ValueError(
                 f"labels must name the class of each of the {_count(samples)} samples; found "
-                f"{None if labels is None else len(labels)}"
+                f"{None if labels is None else len(np.atleast_1d(labels))}"
             )
         numbers = as_labels(labels)
         # Those that are not drawn need not go through the backbone.
@@ -154,7 +157,7 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
     dtype('float64')
     """
     features = batch if backbone is None else backbone(batch, training=training)
-    features = np.asarray(keras.ops.convert_to_numpy(features), dtype=np.float64)
+    features = check_array(keras.ops.convert_to_numpy(features), "samples", finite=False)
     if features.ndim != 2:
         raise ValueError(
             f"samples must give features of shape [N, d]; found {features.shape}. Pass the backbone that the layer "
@@ -254,7 +257,10 @@ def _as_arrays(samples: Any) -> Any:
 
 
 def _count(samples: Any) -> int:
-    return len(keras.tree.flatten(samples)[0])
+    first = keras.tree.flatten(samples)[0]
+    if np.ndim(first) == 0:
+        raise ValueError("samples must have shape [N, ...]; found a single number")
+    return len(first)
 
 
 def _batches(samples: Any, chosen: NDArray[np.int64]) -> Iterator[Any]:

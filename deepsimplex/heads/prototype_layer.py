@@ -129,7 +129,7 @@ class PrototypeLayer(Head, AdaptedLayer):
             For labels outside 0..n-1, a class with fewer distinct samples than prototypes, features that are not of
             rank 2, not finite, or not as many as the layer was built for.
         """
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(check_whole(seed, "seed", 0))
         per_class = max(-(-ROWS // self.num_classes), 10 * self.prototypes_per_class)
         X, numbers = labeled_feature_rows(x, y, backbone, per_class, rng, self._class_numbers)
         self._build_for(X)

@@ -204,7 +204,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         """
         from sklearn.cluster import kmeans_plusplus  # takes a second to import
 
-        rng = np.random.default_rng(seed)
+        rng = np.random.default_rng(check_whole(seed, "seed", 0))
         rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
         self._build_for(rows)
         points = np.unique(rows, axis=0)

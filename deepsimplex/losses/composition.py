@@ -151,7 +151,9 @@ def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.flo
     array([[0.909, 0.045, 0.045],
            [0.473, 0.309, 0.218]])
     """
-    return softmax(check_number(tau, "tau", above=0) * _class_scores(loc, scores), axis=-1)
+    g = _class_scores(loc, scores)
+    with np.errstate(over="ignore"):  # classes far below the best have no share
+        return softmax(check_number(tau, "tau", above=0) * (g - g.max(axis=-1, keepdims=True)), axis=-1)
 
 
 def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: float = 0.98) -> float:
@@ -266,5 +268,11 @@ def _largest_scale(loc: ArrayLike) -> float:
 
 def _class_scores(loc: ArrayLike, scores: ArrayLike) -> NDArray[np.float64]:
     """Scores of latents, loc S^T, shape [N, n]."""
-    S = check_array(scores, "scores", "[n, L]", least=2)
-    return check_array(loc, "loc", "[N, L]", columns=S.shape[1], least=1) @ S.T
+    S, latents = check_array(scores, "scores", "[n, L]", least=2), check_array(loc, "loc", "[N, L]", least=1)
+    if not S.shape[1] or latents.shape[1] != S.shape[1]:
+        raise ValueError(f"loc must have {S.shape[1]} columns, as scores has; found shape {latents.shape}")
+    with np.errstate(over="ignore", invalid="ignore"):
+        g = latents @ S.T
+    if not np.abs(g).max() < 1e300:
+        raise ValueError("loc and scores must have products below 1e300; found larger ones, whose gaps overflow")
+    return g

@@ -9,9 +9,8 @@ from matplotlib.colors import PowerNorm
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.names import did_you_mean
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_names
-from deepsimplex.plots.style import figure_of, literal, new_axes
+from deepsimplex._utils.validation import check_choice, check_labels_and_probabilities, check_names
+from deepsimplex.plots.style import check_axes, figure_of, literal, new_axes
 
 NORMALIZE = {None: "samples", "true": "share of the true class", "pred": "share of the assigned class", "all": "share"}
 
@@ -57,15 +56,13 @@ def confusion_matrix(
     labels, probabilities = check_labels_and_probabilities(y, p)
     assigned, n = probabilities.argmax(axis=1), probabilities.shape[1]
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
-    if normalize not in NORMALIZE:
-        known = [key for key in NORMALIZE if key]
-        raise ValueError(
-            f"normalize must be None or one of {', '.join(known)}; found {normalize!r}{did_you_mean(normalize, known)}"
-        )
+    if normalize is not None:
+        check_choice(normalize, "normalize", [key for key in NORMALIZE if key], "None or one of")
     matrix = metrics.confusion_matrix(labels, assigned, labels=range(n), normalize=normalize).astype(np.float64)
     if ax is None:
         side = float(np.clip(1.4 + 0.42 * n, 3.2, 12.0))
         ax = new_axes(side + 0.5, side)
+    check_axes(ax)
     ax.imshow(matrix, cmap="Blues", norm=PowerNorm(0.5, vmin=0, vmax=matrix.max()))
     size = float(np.clip(10 - 0.22 * n, 4.5, 9))
     for i, j in np.argwhere(matrix > 0):

@@ -8,8 +8,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
+from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.evaluation import RiskCoverageCurve
-from deepsimplex.plots.style import CLASS_COLORS, CLASS_MARKERS, figure_of, literal, new_axes
+from deepsimplex.plots.style import CLASS_COLORS, CLASS_MARKERS, check_axes, figure_of, literal, new_axes
 
 NOT_DRAWN = ("epoch", "learning_rate")
 
@@ -42,9 +43,10 @@ def risk_coverage(curves: Mapping[str, RiskCoverageCurve], ax: Axes | None = Non
     >>> figure.axes[0].get_legend().get_texts()[0].get_text()
     'network: 0.1111'
     """
-    if not curves:
-        raise ValueError("curves must hold at least one classifier's curve; found none")
-    ax = new_axes(5.6, 4.0) if ax is None else ax
+    known = isinstance(curves, Mapping) and all(isinstance(curve, RiskCoverageCurve) for curve in curves.values())
+    if not known or not curves:
+        raise ValueError(f"curves must hold at least one RiskCoverageCurve by its classifier's name; found {curves!r}")
+    ax = new_axes(5.6, 4.0) if ax is None else check_axes(ax)
     lines = {}
     for (name, curve), (color, marker) in zip(curves.items(), _styles(len(curves)), strict=True):
         (line,) = ax.plot(
@@ -78,11 +80,13 @@ def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], colu
     >>> [ax.get_title() for ax in figure.axes]
     ['loss', 'accuracy']
     """
+    if not isinstance(histories, Mapping) or not all(isinstance(one, Mapping) for one in histories.values()):
+        raise TypeError(f"histories must map names of runs to their histories; found {histories!r}")
     keys = [key for history in histories.values() for key in history if key not in NOT_DRAWN]
     panels = list(dict.fromkeys(key.removeprefix("val_") for key in keys))
     if not panels:
         raise ValueError("histories must hold a loss or a metric of at least one run; found none")
-    columns = min(columns, len(panels))
+    columns = min(check_whole(columns, "columns", 1), len(panels))
     rows = -(-len(panels) // columns)
     figure = Figure(figsize=(3.4 * columns, 2.7 * rows + 0.5), dpi=120, layout="constrained")
     handles: dict[str, Line2D] = {}
@@ -95,7 +99,7 @@ def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], colu
             for key, dashes, label in ((panel, "-", name), (f"val_{panel}", "--", f"{name}, validation")):
                 if key not in history:
                     continue
-                values = np.asarray(history[key], dtype=np.float64).reshape(-1)
+                values = check_array(history[key], "histories", finite=False).reshape(-1)
                 (handles[literal(label)],) = ax.plot(
                     np.arange(1, len(values) + 1),
                     values,

@@ -21,7 +21,7 @@ from deepsimplex._utils.validation import (
     check_whole,
 )
 from deepsimplex.plots.probability_map import ProbabilityMap
-from deepsimplex.plots.style import figure_of, new_axes
+from deepsimplex.plots.style import check_axes, figure_of, new_axes
 
 BLOCK_ROWS, BLOCK_VALUES = 4096, 2**23  # rows, and numbers, that a classifier predicts at once
 
@@ -174,7 +174,7 @@ def decision_regions(
         variance_levels=variance_levels,
         mixed=colors == "mixed",
     )
-    ax = new_axes(6.4, 4.4) if ax is None else ax
+    ax = new_axes(6.4, 4.4) if ax is None else check_axes(ax)
     drawn.draw(ax, legend)
     ax.set(xlabel=axis_names[0], ylabel="class probability" if d == 1 else axis_names[1])
     return figure_of(ax)

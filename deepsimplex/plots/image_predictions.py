@@ -9,7 +9,14 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_labels, check_names, check_probabilities, check_whole, unmasked
+from deepsimplex._utils.validation import (
+    check_array,
+    check_labels,
+    check_names,
+    check_probabilities,
+    check_whole,
+    unmasked,
+)
 from deepsimplex.evaluation import uncertainty
 from deepsimplex.evaluation.uncertainty import Measure
 from deepsimplex.latent import LatentGaussian
@@ -19,10 +26,11 @@ from deepsimplex.plots.style import BLACK, BLUE, GRAY, VERMILLION, literal
 
 def check_images(images: ArrayLike, samples: int) -> NDArray:
     """Return ``images`` as [N, H, W] or [N, H, W, 3] in [0, 1], or raise ValueError."""
-    pixels = unmasked(images, "images")
+    pixels = check_array(images, "images", finite=False, dtype="any")
     if pixels.ndim == 4 and pixels.shape[-1] == 1:
         pixels = pixels[..., 0]
-    if len(pixels) != samples or not (pixels.ndim == 3 or (pixels.ndim == 4 and pixels.shape[-1] == 3)):
+    shaped = pixels.size and (pixels.ndim == 3 or (pixels.ndim == 4 and pixels.shape[-1] == 3))
+    if not shaped or len(pixels) != samples:
         raise ValueError(
             f"images must have shape [N, H, W], [N, H, W, 1] or [N, H, W, 3] with the {samples} samples of p; "
             f"found shape {pixels.shape}"
@@ -109,7 +117,7 @@ def predictions(
 
 def _check_familiarity(familiarity: ArrayLike, samples: int) -> NDArray[np.floating]:
     """Return the familiarity of the samples [N], or raise ValueError."""
-    known = np.asarray(familiarity, dtype=np.float64)
+    known = check_array(familiarity, "familiarity", finite=False)
     if known.shape != (samples,) or not np.all((known >= 0) & (known <= 1)):
         raise ValueError(
             f"familiarity must hold a number in [0, 1] for each of the {samples} samples; found shape {known.shape}"

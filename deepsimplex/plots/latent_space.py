@@ -1,6 +1,7 @@
 """Latents of any number of classes in a plane: principal components, or the plane of three chosen classes."""
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,17 @@ from deepsimplex._utils.validation import check_array, check_labels, check_names
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.simplex import KEY, draw_samples
-from deepsimplex.plots.style import BLACK, class_style, figure_of, literal, mark, new_axes, side_legend
+from deepsimplex.plots.style import (
+    BLACK,
+    check_axes,
+    check_classes,
+    class_style,
+    figure_of,
+    literal,
+    mark,
+    new_axes,
+    side_legend,
+)
 
 Array = NDArray[np.floating]
 
@@ -86,10 +97,8 @@ def latent_space(
     true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
     names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
     if classes is not None:
-        if n < 3 or len(classes) != 3 or len(set(classes)) != 3 or not set(classes) <= set(range(n)):
-            raise ValueError(f"classes must be three different ones of 0..{n - 1}; found {classes!r}")
-        classes = [int(k) for k in classes]
-    if level is not None and (gaussian is None or not 0 < level < 1):
+        classes = check_classes(classes, n, f"three different ones of 0..{n - 1}", three=True)
+    if level is not None and (gaussian is None or not isinstance(level, Real) or not 0 < level < 1):
         raise ValueError(
             f"level must lie between 0 and 1 and needs a LatentGaussian; found {level!r} with {type(latent).__name__}"
         )
@@ -98,7 +107,7 @@ def latent_space(
     shown = np.arange(len(loc)) if classes is None else np.flatnonzero(np.isin(inner, classes))
     if not len(shown):
         raise ValueError(f"classes {tuple(classes or ())} have no samples: nothing would be drawn")
-    ax = new_axes(5.4, 4.4) if ax is None else ax
+    ax = new_axes(5.4, 4.4) if ax is None else check_axes(ax)
     if dims == 1:
         _draw_line(ax, loc[:, 0], inner, chosen, names, table)
     else:

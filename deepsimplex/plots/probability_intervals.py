@@ -6,6 +6,7 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_array
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ClassIntervals
 from deepsimplex.readout.layers import readout_layer
@@ -59,11 +60,11 @@ def probability_intervals(
     layer = readout_layer(readout or "softmax", scores)
     scores = getattr(layer, "scores", scores)
     gaussian, (samples, n) = LatentGaussian.of(latent), p.shape
-    classes = gaussian.latent_dim + 1 if scores is None else len(np.asarray(scores))
+    classes = gaussian.latent_dim + 1 if scores is None else len(check_array(scores, "scores", "[n, L]"))
     if (len(gaussian), classes) != (samples, n):
         raise ValueError(
             f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
-            f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ''}"
+            f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ' of scores'}"
         )
     if not getattr(layer, "credible_intervals", False):  # no Readout, or one whose probabilities are certain
         return None

@@ -7,7 +7,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_array, check_names, check_whole
+from deepsimplex._utils.validation import check_array, check_names, check_whole, unmasked
 from deepsimplex.plots.style import VERMILLION
 
 
@@ -27,7 +27,7 @@ def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
         if side**2 != features:
             raise ValueError(f"shape must be given: {features} features are no square. For color: shape=(H, W, 3)")
         return side, side
-    found = tuple(shape)
+    found = tuple(shape) if np.iterable(shape) else ()
     whole = all(isinstance(side, int | np.integer) and side > 0 for side in found)
     channels = len(found) == 2 or (len(found) == 3 and found[2] in (1, 3))
     if not whole or not channels or math.prod(found) != features:
@@ -106,7 +106,9 @@ def prototype_images(
     columns = check_whole(columns, "columns", 1)
     numbers, names = None, None
     if labels is not None:
-        found = np.asarray(labels)
+        found = unmasked(labels, "labels")
+        if found.dtype.kind == "O" and not all(isinstance(label, str) for label in found.flat):
+            raise TypeError(f"labels must all be numbers or all be names; found {labels!r}")
         if found.shape != (count,):
             raise ValueError(f"labels must hold one class for each of {count} prototypes; found shape {found.shape}")
         if found.dtype.kind == "f" and np.isnan(found).any():

@@ -13,7 +13,7 @@ from deepsimplex._utils.validation import check_labels_and_probabilities, check_
 from deepsimplex.evaluation import ReliabilityBand, ReliabilityCurve, reliability_band, reliability_curve
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.plots.probability_intervals import probability_intervals
-from deepsimplex.plots.style import BLACK, BLUE, GRAY, ORANGE, figure_of, literal, new_axes
+from deepsimplex.plots.style import BLACK, BLUE, GRAY, ORANGE, check_axes, check_classes, figure_of, literal, new_axes
 
 LEGEND_SIZE = (0.5, 0.26)  # about the width and height of the legend, as shares of the axes
 GRID = 201  # confidences at which the band is drawn, besides those of its bins
@@ -98,7 +98,7 @@ def reliability(
     band = None if ends is None else reliability_band(labels, probabilities, *ends, bins, of_class=of_class)
     top_label = curve.event == "top label"
     frequency = "accuracy" if top_label else f"frequency of {curve.event}"
-    ax = new_axes(4.5, 5.4) if ax is None else ax
+    ax = new_axes(4.5, 5.4) if ax is None else check_axes(ax)
     if band is None:
         _draw_bars(ax, curve, frequency)
     else:
@@ -195,9 +195,9 @@ def classwise_reliability(
     labels, probabilities = check_labels_and_probabilities(y, p)
     n = probabilities.shape[1]
     names = check_names(class_names, n, "class_names", "columns of p") or [f"class {k}" for k in range(n)]
-    chosen = list(range(n)) if classes is None else [int(k) for k in classes]
-    if not chosen or len(set(chosen)) != len(chosen) or not set(chosen) <= set(range(n)):
-        raise ValueError(f"classes must be different ones of 0..{n - 1}, at least one; found {classes!r}")
+    chosen = (
+        list(range(n)) if classes is None else check_classes(classes, n, f"different ones of 0..{n - 1}, at least one")
+    )
     if len(chosen) > MOST_PANELS:
         raise ValueError(
             f"classes must choose at most {MOST_PANELS}, for panels that can be read; found {len(chosen)}. The worst "

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.validation import check_labels, check_names, check_probabilities
 from deepsimplex.evaluation import StandardizedPartition
 from deepsimplex.geometry import vertices
-from deepsimplex.plots.style import BLACK, GRAY, class_style, figure_of, literal, new_axes
+from deepsimplex.plots.style import BLACK, GRAY, check_axes, class_style, figure_of, literal, new_axes
 
 NAMES_AT = (1.36, 1.55, 1.32, 1.25)  # radii of the names of a tetrahedron's corners, clear of one another
 KEY = "inside: true\nring: assigned"
@@ -158,16 +158,16 @@ def simplex(
             "number of classes"
         )
     names = check_names(class_names, n, "class_names", "columns of p") or [str(k) for k in range(n)]
-    if lines not in (False, True, "true", "assigned"):
+    if not isinstance(lines, bool | np.bool_ | str) or lines not in (False, True, "true", "assigned"):
         raise ValueError(f"lines must be False, True, 'true' or 'assigned'; found {lines!r}")
     if lines in (True, "true") and true is None:
         raise ValueError("lines to the true classes' corners need y; give it, or lines='assigned'")
     if ax is None:
         ax = new_axes(4.6, 4.4) if n == 3 else new_axes(5.2, 4.8, projection="3d")
-    elif n == 4 and ax.name != "3d":
+    elif n == 4 and check_axes(ax).name != "3d":
         raise ValueError('ax must have projection="3d" for four classes; found a plane one')
     at = corners(n)
-    _draw_frame(ax, at)
+    _draw_frame(check_axes(ax), at)
     places = table @ at
     if lines:
         goals = chosen if lines == "assigned" or true is None else true

@@ -1,8 +1,9 @@
 """Colors, markers, axes and legends that the figures share."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -55,6 +56,22 @@ def literal(text: str) -> str:
 def new_axes(width: float, height: float, **options: Any) -> Any:
     """Return the axes of a new figure, whose size is in inches."""
     return Figure(figsize=(width, height), dpi=120, layout="constrained").add_subplot(**options)
+
+
+def check_classes(classes: Any, n: int, wanted: str, *, three: bool = False) -> list[int]:
+    """Return some of n classes, none twice: at least one, or three; ``wanted`` says which."""
+    found = list(classes) if np.iterable(classes) else []
+    known = all(isinstance(k, Hashable) and k in range(n) for k in found)
+    if not found or not known or len(set(found)) != len(found) or (three and len(found) != 3):
+        raise ValueError(f"classes must be {wanted}; found {classes!r}")
+    return [int(k) for k in found]
+
+
+def check_axes(ax: Any) -> Any:
+    """Return the axes to draw on; raise TypeError for anything else."""
+    if not isinstance(ax, Axes):
+        raise TypeError(f"ax must be matplotlib.axes.Axes; found {ax!r}")
+    return ax
 
 
 def figure_of(ax: Axes) -> Figure:

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_sample_weight
-from deepsimplex.prototypes.online_learning import PrototypeFit, Report
+from deepsimplex._utils.validation import MOST_CLASSES, check_number, check_sample_weight, check_whole
+from deepsimplex.prototypes.online_learning import PrototypeFit, Report, check_problem
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 
 # Added to Omega Omega^T, relative to the mean squared norm of a row: keeps the penalty finite for dependent rows.
@@ -64,6 +64,9 @@ def fit_glvq(
     >>> bool(abs(fit.prototypes.mean() - 1.5) < 1e-3)
     True
     """
+    X, y, W, labels = check_problem(X, y, W, labels, 0, MOST_CLASSES)
+    check_whole(max_iter, "max_iter", 0)
+    check_number(tol, "tol", least=0.0)
     if (labels == labels[0]).all():
         return PrototypeFit(W.copy(), None, 0.0, 0)
     # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
@@ -131,6 +134,12 @@ def fit_gmlvq(
     >>> np.sum(omega**2, axis=0).round(2).tolist()
     [1.0, 0.0]
     """
+    X, y, W, labels = check_problem(X, y, W, labels, 0, MOST_CLASSES)
+    check_whole(max_iter, "max_iter", 0)
+    check_number(tol, "tol", least=0.0)
+    check_number(regularization, "regularization", least=0.0)
+    if rank is not None:
+        check_whole(rank, "rank, unless it is None,", 1)
     varies = np.ptp(X, axis=0) > 0
     m, d = min(rank or X.shape[1], X.shape[1]), X.shape[1]
     if not varies.any() or (labels == labels[0]).all():

@@ -2,13 +2,18 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_sample_weight
+from deepsimplex._utils.validation import check_array, check_flag, check_number, check_sample_weight, check_whole
+from deepsimplex.heads.prototype_initialization import check_class_numbers
 from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.prototype_process import LEAST_NOISE, covariance, winner_log_likelihood
+
+# Of features: their squares are finite.
+LARGEST = 1e100
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,22 @@ class PrototypeFit:
 
 
 Report = Callable[[PrototypeFit], None]
+
+
+def check_problem(X: Any, y: Any, W: Any, labels: Any, least: float = -np.inf, most: float = 2.0**53) -> Any:
+    """Return samples [N, d], their class numbers [N], copied prototypes [P, d] and their class numbers [P]."""
+    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
+    check_columns(X, W)
+    y = check_class_numbers(y, "y", len(X), "X", least, most)
+    return X, y, np.array(W, order="C"), check_class_numbers(labels, "labels", len(W), "W", least, most)
+
+
+def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
+    """Raise unless prototypes have the features of the samples, and squared distances are finite."""
+    if X.shape[1] != W.shape[1] or not X.shape[1]:
+        raise ValueError(f"X and W must have the same features, at least one; found shapes {X.shape} and {W.shape}")
+    if max(np.abs(X).max(), np.abs(W).max()) > LARGEST:
+        raise ValueError(f"X and W must lie between -{LARGEST:g} and {LARGEST:g}: squared distances would overflow")
 
 
 def fit_lvq(
@@ -107,7 +128,10 @@ def fit_lvq(
     """
     from deepsimplex.prototypes.online_steps import lvq_epoch  # numba takes a second to import
 
-    W, weights = np.array(W, dtype=np.float64, order="C"), check_sample_weight(weights, len(X), name="weights")
+    X, y, W, labels = check_problem(X, y, W, labels)
+    check_flag(also_correct, "also_correct")
+    window = None if window is None else check_number(window, "window, unless it is None,", least=0.0, most=1.0)
+    weights = check_sample_weight(weights, len(X), name="weights")
     least_ratio = 0.0 if window is None else ((1.0 - window) / (1.0 + window)) ** 2
 
     def fit(epoch: int) -> PrototypeFit:
@@ -174,7 +198,12 @@ def fit_gplvq(
     """
     from deepsimplex.prototypes.online_steps import gplvq_epoch  # numba takes a second to import
 
-    noise, weights = max(noise, LEAST_NOISE), check_sample_weight(weights, len(X), name="weights")
+    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
+    y = check_array(y, "y", "[R, N]", columns=len(X), least=1)
+    c = check_array(c, "c", "[R, P]", columns=len(W), rows=len(y), of="the rows of y")
+    check_columns(X, W)
+    lengthscale, noise = check_number(lengthscale, "lengthscale", 0.0), max(check_number(noise, "noise"), LEAST_NOISE)
+    weights = check_sample_weight(weights, len(X), name="weights")
     runs = [(labels, np.array(W, dtype=np.float64, order="C"), signs) for labels, signs in zip(y, c, strict=True)]
 
     def objective(labels: NDArray[np.float64], moved: NDArray[np.float64], signs: NDArray[np.float64]) -> float:
@@ -199,6 +228,9 @@ def _presentations(
     weights: NDArray[np.float64], max_iter: int, learning_rate: float, decay: bool, rng: np.random.Generator | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Yield the random order of the samples in every epoch, and the learning rate of each."""
+    check_whole(max_iter, "max_iter", 0)
+    check_number(learning_rate, "learning_rate", least=0.0)
+    check_flag(decay, "decay")
     rng, N = np.random.default_rng(0) if rng is None else rng, len(weights)
     for epoch in range(max_iter):
         order = rng.permutation(N)

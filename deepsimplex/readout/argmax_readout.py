@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from deepsimplex._utils.validation import check_whole
+from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import exact_quadrature, genz, planar
 from deepsimplex.readout.method import Formula, Method
@@ -320,7 +320,7 @@ def monte_carlo_standard_error(p: ArrayLike, num_points: int) -> NDArray[np.floa
     array([0.05, 0.03])
     """
     check_whole(num_points, "num_points", 2)
-    p = np.asarray(p, dtype=np.float64)
+    p = check_array(p, "p", finite=False)
     if not np.all((p >= 0) & (p <= 1)):
         raise ValueError("p must lie in [0, 1]")
     return np.sqrt((p**2 * (1 - p) + p * (1 - p) ** 2) / (num_points - 1))

@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_whole, unmasked
+from deepsimplex._utils.validation import check_finite_rows, check_whole, unmasked
 from deepsimplex.latent import is_tensor
 
 
@@ -62,8 +62,11 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     x = unmasked(x, "x")
     if x.dtype.kind != "f":
         raise TypeError(f"x must hold floats, since integers have no gradient; found dtype {x.dtype}")
-    if x.ndim == 0:
-        raise ValueError("x must have shape [N, ...]; found a single number")
+    if x.ndim == 0 or 0 in x.shape[1:]:
+        raise ValueError(f"x must have shape [N, ...] and features; found shape {x.shape}")
+    if not callable(function):
+        raise TypeError(f"function must map tensors to tensors; found {function!r}")
+    x = check_finite_rows(x, "x", x.dtype)
     batch_size = check_whole(batch_size, "batch_size", 1)
     batches = [_batch_gradients(function, tf.convert_to_tensor(x[rows])) for rows in row_slices(len(x), batch_size)]
     return np.concatenate(batches)

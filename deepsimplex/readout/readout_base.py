@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_whole, unmasked
+from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.method import check_num_points, map_rows
 from deepsimplex.readout.normal import tiny_of
@@ -89,7 +89,7 @@ class Readout(keras.layers.Layer):
     ) -> None:
         # Probabilities in half precision would lose calibration: inputs come as they are and are cast up, never down.
         super().__init__(autocast=False, **kwargs)
-        self.scores = None if scores is None else np.asarray(scores, dtype=np.float64)
+        self.scores = None if scores is None else check_array(scores, "scores", "[n, L]")
         self.num_points = num_points
         self.seed = check_whole(seed, "seed", 0)
 
@@ -218,7 +218,7 @@ class Readout(keras.layers.Layer):
         """Return this readout with these scores; one that has scores of its own keeps them."""
         if scores is None or self.scores is not None:
             return self
-        return type(self).from_config({**self.get_config(), "scores": unmasked(scores, "scores").tolist()})
+        return type(self).from_config({**self.get_config(), "scores": check_array(scores, "scores", "[n, L]").tolist()})
 
     def _num_classes(self, loc_shape: Any) -> int:
         return loc_shape[-1] + 1 if self.scores is None else len(self.scores)

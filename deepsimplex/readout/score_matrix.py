@@ -1,5 +1,6 @@
 """Scores S f of a latent point f: their moments under a latent Gaussian, and the decision function of two classes."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -13,6 +14,9 @@ from deepsimplex._utils.validation import check_array
 from deepsimplex.geometry import vertices
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.normal import tiny_of
+
+LARGEST = 1e100
+"""Largest score of a class, whose squares do not overflow."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +48,8 @@ class Scores:
                 f"scores must have shape [n, L] with n >= 2 classes and the L = {latent_dim} of the latent; "
                 f"found {matrix.shape}"
             )
+        if np.abs(matrix).max(initial=0.0) > LARGEST:
+            raise ValueError(f"scores must lie between -{LARGEST:g} and {LARGEST:g}: their squares would overflow")
         return cls(matrix)
 
     @property
@@ -174,7 +180,7 @@ def decision_function(latent: LatentGaussian | dict[str, Any], j: int, k: int, s
     latent = LatentGaussian.of(latent)
     S = Scores.of(scores, latent.latent_dim).matrix
     for name, value in (("j", j), ("k", k)):
-        if not 0 <= value < len(S) or int(value) != value:
+        if not isinstance(value, Hashable) or value not in range(len(S)):
             raise ValueError(f"{name} must be a class in 0..{len(S) - 1}; found {value!r}")
     difference = S[int(j)] - S[int(k)]
     length = np.linalg.norm(difference)

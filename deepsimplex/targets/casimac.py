@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
+from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance, neighbor_error
 from deepsimplex.distances.exact_search import Classes
@@ -133,7 +134,7 @@ class CASIMAC(Target):
         self.combination_function = as_function(combination_function, "combination_function")
         self.construction: Construction = check_choice(construction, "construction", CONSTRUCTIONS)
         self.normalize = check_flag(normalize, "normalize")
-        self.cache_dir = None if cache_dir is None else Path(cache_dir).expanduser()
+        self.cache_dir = None if cache_dir is None else check_path(cache_dir, "cache_dir")
         self.show_progress = show_progress
         self.distance = get_distance(distance)
         self.sums_features = self.distance.sums_features
@@ -351,7 +352,7 @@ class CASIMAC(Target):
         missing = np.flatnonzero(np.isinf(own[:, 0]))
         if len(missing):
             raise ValueError(
-                "attraction needs a sample of the own class at positive distance (Eq. 7a); found none for "
+                "attraction needs a sample in x of the own class at positive distance (Eq. 7a); found none for "
                 f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
                 "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
             )

@@ -78,9 +78,9 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
     sizes = np.bincount(labels, minlength=num_classes)
     if repulsion and not np.all(sizes):
         raise ValueError(
-            f"every class needs samples, since latents are repelled by distances to each; found none of class "
-            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes}. Renumber the classes that are "
-            "there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
+            "every class needs samples, since latents are repelled by distances to each; found none of class "
+            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber those that "
+            "are there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
         )
     if attraction and np.any(sizes == 1):
         raise ValueError(

@@ -190,4 +190,6 @@ class LabelTarget(Target):
 
 def _num_rows(x: Any) -> int | None:
     # Only one array has a number of samples to compare, not None or the several inputs of a model.
+    if hasattr(x, "shape") and not len(x.shape):
+        raise ValueError("x must have shape [N, ...], a row per sample; found a single number")
     return len(x) if hasattr(x, "shape") else None

@@ -78,7 +78,10 @@ def test_overrides_reach_nested_keys(digits):
             "model.backbone={name: mlp, depth: 3}",
             "model.backbone: backbone 'mlp' has no argument 'depth'.*it takes hidden",
         ),
-        ("model.backbone={name: mlp, dropout: much}", "model.backbone: .*'dropout': 'much'"),
+        (
+            "model.backbone={name: mlp, dropout: much}",
+            "model.backbone: .*dropout must be a number of at least 0 and below 1; found 'much'",
+        ),
         ("model.backbone={hidden: [3]}", "model.backbone: backbone needs a name, one of mlp, cnn"),
         (
             "model.head=prototype",
