@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import (
     check_choice,
+    check_flag,
     check_labels_and_probabilities,
     check_number,
     check_probabilities,
