@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import (
     check_choice,
+    check_flag,
     check_labels_and_probabilities,
     check_number,
     check_probabilities,
@@ -94,7 +95,7 @@ class ConformalSets(Fitted):
     ) -> None:
         self.coverage = check_number(coverage, "coverage", 0, below=1)
         self.method = check_choice(method, "method", get_args(ConformalMethod))
-        self.by_class = bool(by_class)
+        self.by_class = check_flag(by_class, "by_class")
         self.penalty = check_number(penalty, "penalty", least=0)
         self.free_classes = check_whole(free_classes, "free_classes", 0)
         self.seed = check_whole(seed, "seed", 0)

@@ -116,6 +116,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
         weights = check_sample_weight(sample_weight, len(features))
+        if not (class_weight is None or isinstance(class_weight, dict | str)):
+            raise TypeError(f"class_weight must be None, 'balanced' or a dict of classes; found {class_weight!r}")
         weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
         used = weights > 0
         if np.count_nonzero(used) < 2:

@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import numpy as np
@@ -153,7 +153,7 @@ class LatentClassifier(CalibratedClassifier):
         return logarithms - logarithms.mean(axis=1, keepdims=True)
 
     def _number(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label)
+        found = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
         if not len(found):
             raise ValueError(f"pair must hold two of classes_, {self.classes_.tolist()}; found {label!r}")
         return int(found[0])

@@ -116,6 +116,10 @@ class SimplexNetworkClassifier(LatentClassifier):
             finally:
                 random.setstate(state)
             given = self.optimizer
+            if not isinstance(given, str | dict | keras.optimizers.Optimizer):
+                raise TypeError(f"optimizer must be a Keras optimizer, its name or a dict; found {given!r}")
+            if not isinstance(self.fit_options, dict | None):
+                raise TypeError(f"fit_options must be a dict of arguments of fit; found {self.fit_options!r}")
             optimizer: Any = keras.optimizers.get(copy.deepcopy(given) if isinstance(given, dict) else given)
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}

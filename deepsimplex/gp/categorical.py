@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_array, check_choice, check_labels, check_sample_weight
+from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_labels, check_sample_weight
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
@@ -100,6 +100,10 @@ class CategoricalProcess:
         random_state: int = 0,
     ) -> None:
         check_choice(link, "link", get_args(Link))
+        for name, flag in {"mixing": mixing, "ard": ard, "scale_features": scale_features}.items():
+            check_flag(flag, name)
+        check_flag(learn_inducing, "learn_inducing")
+        check_flag(separate_inducing, "separate_inducing")
         self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
         self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
         self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)

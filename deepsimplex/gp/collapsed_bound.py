@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_solve, eigh, solve_triangular
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.validation import check_flag
 from deepsimplex.gp.cholesky import SingularError, cholesky
 from deepsimplex.gp.gpflow_kernels import Values
 from deepsimplex.gp.inducing_points import inducing_points
@@ -72,7 +73,8 @@ class CollapsedGaussianProcess(GaussianProcess):
         **settings: Any,
     ) -> None:
         super().__init__(kernel, **settings)
-        self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
+        self.inducing, self.learn_inducing = inducing, check_flag(learn_inducing, "learn_inducing")
+        self.separate_inducing = check_flag(separate_inducing, "separate_inducing")
 
     def _problem(
         self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None, weights: Any = None

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_array, check_choice, check_sample_weight, check_whole
+from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_sample_weight, check_whole
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
 from deepsimplex.gp.posterior import Posterior, Scaling, fitted
@@ -179,7 +179,8 @@ class GaussianProcess(ABC):
         random_state: int = 0,
     ) -> None:
         check_choice(noise, "noise", get_args(NoiseName))
-        self.kernel, self.ard, self.noise, self.scale_features = kernel, ard, noise, scale_features
+        self.kernel, self.ard, self.noise = kernel, check_flag(ard, "ard"), noise
+        self.scale_features = check_flag(scale_features, "scale_features")
         self.max_iter = check_whole(max_iter, "max_iter", 0)
         self.n_restarts = check_whole(n_restarts, "n_restarts", 0)
         self.random_state = random_state
