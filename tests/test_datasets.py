@@ -504,3 +504,34 @@ def test_images_that_would_fill_the_memory_are_refused_before_they_are_decoded(t
     monkeypatch.setattr(Image.Image, "convert", lambda *arguments: pytest.fail("decoded"))
     with pytest.raises(ValueError, match=r"0\.png cannot be read as an image .*9000 x 9000 pixels"):
         image_folder._read_image(tmp_path / "dog" / "0.png", None, "RGB")
+
+
+def test_train_and_test_that_are_one_folder_by_a_link_are_refused(tmp_path):
+    for name in ("a", "b"):
+        write_images(tmp_path / "train" / name, 2)
+    (tmp_path / "test").symlink_to(tmp_path / "train")
+    with pytest.raises(ValueError, match="one folder by a link"):
+        datasets.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"class_names": ["a", "a"]}, r"class_names in .*\.npz must be different names; found \['a', 'a'\]"),
+        ({"class_names": [1.5, np.nan]}, "must be different names"),
+        ({"class_names": ["a", "caf\udce9"]}, "must be text in UTF-8; found .* in row 1"),
+        ({"y": np.array([b"a\xff", b"b"] * 10)}, "labels of .* must be text in UTF-8; found .* in row 0"),
+        ({"y": np.array(["a", "nan"] * 10)}, "labels of .* must name a class; found 'nan' in row 1"),
+        ({"y": np.arange(20) * 2**40}, "class numbers from 0 to 1048575; found 1099511627776 in row 1"),
+        ({"x": np.float32(1)}, "samples of .* must have an axis"),
+    ],
+)
+def test_names_and_labels_of_archives_are_checked(tmp_path, arrays, message):
+    np.savez(tmp_path / "a.npz", **{"x": np.zeros((20, 2)), "y": np.arange(20) % 2, **arrays})
+    with pytest.raises(ValueError, match=message):
+        datasets.load(tmp_path / "a.npz")
+
+
+def test_names_of_bytes_are_decoded(tmp_path):
+    np.savez(tmp_path / "a.npz", x=np.zeros((20, 2)), y=np.arange(20) % 2, class_names=[b"a", b"b"])
+    assert datasets.load(tmp_path / "a.npz").class_names == ("a", "b")

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import deepsimplex as ds
 from deepsimplex import (
     backbones,
     calibration,
@@ -151,3 +152,13 @@ def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
 def test_refusals_name_the_argument(call, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         call()
+
+
+@pytest.mark.parametrize("kind", [ds.GLVQ, ds.GPLVQ, ds.LVQ1, ds.SimplexGaussianProcess, ds.LatentRegressionClassifier])
+def test_features_that_are_no_numbers_are_refused_by_every_kind_of_classifier(kind):
+    x, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
+    with pytest.raises(ValueError, match="X must not be masked"):
+        kind().fit(np.ma.masked_array(x, mask=x > 0.5), y)
+    for other in (x.astype(str), x.astype("M8[s]")):
+        with pytest.raises(TypeError, match="X must hold real numbers; found dtype"):
+            kind().fit(other, y)

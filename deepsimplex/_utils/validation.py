@@ -284,6 +284,7 @@ def check_labels(
     wrong = ~((labels >= 0) & (labels <= largest) & (labels == np.floor(labels)))
     if wrong.any():
         row = int(np.argmax(wrong))
+        wanted += f" to {largest}" if num_classes is None and labels[row] > largest else ""
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
     n = num_classes or int(labels.max()) + 1
     if n < least_classes:

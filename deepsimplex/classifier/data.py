@@ -18,13 +18,19 @@ from deepsimplex._utils.validation import (
     unmasked,
 )
 from deepsimplex.classifier.epochs import SeededEpochs
-from deepsimplex.classifier.streams import ObservedDataset, element_spec, is_observed, is_stream, read, read_batches
+from deepsimplex.classifier.streams import (
+    ObservedDataset,
+    checked_finite,
+    element_spec,
+    is_observed,
+    is_stream,
+    not_converted,
+    read,
+    read_batches,
+)
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.targets import Target
-
-# AutoGraph keeps what it converts, and with it the samples and the model, for as long as the process lives.
-_not_converted = tf.autograph.experimental.do_not_convert
 
 
 class Samples(NamedTuple):
@@ -169,9 +175,9 @@ class DataAdapter:
             parts: list[np.ndarray | None] = [observation[name] for name in names]
             return [*parts, self._weights(observation["label"], None, class_weight)] if weighted else parts
 
-        @_not_converted
+        @not_converted
         def element(x: Any, y: Any, weight: Any = None) -> tuple[Any, ...]:
-            x = keras.tree.map_structure(_checked_finite, x)
+            x = keras.tree.map_structure(checked_finite, x)
             leaves = [y["loc"], y["scale"]] if isinstance(y, dict) else [y]
             parts = tf.numpy_function(in_numpy, leaves, [*dtypes, weight_dtype] if weighted else dtypes, stateful=False)
             rows = leaves[0].shape[:1]
@@ -268,12 +274,12 @@ def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpoch
     # TensorFlow keeps functions of NumPy too: this one does not keep the model.
     current: Any = weakref.ref(epochs)
 
-    @_not_converted
+    @not_converted
     def this_epoch(_: Any) -> tf.data.Dataset:
         order = tf.numpy_function(lambda: current().order(rows), [], tf.int64)
         return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [rows]))
 
-    @_not_converted
+    @not_converted
     def gather(index: Any) -> Any:
         return keras.tree.map_structure(lambda tensor: tf.gather(tensor, index), tensors)
 
@@ -335,6 +341,8 @@ def check_samples(x: Any) -> None:
     leaves = keras.tree.flatten(x)
     if not leaves or isinstance(x, range):
         raise TypeError(f"x must be an array or a structure of arrays; found {x!r}")
+    if len(lengths := {len(leaf): None for leaf in leaves if np.ndim(leaf)}) > 1:
+        raise ValueError(f"the inputs of x must have the same number of samples; found {', '.join(map(str, lengths))}")
     for leaf in leaves:
         array = unmasked(leaf, "x")
         if array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:  # V: bfloat16
@@ -373,9 +381,3 @@ def as_tensor(array: Any) -> tf.Tensor:
     tensor = tf.convert_to_tensor(array)
     # As Keras does: double precision input becomes the precision that layers work in.
     return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
-
-
-def _checked_finite(tensor: Any) -> Any:
-    if not tensor.dtype.is_floating:
-        return tensor
-    return tf.debugging.assert_all_finite(tensor, "x must be finite; found NaN or infinity in a batch")

@@ -19,6 +19,7 @@ from deepsimplex.classifier.streams import (
     is_observed,
     is_repeatable,
     is_stream,
+    one_line_of_graphs,
     peek,
     read,
     read_batches,
@@ -100,6 +101,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 
     # Data to batches
 
+    @one_line_of_graphs()
     def fit(
         self,
         x: Any = None,
@@ -191,8 +193,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
         """Adapt loss and head to a stream; return one that still yields every batch."""
         adapter, head = self._adapter("fit"), self.head
-        for_loss = adapter.adapts_by_reading(labels)
-        for_head = not getattr(head, "adapted", True)
+        for_loss, for_head = adapter.adapts_by_reading(labels), not getattr(head, "adapted", True)
         if is_observed(stream) or not (for_loss or for_head):
             return stream
         if not is_repeatable(stream) and steps is None:
@@ -209,6 +210,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_ahead)
         return stream
 
+    @one_line_of_graphs()
     def evaluate(
         self,
         x: Any = None,
@@ -223,10 +225,10 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        if is_stream(x):
+        given = x if is_stream(x) else (x, y, sample_weight)
+        if given is x:
             refuse_beside_stream(y=y, sample_weight=sample_weight)
-        data = x if is_stream(x) else (x, y, sample_weight)
-        data, kwargs["steps"] = self._others(data, batch_size, kwargs.get("steps"))
+        data, kwargs["steps"] = self._others(given, batch_size, kwargs.get("steps"))
         self._build_metrics(data)
         return super().evaluate(data, verbose=verbose, **kwargs)
 

@@ -15,7 +15,7 @@ from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.data import as_tensor, check_lengths, check_samples, num_rows
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
-from deepsimplex.classifier.streams import is_stream
+from deepsimplex.classifier.streams import checked_stream, is_stream, one_line_of_graphs
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
@@ -172,6 +172,7 @@ class SimplexNetwork(keras.Model):
         latent = self.latent(inputs, training=training)
         return self.readout(self.predictive(latent)) if training else self.read_out(self.calibrated_latent(latent))
 
+    @one_line_of_graphs()
     def predict(
         self,
         x: Any,
@@ -192,16 +193,31 @@ class SimplexNetwork(keras.Model):
             return _predict_slices(self, x, batch_size)
         return super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
 
+    def predict_on_batch(self, x: Any) -> np.ndarray:
+        """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
+        return super().predict_on_batch(self._checked(x))
+
     def _checked(self, x: Any) -> Any:
         """Return samples to predict as they are, after the checks of ``fit``."""
         if is_stream(x):
-            return x
+            return checked_stream(x, self._check_shape, self._check_samples)
+        self._check_samples(x)
+        return x
+
+    def _check_samples(self, x: Any) -> None:
         check_samples(x)
         self._check_shape(x)
-        return x
 
     def _check_shape(self, x: Any) -> None:
         """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""
+        named = stated_inputs(self.backbone)
+        if (
+            isinstance(named, dict)
+            and len(named) > 1
+            and (hasattr(x, "shape") or (isinstance(x, dict) and named.keys() - x))
+        ):
+            found = sorted(x) if isinstance(x, dict) else "one array"
+            raise ValueError(f"x must be a dict of the inputs {', '.join(named)}; found {found}")
         expected: Any = getattr(self.backbone, "input_shape", None)
         if hasattr(x, "shape") and is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
             raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
@@ -281,6 +297,7 @@ class _Part(keras.Model):
         """Return what the function gives."""
         return self._function(inputs)
 
+    @one_line_of_graphs()
     def predict_all(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
         """Return what ``predict`` does, for arrays of a few samples much sooner."""
         if _in_slices(self, x, batch_size, verbose):

@@ -1,7 +1,9 @@
 """Streams of batches: tf.data data sets, PyDatasets and generators, read once or mapped to observations."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -9,6 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian
+
+# AutoGraph keeps what it converts, and with it the samples and the model, for as long as the process lives.
+not_converted = tf.autograph.experimental.do_not_convert
 
 
 class ObservedDataset(keras.utils.PyDataset):
@@ -132,3 +137,50 @@ def refuse_beside_stream(**arguments: Any) -> None:
         raise ValueError(
             f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
         )
+
+
+# Checks
+
+NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repair such samples"
+
+
+@contextmanager
+def one_line_of_graphs() -> Iterator[None]:
+    """Turn TensorFlow's error about samples or labels of a batch, with the trace of a graph, into our own line."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if found := re.search(r"[xy] must .*?(?= : Tensor|\n|$)", str(error)):
+            raise ValueError(found[0]) from None
+        raise
+
+
+def checked_stream(stream: Any, check_spec: Callable[[Any], None], check: Callable[[Any], None]) -> Any:
+    """Return a stream of the same kind with checks of its samples; ``check_spec`` is for those of a data set."""
+    if isinstance(stream, tf.data.Dataset):
+        spec = stream.element_spec
+        check_spec(spec[0] if isinstance(spec, tuple) else spec)
+
+        @not_converted
+        def element(*parts: Any) -> Any:
+            x, *others = parts
+            x = keras.tree.map_structure(checked_finite, x)
+            return (x, *others) if isinstance(spec, tuple) else x
+
+        return stream.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+
+    def checked(batch: Any) -> Any:
+        x = keras.utils.unpack_x_y_sample_weight(batch)[0]
+        check(x)
+        return batch
+
+    if isinstance(stream, keras.utils.PyDataset):
+        return ObservedDataset(stream, checked)
+    return (checked(batch) for batch in stream)
+
+
+def checked_finite(tensor: Any) -> Any:
+    """Return a tensor of samples that stops the graph where it is not finite."""
+    if not tensor.dtype.is_floating:
+        return tensor
+    return tf.debugging.assert_all_finite(tensor, NOT_FINITE)

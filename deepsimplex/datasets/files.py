@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from deepsimplex._utils.archives import check_archive
-from deepsimplex.datasets.labeled import Source
+from deepsimplex.datasets.labeled import Source, check_written
 
 KEYS = ("x_train", "y_train", "x_test", "y_test", "x", "y", "class_names")
 
@@ -40,7 +40,10 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
     if "class_names" in arrays:
         if arrays["class_names"].ndim != 1:
             raise ValueError(f"class_names in {path} must have shape [n]; found shape {arrays['class_names'].shape}")
-        class_names = [str(name) for name in arrays["class_names"]]
+        class_names = check_written(arrays["class_names"], f"class_names in {path}")
+        kind = arrays["class_names"].dtype.kind
+        if kind not in "USiu" or not all(class_names) or len({*class_names}) < len(class_names):
+            raise ValueError(f"class_names in {path} must be different names; found {arrays['class_names'].tolist()}")
     if {"x_train", "y_train", "x_test", "y_test"} <= arrays.keys():
         return Source(arrays["x_train"], arrays["y_train"], (arrays["x_test"], arrays["y_test"]), class_names)
     if {"x", "y"} <= arrays.keys():
@@ -91,9 +94,10 @@ def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
     except ValueError:
         return Source(x, labels)
     except OverflowError as error:
-        longest = max(labels, key=len)
+        label, line = next(pair for pair in zip(labels, lines, strict=True) if abs(int(pair[0])) >= 2**63)
         raise ValueError(
-            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; found {longest}"
+            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; found {label} in line "
+            f"{line}"
         ) from error
 
 

@@ -50,7 +50,11 @@ def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None
     color = "rgb" if color is None else color
     check_choice(color, "color", MODES)
     parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
-    found = [_image_files(part) for part in parts]
+    folders = [_class_folders(part) for part in parts]
+    _check_different([place for part in folders for place in part])
+    files = [{place.name: _files(place) for place in part} for part in folders]
+    _warn_of_others([path for part in files for of_class in part.values() for path in of_class])
+    found = [_images(part, of_class) for part, of_class in zip(parts, files, strict=True)]
     names = [[*classes] for classes in found]
     if names[0] != names[-1]:
         raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
@@ -67,17 +71,23 @@ def _checked_size(image_size: Any) -> tuple[int, int]:
     return given[0], given[1]
 
 
-def _image_files(part: Path) -> dict[str, list[Path]]:
-    """Image files of every class folder of ``part``, sorted; each class must have one."""
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def _class_folders(part: Path) -> list[Path]:
+    """Folders of the classes of ``part``, sorted."""
     classes = sorted(place for place in part.iterdir() if place.is_dir() and not place.name.startswith("."))
     if len(classes) < 2:
         raise ValueError(
             f"{part} must hold one folder of images for each of at least two classes; "
             f"found {[place.name for place in classes]}"
         )
-    _check_different(classes)
-    files = {place.name: sorted(path for path in place.rglob("*") if path.is_file()) for place in classes}
-    _warn_of_others([path for of_class in files.values() for path in of_class if path.suffix.lower() not in SUFFIXES])
+    return classes
+
+
+def _images(part: Path, files: dict[str, list[Path]]) -> dict[str, list[Path]]:
+    """Image files of every class; each must have one."""
     found = {name: [path for path in paths if path.suffix.lower() in SUFFIXES] for name, paths in files.items()}
     for name, images in found.items():
         if not images:
@@ -86,7 +96,7 @@ def _image_files(part: Path) -> dict[str, list[Path]]:
 
 
 def _check_different(classes: list[Path]) -> None:
-    """Raise ValueError for class folders that are one folder, by links: every image would have two classes."""
+    """Raise ValueError for class folders that are one folder, by links: images of two classes, or of both parts."""
     places: dict[str, Path] = {}
     for place in classes:
         if (same := places.setdefault(os.path.realpath(place), place)) is not place:
@@ -94,7 +104,7 @@ def _check_different(classes: list[Path]) -> None:
 
 
 def _warn_of_others(paths: list[Path]) -> None:
-    visible = [path for path in paths if not path.name.startswith(".")]
+    visible = [path for path in paths if path.suffix.lower() not in SUFFIXES and not path.name.startswith(".")]
     if visible:
         suffixes = ", ".join(sorted({path.suffix.lower() or "none" for path in visible}))
         warn_caller(

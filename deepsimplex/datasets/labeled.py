@@ -1,7 +1,8 @@
 """Labeled samples: numbered classes, a stratified split, scaling and checks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,8 +82,13 @@ class Source:
 
 def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> tuple[NDArray[np.int64], list[str]]:
     """Class numbers and class names of labels [N]: strings are numbered in sorted order, numbers stay as they are."""
+    if class_names is not None:
+        class_names = check_written(class_names, f"class_names of {name}")
     if y.dtype.kind in "US":
-        found, numbers = np.unique(y.astype(str), return_inverse=True)
+        texts = check_written(y, f"labels of {name}")
+        if empty := [row for row, text in enumerate(texts) if text.strip().lower() in ("", "nan")]:
+            raise ValueError(f"labels of {name} must name a class; found {texts[empty[0]]!r} in row {empty[0]}")
+        found, numbers = np.unique(texts, return_inverse=True)
         if class_names is not None and sorted(class_names) != list(found):
             raise ValueError(f"class_names of {name} are {list(class_names)}; found the labels {list(found)}")
         return numbers.astype(np.int64), [str(label) for label in found]
@@ -96,6 +102,19 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
             "Renumber them with np.unique(y, return_inverse=True), or store them as strings"
         )
     return numbers, [str(k) for k in present]
+
+
+def check_written(names: Iterable[Any], what: str) -> list[str]:
+    """Names as text; raise ValueError for those that are no text in UTF-8, which no file could hold later."""
+    found = []
+    for row, name in enumerate(names):
+        try:
+            text = name.decode() if isinstance(name, bytes) else str(name)
+            text.encode()
+        except UnicodeError as error:
+            raise ValueError(f"{what} must be text in UTF-8; found {name!r} in row {row}") from error
+        found.append(text)
+    return found
 
 
 def convert(x: NDArray, dtype: str, name: str) -> NDArray:
@@ -150,6 +169,9 @@ def stratified_split(
 
 def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabeledData:
     """Number the classes, split a source without a test part, scale and check."""
+    for samples in (source.x, *(() if source.test is None else source.test[:1])):
+        if samples.ndim == 0:
+            raise ValueError(f"samples of {name} must have an axis; found a single value")
     x, y = source.x, _as_vector(source.y, source.x, name)
     if source.test is None:
         numbers, class_names = encode_labels(y, source.class_names, name)

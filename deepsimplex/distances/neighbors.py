@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import check_path
-from deepsimplex._utils.validation import check_choice, check_whole, unmasked
+from deepsimplex._utils.validation import MOST_CLASSES, check_choice, check_whole, unmasked
 from deepsimplex.distances.approximate_search import check_approximate, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
@@ -188,9 +188,9 @@ def _count_classes(num_classes: int | None, named: dict[str, NDArray[np.int64] |
     """Return the number of classes, after a check that it suits all labels."""
     present = {name: labels for name, labels in named.items() if labels is not None and labels.size}
     if num_classes is None:
-        n = max(int(labels.max()) for labels in present.values()) + 1
+        n = min(max(int(labels.max()) for labels in present.values()) + 1, MOST_CLASSES)
     else:
-        n = check_whole(num_classes, "num_classes", 1)
+        n = check_whole(num_classes, "num_classes", 1, MOST_CLASSES)
     for name, labels in present.items():
         if labels.min() < 0 or labels.max() >= n:
             raise ValueError(f"{name} must lie in 0..{n - 1}; found labels from {labels.min()} to {labels.max()}")

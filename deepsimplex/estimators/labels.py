@@ -28,7 +28,11 @@ def naming(argument: str) -> Iterator[None]:
 
 
 def checked_rows(estimator: Any, X: ArrayLike, **options: Any) -> NDArray[np.float64]:
-    """Return scikit-learn's ``validate_data`` of X, in double precision."""
+    """Return scikit-learn's ``validate_data`` of X, in double precision; masks, text and dates are no numbers."""
+    if isinstance(X, np.ndarray):
+        X = unmasked(X, "X")
+        if X.dtype.kind in "USMmV":
+            raise TypeError(f"X must hold real numbers; found dtype {X.dtype}")
     with naming("X"):
         return validate_data(estimator, X, dtype=np.float64, **options)
 

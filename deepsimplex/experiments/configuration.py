@@ -32,7 +32,7 @@ from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
-LARGEST_BYTES, MOST_LEVELS = 2**20, 50  # of a file that people write
+LARGEST_BYTES, MOST_LEVELS = 2**16, 50  # of a file that people write
 
 
 class ConfigurationError(ValueError):
@@ -78,7 +78,7 @@ MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")
 
 
 class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     @model_validator(mode="before")
     @classmethod
@@ -184,7 +184,7 @@ class RunConfig(_Section):
     """
 
     name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
-    seed: int = Field(default=0, ge=0)
+    seed: int = Field(default=0, ge=0, lt=2**32)
     output: str = Field(default="runs", description="folder that holds the folders of runs")
     cache_dir: str | None = Field(
         default="~/.cache/deepsimplex", validate_default=True, description="folder of cached targets; null for none"
@@ -292,8 +292,8 @@ class _PlainLoader(yaml.SafeLoader):
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         seen: set[str] = set()
         for key, _ in node.value:
-            if str(key.value) in seen:
-                problem = f"found the key {key.value!r} twice"
+            if str(key.value) in seen or key.value == "<<":
+                problem = f"found the key {key.value!r}" + (" twice" if key.value in seen else ": write the keys out")
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
             seen.add(str(key.value))
         return super().construct_mapping(node, deep)

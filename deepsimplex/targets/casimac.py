@@ -72,8 +72,8 @@ class CASIMAC(Target):
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
     normalize : bool
         Whether latents are divided by their root mean square over the training samples and dimensions, so that neither
-        the units of the samples nor their number of features matter. The default is True; False leaves them as
-        [CASIMAC] and its package have them.
+        the units of the samples nor their number of features matter, unless there is attraction. The default is True;
+        False leaves them as [CASIMAC] and its package have them.
     cache_dir : path-like, optional
         A folder in which neighbor distances are kept, under a key of samples, labels, metric and numbers. It is no
         part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
