@@ -51,7 +51,7 @@ def test_probabilities_of_any_size_are_right_and_have_gradients(readout, n, cova
     for gradient in tape.gradient(value, latent).values():
         assert np.isfinite(gradient).all()
     assert np.isfinite(p).all()
-    np.testing.assert_allclose(np.sum(p, axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(np.sum(p, axis=1), 1.0, atol=1e-6)
     np.testing.assert_allclose(p, counted(readout, loc, scale, vertices(n)), atol=0.05)
     log_p = readout(latent, log=True).numpy()
     assert not np.isnan(log_p).any()
@@ -86,4 +86,26 @@ def test_many_classes_of_any_size_sum_to_one(readout, n):
     scale = np.array([[1e-9], [0.5], [3e9]])
     p = readout({"loc": tf.constant(loc, "float32"), "scale": tf.constant(scale, "float32")}).numpy()
     assert np.isfinite(p).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-5)
+    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-6)
+
+
+TEN = [1.0, -0.5, 0.2, 0.0, 0.3, 0.0, 0.0, -0.1, 0.4]
+OF_TEN = [-0.7368221518991323, -4.4253904977874556, -2.3840671655906453]
+
+
+@pytest.mark.parametrize(
+    ("readout", "loc", "scale", "expected"),
+    [
+        (argmax, [1.0, -0.5], 0.3, [-0.020273309822794001, -9.6611779894265138, -3.9117491137379276]),
+        (argmax, [6.0, 2.0], 0.5, [-2.3835144649352464e-17, -38.275370516475239, -80.231994181242732]),
+        (argmax, TEN, 0.7, OF_TEN),
+        (softmax, [0.3], 0.5, [-0.47518928813016932]),
+        (softmax, [5.0], 2.0, [-0.011653073985114022]),
+        (softmax, [1.0], 1e4, [-0.69306739528725564]),
+        (softmax, [-40.0], 3.0, [-62.000000000004594]),
+    ],
+)
+def test_log_probabilities_are_those_of_forty_digits(readout, loc, scale, expected):
+    """By mpmath: one-dimensional integrals over the common part of the scores, and over the logit of two classes."""
+    found = readout({"loc": tf.constant([loc], "float64"), "scale": tf.constant([[scale]], "float64")}, log=True)
+    np.testing.assert_allclose(found[0, : len(expected)], expected, rtol=1e-6, atol=1e-15)
