@@ -346,8 +346,8 @@ def check_labels_and_probabilities(
     """
     probabilities = check_probabilities(p)
     samples, n = probabilities.shape
-    hint = "Names become numbers with [names.index(label) for label in y], names being list(model.classes_). Or pass "
-    hint += "classes=names to a function that takes it"
+    hint = "Names become numbers with [names.index(label) for label in y], names = list(model.classes_) those of the "
+    hint += "columns of p. Or pass classes=names to a function that takes it"
     names = None if classes is None else check_class_names(classes, n)
     return check_labels(y, n, rows=samples, of="p", classes=names, hint=hint)[0], probabilities
 

@@ -150,8 +150,8 @@ def one_line_of_graphs() -> Iterator[None]:
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
-        if found := re.search(r"[xy] must .*?(?= : Tensor|\n|$)", str(error)):
-            raise ValueError(found[0]) from None
+        if found := re.search(r"ValueError: (.*\b[xy] must .*)|(x must be finite.*?)(?= : Tensor|\n|$)", str(error)):
+            raise ValueError(found[1] or found[2]) from None
         raise
 
 
