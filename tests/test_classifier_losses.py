@@ -325,7 +325,7 @@ def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
     p = np.asarray(arrays.predict(x, verbose=0), float)
     expected = -np.mean(np.sum(soft * np.log(p), axis=1))
     assert arrays.evaluate(x, soft, batch_size=100, verbose=0)[0] == pytest.approx(expected, rel=1e-4)
-    with pytest.raises(ValueError, match="^every row of y must sum to 1"):
+    with pytest.raises(ValueError, match=r"^every row of y must sum to 1"):
         streamed.fit(batched(x, 2 * soft), verbose=0)
 
 

@@ -19,6 +19,16 @@ MeanFunction = Literal["linear", "zero"]
 MEAN_FUNCTIONS = ("linear", "zero")
 
 
+class _PerSample(keras.regularizers.Regularizer):
+    """A divergence of a weight, divided by the number of training samples."""
+
+    def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
+        self.divergence, self.sample_count = divergence, sample_count
+
+    def __call__(self, x: Any) -> Any:
+        return ops.divide_no_nan(self.divergence(x), self.sample_count)
+
+
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class VariationalGaussianProcess(Head, AdaptedLayer):
     """Map features [N, d] to the posterior of Gaussian processes over latent space: on a backbone, a deep kernel.
@@ -156,10 +166,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         count = keras.initializers.Constant(self.num_samples or 0)
         self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
-        self.mean = self._weight("mean", (M, L), regularizer=self._per_sample(self._divergence_of_means))
-        self.raw_factor = self._weight(
-            "raw_factor", (factors, M, M), regularizer=self._per_sample(self._divergence_of_factors)
-        )
+        self.mean = self._weight("mean", (M, L), regularizer=_PerSample(self._divergence_of_means, self.sample_count))
+        per_sample = _PerSample(self._divergence_of_factors, self.sample_count)
+        self.raw_factor = self._weight("raw_factor", (factors, M, M), regularizer=per_sample)
         if self.mean_function == "linear":
             self.slope = self._weight("slope", (d, L))
             self.offset = self._weight("offset", (L,))
@@ -281,9 +290,6 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         0.0
         """
         return self._divergence_of_means(self.mean) + self._divergence_of_factors(self.raw_factor)
-
-    def _per_sample(self, divergence: Callable[[Any], Any]) -> Callable[[Any], Any]:
-        return lambda weight: ops.divide_no_nan(divergence(weight), self.sample_count)
 
     def _divergence_of_means(self, mean: Any) -> Any:
         return 0.5 * ops.sum(ops.square(mean))
