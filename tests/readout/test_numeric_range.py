@@ -70,9 +70,10 @@ def test_a_factor_on_latents_changes_no_argmax(size, covariance):
 
 @pytest.mark.parametrize("readout", [argmax, softmax])
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
-def test_a_class_gains_as_it_scores_higher(readout, size):
+@pytest.mark.parametrize("n", [2, 3, 10])
+def test_a_class_gains_as_it_scores_higher(readout, size, n):
     steps = np.linspace(-6.0, 6.0, 60)[:, None]
-    loc = size * steps * vertices(4)[:1]
+    loc = size * steps * vertices(n)[:1]
     p = readout({"loc": tf.constant(loc), "scale": tf.fill([60, 1], tf.constant(size, "float64"))}).numpy()
     assert np.all(np.diff(p[:, 0]) > -1e-12)
     assert np.all(np.diff(p[:, 1:], axis=0) < 1e-12)
@@ -80,13 +81,18 @@ def test_a_class_gains_as_it_scores_higher(readout, size):
 
 @pytest.mark.parametrize("readout", [argmax, softmax])
 @pytest.mark.parametrize("n", [100, 1000])
-def test_many_classes_of_any_size_sum_to_one(readout, n):
+def test_many_classes_of_any_size_sum_to_one_and_have_gradients(readout, n):
     rng = np.random.default_rng(n)
     loc = rng.normal(size=(3, n - 1)) * np.array([[1e-9], [1.0], [1e9]])
     scale = np.array([[1e-9], [0.5], [3e9]])
-    p = readout({"loc": tf.constant(loc, "float32"), "scale": tf.constant(scale, "float32")}).numpy()
+    latent = {"loc": tf.constant(loc, "float32"), "scale": tf.constant(scale, "float32")}
+    with tf.GradientTape() as tape:
+        tape.watch(latent)
+        p = readout(latent)
+        first = tf.reduce_sum(p[:, 0])
+    assert all(np.isfinite(gradient).all() for gradient in tape.gradient(first, latent).values())
     assert np.isfinite(p).all()
-    np.testing.assert_allclose(p.sum(axis=1), 1.0, atol=1e-6)
+    np.testing.assert_allclose(np.sum(p, axis=1), 1.0, atol=1e-6)
 
 
 TEN = [1.0, -0.5, 0.2, 0.0, 0.3, 0.0, 0.0, -0.1, 0.4]
