@@ -1,18 +1,23 @@
 # On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-lowest` tries
-# the lowest versions of what it depends on, `make gallery` draws every figure, `make docs` builds the documentation.
-# Each makes its own virtual environment first.
+# the lowest versions of what it depends on, `make gallery` draws every figure, `make docs` builds the documentation,
+# `make reproduce TABLE=casimac_1` measures a table of the papers again, and without TABLE all of them. Each makes its own
+# virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs gallery test test-fast test-lowest lint clean
+.PHONY: demo docs gallery reproduce test test-fast test-lowest lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
 
 gallery: $(VENV)/.installed
 	$(BIN)/python -m training.gallery
+
+# Data sets are looked for in the folder that DEEPSIMPLEX_DATA names; an interrupted command goes on where it was.
+reproduce: $(VENV)/.installed
+	$(BIN)/python -m training.tables $(TABLE)
 
 test: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2

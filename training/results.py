@@ -25,6 +25,13 @@ def _with_folder(path: Path | None) -> Path | None:
 Output = Annotated[Path | None, typer.Option(help="a JSON file for the table", callback=_with_folder)]
 
 
+def write_json(path: Path, content: Any) -> None:
+    """Write a file whole, or not at all."""
+    fresh = path.with_name(f".{path.name}")
+    fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(path)
+
+
 class ResultTable:
     """Rows of one table, each a dict from column to value; all have the columns of the first.
 
@@ -50,15 +57,13 @@ class ResultTable:
         for measured, result in measurements:
             self.add(measured=measured, result=result)
 
-    def write(self, path: Path | None) -> None:
-        """Write the rows with the command, the date and the number of cores, as JSON; nothing without a path."""
+    def write(self, path: Path | None, **facts: Any) -> None:
+        """Write the rows, the command, the date, the number of cores and other facts; nothing without a path."""
         if path is None:
             return
         command = shlex.join(["python", "-m", self.script, *sys.argv[1:]])
-        facts = {"command": command, "date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
-        fresh = path.with_name(f".{path.name}")  # replaced whole, or not at all
-        fresh.write_text(json.dumps(facts | {"rows": self.rows}, indent=1) + "\n", encoding="utf-8")
-        fresh.replace(path)
+        when = {"command": command, "date": datetime.date.today().isoformat(), "cores": os.cpu_count()}
+        write_json(path, when | {"rows": self.rows} | facts)
 
 
 def shown(value: Any) -> str:

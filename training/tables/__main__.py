@@ -1,0 +1,98 @@
+"""Tables of the papers, measured again.
+
+    python -m training.tables [NAME ...] [--data FOLDER] [--runs runs/tables] [--results training/results]
+        [--repetitions K]
+
+prints every table, the paper's numbers in brackets beside means and standard deviations over as many repetitions as the
+paper has, and writes NAME.json with all repetitions. Repetitions are kept in the folder of the runs, and an interrupted
+command goes on with those that are missing. FOLDER has the data sets as NAME.npz with the arrays X and y; the
+environment variable DEEPSIMPLEX_DATA names it as well. A data set that it lacks is left out, with a line that says so.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from training.results import ResultTable, write_json
+from training.tables import casimac, fashion_mnist, gpd, gplvq, ilr_gp, ilr_gp_synthetic, sps
+from training.tables.paper_table import Cell, DataFolder, MissingDataError, PaperTable, Scores
+
+TABLES: dict[str, PaperTable] = {
+    **casimac.TABLES,
+    **fashion_mnist.TABLES,
+    **ilr_gp.TABLES,
+    **ilr_gp_synthetic.TABLES,
+    **gpd.TABLES,
+    **gplvq.TABLES,
+    **sps.TABLES,
+}
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help=f"default all: {', '.join(TABLES)}")] = None,
+    data: Annotated[Path | None, typer.Option(help="a folder of NAME.npz files that hold X and y")] = None,
+    runs: Annotated[Path, typer.Option(help="where repetitions are kept")] = Path("runs/tables"),
+    results: Annotated[Path, typer.Option(help="where NAME.json is written")] = Path("training/results"),
+    repetitions: Annotated[int | None, typer.Option(min=1, help="of every cell; default the paper's")] = None,
+) -> None:
+    """Measure what is missing, print the tables and write them."""
+    if unknown := set(names or ()) - TABLES.keys():
+        raise typer.BadParameter(f"NAMES must be among {', '.join(TABLES)}; found {', '.join(sorted(unknown))}")
+    results.mkdir(parents=True, exist_ok=True)
+    for name in names or TABLES:
+        reproduce(name, TABLES[name], DataFolder(data), runs / name, results / f"{name}.json", repetitions)
+
+
+def reproduce(
+    name: str, table: PaperTable, data: DataFolder, runs: Path, path: Path, repetitions: int | None = None
+) -> None:
+    """Measure one table, print it and write it."""
+    runs.mkdir(parents=True, exist_ok=True)
+    number = repetitions or table.repetitions
+    found: dict[Cell, list[Scores]] = {}
+    missing = []
+    console = Console(stderr=True, highlight=False)
+    for cell in table.cells:
+        try:
+            found[cell] = [_measured(table, cell, k, number, data, runs, console) for k in range(number)]
+        except MissingDataError as error:
+            missing.append(f"{cell[0]} is left out: {error}")
+            console.print(f"{name}: {missing[-1]}", markup=False)
+    everything = [scores for scores_of_cell in found.values() for scores in scores_of_cell]
+    print(f"\n{table.title}\n")
+    shown = ResultTable("training.tables")
+    for cell, scores in found.items():
+        shown.add(**dict.fromkeys(["data", "method", *table.scores(everything)], "") | table.row(cell, scores))
+    notes = [*table.notes, *dict.fromkeys(missing)]
+    if number < table.repetitions:
+        notes.append(f"{number} of the paper's {table.repetitions} repetitions.")
+    print("", *notes, sep="\n")
+    listed = [
+        {"data": cell[0], "method": cell[1], "repetition": k, "scores": scores}
+        for cell, all_scores in found.items()
+        for k, scores in enumerate(all_scores)
+    ]
+    shown.write(path, title=table.title, notes=notes, repetitions=listed)
+
+
+def _measured(
+    table: PaperTable, cell: Cell, repetition: int, number: int, data: DataFolder, runs: Path, console: Console
+) -> Scores:
+    """Return one repetition's scores: those that were kept, or measured now."""
+    path = runs / f"{re.sub(r'[^a-z0-9]+', '-', '-'.join(cell).lower())}-{repetition}.json"
+    if path.is_file():
+        return json.loads(path.read_text(encoding="utf-8"))
+    with console.status(f"{', '.join(cell)}: {repetition + 1} of {number}"):
+        scores = table.measure(*cell, repetition, data)
+    listed = ", ".join(f"{score} {value:.3f}" for score, value in scores.items())
+    console.print(f"{', '.join(cell)}: {repetition + 1} of {number}: {listed}", markup=False)
+    write_json(path, scores)
+    return scores
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,144 @@
+"""A paper's table that is measured again: what it prints, how a repetition is measured, and the means beside it."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.datasets import load_iris, load_wine
+from sklearn.model_selection import train_test_split
+
+Data = tuple[NDArray[np.float64], NDArray[np.int64]]
+Scores = dict[str, float]
+Cell = tuple[str, str]
+"""Data set, or setting, and method."""
+
+RISING = frozenset(
+    {"accuracy", "f1", "precision", "recall", "correctness", "AC", "AS"} | {f"top-{k}" for k in range(1, 6)}
+)
+"""Scores of which more is better; of all others less is."""
+
+_OWN_COPIES = {"wine": load_wine, "iris": load_iris}
+
+
+class MissingDataError(Exception):
+    """A data set that is not on this machine; says where it is looked for."""
+
+
+@dataclass(frozen=True)
+class DataFolder:
+    """A user's copies of the data sets: NAME.npz with features X and class numbers y.
+
+    Parameters
+    ----------
+    path : Path or None
+        The folder. None: the environment variable DEEPSIMPLEX_DATA, and otherwise what scikit-learn has.
+    """
+
+    path: Path | None = None
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder, or None."""
+        stated = os.environ.get("DEEPSIMPLEX_DATA")
+        return self.path or (Path(stated) if stated else None)
+
+    def load(self, name: str) -> Data:
+        """Features [N, d] and class numbers [N]; MissingDataError where there are none."""
+        arrays = self.arrays(name) if self.holds(name) else None
+        if arrays is not None:
+            return arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
+        if name in _OWN_COPIES:
+            return _OWN_COPIES[name](return_X_y=True)
+        raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}: it holds the arrays X and y")
+
+    def holds(self, name: str) -> bool:
+        """Whether the folder has NAME.npz."""
+        return self.folder is not None and (self.folder / f"{name}.npz").is_file()
+
+    def arrays(self, name: str) -> dict[str, NDArray]:
+        """All arrays of NAME.npz; MissingDataError where there is no such file."""
+        if not self.holds(name):
+            raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}")
+        with np.load(f"{self.folder}/{name}.npz", allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A number as a paper prints it, with the standard deviation over its repetitions where it states one."""
+
+    mean: float
+    deviation: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mean:g}" if self.deviation is None else f"{self.mean:g} ± {self.deviation:g}"
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One table or figure of a paper.
+
+    Parameters
+    ----------
+    title : str
+        The paper's tag, the number of the table, and what it compares.
+    repetitions : int
+        How often the paper measures every cell.
+    cells : mapping of (data set, method) to mapping of score to Printed
+        What the paper prints; empty where it prints nothing.
+    measure : callable
+        ``measure(data_set, method, repetition, data_folder)`` returns the scores of one repetition.
+    rounding : float
+        Half a unit of the last digit printed.
+    notes : sequence of str
+        Where the measurement differs from the paper's, or had to choose.
+    """
+
+    title: str
+    repetitions: int
+    cells: Mapping[Cell, Mapping[str, Printed]]
+    measure: Callable[[str, str, int, DataFolder], Scores]
+    rounding: float = 0.0005
+    notes: Sequence[str] = ()
+
+    def row(self, cell: Cell, repetitions: Sequence[Scores]) -> dict[str, str]:
+        """A row: mean and standard deviation of every score, and the paper's number with a verdict."""
+        data, method = cell
+        row = {"data": data, "method": method}
+        for score in self.scores(repetitions):
+            ours = np.array([scores[score] for scores in repetitions if score in scores])
+            if not len(ours):
+                row[score] = ""
+                continue
+            row[score] = f"{ours.mean():.3f}" + (f" ± {ours.std():.3f}" if len(ours) > 1 else "")
+            if score in self.cells[cell]:
+                printed = self.cells[cell][score]
+                row[score] += f" (paper {printed}: {self.verdict(score, ours, printed)})"
+        return row
+
+    def scores(self, repetitions: Sequence[Scores] = ()) -> list[str]:
+        """Names of all scores: those printed, then those measured beside."""
+        of_all = (*self.cells.values(), *repetitions)
+        return list(dict.fromkeys(score for scores in of_all for score in scores))
+
+    def verdict(self, score: str, ours: NDArray[np.float64], printed: Printed) -> str:
+        """Whether ours is better, or within two standard errors of the difference and the paper's rounding."""
+        variance = ours.var() / len(ours)
+        # A number without a deviation is of one repetition, which deviates as ours do.
+        variance += ours.var() if printed.deviation is None else printed.deviation**2 / self.repetitions
+        lead = (ours.mean() - printed.mean) * (1 if score in RISING else -1)
+        return "better" if lead >= 0 else "within" if lead >= -2.0 * np.sqrt(variance) - self.rounding else "behind"
+
+
+def stratified_split(y: NDArray[np.int64], train: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to fit and rows to test, every class in its proportion."""
+    return train_test_split(np.arange(len(y)), train_size=train, stratify=y, random_state=seed)
+
+
+def split(rows: int, test: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Rows to fit and rows to test, at random."""
+    order = np.random.default_rng(seed).permutation(rows)
+    return order[test:], order[:test]
