@@ -48,14 +48,15 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
 
 def _table(results: dict[str, Any]) -> str:
-    """A table in Markdown from {"rows": [{column: value}, ...]}, as an option with "command", "date" and "cores"."""
+    """A table in Markdown from {"rows": [{column: value}, ...]}, and "command", "date", "cores", "notes" if given."""
     columns = list(results["rows"][0])
     lines = [columns, ["---"] * len(columns)]
     lines += [[_shown(row.get(column)) for column in columns] for row in results["rows"]]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     when = f" on {results['date']}, {results['cores']} cores" if "date" in results else ""
     command = f"Measured{when} by `{results['command']}`." if "command" in results else ""
-    return f"{command}\n\n{table}".strip()
+    notes = "\n".join(f"- {note}" for note in results.get("notes", ()))
+    return f"{command}\n\n{table}\n\n{notes}".strip()
 
 
 def _shown(value: Any) -> str:

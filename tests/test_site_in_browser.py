@@ -79,9 +79,11 @@ PAGE = "before\n<!-- results grid -->\n| written | by hand |\n<!-- end -->\nafte
 
 def test_tables_are_generated_from_results(monkeypatch, tmp_path):
     rows = [{"target": "ilr", "NLL": 0.1}, {"target": "casimac", "NLL": None}]
-    (tmp_path / "grid.json").write_text(json.dumps({"command": "python -m training.grid", "rows": rows}))
+    (tmp_path / "grid.json").write_text(
+        json.dumps({"command": "python -m training.grid", "rows": rows, "notes": ["A note."]})
+    )
     page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
-    table = "| target | NLL |\n| --- | --- |\n| ilr | 0.100 |\n| casimac | - |"
+    table = "| target | NLL |\n| --- | --- |\n| ilr | 0.100 |\n| casimac | - |\n\n- A note."
     assert page.startswith("before\nMeasured by `python -m training.grid`.\n\n" + table)
     assert "by hand" not in page
 

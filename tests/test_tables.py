@@ -1,19 +1,24 @@
 """The scripts of the papers' tables, at a size that shows no figures."""
 
 import json
+import re
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
-from sklearn.datasets import load_digits, load_iris
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import deepsimplex as ds
 from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
 from tests.quick_runs import eager_classifiers
+from training.benchmarks import prototypes
 from training.results import Output, ResultTable
-from training.tables import gplvq, ilr_gp, prototypes
+from training.tables import casimac, fashion_mnist, gpd, gplvq, ilr_gp
+from training.tables.__main__ import TABLES, reproduce
+from training.tables.paper_table import DataFolder, PaperTable, Printed, split
 
 
 def test_the_folder_of_the_output_is_there_as_a_command_starts(tmp_path):
@@ -31,7 +36,7 @@ def test_the_folder_of_the_output_is_there_as_a_command_starts(tmp_path):
 
 
 def test_a_split_tests_what_it_does_not_learn():
-    learn, held = ilr_gp.split(178, 50, seed=1)
+    learn, held = split(178, 50, seed=1)
     assert (len(learn), len(held)) == (128, 50)
     np.testing.assert_array_equal(np.sort(np.concatenate([learn, held])), np.arange(178))
 
@@ -43,85 +48,163 @@ def test_certainty_that_is_right_errs_by_half_a_bin():
 
 
 @pytest.mark.parametrize(
-    ("metric", "ours", "expected"),
+    ("score", "ours", "expected"),
     [
-        ("ACC", [0.9, 0.9], "better"),
-        ("ACC", [0.84, 0.84], "within"),
-        ("ACC", [0.7, 0.7], "WORSE"),
+        ("accuracy", [0.9, 0.9], "better"),
+        ("accuracy", [0.84, 0.84], "within"),
+        ("accuracy", [0.7, 0.7], "behind"),
         ("NLL", [0.7, 0.7], "better"),
         ("NLL", [0.88, 1.0], "within"),
-        ("NLL", [0.95, 0.95], "WORSE"),
+        ("NLL", [0.95, 0.95], "behind"),
     ],
 )
-def test_verdicts_allow_for_the_errors_of_both(metric, ours, expected):
-    assert ilr_gp.verdict(metric, np.array(ours), mean=0.85, deviation=0.02) == expected
+def test_verdicts_allow_for_the_errors_of_both(score, ours, expected):
+    table = PaperTable("", 5, {}, lambda *_: {}, rounding=0.005)
+    assert table.verdict(score, np.array(ours), Printed(0.85, 0.02)) == expected
+
+
+def test_a_number_of_one_repetition_deviates_as_ours_do():
+    table = PaperTable("", 1, {}, lambda *_: {})
+    assert table.verdict("error", np.array([0.1, 0.3]), Printed(0.15)) == "within"
+    assert table.verdict("error", np.array([0.2, 0.2]), Printed(0.15)) == "behind"
+
+
+def test_every_table_has_its_place_on_the_page():
+    page = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
+    places = re.findall(r"^## (.*)\n\n<!-- results (\w+) -->$", page, re.MULTILINE)
+    assert places == [(table.title, name) for name, table in TABLES.items()]
+
+
+def test_the_papers_numbers_are_read_as_printed():
+    cells = casimac.TABLES["casimac_3"].cells
+    assert len(cells) == 20
+    assert cells["alcohol", "kNN"]["log-loss"] == Printed(1.752, 1.442)
+    assert cells["pine", "CASIMAC"]["area deviation"] == Printed(0.019)
+    cells = ilr_gp.TABLES["ilr_gp_3"].cells
+    assert cells["magic", "Collapsed-ILR"]["NLL"] == Printed(0.32, 0.005)
+    cells = gplvq.TABLES["gplvq_5_8"].cells
+    assert cells["2 against 9, 3 components", "LVQ"]["test error"] == Printed(0.038)
+
+
+def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
+    measured = []
+
+    def measure(data, method, repetition, folder):
+        if data == "elsewhere":
+            folder.load("elsewhere")
+        if len(measured) == 3:
+            raise KeyboardInterrupt
+        measured.append((method, repetition))
+        return {"accuracy": 0.5 + 0.1 * repetition, "seconds": 1.0}
+
+    cells = {("wine", "ours"): {"accuracy": Printed(0.5, 0.1)}, ("wine", "theirs"): {}, ("elsewhere", "ours"): {}}
+    table = PaperTable("[X] Table 1", 2, cells, measure, notes=["As it is."])
+    runs, path = tmp_path / "runs", tmp_path / "table.json"
+    with pytest.raises(KeyboardInterrupt):
+        reproduce("x_1", table, DataFolder(tmp_path), runs, path)
+    assert not path.exists()
+    measured.pop(0)
+    reproduce("x_1", table, DataFolder(tmp_path), runs, path)
+    assert measured == [("ours", 1), ("theirs", 0), ("theirs", 1)]
+    written = json.loads(path.read_text())
+    assert [row["accuracy"] for row in written["rows"]] == [
+        "0.550 ± 0.050 (paper 0.5 ± 0.1: better)",
+        "0.550 ± 0.050",
+    ]
+    assert written["notes"][0] == "As it is."
+    assert "elsewhere is left out: no elsewhere.npz" in written["notes"][1]
+    assert len(written["repetitions"]) == 4
+    assert "| wine | theirs | 0.550 ± 0.050 | 1.000 ± 0.000 |" in capsys.readouterr().out
+    reproduce("x_1", table, DataFolder(tmp_path), runs, path, repetitions=1)
+    assert "1 of the paper's 2 repetitions." in json.loads(path.read_text())["notes"]
+
+
+def test_repetitions_of_all_cells_have_files_of_their_own(tmp_path, monkeypatch):
+    for name, table in TABLES.items():
+        few = replace(table, measure=lambda *cell: {"error": 0.5})
+        reproduce(name, few, DataFolder(tmp_path), tmp_path / name, tmp_path / f"{name}.json", repetitions=1)
+        assert len(list((tmp_path / name).glob("*-0.json"))) == len(table.cells)
+
+
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [
+        ("casimac_1", ("quadrants", "CASIMAC")),
+        ("casimac_1", ("quadrants", "GPC")),
+        ("ilr_gp_fig_7", ("5 classes", "GPD, alpha 0.01")),
+        ("sps_1", ("27 observations of each class", "neural network")),
+        ("gplvq_5_3", ("spirals", "LVQ")),
+    ],
+)
+def test_small_cells_are_measured(name, cell):
+    scores = TABLES[name].measure(*cell, 0, DataFolder())
+    assert all(np.isfinite(value) for value in scores.values())
+    assert scores == TABLES[name].measure(*cell, 0, DataFolder())
+    assert scores.get("error", 1 - scores.get("accuracy", scores.get("correctness", 1.0))) < 0.5
 
 
 @pytest.mark.slow
-def test_a_row_is_measured_and_judged():
-    figures = ilr_gp.measure(ilr_gp.load("wine", None), 50, MinMaxScaler, seed=0, max_iter=2)
-    assert figures["ACC"] > 0.9
-    assert figures["lambda"] in (0.9, 0.95, 0.99, 0.999, 0.9999, 0.999999)
+@pytest.mark.parametrize(
+    ("name", "cell"),
+    [("ilr_gp_3", ("wine", "Exact-ILR")), ("ilr_gp_fig_5", ("deviation 0.5", "ILR, lambda 0.99"))],
+)
+def test_processes_are_measured(name, cell):
+    scores = TABLES[name].measure(*cell, 0, DataFolder())
+    assert scores.get("accuracy", 1 - scores.get("error", 0.0)) > 0.6
+    assert scores["NLL"] < 1.0
 
 
 @pytest.mark.slow
-def test_letter_is_learned_by_minibatches_with_the_lambda_of_the_paper():
-    X, y = load_digits(return_X_y=True)
-    settings = ilr_gp.LETTER | {"inducing": 20, "epochs": 3}
-    figures = ilr_gp.measure((X[:400, 20:40], y[:400]), 100, StandardScaler, seed=0, **settings)
-    assert figures["ACC"] > 0.6
-    assert figures["lambda"] == 0.999999
+@pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
+def test_methods_are_measured_on_a_users_copies(tmp_path, monkeypatch):
+    """Digits under other names, at a size that shows no figures."""
+    X, y = load_digits(n_class=4, return_X_y=True)
+    X = X[:, 20:40].astype(np.float32)
+    np.savez(tmp_path / "letter.npz", X=X, y=y)
+    np.savez(tmp_path / "pine.npz", X=X, y=y + casimac.SOYBEAN_MINTILL - 2)
+    np.savez(tmp_path / "alcohol.npz", X=X, y=y)
+    monkeypatch.setitem(casimac.SETTINGS, "pine", replace(casimac.SETTINGS["pine"], train=100))
+    monkeypatch.setitem(gpd.TEST, "letter", 100)
+    monkeypatch.setitem(gpd.SPARSE, "inducing", 10)
+    cells = [("casimac_3", ("pine", method)) for method in casimac.COMPARED]
+    cells += [("casimac_5", ("alcohol-3", "CASIMAC")), ("gpd_3", ("letter", "alpha 0.01"))]
+    cells += [("gpd_4", ("letter", method)) for method in ("GPC", "GPR, Platt", "NKRR, Platt")]
+    for name, cell in cells:
+        assert cell in TABLES[name].cells
+        scores = TABLES[name].measure(*cell, 0, DataFolder(tmp_path))
+        assert scores.get("accuracy", 1 - scores.get("error", 0.0)) > 0.6, cell
 
 
-def test_every_row_has_all_cells(monkeypatch, capsys, tmp_path):
-    keys = (*ilr_gp.METRICS, ilr_gp.CENTERED, "lambda", "held-out NLL")
-    monkeypatch.setattr(ilr_gp, "measure", lambda *arguments, **settings: dict.fromkeys(keys, 0.5))
-    ilr_gp.main(
-        data=tmp_path, seeds=2, noise="auto", ard=False, names=list(ilr_gp.PAPER), output=tmp_path / "table.json"
-    )
-    printed = capsys.readouterr().out.splitlines()
-    assert [line.count("|") for line in printed[:4]] == [11] * 4
-    assert "glass: no glass.npz" in printed[4]
-    rows = json.loads((tmp_path / "table.json").read_text())["rows"]
-    assert [row["data"] for row in rows] == ["wine, [0, 1] (chosen)", "wine, z-score"]
+@pytest.mark.slow
+@pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+def test_the_network_of_the_paper_is_measured_from_its_configuration():
+    changes = ["data.limit=1000", "training.epochs=5", "cache_dir=null", "training.learning_rate=0.01"]
+    scores = fashion_mnist.measure("fashion_mnist", "naive, default loss", 0, DataFolder(), *changes)
+    assert 0.6 < scores["top-1"] < scores["top-2"] < scores["top-5"] <= 1.0
 
 
 def test_the_spirals_are_as_they_were_fixed():
     X, y = gplvq.spirals()
     assert (X.shape, y.sum()) == ((100, 2), 50)
     np.testing.assert_array_equal(gplvq.spirals()[0], X)
-    folds = gplvq.splits((X, y), runs=1)
-    assert len(folds) == 10
-    assert gplvq.errors(gplvq.process(1.5), folds).test == 0.0
-    both = [gplvq.errors(maker, folds[:3]).test for maker in gplvq.swept(6, 1.5)]
-    assert max(both) < 0.2
+    parts = gplvq.folds("spirals", False, 0, DataFolder())
+    assert len(parts) == 10
+    case = gplvq.Case("spirals", 6, 1.5)
+    assert gplvq.errors("GP", case, parts, 0)["test error"] == 0.0
+    assert gplvq.errors("GPLVQ", case, parts[:3], 0)["test error"] < 0.2
 
 
 @pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
-def test_the_thesiss_tables_have_all_cells(monkeypatch, capsys, tmp_path):
+def test_two_and_nine_are_told_apart_by_components_of_their_pixels(tmp_path):
     rng = np.random.default_rng(0)
     digits = rng.choice([2, 5, 9], 90)
     images = rng.integers(0, 50, (90, 6, 6)) + 20 * digits[:, None, None]
     (tmp_path / "images").mkdir()
     np.savez(tmp_path / "images" / "mnist.npz", X_train=images.astype(np.uint8), y_train=digits)
-    X, y = load_iris(return_X_y=True)
-    np.savez(tmp_path / "iris.npz", X=X, y=y)
-    found = []
-    monkeypatch.setattr(gplvq, "errors", lambda maker, folds: found.append(len(folds)) or gplvq.Errors(0.25, 0.5))
-    tables = [*gplvq.spirals_tables(1), *gplvq.iris_tables(tmp_path, 1), *gplvq.iris_tables(None, 1)]
-    tables += gplvq.mnist_tables(tmp_path, 1, components=(1, 5), number=40)
-    assert set(found) == {10}
-    assert [table.row_count for table in tables] == [11, 10, 4, 11, 4, 11, 4, 3, 11, 4, 11, 4, 3, 2, 4]
-    monkeypatch.undo()
-    projected = gplvq.splits(gplvq.mnist(tmp_path, 40), runs=1)[0].projected(3)
-    assert projected.leading(2).X_held.shape[1] == 2
-    assert gplvq.errors(gplvq.ours(scale_features=False), [projected]).test < 0.1
-    monkeypatch.setattr(gplvq, "iris_tables", lambda folder, runs: [gplvq.table("iris", ["error"], [["0.25"]])])
-    gplvq.main(data=None, part=gplvq.Part.IRIS, runs=1)
-    gplvq.main(data=None, part=gplvq.Part.MNIST, runs=1)
-    printed = capsys.readouterr().out
-    assert "0.25" in printed
-    assert "MNIST: no --data" in printed
+    parts = gplvq.folds("mnist", True, 0, DataFolder(tmp_path))
+    assert parts[0].leading(2).X_held.shape[1] == 2
+    case = gplvq.CASES["2 against 9, 5 components"]
+    assert gplvq.errors("GPLVQ, ours", case, [part.leading(5) for part in parts[:2]], 0)["test error"] < 0.1
 
 
 @pytest.mark.slow

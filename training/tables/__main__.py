@@ -11,6 +11,7 @@ environment variable DEEPSIMPLEX_DATA names it as well. A data set that it lacks
 
 import json
 import re
+import time
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +31,9 @@ TABLES: dict[str, PaperTable] = {
     **gplvq.TABLES,
     **sps.TABLES,
 }
+
+LONG = 5.0
+"""Seconds from which every repetition has a line of its own, and not only the last of a cell."""
 
 
 def main(
@@ -83,13 +87,16 @@ def _measured(
     table: PaperTable, cell: Cell, repetition: int, number: int, data: DataFolder, runs: Path, console: Console
 ) -> Scores:
     """Return one repetition's scores: those that were kept, or measured now."""
-    path = runs / f"{re.sub(r'[^a-z0-9]+', '-', '-'.join(cell).lower())}-{repetition}.json"
+    path = runs / f"{re.sub(r'[^a-z0-9.]+', '-', '-'.join(cell).lower())}-{repetition}.json"
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
-    with console.status(f"{', '.join(cell)}: {repetition + 1} of {number}"):
+    what = f"{', '.join(cell)}: {repetition + 1} of {number}"
+    begun = time.monotonic()
+    with console.status(what):
         scores = table.measure(*cell, repetition, data)
-    listed = ", ".join(f"{score} {value:.3f}" for score, value in scores.items())
-    console.print(f"{', '.join(cell)}: {repetition + 1} of {number}: {listed}", markup=False)
+    seconds = time.monotonic() - begun
+    if seconds > LONG or repetition + 1 == number:
+        console.print(f"{what}, {seconds:.1f} s", markup=False)
     write_json(path, scores)
     return scores
 

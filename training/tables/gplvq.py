@@ -157,7 +157,7 @@ def mnist(folder: DataFolder, number: int = 1000, seed: int = 0) -> Data:
     data = folder.arrays("images/mnist")
     rows = np.flatnonzero(np.isin(data["y_train"], (2, 9)))
     rows = np.random.default_rng(seed).permutation(rows)[:number]
-    return data["X_train"][rows].reshape(number, -1) / 255.0, (data["y_train"][rows] == 9).astype(np.int64)
+    return data["X_train"][rows].reshape(len(rows), -1) / 255.0, (data["y_train"][rows] == 9).astype(np.int64)
 
 
 LOADERS: Mapping[str, Callable[[DataFolder], Data]] = {

@@ -1,6 +1,6 @@
 """Prototypes beside what is established: on images as the head of a network, on tables as GMLVQ.
 
-    python -m training.tables.prototypes [--data FOLDER] [--part mnist|fashion|tables] [--seeds 3] [--epochs 6]
+    python -m training.benchmarks.prototypes [--data FOLDER] [--part mnist|fashion|tables] [--seeds 3] [--epochs 6]
         [--output FOLDER]
 
 mnist: digits 2 against 9 of FOLDER/images/mnist.npz, the data on which the thesis [GPLVQ] has 50% error: a
@@ -97,7 +97,7 @@ def mnist_table(folder: Path, number: int = 1000, folds: int = 10) -> ResultTabl
         x_test, y_test = two_and_nine(data["X_test"], data["y_test"])
     chosen = np.random.default_rng(0).permutation(len(x))[:number]
     some, labels = x[chosen], y[chosen]
-    table = ResultTable("training.tables.prototypes")
+    table = ResultTable("training.benchmarks.prototypes")
     for name, learn in (("raw pixels", of_pixels), ("on a network", of_features)):
         p = np.empty((len(some), 2))
         for learned, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(some, labels):
@@ -152,7 +152,7 @@ def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> ResultTa
             p = model.predict(x_test, batch_size=512, verbose=0)
             nll = ds.evaluation.negative_log_likelihood(y_test, p)
             results[name].append((np.mean(p.argmax(axis=1) == y_test), nll, float(np.median(times[name].seconds))))
-    table = ResultTable("training.tables.prototypes")
+    table = ResultTable("training.benchmarks.prototypes")
     for name, runs in results.items():
         accuracy, nll, _ = map(float, np.mean(runs, axis=0))
         seconds = np.array([run[2] for run in runs])
@@ -188,7 +188,7 @@ def letter_rows(folder: Path) -> Iterable[tuple[str, str, Any, Any]]:
 
 def tables_table(folder: Path | None, repeats: int = 5) -> ResultTable:
     """GMLVQ beside linear discriminant analysis."""
-    table = ResultTable("training.tables.prototypes")
+    table = ResultTable("training.benchmarks.prototypes")
     for name, load in (("wine", load_wine), ("iris", load_iris)):
         X, y = load(return_X_y=True)
         for method, accuracy, nll in compared(X, y, repeats):

@@ -1,6 +1,6 @@
 """Calibration after training, on the digits: 1100 to learn from, 337 held out to calibrate with, 360 to judge.
 
-    python -m training.tables.calibration [--epochs 40] [--output calibration.json]
+    python -m training.benchmarks.calibration [--epochs 40] [--output calibration.json]
 
 Prints a Markdown table: accuracy, NLL and ECE on the test images before and after every calibration.
 """
@@ -26,7 +26,7 @@ def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
 
 def main(epochs: int = 40, output: Output = None) -> None:
     """Train, calibrate, and print."""
-    table = ResultTable("training.tables.calibration")
+    table = ResultTable("training.benchmarks.calibration")
 
     def row(name: str, method: str, y: np.ndarray, p: np.ndarray) -> None:
         report = ds.evaluation.report(y, np.asarray(p, float))
