@@ -30,12 +30,16 @@ test-lowest: $(VENV)-lowest/.installed
 	$(VENV)-lowest/bin/python -m pytest -n 2 -m "not slow" -W default
 
 # Strict: a warning or a dead link is an error.
-docs: $(VENV)/.installed-docs build/gallery/index.html
+docs: $(VENV)/.installed-docs build/gallery/index.html build/notebooks/.executed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo build/site/index.html
 
 build/gallery/index.html: training/gallery.py | $(VENV)/.installed
 	$(BIN)/python -m training.gallery
+
+build/notebooks/.executed: $(wildcard notebooks/*.py) | $(VENV)/.installed-docs
+	$(BIN)/python -m training.notebooks
+	@touch $@
 
 lint: $(VENV)/.installed-test
 	$(BIN)/ruff check .

@@ -1,4 +1,4 @@
-"""Hooks of the site's build: formulas become MathML, figures and measured tables are put into the pages."""
+"""Hooks of the site's build: formulas become MathML; figures, measured tables and executed notebooks are put in."""
 
 import html
 import json
@@ -6,18 +6,31 @@ import re
 from pathlib import Path
 from typing import Any
 
+import jupytext
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File
 
 ROOT = Path(__file__).parents[1]
 FIGURES = (ROOT / "build" / "gallery", ROOT / "training" / "pictures")  # the committed ones come last, and win
 RESULTS = ROOT / "training" / "results"
+NOTEBOOKS, EXECUTED = ROOT / "notebooks", ROOT / "build" / "notebooks"
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the committed figures, and those that ``make gallery`` has drawn, as pictures/NAME.png."""
+    """Add the committed figures, and those that ``make gallery`` has drawn, as pictures/NAME.png, and the notebooks.
+
+    A notebook that has not been executed becomes a page without results.
+    """
     for path in {path.name: path for folder in FIGURES for path in sorted(folder.glob("*.png"))}.values():
         files.append(File.generated(config, f"pictures/{path.name}", abs_src_path=str(path)))
+    for path in sorted(NOTEBOOKS.glob("*.py")):
+        executed = EXECUTED / f"{path.stem}.md"
+        content = (
+            executed.read_text(encoding="utf-8") if executed.is_file() else jupytext.writes(jupytext.read(path), "md")
+        )
+        files.append(File.generated(config, f"notebooks/{path.stem}.md", content=content))
+    for path in sorted(EXECUTED.glob("*/*.png")):
+        files.append(File.generated(config, f"notebooks/{path.relative_to(EXECUTED)}", abs_src_path=str(path)))
     return files
 
 

@@ -1,0 +1,52 @@
+"""The notebooks executed, as pages of the site.
+
+    python -m training.notebooks [NAME ...] [--output build/notebooks]
+
+Writes NAME.md with what every cell printed and drew, and its pictures. The environment variables EPOCHS and IMAGES cut
+the training short.
+"""
+
+import time
+from pathlib import Path
+from typing import Annotated
+
+import jupytext
+import typer
+from nbclient import NotebookClient
+from nbconvert import MarkdownExporter
+
+FOLDER = Path("notebooks")
+
+
+def page(path: Path) -> tuple[str, dict[str, bytes]]:
+    """Execute a notebook, and return its page in Markdown and the pictures that the page links to."""
+    notebook = jupytext.read(path)
+    NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
+    for cell in notebook.cells:  # what TensorFlow and progress bars write is not of the page
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+    resources = {"output_files_dir": path.stem}
+    markdown, resources = MarkdownExporter().from_notebook_node(notebook, resources=resources)
+    return markdown, resources["outputs"]
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="default all")] = None,
+    output: Annotated[Path, typer.Option(help="folder of the pages")] = Path("build/notebooks"),
+) -> None:
+    """Execute the notebooks and write their pages."""
+    found = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
+    if unknown := set(names or ()) - found.keys():
+        raise typer.BadParameter(f"NAMES must be among {', '.join(found)}; found {', '.join(sorted(unknown))}")
+    for name in names or found:
+        begun = time.monotonic()
+        markdown, pictures = page(found[name])
+        (output / name).mkdir(parents=True, exist_ok=True)
+        for place, picture in pictures.items():
+            (output / place).write_bytes(picture)
+        (output / f"{name}.md").write_text(markdown, encoding="utf-8")
+        print(f"{output / name}.md, {time.monotonic() - begun:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    typer.run(main)
