@@ -25,9 +25,8 @@ def page(path: Path) -> tuple[str, dict[str, bytes]]:
     for cell in notebook.cells:  # what TensorFlow and progress bars write is not of the page
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-    resources = {"output_files_dir": path.stem}
-    markdown, resources = MarkdownExporter().from_notebook_node(notebook, resources=resources)
-    return markdown, resources["outputs"]
+    markdown, found = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})
+    return markdown, dict(found["outputs"])
 
 
 def main(
