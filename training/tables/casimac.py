@@ -215,7 +215,7 @@ TABLES = {
             "pine is binary as in the paper's source, Niculescu-Mizil and Caruana (2005): Soybean-mintill, 2455 of the "
             "21 025 pixels, against all others, those without ground truth among them.",
             "hiv has 750 repeated sequences, ten of them with both labels: a random split leaks. With 125 training "
-            "samples, as in the paper's Table 2, its kNN too falls short of the paper's accuracy, and reaches 0.864 with "
+            "samples, as in the paper's Table 2, its kNN too falls short of its accuracy, and reaches 0.864 with "
             "2000: the paper's split or features must be others.",
             "The paper draws the area deviation from one split; here it is the mean over all.",
         ),
