@@ -17,7 +17,7 @@ from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.distances.distance import Distance
-from deepsimplex.distances.exact_search import Neighbors, Search, refuse_nan
+from deepsimplex.distances.exact_search import Neighbors, Search, refuse_nan, search_tiles
 from deepsimplex.distances.vector_distances import center
 
 CANDIDATES = 32
@@ -132,9 +132,8 @@ def _recall(metric: Distance, search: Search, found: Neighbors) -> float:
     sample = np.sort(np.random.default_rng(_SEED).choice(len(search.rows), count, replace=False))
     # One more neighbor, for the query itself if it is among the samples.
     k = search.k + (search.queries is None)
-    exact = metric.neighbors(
-        replace(search, queries=search.rows[sample], query_labels=search.query_labels[sample], k=k)
-    )
+    some = replace(search, queries=search.rows[sample], query_labels=search.query_labels[sample], k=k)
+    exact = search_tiles(metric.visitor(some), some, metric)
     distances, indices = exact.distances.copy(), exact.indices
     if search.queries is None:
         distances[indices == search.ids[sample][:, None, None]] = np.inf

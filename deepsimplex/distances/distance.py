@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.parameters import Parameters
 from deepsimplex._utils.validation import check_array
-from deepsimplex.distances.exact_search import Neighbors, Search, search_blocks
+from deepsimplex.distances.exact_search import Search, Visit, block_visit
 
 # Distances of the queries at a slice of rows to the samples at a slice of columns: float64 [rows, columns].
 BlockFunction = Callable[[slice, slice], NDArray[np.float64]]
@@ -185,9 +185,9 @@ class Distance(Parameters):
         """Return the distance and the search to run: ``Embedding`` replaces both."""
         return self, search
 
-    def neighbors(self, search: Search) -> Neighbors:
-        """Find the exact neighbors. Override it if not every pair needs to be evaluated."""
-        return search_blocks(self.blocks(search.rows, search.x), search, self)
+    def visitor(self, search: Search) -> Visit:
+        """Return the visit of a tile of an exact search. Override it if not every pair needs to be evaluated."""
+        return block_visit(self.blocks(search.rows, search.x), search, self)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments, for Keras' serialization."""

@@ -21,6 +21,8 @@ from deepsimplex.distances.checkpoint import Checkpoint
 
 Classes = Literal["all", "own", "other"]
 CLASSES = get_args(Classes)
+Executor = Literal["ray"]
+EXECUTORS = get_args(Executor)
 # Smaller tiles cost more in calls than they save in memory.
 SMALLEST_TILE = 16
 
@@ -94,6 +96,12 @@ class Search:
     checkpoint: Path | None
     show_progress: bool | None
 
+    def __post_init__(self) -> None:
+        """Make all arrays read-only, as they are in the workers of a cluster: loops are compiled for one kind."""
+        for name, array in list(vars(self).items()):
+            if isinstance(array, np.ndarray):
+                object.__setattr__(self, name, _read_only(array))
+
     @property
     def rows(self) -> NDArray[Any]:
         """The samples in the rows of the distance matrix [M, ...]."""
@@ -102,7 +110,7 @@ class Search:
     @cached_property
     def row_ids(self) -> NDArray[np.int64]:
         """Index of each row among the samples, shape [M]; -1 for queries."""
-        return self.ids if self.queries is None else np.full(len(self.queries), -1)
+        return self.ids if self.queries is None else _read_only(np.full(len(self.queries), -1))
 
     @property
     def wanted(self) -> NDArray[np.bool_]:
@@ -118,6 +126,10 @@ class Search:
         """Return an answer without neighbors: distances inf, indices -1."""
         shape = (len(self.rows), self.num_classes, self.k)
         return Neighbors(np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64))
+
+    def both_sides(self, metric: Any) -> bool:
+        """Whether each tile of a distance serves its rows and its columns."""
+        return bool(metric.symmetric) and self.queries is None
 
     def tiles(self, both_sides: bool) -> list[tuple[slice, slice]]:
         """Rows and columns of every tile; only those on and above the diagonal if each serves ``both_sides``."""
@@ -144,58 +156,82 @@ class Search:
         return self.classes == "all" or bool((labels != others[0]).any() or (others != others[0]).any())
 
 
-def search_tiles(
-    visit: Callable[[slice, slice, Neighbors], None], search: Search, metric: Any, both_sides: bool
-) -> Neighbors:
-    """Visit all tiles, and keep the nearest.
+Visit = Callable[[slice, slice, Neighbors], None]
+"""Merges the pairs of a tile, given by its rows and columns, into the lists of its rows (and columns)."""
+
+
+class TileList:
+    """The tiles of a search in their order, how many of them are done, and the neighbors so far.
 
     Parameters
     ----------
-    visit : callable
-        Merges the pairs of a tile, given by its rows and columns, into the lists of its rows (and columns).
     search : Search
     metric : Distance
-        Named beside the progress bar; its key names the checkpoint, whose finished tiles are not visited again.
-    both_sides : bool
-        Whether a tile serves its rows and its columns.
+        Its key names the checkpoint, whose finished tiles are not visited again.
+
+    Attributes
+    ----------
+    tiles : list of (slice, slice)
+    areas : list of int
+        Their numbers of pairs.
+    done : int
+        So many tiles, from the start, need no visit.
+    found : Neighbors
+        Of the rows of the distance matrix.
+    """
+
+    def __init__(self, search: Search, metric: Any) -> None:
+        self._search, self._checkpoint = search, search.kept(metric.cache_key())
+        self.tiles = search.tiles(search.both_sides(metric))
+        self.areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in self.tiles]
+        self.found, self.done = search.empty(), 0
+        state = self._checkpoint.load()
+        if state is not None:
+            self.found.distances[...], self.found.indices[...] = state["distances"], state["indices"]
+            self.done = int(state["tiles"])
+
+    def keep(self, done: int) -> None:
+        """Keep the neighbors, with so many tiles done; those of later tiles among them do no harm."""
+        self.done = done
+        lists = {"distances": self.found.distances, "indices": self.found.indices}
+        self._checkpoint.keep(lists | {"tiles": np.array(done)})
+
+    def finish(self) -> Neighbors:
+        """Return the neighbors in the order of the queries, and remove the checkpoint."""
+        self._checkpoint.clear()
+        if self._search.queries is None:
+            for array in (self.found.distances, self.found.indices):
+                array[self._search.ids] = array.copy()
+        return self.found
+
+
+def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
+    """Visit all tiles, and keep the nearest; ``metric`` is named beside the progress bar.
 
     Returns
     -------
     Neighbors
         Of the queries, in their order. Equally near samples are ordered by their indices.
     """
-    found, tiles, begin = search.empty(), search.tiles(both_sides), 0
-    checkpoint = search.kept(metric.cache_key())
-    state = checkpoint.load()
-    if state is not None:
-        found.distances[...], found.indices[...], begin = state["distances"], state["indices"], int(state["tiles"])
-    areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in tiles]
-    with progress(
-        f"{metric!r} neighbors", sum(areas), search.show_progress, unit="pairs", done=sum(areas[:begin])
-    ) as advance:
-        for number, (rows, columns) in enumerate(tiles[begin:], begin):
-            if search.has_wanted(rows, columns):
-                visit(rows, columns, found)
-            advance(areas[number])
-            checkpoint.keep({"distances": found.distances, "indices": found.indices, "tiles": np.array(number + 1)})
-    checkpoint.clear()
-    if search.queries is None:
-        for array in (found.distances, found.indices):
-            array[search.ids] = array.copy()
-    return found
+    left = TileList(search, metric)
+    total, done = sum(left.areas), sum(left.areas[: left.done])
+    with progress(f"{metric!r} neighbors", total, search.show_progress, unit="pairs", done=done) as advance:
+        for number in range(left.done, len(left.tiles)):
+            if search.has_wanted(*left.tiles[number]):
+                visit(*left.tiles[number], left.found)
+            advance(left.areas[number])
+            left.keep(number + 1)
+    return left.finish()
 
 
-def search_blocks(block: Callable[[slice, slice], NDArray[np.float64]], search: Search, metric: Any) -> Neighbors:
-    """Find exact neighbors by evaluating every pair, once if the distance is symmetric.
+def block_visit(block: Callable[[slice, slice], NDArray[np.float64]], search: Search, metric: Any) -> Visit:
+    """Return the visit of a tile that evaluates every pair, once if the distance is symmetric.
 
-    Raises
-    ------
-    ValueError
-        If a distance that counts is NaN.
+    It raises a ValueError if a distance that counts is NaN.
     """
     from deepsimplex.distances.k_nearest import merge_block
 
-    both_sides = metric.symmetric and search.queries is None
+    both_sides = search.both_sides(metric)
     options = search.wanted, search.own_positive
 
     def visit(rows: slice, columns: slice, found: Neighbors) -> None:
@@ -210,7 +246,13 @@ def search_blocks(block: Callable[[slice, slice], NDArray[np.float64]], search: 
             turned = np.ascontiguousarray(values.T)
             merge_block(turned, column, row, *options, found.distances[columns], found.indices[columns])
 
-    return search_tiles(visit, search, metric, both_sides)
+    return visit
+
+
+def _read_only(array: NDArray[Any]) -> NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def refuse_nan(distances: NDArray[np.float64], name: str) -> None:

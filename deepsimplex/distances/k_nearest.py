@@ -54,3 +54,17 @@ def merge_pairs(rows, ids, values, distances, indices):
     """Merge single pairs, queries ``rows`` and samples ``ids`` [S], into the lists [M, k] of one class."""
     for s in range(len(rows)):
         insert(values[s], ids[s], distances[rows[s]], indices[rows[s]])
+
+
+@njit(cache=True)
+def merge_lists(distances, indices, into_distances, into_indices):
+    """Merge lists of neighbors [M, n, k] into others of the same rows."""
+    for row in range(len(distances)):
+        for label in range(distances.shape[1]):
+            for place in range(distances.shape[2]):
+                insert(
+                    distances[row, label, place],
+                    indices[row, label, place],
+                    into_distances[row, label],
+                    into_indices[row, label],
+                )

@@ -10,7 +10,7 @@ from deepsimplex._utils.validation import MOST_CLASSES, check_choice, check_whol
 from deepsimplex.distances.approximate_search import check_approximate, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
-from deepsimplex.distances.exact_search import CLASSES, Classes, Neighbors, Search
+from deepsimplex.distances.exact_search import CLASSES, EXECUTORS, Classes, Executor, Neighbors, Search, search_tiles
 from deepsimplex.distances.named_distances import get_distance
 
 BLOCK_BYTES = 2**24
@@ -34,6 +34,7 @@ def class_neighbors(
     candidates: int | None = None,
     block_bytes: int = BLOCK_BYTES,
     checkpoint: Any = None,
+    executor: Executor | None = None,
     show_progress: bool | None = None,
 ) -> Neighbors:
     """Find, for every sample, the k nearest samples of every class.
@@ -79,6 +80,10 @@ def class_neighbors(
         A folder in which the state of a long search is kept, every 20 seconds. The same search resumes from there
         after it was killed, and removes it when it is finished. Needs a distance that is not a function. None (default)
         keeps nothing.
+    executor : {None, "ray"}
+        Where an exact search runs: None (default) on this machine, "ray" on the nodes of a Ray cluster, that of the
+        environment variable RAY_ADDRESS or one of this machine's cores. The answer is the same to the bit, and a
+        checkpoint of either is resumed by the other. Needs the extra ``cluster``.
     show_progress : bool, optional
         None (default) shows a progress bar on terminals and in notebooks if the work takes long; True also prints
         lines elsewhere.
@@ -98,7 +103,9 @@ def class_neighbors(
         If lengths or shapes do not match, a label or argument is out of its range, the samples do not suit the
         distance, or a distance that was computed is NaN, or infinite with nothing nearer.
     OSError
-        If ``checkpoint`` cannot be written.
+        If ``checkpoint`` cannot be written, or as ``ConnectionError`` if the cluster is not reached.
+    ImportError, RuntimeError, MemoryError
+        For ``executor="ray"``: without Ray, with other versions on its nodes, if its object store is full.
 
     Warns
     -----
@@ -132,6 +139,10 @@ def class_neighbors(
         raise ValueError("query_labels belong to queries; found query_labels alone")
     check_choice(classes, "classes", CLASSES)
     check_choice(method, "method", METHODS)
+    if executor is not None:
+        check_choice(executor, "executor", EXECUTORS)
+        if method == "approximate":
+            raise ValueError(f"executor={executor!r} is for exact searches; set executor=None or method='exact'")
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
@@ -166,7 +177,14 @@ def class_neighbors(
     metric, search = metric.resolve(search)
     if method == "approximate":
         return search_approximately(metric, search, candidates)
-    found = Distance.neighbors(metric, search) if method == "brute_force" else metric.neighbors(search)
+    every_pair = method == "brute_force"
+    if executor == "ray":
+        from deepsimplex.distances.cluster_search import search_on_cluster
+
+        found = search_on_cluster(metric, search, every_pair)
+    else:
+        visit = Distance.visitor(metric, search) if every_pair else metric.visitor(search)
+        found = search_tiles(visit, search, metric)
     _check_complete(found, search, metric)
     return found
 

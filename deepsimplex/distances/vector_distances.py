@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import parts
 from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
-from deepsimplex.distances.exact_search import Neighbors, Search, search_tiles
+from deepsimplex.distances.exact_search import Neighbors, Search, Visit
 
 # Squares of differences beyond this overflow float64.
 LARGEST = 1e150
@@ -65,12 +65,12 @@ class VectorDistance(Distance):
 
         return lambda rows, columns: pair_distances(queries, rows, x, columns, self.squared)
 
-    def neighbors(self, search: Search) -> Neighbors:
-        """Find the exact neighbors by scores in float32; the module's docstring has the proof."""
+    def visitor(self, search: Search) -> Visit:
+        """Return the visit of a tile that evaluates pairs by their scores; the module's docstring has the proof."""
         from deepsimplex.distances import pairwise_sums as kernels
         from deepsimplex.distances.simd import aligned
 
-        features, both_sides = search.x.shape[1], search.queries is None
+        features, both_sides = search.x.shape[1], search.both_sides(self)
         mean, scale = center(search.x, search.rows)
         column_side = row_side = _Side((search.x, search.y, search.ids), mean, scale, self.squared)
         if not both_sides:
@@ -94,7 +94,7 @@ class VectorDistance(Distance):
                 lists = found.distances[columns], found.indices[columns]
                 kernels.merge_scored(scores, True, column, row, *options, *lists)
 
-        return search_tiles(visit, search, self, both_sides)
+        return visit
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")

@@ -33,7 +33,8 @@ BATCH = 1024
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
     """Make the target of a configuration, with its cache; ``show_progress`` as in ``targets.CASIMAC``."""
-    return TARGETS.get(config.target, cache_dir=config.cache_dir, show_progress=show_progress)
+    search = {"cache_dir": config.cache_dir, "executor": config.distances.executor, "show_progress": show_progress}
+    return TARGETS.get(config.target, **search)
 
 
 def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGaussian:

@@ -167,6 +167,12 @@ class CalibrationConfig(_Section):
     sets: ConformalMethod = Field(default="lac", description="the method of conformalize")
 
 
+class DistancesConfig(_Section):
+    """Where the neighbors of distance targets are searched."""
+
+    executor: Literal["ray"] | None = Field(default=None, description="a Ray cluster; null for this machine")
+
+
 class ExportConfig(_Section):
     """Input dtype of the SavedModel."""
 
@@ -191,6 +197,7 @@ class RunConfig(_Section):
     )
     data: DataConfig
     target: Target = Field(description="name of a target and its arguments")
+    distances: DistancesConfig = DistancesConfig()
     model: ModelConfig = ModelConfig()
     training: TrainingConfig = TrainingConfig()
     calibration: CalibrationConfig = CalibrationConfig()

@@ -13,7 +13,7 @@ from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance, neighbor_error
-from deepsimplex.distances.exact_search import Classes
+from deepsimplex.distances.exact_search import EXECUTORS, Classes, Executor
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import Composition
@@ -62,24 +62,23 @@ class CASIMAC(Target):
     gamma : float, optional
         Sets beta = gamma and alpha = 1 - gamma, gamma in [0, 1] (Eq. 19), instead of the two strengths.
     attraction_function, repulsion_function : callable or str, optional
-        f_A and f_R of Eq. 33: ascending distances [M, k] to finite, non-negative values [M]. They are called with as
-        many neighbors as there are, so that k may be smaller than asked for, and may be called several times.
-        Defaults: 1 / mean, and mean. A function registered with ``keras.saving.register_keras_serializable`` is saved
-        with the target, and may be given by its registered name.
+        f_A and f_R of Eq. 33: ascending distances [M, k] to finite, non-negative values [M]; k is smaller where there
+        are fewer neighbors. Defaults: 1 / mean, and mean. A function registered with
+        ``keras.saving.register_keras_serializable`` is saved with the target, and may be given by its registered name.
     combination_function : callable or str, optional
         f_C of Eq. 32: values [M] to finite, non-negative values [M]. The default leaves them as they are.
     construction : {"iterative", "helmert"}
         How the vertices p lie in latent space (``deepsimplex.geometry.vertices``).
     normalize : bool
-        Whether latents are divided by their root mean square over the training samples and dimensions, so that neither
-        the units of the samples nor their number of features matter, unless there is attraction. The default is True;
-        False leaves them as [CASIMAC] and its package have them.
+        Whether latents are divided by their root mean square over training samples and dimensions: without attraction
+        neither units nor the number of features matter then. The default is True; False leaves them as in [CASIMAC].
     cache_dir : path-like, optional
         A folder in which neighbor distances are kept, under a key of samples, labels, metric and numbers. It is no
         part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
+    executor : {None, "ray"}
+        Where neighbors are searched, as in ``class_neighbors``; no part of ``get_config`` either.
     show_progress : bool, optional
-        None (default) shows a progress bar on terminals and in notebooks, when the work takes long; True shows lines
-        elsewhere, as in log files; False shows nothing.
+        None (default) shows a bar on terminals and in notebooks; True lines elsewhere too; False nothing.
 
     Attributes
     ----------
@@ -124,6 +123,7 @@ class CASIMAC(Target):
         construction: Construction = "iterative",
         normalize: bool = True,
         cache_dir: Any = None,
+        executor: Executor | None = None,
         show_progress: bool | None = None,
     ) -> None:
         self.repulsion_strength, self.attraction_strength = strengths(repulsion_strength, attraction_strength, gamma)
@@ -135,6 +135,7 @@ class CASIMAC(Target):
         self.construction: Construction = check_choice(construction, "construction", CONSTRUCTIONS)
         self.normalize = check_flag(normalize, "normalize")
         self.cache_dir = None if cache_dir is None else check_path(cache_dir, "cache_dir")
+        self.executor = None if executor is None else check_choice(executor, "executor", EXECUTORS)
         self.show_progress = show_progress
         self.distance = get_distance(distance)
         self.sums_features = self.distance.sums_features
@@ -317,6 +318,7 @@ class CASIMAC(Target):
                     own_positive=True,  # Eq. 7a
                     classes=classes,
                     checkpoint=checkpoint,
+                    executor=self.executor,
                     show_progress=self.show_progress,
                 ).distances
 
@@ -358,7 +360,7 @@ class CASIMAC(Target):
             )
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor as plain JSON, and the unit; no ``cache_dir`` and ``show_progress``.
+        """Arguments of the constructor as plain JSON, and the unit; not ``cache_dir`` and the like.
 
         Raises
         ------

@@ -27,7 +27,7 @@ class Mean(Target):
     targets : sequence of targets, names or mappings
         At least one. All must share latent dimensions, scores and readout: CASIMAC targets of one construction, or
         ILR targets, or Dirichlet targets.
-    cache_dir, show_progress : optional
+    cache_dir, executor, show_progress : optional
         Arguments of targets given by name or configuration that have them, as ``CASIMAC`` does.
 
     Raises
@@ -47,13 +47,13 @@ class Mean(Target):
         targets: Sequence[Target | str | Mapping[str, Any]],
         *,
         cache_dir: Any = None,
+        executor: str | None = None,
         show_progress: bool | None = None,
     ) -> None:
         if isinstance(targets, str) or not isinstance(targets, Sequence) or len(targets) == 0:
             raise ValueError(f"targets must be a sequence of at least one target; found {targets!r}")
-        self.targets: list[Target] = [
-            TARGETS.get(target, cache_dir=cache_dir, show_progress=show_progress) for target in targets
-        ]
+        search = {"cache_dir": cache_dir, "executor": executor, "show_progress": show_progress}
+        self.targets: list[Target] = [TARGETS.get(target, **search) for target in targets]
         readouts = {target.default_readout for target in self.targets}
         if len(readouts) > 1:
             raise ValueError(f"targets must share one readout; found {', '.join(sorted(readouts))}")
@@ -120,7 +120,7 @@ class Mean(Target):
         return _average([target.transform(x, y) for target in self.targets])
 
     def get_config(self) -> dict[str, Any]:
-        """Serialized targets; ``cache_dir`` and ``show_progress`` are no part of it, as in ``CASIMAC``."""
+        """Serialized targets; without ``cache_dir``, ``executor`` and ``show_progress``, as in ``CASIMAC``."""
         return {"targets": keras.saving.serialize_keras_object(self.targets)}
 
 

@@ -1,0 +1,174 @@
+"""Searches on a Ray cluster of this machine's cores give what one machine gives."""
+
+import os
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import deepsimplex as ds
+from deepsimplex.distances import SSIM, class_neighbors, cluster_search
+from deepsimplex.distances import checkpoint as checkpoints
+
+ray = pytest.importorskip("ray")
+pytestmark = [
+    pytest.mark.slow,
+    # Ray leaves sockets and processes to its own shutdown.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def cluster():
+    """Two nodes of one core."""
+    from ray.cluster_utils import Cluster
+
+    soon = {"health_check_initial_delay_ms": 0, "health_check_period_ms": 300, "health_check_failure_threshold": 3}
+    head = {"num_cpus": 1, "object_store_memory": 2**27, "_system_config": soon}
+    try:
+        nodes = Cluster(initialize_head=True, head_node_args=head)
+    except Exception as error:  # no shared memory, no ports
+        pytest.skip(f"Ray starts no cluster on this machine: {error}")
+    nodes.add_node(num_cpus=1, object_store_memory=2**27)
+    ray.init(address=nodes.address, logging_level="error", log_to_driver=False)
+    yield nodes
+    ray.shutdown()
+    nodes.shutdown()
+
+
+def equal(found, wanted):
+    np.testing.assert_array_equal(found.distances, wanted.distances)
+    np.testing.assert_array_equal(found.indices, wanted.indices)
+
+
+@pytest.mark.parametrize("distance", ["euclidean", SSIM(5)], ids=str)
+def test_two_nodes_find_what_one_machine_finds(fashion, cluster, distance):
+    x, y = fashion[0][:200], fashion[1][:200]
+    x = np.concatenate([x, x[:20]])  # duplicates: ties are ordered by index
+    y = np.concatenate([y, y[:20]])
+    arguments = {"x": x, "y": y, "distance": distance, "k": 3, "own_positive": True, "block_bytes": 2**14}
+    equal(class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments))
+
+
+def test_queries_and_every_pair_are_searched_on_a_cluster(fashion, cluster):
+    x, y = fashion[0][:150], fashion[1][:150]
+    arguments = {"x": x[50:], "y": y[50:], "queries": x[:50], "query_labels": y[:50], "classes": "other"}
+    equal(class_neighbors(**arguments, block_bytes=2**13, executor="ray"), class_neighbors(**arguments))
+    brute = class_neighbors(x, y, method="brute_force", executor="ray", block_bytes=2**13)
+    equal(brute, class_neighbors(x, y))
+
+
+def test_a_function_is_searched_and_its_errors_arrive(fashion, cluster):
+    x, y = np.arange(12.0)[:, None], np.arange(12) % 2
+    equal(
+        class_neighbors(x, y, lambda a, b: float(abs(a - b)[0]), executor="ray"),
+        class_neighbors(x, y, lambda a, b: float(abs(a - b)[0])),
+    )
+    with pytest.raises(ValueError, match="distances must be finite and not negative"):
+        class_neighbors(x, y, lambda a, b: float("nan"), executor="ray")
+
+
+class Cut(Exception):
+    """Stands for a kill."""
+
+
+def test_a_checkpoint_of_a_cluster_is_resumed_on_one_machine(fashion, cluster, tmp_path, monkeypatch):
+    x, y = fashion[0][:300], fashion[1][:300]
+    arguments = {"x": x, "y": y, "k": 2, "block_bytes": 2**14}
+    monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
+    keep, done = checkpoints.Checkpoint.keep, []
+
+    def keep_some(self, state):
+        keep(self, state)
+        done.append(int(state["tiles"]))
+        if len(done) == 9:
+            raise Cut
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "keep", keep_some)
+    with pytest.raises(Cut):
+        class_neighbors(**arguments, checkpoint=tmp_path, executor="ray")
+    assert list(tmp_path.glob("*.npz"))
+    left = done[-1]
+    done.clear()
+    monkeypatch.setattr(checkpoints.Checkpoint, "keep", lambda self, state: done.append(int(state["tiles"])))
+    equal(class_neighbors(**arguments, checkpoint=tmp_path), class_neighbors(**arguments))
+    assert done[0] == left + 1 > 1
+
+
+def test_a_node_that_dies_costs_its_task_alone(fashion, cluster, monkeypatch):
+    dying = cluster.add_node(num_cpus=1, object_store_memory=2**27)
+    keep, kept = cluster_search.TileList.keep, []
+
+    def kill(self, done):
+        if not kept:  # the other tasks are running
+            cluster.remove_node(dying, allow_graceful=False)
+        kept.append(done)
+        keep(self, done)
+
+    def slow(a, b):
+        time.sleep(0.001)
+        return float(abs(a - b).sum())
+
+    monkeypatch.setattr(cluster_search.TileList, "keep", kill)
+    x, y = fashion[0][:80].reshape(80, -1), fashion[1][:80]
+    found = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
+    assert len(kept) > 10
+    monkeypatch.undo()
+    equal(found, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
+
+
+def test_nodes_of_other_versions_are_refused(fashion, cluster, monkeypatch):
+    here = os.getpid()
+    monkeypatch.setattr(cluster_search, "SAME_VERSIONS", ("deepsimplex", "numpy"))
+    monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == here)))
+    with pytest.raises(RuntimeError, match=r"same versions on all nodes; .* has numpy False \(here True\)"):
+        class_neighbors(fashion[0][:9], np.arange(9) % 2, executor="ray")
+
+
+def test_samples_beyond_the_object_store_are_a_memory_error(cluster, monkeypatch):
+    def full(value):
+        raise ray.exceptions.ObjectStoreFullError("no room")
+
+    monkeypatch.setattr(ray, "put", full)
+    with pytest.raises(MemoryError, match=r"(?s)object store full: .*--object-store-memory"):
+        class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
+
+
+def test_targets_and_configurations_search_on_a_cluster(fashion, cluster):
+    from deepsimplex.experiments import load_config, make_targets
+
+    x, y = fashion[0][:80], fashion[1][:80]
+    target = ds.targets.CASIMAC(executor="ray")
+    wanted = ds.targets.CASIMAC().fit_transform(x, y)
+    np.testing.assert_array_equal(target.fit_transform(x, y).loc, wanted.loc)
+    assert "executor" not in target.get_config()
+    settings = ["data.limit=60", "cache_dir=null"]
+    here = make_targets(load_config("configs/digits.yaml", settings), verbose=0)
+    there = make_targets(load_config("configs/digits.yaml", [*settings, "distances.executor=ray"]), verbose=0)
+    np.testing.assert_array_equal(here.loc, there.loc)
+
+
+def test_what_cannot_run_is_refused(monkeypatch):
+    x, y = np.eye(4), [0, 1, 0, 1]
+    with pytest.raises(ValueError, match="executor must be"):
+        class_neighbors(x, y, executor="spark")
+    with pytest.raises(ValueError, match="executor must be"):
+        ds.targets.CASIMAC(executor="spark")
+    with pytest.raises(ValueError, match="executor='ray' is for exact searches"):
+        class_neighbors(x, y, method="approximate", executor="ray")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ImportError, match=r"pip install 'deepsimplex\[cluster\]'"):
+        class_neighbors(x, y, executor="ray")
+
+
+def test_a_cluster_out_of_reach_is_named(monkeypatch):
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+
+    def out_of_reach(**options):
+        raise ConnectionError("no answer at 10.0.0.1:6379")
+
+    monkeypatch.setattr(ray, "init", out_of_reach)
+    with pytest.raises(ConnectionError, match=r"no answer at 10.0.0.1:6379. Check RAY_ADDRESS"):
+        class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
