@@ -5,6 +5,7 @@
 The nodes are processes of this machine. Seconds do not include their start.
 """
 
+import logging
 import time
 from collections.abc import Iterator
 from typing import Annotated, Any
@@ -32,7 +33,7 @@ def rows(distance: Any, images: int, nodes: int) -> Iterator[Measurement]:
     x, y, what = x[:images], y[:images], f"{distance!r}, {images} images"
     alone, wanted = search(x, y, distance, None)
     yield f"{what}: without Ray", f"{alone:.1f} s"
-    ray.init(include_dashboard=False, logging_level="error")
+    ray.init(include_dashboard=False, logging_level=logging.ERROR)
     seconds, found = search(x, y, distance, "ray")
     ray.shutdown()
     yield f"{what}: Ray on this machine", f"{seconds:.1f} s, {seconds / alone:.3f} times; {equality(found, wanted)}"
@@ -41,7 +42,7 @@ def rows(distance: Any, images: int, nodes: int) -> Iterator[Measurement]:
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
         for _ in range(count - 1):
             cluster.add_node(num_cpus=1)
-        ray.init(address=cluster.address, logging_level="error")
+        ray.init(address=cluster.address, logging_level=logging.ERROR)
         seconds, found = search(x, y, distance, "ray")
         ray.shutdown()
         cluster.shutdown()
