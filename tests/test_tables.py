@@ -107,6 +107,7 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
     reproduce("x_1", table, DataFolder(tmp_path), runs, path)
     assert measured == [("ours", 1), ("theirs", 0), ("theirs", 1)]
     written = json.loads(path.read_text())
+    assert written["command"] == "make reproduce TABLE=x_1"
     assert [row["accuracy"] for row in written["rows"]] == [
         "0.550 ± 0.050 (paper 0.5 ± 0.1: better)",
         "0.550 ± 0.050",

@@ -17,11 +17,13 @@ have distance exactly 0. Since samples are shuffled, a query evaluates about k (
 class.
 """
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import ThreadpoolController
 
 from deepsimplex._utils.batching import parts
 from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
@@ -79,13 +81,14 @@ class VectorDistance(Distance):
         error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
         rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
         options = search.wanted, search.own_positive, rounding
+        multiply = _Products()
         tiles = search.tiles(both_sides)
         memory = aligned((max((_area(tile) for tile in tiles), default=0),), np.float32)
 
         def visit(rows: slice, columns: slice, found: Neighbors) -> None:
             scores = memory[: _area((rows, columns))].reshape(rows.stop - rows.start, columns.stop - columns.start)
             if self.squared:
-                np.matmul(row_side.points[rows], column_side.points[columns].T, out=scores)
+                multiply(row_side.points[rows], column_side.points[columns], scores)
             else:
                 kernels.cityblock_scores(row_side.points[rows], column_side.points[columns], scores)
             row, column = row_side.part(rows), column_side.part(columns)
@@ -124,6 +127,26 @@ class Cityblock(VectorDistance):
     """
 
     squared = False
+
+
+class _Products:
+    """Inner products of two sides, on as many threads as the compiled loops have.
+
+    Each thread multiplies its share of the rows by a BLAS of one thread: BLAS's own threads go on looking for work, and
+    take the cores from the loops that follow.
+    """
+
+    def __init__(self) -> None:
+        from numba import get_num_threads  # numba is imported when there is something to compare
+
+        self._threads, self._libraries = get_num_threads(), ThreadpoolController()
+        self._pool = ThreadPoolExecutor(self._threads)
+
+    def __call__(self, rows: NDArray[Any], columns: NDArray[Any], out: NDArray[Any]) -> None:
+        """Fill ``out`` [A, B] with the products of points [A, d] and [B, d]."""
+        shares = list(parts(slice(0, len(rows)), -(-len(rows) // self._threads)))
+        with self._libraries.limit(limits=1, user_api="blas"):
+            list(self._pool.map(lambda share: np.matmul(rows[share], columns.T, out=out[share]), shares))
 
 
 class _Side:

@@ -80,7 +80,7 @@ def reproduce(
         for cell, all_scores in found.items()
         for k, scores in enumerate(all_scores)
     ]
-    shown.write(path, title=table.title, notes=notes, repetitions=listed)
+    shown.write(path, command=f"make reproduce TABLE={name}", title=table.title, notes=notes, repetitions=listed)
 
 
 def _measured(
