@@ -18,9 +18,8 @@ import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from deepsimplex._utils.progress import progress
 from deepsimplex.distances.distance import Distance
-from deepsimplex.distances.exact_search import Neighbors, Search, TileList
+from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visit
 
 # Enough that nodes of unequal speed end together, and that little is lost with one of them.
 TASKS_PER_NODE = 16
@@ -28,15 +27,18 @@ TRIES = 5
 SAME_VERSIONS = ("deepsimplex", "numpy", "numba")
 
 
-def search_on_cluster(metric: Distance, search: Search, every_pair: bool = False) -> Neighbors:
+Visitor = Callable[[Distance, Search], Visit]
+
+
+def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Neighbors:
     """Find exact neighbors on the nodes of a Ray cluster.
 
     Parameters
     ----------
-    metric : Distance
+    visitor : callable
+        ``Distance.visitor``, or that of the metric's class, which makes the visit of a tile on every node.
     search : Search
-    every_pair : bool
-        Whether pairs that cannot be in the answer are evaluated too.
+    metric : Distance
 
     Returns
     -------
@@ -62,9 +64,10 @@ def search_on_cluster(metric: Distance, search: Search, every_pair: bool = False
         at_once = sum(int(node["Resources"]["CPU"]) // cores for node in nodes)
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
         try:
-            shared = ray.put((metric, replace(search, checkpoint=None), every_pair, cores))
+            shared = ray.put((visitor, metric, replace(search, checkpoint=None), cores))
             submit = partial(task.remote, uuid.uuid4().hex, shared)
-            _run(ray, submit, left, TASKS_PER_NODE * at_once, at_once, f"{metric!r} neighbors", search)
+            with left.progress(f"{metric!r} neighbors on a cluster") as advance:
+                _run(ray, submit, left, at_once, advance)
         except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
             raise MemoryError(
                 f"executor='ray' found the object store full: {error}. Start the nodes with a larger "
@@ -77,42 +80,38 @@ def search_on_cluster(metric: Distance, search: Search, every_pair: bool = False
     return left.finish()
 
 
-def _run(
-    ray: Any, submit: Callable[..., Any], left: TileList, tasks: int, at_once: int, name: str, search: Search
-) -> None:
+def _run(ray: Any, submit: Callable[..., Any], left: TileList, at_once: int, advance: Callable[[int], None]) -> None:
     """Submit groups of tiles, few at a time, and merge what they find."""
     from deepsimplex.distances.k_nearest import merge_lists
 
-    waiting = _groups(left, tasks)[::-1]
+    waiting = _groups(left, TASKS_PER_NODE * at_once)[::-1]
     running: dict[Any, slice] = {}
-    total, done = sum(left.areas), sum(left.areas[: left.done])
     # Tasks that run when the search is cut short end by themselves: cancelling them can end this process (Ray 2.60).
-    with progress(f"{name} on a cluster", total, search.show_progress, unit="pairs", done=done) as advance:
-        while waiting or running:
-            while waiting and len(running) < at_once:
-                tiles = left.tiles[waiting[-1]]
-                running[submit(tiles, ray.put(left.found))] = waiting.pop()
-            (ready,), _ = ray.wait(list(running))
-            found = ray.get(ready)
-            merge_lists(found.distances, found.indices, left.found.distances, left.found.indices)
-            advance(sum(left.areas[running.pop(ready)]))
-            left.keep(min([group.start for group in (*waiting, *running.values())], default=len(left.tiles)))
+    while waiting or running:
+        while waiting and len(running) < at_once:
+            tiles = left.tiles[waiting[-1]]
+            running[submit(tiles, ray.put(left.found))] = waiting.pop()
+        (ready,), _ = ray.wait(list(running))
+        found = ray.get(ready)
+        merge_lists(found.distances, found.indices, left.found.distances, left.found.indices)
+        advance(sum(left.areas[running.pop(ready)]))
+        left.keep(min([group.start for group in (*waiting, *running.values())], default=len(left.tiles)))
 
 
-_visits: dict[str, Callable[..., None]] = {}  # the visit that this worker has prepared, by the search
+_visits: dict[str, Visit] = {}  # the visit that this worker has prepared, by the search
 
 
 def _visit(
-    key: str, shared: tuple[Distance, Search, bool, int], tiles: list[tuple[slice, slice]], known: Neighbors
+    key: str, shared: tuple[Visitor, Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
 ) -> Neighbors:
     """Visit tiles on a node, and return what is known with the neighbors that they add."""
-    metric, search, every_pair, cores = shared
+    visitor, metric, search, cores = shared
     found = Neighbors(known.distances.copy(), known.indices.copy())
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
     with threadpool_limits(limits=cores):
         if key not in _visits:
             _visits.clear()
-            _visits[key] = Distance.visitor(metric, search) if every_pair else metric.visitor(search)
+            _visits[key] = visitor(metric, search)
         for rows, columns in tiles:
             if search.has_wanted(rows, columns):
                 _visits[key](rows, columns, found)

@@ -6,6 +6,7 @@ depend on one another: any order, and any division of the list among workers, gi
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -190,6 +191,11 @@ class TileList:
             self.found.distances[...], self.found.indices[...] = state["distances"], state["indices"]
             self.done = int(state["tiles"])
 
+    def progress(self, name: str) -> AbstractContextManager[Callable[[int], None]]:
+        """Show how many pairs are done, as ``deepsimplex._utils.progress`` does."""
+        total, done = sum(self.areas), sum(self.areas[: self.done])
+        return progress(name, total, self._search.show_progress, unit="pairs", done=done)
+
     def keep(self, done: int) -> None:
         """Keep the neighbors, with so many tiles done; those of later tiles among them do no harm."""
         self.done = done
@@ -214,8 +220,7 @@ def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
         Of the queries, in their order. Equally near samples are ordered by their indices.
     """
     left = TileList(search, metric)
-    total, done = sum(left.areas), sum(left.areas[: left.done])
-    with progress(f"{metric!r} neighbors", total, search.show_progress, unit="pairs", done=done) as advance:
+    with left.progress(f"{metric!r} neighbors") as advance:
         for number in range(left.done, len(left.tiles)):
             if search.has_wanted(*left.tiles[number]):
                 visit(*left.tiles[number], left.found)

@@ -177,14 +177,13 @@ def class_neighbors(
     metric, search = metric.resolve(search)
     if method == "approximate":
         return search_approximately(metric, search, candidates)
-    every_pair = method == "brute_force"
+    visitor = Distance.visitor if method == "brute_force" else type(metric).visitor
     if executor == "ray":
         from deepsimplex.distances.cluster_search import search_on_cluster
 
-        found = search_on_cluster(metric, search, every_pair)
+        found = search_on_cluster(visitor, search, metric)
     else:
-        visit = Distance.visitor(metric, search) if every_pair else metric.visitor(search)
-        found = search_tiles(visit, search, metric)
+        found = search_tiles(visitor(metric, search), search, metric)
     _check_complete(found, search, metric)
     return found
 

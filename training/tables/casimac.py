@@ -1,24 +1,22 @@
 """[CASIMAC] Tables 1 and 3 to 5: a Gaussian process on CASIMAC's targets beside three classifiers of scikit-learn."""
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.gaussian_process import GaussianProcessClassifier, GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import ConstantKernel, Matern, WhiteKernel
-from sklearn.metrics import accuracy_score, confusion_matrix, f1_score, log_loss, precision_score, recall_score
+from sklearn.metrics import accuracy_score, confusion_matrix, log_loss
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
-from training.tables.paper_table import Cell, Data, DataFolder, PaperTable, Printed, Scores, stratified_split
+from training.tables.paper_table import Cell, Data, DataFolder, PaperTable, Printed, Scores, fitted, stratified_split
 
 SOYBEAN_MINTILL = 11
 """The class of pine that [CASIMAC]'s source takes for positive, all other pixels for negative."""
@@ -89,10 +87,15 @@ def load(name: str, data: DataFolder) -> Data:
 
 def predict(name: str, method: str, train: Data, X: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
     """Fit a method to standardized features, and return class probabilities [N, n]."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # of the search for a kernel's parameters, and of the MLP
-        classifier = make_pipeline(StandardScaler(), METHODS[method](SETTINGS[name], seed)).fit(*train)
-        return np.asarray(classifier.predict_proba(X))
+    classifier = make_pipeline(StandardScaler(), METHODS[method](SETTINGS[name], seed))
+    return np.asarray(fitted(classifier, *train).predict_proba(X))
+
+
+def tested(name: str, method: str, repetition: int, data: DataFolder) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Class numbers of a split's test samples, and a method's class probabilities."""
+    X, y = load(name, data)
+    train, test = stratified_split(y, SETTINGS[name].train, repetition)
+    return y[test], predict(name, method, (X[train], y[train]), X[test], repetition)
 
 
 def measure_quadrants(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
@@ -106,28 +109,22 @@ def measure_quadrants(name: str, method: str, repetition: int, data: DataFolder)
 
 def measure(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Table 3, and for pine the area of Table 4."""
-    X, y = load(name, data)
-    train, test = stratified_split(y, SETTINGS[name].train, repetition)
-    p, y_test = predict(name, method, (X[train], y[train]), X[test], repetition), y[test]
-    assigned = p.argmax(axis=1)
-    averaged = {"average": "weighted", "zero_division": 0}
+    y, p = tested(name, method, repetition, data)
+    report = ds.evaluation.report(y, p)
     scores = {
-        "accuracy": accuracy_score(y_test, assigned),
-        "f1": f1_score(y_test, assigned, **averaged),
-        "precision": precision_score(y_test, assigned, **averaged),
-        "recall": recall_score(y_test, assigned, **averaged),
-        "log-loss": log_loss(y_test, p),
+        "accuracy": report.accuracy,
+        "f1": report.weighted_f1,
+        "precision": report.weighted_precision,
+        "recall": report.weighted_recall,
+        "log-loss": float(log_loss(y, p)),  # of scikit-learn, which bounds that of kNN's zeros
     }
-    area = {"area deviation": float(ds.evaluation.area_deviation(y_test, p))} if name == "pine" else {}
-    return {key: float(value) for key, value in scores.items()} | area
+    return scores | ({"area deviation": float(ds.evaluation.area_deviation(y, p))} if name == "pine" else {})
 
 
 def measure_confusions(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Table 5: how many of the 20, 20 and 60 test samples go where."""
-    X, y = load(name, data)
-    train, test = stratified_split(y, SETTINGS[name].train, repetition)
-    assigned = predict(name, method, (X[train], y[train]), X[test], repetition).argmax(axis=1)
-    counts = confusion_matrix(y[test], assigned)
+    y, p = tested(name, method, repetition, data)
+    counts = confusion_matrix(y, p.argmax(axis=1))
     wrong = {
         f"class {k + 1} as {other + 1}": float(counts[k, other]) for k in range(3) for other in range(3) if k != other
     }

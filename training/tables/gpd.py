@@ -1,15 +1,13 @@
 """[GPD] Figures 3 to 5: Gaussian processes on Dirichlet targets beside classification, regression and kernel ridge."""
 
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
-from training.tables.paper_table import Cell, DataFolder, PaperTable, Printed, Scores, split
+from training.tables.paper_table import Cell, DataFolder, PaperTable, Printed, Scores, fitted, split
 
 TEST = {"eeg": 4000, "htru2": 5000, "magic": 5000, "letter": 5000}
 ALPHAS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
@@ -36,9 +34,7 @@ def _scores(classifier: Any, name: str, repetition: int, data: DataFolder) -> Sc
     scaler = StandardScaler().fit(X[train])
     X = scaler.transform(X)
     begun = time.perf_counter()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # 200 iterations of L-BFGS
-        classifier.fit(X[train], y[train])
+    fitted(classifier, X[train], y[train])
     seconds = time.perf_counter() - begun
     report = ds.evaluation.report(y[test], classifier.predict_proba(X[test]))
     train_mnll = ds.evaluation.negative_log_likelihood(y[train], classifier.predict_proba(X[train]))

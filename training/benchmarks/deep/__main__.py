@@ -23,7 +23,7 @@ from training.benchmarks.deep.figure import draw
 from training.benchmarks.deep.images import SIZES, Data, load
 from training.benchmarks.deep.measures import measures, predictions
 from training.benchmarks.deep.methods import FOLLOWING, METHODS
-from training.results import Output
+from training.results import Output, write_json
 
 
 def main(
@@ -97,9 +97,7 @@ def _ensemble(folder: Path, data: Data, seeds: int) -> None:
 
 
 def _write(path: Path, row: dict[str, Any]) -> None:
-    fresh = path.with_name(f".{path.name}")
-    fresh.write_text(json.dumps(row, indent=1) + "\n", encoding="utf-8")
-    fresh.replace(path)
+    write_json(path, row)
     print(f"{path.stem}: accuracy {row['accuracy']:.4f}, NLL {row['NLL']:.4f}, ECE {row['ECE']:.4f}", flush=True)
 
 
