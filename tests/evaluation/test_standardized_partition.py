@@ -43,7 +43,7 @@ def labeled_memberships(draw, max_classes: int = 6, tied: bool = True):
 
 
 @pytest.mark.skipif(not CASES, reason="the reference values of the authors' group are not here")
-@pytest.mark.parametrize("path", CASES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
 def test_the_reference_values_of_the_authors_group(path):
     case = json.loads(path.read_text())
     m, y, unscaled, scaled = np.array(case["m"]), case["true_class"], case["ucpm"], case["paper_moment"]
