@@ -1,17 +1,19 @@
 """Tables of the papers, measured again.
 
     python -m training.tables [NAME ...] [--data FOLDER] [--runs runs/tables] [--results training/results]
-        [--repetitions K]
+        [--repetitions K] [--only TEXT ...]
 
 prints every table, the paper's numbers in brackets beside means and standard deviations over as many repetitions as the
 paper has, and writes NAME.json with all repetitions. Repetitions are kept in the folder of the runs, and an interrupted
-command goes on with those that are missing. FOLDER has the data sets as NAME.npz with the arrays X and y; the
+command goes on with those that are missing. --only measures the rows whose data set or method is TEXT; the others are
+those that were kept, or left out. FOLDER has the data sets as NAME.npz with the arrays X and y; the
 environment variable DEEPSIMPLEX_DATA names it as well. A data set that it lacks is left out, with a line that says so.
 """
 
 import json
 import re
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -42,25 +44,38 @@ def main(
     runs: Annotated[Path, typer.Option(help="where repetitions are kept")] = Path("runs/tables"),
     results: Annotated[Path, typer.Option(help="where NAME.json is written")] = Path("training/results"),
     repetitions: Annotated[int | None, typer.Option(min=1, help="of every cell; default the paper's")] = None,
+    only: Annotated[list[str] | None, typer.Option(help="data sets or methods; default all")] = None,
 ) -> None:
     """Measure what is missing, print the tables and write them."""
     if unknown := set(names or ()) - TABLES.keys():
         raise typer.BadParameter(f"NAMES must be among {', '.join(TABLES)}; found {', '.join(sorted(unknown))}")
+    known = {text for name in names or TABLES for cell in TABLES[name].cells for text in cell}
+    if unknown := set(only or ()) - known:
+        raise typer.BadParameter(f"--only must be among {', '.join(sorted(known))}; found {', '.join(sorted(unknown))}")
     results.mkdir(parents=True, exist_ok=True)
     for name in names or TABLES:
-        reproduce(name, TABLES[name], DataFolder(data), runs / name, results / f"{name}.json", repetitions)
+        reproduce(name, TABLES[name], DataFolder(data), runs / name, results / f"{name}.json", repetitions, only)
 
 
 def reproduce(
-    name: str, table: PaperTable, data: DataFolder, runs: Path, path: Path, repetitions: int | None = None
+    name: str,
+    table: PaperTable,
+    data: DataFolder,
+    runs: Path,
+    path: Path,
+    repetitions: int | None = None,
+    only: Sequence[str] | None = None,
 ) -> None:
-    """Measure one table, print it and write it."""
+    """Measure one table, or some of its rows, print it and write it."""
     runs.mkdir(parents=True, exist_ok=True)
     number = repetitions or table.repetitions
     found: dict[Cell, list[Scores]] = {}
     missing = []
     console = Console(stderr=True, highlight=False)
     for cell in table.cells:
+        if only and not set(cell) & set(only) and not all(_kept(cell, k, runs).is_file() for k in range(number)):
+            missing.append(f"{', '.join(cell)}: not measured.")
+            continue
         try:
             found[cell] = [_measured(table, cell, k, number, data, runs, console) for k in range(number)]
         except MissingDataError as error:
@@ -87,7 +102,7 @@ def _measured(
     table: PaperTable, cell: Cell, repetition: int, number: int, data: DataFolder, runs: Path, console: Console
 ) -> Scores:
     """Return one repetition's scores: those that were kept, or measured now."""
-    path = runs / f"{re.sub(r'[^a-z0-9.]+', '-', '-'.join(cell).lower())}-{repetition}.json"
+    path = _kept(cell, repetition, runs)
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
     what = f"{', '.join(cell)}: {repetition + 1} of {number}"
@@ -99,6 +114,10 @@ def _measured(
         console.print(f"{what}, {seconds:.1f} s", markup=False)
     write_json(path, scores)
     return scores
+
+
+def _kept(cell: Cell, repetition: int, runs: Path) -> Path:
+    return runs / f"{re.sub(r'[^a-z0-9.]+', '-', '-'.join(cell).lower())}-{repetition}.json"
 
 
 if __name__ == "__main__":

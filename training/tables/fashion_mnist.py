@@ -50,7 +50,7 @@ TABLES = {
         measure,
         notes=(
             "The paper maximizes the likelihood of the latents, and does not state epochs, batches and learning rate; "
-            "a plain likelihood trains the means badly, so that beta is 0.5 here. "
+            "a plain likelihood trains the means badly, so that beta is 1 here, which trains them by squared errors. "
             "The default loss trains the class probabilities of the same network.",
         ),
     )
