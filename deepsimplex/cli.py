@@ -49,9 +49,25 @@ def train(
     config: Config,
     overrides: Overrides = None,
     resume: Annotated[bool, typer.Option("--resume", help="continue the newest unfinished run")] = False,
+    workers: Annotated[int, typer.Option("--workers", help="processes of this machine that train together")] = 1,
 ) -> None:
-    """Train a classifier, evaluate it on the test samples and export it."""
-    _run("train", config, overrides, resume=resume)
+    """Train a classifier, evaluate it on the test samples and export it.
+
+    On several machines: the same command on each, with TF_CONFIG set as for tf.distribute.
+    """
+    if workers == 1:
+        with _errors_on_one_line():
+            from deepsimplex.experiments.worker_processes import open_strategy
+
+            strategy = open_strategy()  # before a configuration is checked: its members are made
+        _run("train", config, overrides, resume=resume, strategy=strategy)
+        return
+    with _errors_on_one_line(), _interrupted_on_one_line(_resuming(config, overrides, f"--workers={workers}")):
+        from deepsimplex.experiments.worker_processes import run_workers
+
+        options = [*(["--resume"] if resume else []), "--config", str(config), *(overrides or ())]
+        code = run_workers(workers, ["-m", "deepsimplex.cli", "train", *options])
+    raise typer.Exit(code)
 
 
 @application.command()
@@ -100,12 +116,23 @@ def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) 
 
         work: Callable[..., Any] = getattr(experiments, command)
         config = experiments.load_config(path, overrides or ())
-        try:
+        with _interrupted_on_one_line(_resuming(path, overrides) if command == "train" else None):
             work(config, **options)
-        except KeyboardInterrupt as interrupt:
-            again = shlex.join(["deepsimplex", "train", "--resume", "--config", str(path), *(overrides or ())])
-            print(f"deepsimplex: interrupted{f'; go on by {again}' if command == 'train' else ''}", file=sys.stderr)
-            raise typer.Exit(130) from interrupt
+
+
+def _resuming(path: Path, overrides: list[str] | None, *options: str) -> str:
+    """Return the command by which an interrupted training goes on."""
+    return shlex.join(["deepsimplex", "train", "--resume", *options, "--config", str(path), *(overrides or ())])
+
+
+@contextmanager
+def _interrupted_on_one_line(again: str | None) -> Iterator[None]:
+    """Report Ctrl-C on one line, with the command that goes on."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        print(f"deepsimplex: interrupted{f'; go on by {again}' if again else ''}", file=sys.stderr)
+        raise typer.Exit(130) from interrupt
 
 
 @contextmanager

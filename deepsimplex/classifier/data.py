@@ -2,7 +2,7 @@
 
 import math
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import keras
@@ -18,6 +18,7 @@ from deepsimplex._utils.validation import (
     unmasked,
 )
 from deepsimplex.classifier.epochs import SeededEpochs
+from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.classifier.streams import (
     ObservedDataset,
     checked_finite,
@@ -51,11 +52,14 @@ class DataAdapter:
     num_classes : int
     loss : ClassifierLoss, optional
         Training loss; it decides whether observations contain latents. Without one they contain labels alone.
+    workers : Workers, optional
+        Those that train together: the first computes latents for all.
     """
 
     target: Target
     num_classes: int
     loss: ClassifierLoss | None = None
+    workers: Workers = field(default_factory=Workers)
 
     @property
     def needs_latents(self) -> bool:
@@ -110,7 +114,10 @@ class DataAdapter:
             if label.ndim == 1 and table is not None:
                 return table[label]
             return self.target.fit_transform(None, label, self.num_classes)
-        return self.target.fit_transform(x, label, self.num_classes) if fit else self.target.transform(x, label)
+        if fit:
+            self.target.fit(x, label, self.num_classes)
+        transform = self.target.fit_transform if fit else self.target.transform
+        return LatentGaussian.of(self.workers.from_chief(lambda: transform(x, label).as_dict()))
 
     def holds_latents(self, y: Any) -> bool:
         """Return whether ``y``, an array or the specification of one, holds latents rather than labels.
@@ -226,9 +233,14 @@ class DataAdapter:
 
     def _adapt_to(self, loc: np.ndarray, label: np.ndarray) -> None:
         assert self.loss is not None
-        if self.loss.needs_adapt:
-            error = self.target.neighbor_error()
-            self.loss.adapt(loc, label, self.target.scores(self.num_classes), error)
+        loss = self.loss
+
+        def adapted() -> dict[str, Any]:
+            loss.adapt(loc, label, self.target.scores(self.num_classes), self.target.neighbor_error())
+            return loss.state()
+
+        if loss.needs_adapt:
+            loss.load_state(self.workers.from_chief(adapted))
 
     def classes(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return held-out samples, their classes [N] and weights, of arrays or of a stream, which is read once.

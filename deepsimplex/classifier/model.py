@@ -15,6 +15,7 @@ from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arr
 from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
+from deepsimplex.classifier.several_workers import StateOfChief
 from deepsimplex.classifier.streams import (
     is_observed,
     is_repeatable,
@@ -151,6 +152,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         """
         check_lengths(epochs, batch_size, validation_split)
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
+        settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
         if is_stream(x):
             refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             (first, labels), x = peek(x)
@@ -158,11 +160,13 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             if adapter.must_read(x, labels):
                 x, y, sample_weight, batch_size = read(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
         if is_stream(x):
+            self._check_workers(adapter.workers, settings, first, labels)
             x = self._read_ahead(x, labels, kwargs.get("steps_per_epoch"))
             training: Any = adapter.stream(x, class_weight, epoch_order if shuffle else None)
         else:
             x, y, sample_weight = check_arrays(x, y, sample_weight)
             self._build_pieces(x)
+            self._check_workers(adapter.workers, settings, x, y, sample_weight)
             if validation_split and validation_data is None:
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
@@ -175,11 +179,14 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         self._build_metrics(training)
         self._build_optimizer()
         self._train_uncalibrated()
+        callbacks = with_callback(callbacks, epoch_order)
+        if adapter.workers.count > 1:
+            callbacks = with_callback(callbacks, StateOfChief(adapter.workers))
         return super().fit(
             training,
             epochs=epochs,
             verbose=verbose,
-            callbacks=with_callback(callbacks, epoch_order),
+            callbacks=callbacks,
             validation_data=validation_data,
             shuffle=False,  # the order is drawn from the seed
             **kwargs,
@@ -188,7 +195,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     def _adapter(self, method: str) -> DataAdapter:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
-        return DataAdapter(self.target, self.num_classes, self.training_loss)
+        return DataAdapter(self.target, self.num_classes, self.training_loss, self._workers())
 
     def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
         """Adapt loss and head to a stream; return one that still yields every batch."""

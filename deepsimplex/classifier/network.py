@@ -2,7 +2,8 @@
 
 import dataclasses
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -15,6 +16,7 @@ from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.data import as_tensor, check_lengths, check_samples, num_rows
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
+from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.classifier.streams import checked_stream, is_stream, one_line_of_graphs
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
@@ -27,6 +29,8 @@ class SimplexNetwork(keras.Model):
     """Samples to class probabilities, by a Gaussian over the latent space of a target; the parameters are those of
     ``SimplexClassifier``, which adds training and files.
     """
+
+    _predicts = False
 
     def __init__(
         self,
@@ -97,6 +101,17 @@ class SimplexNetwork(keras.Model):
         object.__setattr__(self, name, value)
 
     # From samples to probabilities
+
+    @property
+    def distribute_strategy(self) -> Any:
+        """The strategy that trains the model; with several workers, each predicts by itself."""
+        strategy = super().distribute_strategy
+        if not has_several_workers(strategy):
+            return strategy
+        return tf.distribute.get_strategy() if self._predicts else LocalReduction(strategy)
+
+    def _workers(self) -> Workers:
+        return Workers(super().distribute_strategy)
 
     def build(self, input_shape: Any) -> None:
         """Create the weights of all pieces, and check that the pieces fit together."""
@@ -189,16 +204,32 @@ class SimplexNetwork(keras.Model):
             For arrays that are no numbers, hold no sample, are not finite or not of the shape of the backbone's inputs.
         """
         x = self._checked(x)
-        if steps is None and not kwargs and _in_slices(self, x, batch_size, verbose):
-            return _predict_slices(self, x, batch_size)
-        return super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
+        with self._predicting():
+            if steps is None and not kwargs and _in_slices(self, x, batch_size, verbose):
+                return _predict_slices(self, x, batch_size)
+            return super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
         """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
-        return super().predict_on_batch(self._checked(x))
+        x = self._checked(x)
+        with self._predicting():
+            return super().predict_on_batch(x)
+
+    @contextmanager
+    def _predicting(self) -> Iterator[None]:
+        self._hide("_predicts", True)
+        try:
+            yield
+        finally:
+            self._hide("_predicts", False)
 
     def _checked(self, x: Any) -> Any:
         """Return samples to predict as they are, after the checks of ``fit``."""
+        if has_several_workers(tf.distribute.get_strategy()):
+            raise ValueError(
+                "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
+                "by itself"
+            )
         if is_stream(x):
             return checked_stream(x, self._check_shape, self._check_samples)
         self._check_samples(x)

@@ -1,7 +1,8 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
 import inspect
-from typing import Any
+from importlib.metadata import version
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -9,6 +10,8 @@ import tensorflow as tf
 
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
 
@@ -93,44 +96,54 @@ class TrainableNetwork(SimplexNetwork):
     def train_step(self, data: Any) -> dict[str, Any]:
         """Train on a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        share = self._share_of_batch(x)
+        rows = self._rows(x)
         with tf.GradientTape() as tape:
-            outputs = self._with_probabilities(self.latent(x, training=True))
+            outputs = self._with_probabilities(self._latent_of_part(x, rows, training=True))
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
-            weighted = loss * tf.cast(share, loss.dtype) if share is not None and self.training_loss.averages else loss
+            # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
+            weighted = rows.times(loss, rows.own / rows.mean) if self.training_loss.averages else loss
             scaled_loss = self.optimizer.scale_loss(weighted)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
-        return self._report(x, y, outputs, loss, sample_weight, share, training=True)
+        return self._report(x, y, outputs, loss, sample_weight, rows, training=True)
 
     def test_step(self, data: Any) -> dict[str, Any]:
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
-        outputs = self._with_probabilities(self.latent(x, training=False))
+        rows = self._rows(x)
+        outputs = self._with_probabilities(self._latent_of_part(x, rows, training=False))
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
-        return self._report(x, y, outputs, loss, sample_weight, self._share_of_batch(x), training=False)
+        return self._report(x, y, outputs, loss, sample_weight, rows, training=False)
 
-    def _share_of_batch(self, x: Any) -> Any:
-        """Weight of this replica's part of the batch: its size over the mean size; None on a single device.
+    def _latent_of_part(self, x: Any, rows: "_Rows", training: bool) -> dict[str, Any]:
+        """Return latents of a replica's part of a batch; layers see a sample of zeros in place of none.
 
-        Keras averages the means of the replicas, whose parts of a last batch may differ in size.
+        The last batch may have fewer samples than there are replicas, and layers need not take none: the moments of
+        batch normalization would be NaN.
         """
+        if rows.replicas == 1:
+            return self.latent(x, training=training)
+        count = tf.cast(rows.own, tf.int32)
+        x = keras.tree.map_structure(lambda leaf: _with_rows(leaf, tf.maximum(count, 1)), x)
+        return keras.tree.map_structure(lambda leaf: leaf[:count], self.latent(x, training=training))
+
+    @staticmethod
+    def _rows(x: Any) -> "_Rows":
+        rows = tf.cast(tf.shape(keras.tree.flatten(x)[0])[0], tf.float32)
         replica = tf.distribute.get_replica_context()
         if replica is None or replica.num_replicas_in_sync == 1:
-            return None
-        rows = tf.cast(_batch_size(x), tf.float32)
-        return rows * replica.num_replicas_in_sync / replica.all_reduce(tf.distribute.ReduceOp.SUM, rows)
+            return _Rows(rows, rows, 1)
+        replicas = replica.num_replicas_in_sync
+        return _Rows(rows, replica.all_reduce(tf.distribute.ReduceOp.SUM, rows) / replicas, replicas)
 
     def _report(
-        self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, share: Any, training: bool
+        self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, rows: "_Rows", training: bool
     ) -> dict[str, Any]:
         """Update the loss and the metrics of the epoch, and return them."""
         tracker, *others = self.metrics
-        replicas = tf.distribute.get_strategy().num_replicas_in_sync  # a loss is divided by their number
-        rows = tf.cast(_batch_size(x), tf.float32)
-        if share is not None and not self.training_loss.averages:
-            rows /= share  # sums count alike, however many samples they are of
-        tracker.update_state(loss * replicas, sample_weight=rows)
+        # Sums count alike, however many samples they are of.
+        counted = rows.own if self.training_loss.averages else rows.mean
+        tracker.update_state(rows.times(loss, rows.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric asks for probabilities
         latent = {name: outputs[name] for name in ("loc", "scale")}
@@ -156,6 +169,27 @@ class TrainableNetwork(SimplexNetwork):
         if not self.built:
             with self.distribute_strategy.scope():
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), samples))
+
+    def _check_workers(self, workers: Workers, settings: Any, *data: Any) -> None:
+        """Raise ValueError, before any work, if another worker is about to train something else or on something else.
+
+        ``data`` are arrays, or the specifications of a stream's.
+        """
+        if workers.count == 1:
+            return
+        versions = ", ".join(f"{name} {version(name)}" for name in _SAME_VERSIONS)
+        members = [self.target.get_config(), self.training_loss.get_config(), _without_name(self.optimizer)]
+        network = [(weight.shape, str(weight.dtype)) for weight in self.weights]
+        leaves = [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data]
+        arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(leaves))
+        workers.check_same(
+            {
+                "versions": versions,
+                "network": (str(network),),
+                "target, loss, optimizer and settings": (str(members), str(settings), self.seed),
+                "samples": arrays,
+            }
+        )
 
     def _build_optimizer(self) -> None:
         if not self.optimizer.built:
@@ -226,12 +260,35 @@ class TrainableNetwork(SimplexNetwork):
             )
 
 
+def _with_rows(tensor: Any, count: Any) -> Any:
+    """Return a tensor with as many rows, the last of zeros."""
+    none = tf.zeros([len(tensor.shape) - 1, 2], tf.int32)
+    padded = tf.pad(tensor, tf.concat([[[0, count - tf.shape(tensor)[0]]], none], axis=0))
+    return tf.ensure_shape(padded, tensor.shape)
+
+
+class _Rows(NamedTuple):
+    """Number of samples in this replica's part of a batch, their mean number in the parts, and how many parts."""
+
+    own: Any
+    mean: Any
+    replicas: int
+
+    def times(self, loss: Any, factor: Any) -> Any:
+        """Return a loss times a factor; zero for an empty part, whose mean loss is NaN."""
+        return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype) * tf.cast(self.own > 0, loss.dtype))
+
+
+_SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
+
+
+def _without_name(optimizer: Any) -> dict[str, Any]:
+    """Configuration of an optimizer; its default name counts those that were made before."""
+    return {key: value for key, value in optimizer.get_config().items() if key != "name"}
+
+
 # Before the names of their states among those of weights.
 _OF_PIECES = _OF_LOSS, _OF_TARGET, _OF_DENSITY = "loss_", "target_", "density_"
-
-
-def _batch_size(x: Any) -> Any:
-    return tf.shape(keras.tree.flatten(x)[0])[0]
 
 
 def _is_distributed(variable: Any) -> bool:

@@ -4,11 +4,13 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from pathlib import Path
 from typing import Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 
 from deepsimplex import evaluation
 from deepsimplex._utils.atomic_files import replacing
@@ -16,12 +18,14 @@ from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
+from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.experiments.backup import Backup, repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.fitted_after_training import fit_after_training
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, epoch_log, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.split import Split, load_split
+from deepsimplex.experiments.worker_processes import open_strategy
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
@@ -123,8 +127,11 @@ def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Opti
     return keras.optimizers.get({"class_name": config.training.optimizer, "config": {"learning_rate": rate}})
 
 
-def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto") -> RunFolder:
+def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto", strategy: Any = None) -> RunFolder:
     """Train, evaluate and export the classifier of a configuration; all files go to a new run folder.
+
+    Several workers train one model when each calls this function: the first computes the targets, prints and writes the
+    files, which no other needs to see.
 
     Parameters
     ----------
@@ -134,6 +141,8 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         Default False.
     verbose : {"auto", 0, 1, 2}
         As in Keras' fit; 0 prints nothing at all. Default "auto": a bar on a terminal, a line per epoch elsewhere.
+    strategy : tf.distribute.Strategy, optional
+        Default None: the workers that the environment variable TF_CONFIG names, or all GPUs, or the one device.
 
     Returns
     -------
@@ -142,7 +151,8 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     Raises
     ------
     ConfigurationError
-        When the run to resume was begun with another configuration, or its backup is damaged.
+        When the run to resume was begun with another configuration, or its backup is damaged; when TF_CONFIG is
+        malformed, or another worker is lost.
     ValueError, OSError
         When the data cannot be loaded, the target cannot use them or the folder cannot be written. A run that fails
         before training begins leaves no folder.
@@ -154,64 +164,127 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     >>> train(config)  # doctest: +SKIP
     RunFolder(path=PosixPath('runs/digits/001'))
     """
-    log = printer(verbose)
-    with _precision(config.training.mixed_precision), ExitStack() as lock:
-        folder = _run_to_resume(config, lock, log) if resume else None
-        if folder is not None and folder.metrics.exists():
+    strategy = strategy or open_strategy()
+    workers = Workers(strategy)
+    log = printer(verbose if workers.is_chief else 0)
+    with _precision(config.training.mixed_precision), ExitStack() as lock, _one_line_of_workers(workers):
+        folder, finished = _from_chief(workers, lambda: _run_to_resume(config, lock, log)) if resume else (None, 0)
+        if folder is not None and finished:
             return folder
-        return _train(config, folder, lock, log, verbose)
+        keras.utils.set_random_seed(config.seed)
+        split = load_split(config)
+        log(
+            f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
+            f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
+        )
+        scope: AbstractContextManager[Any] = nullcontext() if strategy is None else strategy.scope()
+        with scope:
+            model = build_classifier(config, split)
+        place, epochs = _from_chief(workers, lambda: _open_folder(config, folder, lock))
+        assert place is not None
+        if workers.is_chief:
+            log = into(place, log)
+        begun = time.monotonic()
+        _fit(model, config, split, place if workers.is_chief else None, epochs, verbose)
+        seconds = time.monotonic() - begun
+        # The others wait: one that has gone counts as lost.
+        workers.from_chief(lambda: _finish(model, config, split, place, log, training_seconds=round(seconds, 1)))
+        return place
 
 
-def _train(
-    config: RunConfig, folder: RunFolder | None, lock: ExitStack, log: Callable[[str], None], verbose: Verbosity
-) -> RunFolder:
-    """Train from the start (no folder: ``lock`` holds the new one), or continue in the folder of an unfinished run."""
-    keras.utils.set_random_seed(config.seed)
-    split = load_split(config)
-    log(
-        f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
-        f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
-    )
-    model = build_classifier(config, split)
+def _open_folder(config: RunConfig, folder: RunFolder | None, lock: ExitStack) -> tuple[RunFolder, int]:
+    """Return the folder of the run, held until ``lock`` is closed, and the number of epochs that are trained."""
     if folder is None:
         folder = RunFolder.create(config)
         lock.enter_context(folder.held())
-    log = into(folder, log)
-    folder.drop_history(repair_backup(folder.backup))
-    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
+    epochs = repair_backup(folder.backup)
+    folder.drop_history(epochs)
+    return folder, epochs
+
+
+def _fit(
+    model: SimplexClassifier, config: RunConfig, split: Split, folder: RunFolder | None, epochs: int, verbose: Verbosity
+) -> None:
+    """Train from an epoch on; a worker without a folder writes and prints nothing."""
     # Test samples are for the final evaluation only: without validation samples there is no calibration board.
     validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
-    boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
-    begun = time.monotonic()
-    try:
+    files: Any = nullcontext([]) if folder is None else _files_of_training(config, folder, validation)
+    with files as callbacks:
         model.fit(
             split.x,
             split.y,
             batch_size=config.training.batch_size,
             epochs=config.training.epochs,
+            initial_epoch=epochs,
             validation_data=validation,
-            verbose=(1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
-            callbacks=[
-                # The logs before the backup: an epoch that counts as trained is in them.
-                history,
-                keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
-                epoch_log(folder, config.training.epochs),
-                *boards,
-                Backup(folder.backup),
-            ],
+            verbose=0 if folder is None else (1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+            callbacks=callbacks,
         )
+
+
+def _finish(
+    model: SimplexClassifier,
+    config: RunConfig,
+    split: Split,
+    folder: RunFolder,
+    log: Callable[[str], None],
+    **figures: Any,
+) -> dict[str, np.ndarray]:
+    """Save, evaluate and export a trained model."""
+    model.save(folder.model)
+    fit_after_training(model, config, split, folder, log)
+    model.export(folder.served, input_dtype=config.export.input_dtype)
+    _evaluate(model, split, folder, log, **figures)
+    shutil.rmtree(folder.backup, ignore_errors=True)
+    return {}
+
+
+@contextmanager
+def _files_of_training(config: RunConfig, folder: RunFolder, validation: Any) -> Iterator[list[Any]]:
+    """Yield the callbacks that write what a training leaves."""
+    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
+    boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
+    try:
+        yield [
+            # The logs before the backup: an epoch that counts as trained is in them.
+            history,
+            keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
+            epoch_log(folder, config.training.epochs),
+            *boards,
+            Backup(folder.backup),
+        ]
     finally:
         for board in boards:
             board.close()
         if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
             history.csv_file.close()
-    seconds = time.monotonic() - begun
-    model.save(folder.model)
-    fit_after_training(model, config, split, folder, log)
-    model.export(folder.served, input_dtype=config.export.input_dtype)
-    _evaluate(model, split, folder, log, training_seconds=round(seconds, 1))
-    shutil.rmtree(folder.backup, ignore_errors=True)
-    return folder
+
+
+def _from_chief(workers: Workers, find: Callable[[], tuple[RunFolder | None, int]]) -> tuple[RunFolder | None, int]:
+    """Return the run folder and the number that the chief finds."""
+
+    def found() -> dict[str, np.ndarray]:
+        folder, number = find()
+        return {"path": np.array("" if folder is None else str(folder.path)), "number": np.array(number)}
+
+    arrays = workers.from_chief(found)
+    path = str(arrays["path"])
+    return (RunFolder(Path(path)) if path else None), int(arrays["number"])
+
+
+@contextmanager
+def _one_line_of_workers(workers: Workers) -> Iterator[None]:
+    """Turn the errors of a worker that lost another into one that says how training goes on."""
+    try:
+        yield
+    except (tf.errors.OpError, RuntimeError) as error:
+        if workers.count == 1:
+            raise
+        reason = type(error).__name__ if isinstance(error, tf.errors.OpError) else error
+        raise ConfigurationError(
+            f"worker {workers.number} of {workers.count} lost another one ({reason}). Start all of them again with "
+            "--resume: the backup of the last epoch is kept"
+        ) from error
 
 
 @contextmanager
@@ -225,12 +298,12 @@ def _precision(mixed: bool) -> Iterator[None]:
         keras.config.set_dtype_policy(found)
 
 
-def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> RunFolder | None:
-    """Return the newest run of this name, held until ``lock`` is closed, or None if there is none."""
+def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> tuple[RunFolder | None, int]:
+    """Return the newest run of this name, held until ``lock`` is closed, or None; and whether it is finished."""
     runs = RunFolder.all(config)
     if not runs:
         log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
-        return None
+        return None, 0
     folder = runs[-1]
     lock.enter_context(folder.held())
     folder.describe(config)
@@ -238,7 +311,7 @@ def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None
     if finished := folder.metrics.exists():
         shutil.rmtree(folder.backup, ignore_errors=True)  # of a run that was killed before it did
     log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
-    return folder
+    return folder, int(finished)
 
 
 def finished_run(config: RunConfig) -> RunFolder:

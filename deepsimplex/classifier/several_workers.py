@@ -1,0 +1,165 @@
+"""Train with several workers: the processes of a ``tf.distribute.MultiWorkerMirroredStrategy``."""
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from deepsimplex._utils.archives import fingerprint
+
+Arrays = Mapping[str, np.ndarray]
+_NUMBERS_AT_ONCE = 2**22
+
+
+def has_several_workers(strategy: Any) -> bool:
+    """Return whether other processes train under a strategy too."""
+    if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
+        return False
+    return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
+
+
+class LocalReduction:
+    """A strategy of several workers whose steps return the values of this worker's replicas.
+
+    Keras 3 fails in ``fit`` under ``MultiWorkerMirroredStrategy``: it reduces a whole structure of batches at once, and
+    scalars along an axis (keras-team/keras#20585, open). Neither needs the other workers: the batch tells its shapes,
+    the scalars are the running means of the progress bar. Gradients, and at the end of an epoch the sums behind loss
+    and metrics, are reduced over all workers by their variables.
+    """
+
+    def __init__(self, strategy: tf.distribute.Strategy) -> None:
+        self._strategy = strategy
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._strategy, name)
+
+    def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
+        """Return the value of this worker's first replica."""
+        return tf.nest.map_structure(lambda leaf: self._strategy.experimental_local_results(leaf)[0], value)
+
+
+class Workers:
+    """Exchange arrays among the workers of a strategy. Every worker must make the same calls in the same order.
+
+    Parameters
+    ----------
+    strategy : tf.distribute.Strategy, optional
+        Any other than ``MultiWorkerMirroredStrategy``, and None (default), is that of one worker, which is the chief.
+
+    Attributes
+    ----------
+    count : int
+        Number of workers.
+    number : int
+        Number of this one; 0 is the chief, which computes what all need and alone writes files.
+    """
+
+    def __init__(self, strategy: Any = None) -> None:
+        self.count, self.number = 1, 0
+        if not has_several_workers(strategy):
+            return
+        replicas = len(strategy.extended.worker_devices)
+        self.count = strategy.num_replicas_in_sync // replicas
+
+        def replica() -> tf.Tensor:
+            return tf.convert_to_tensor(tf.distribute.get_replica_context().replica_id_in_sync_group)
+
+        def total(values: tf.Tensor) -> tf.Tensor:
+            own = strategy.run(lambda: tf.where(replica() % replicas == 0, values, tf.zeros_like(values)))
+            return strategy.reduce("SUM", own, axis=None)
+
+        self._total = tf.function(total, autograph=False, reduce_retracing=True)
+        first, *_ = strategy.experimental_local_results(tf.function(lambda: strategy.run(replica))())
+        self.number = int(first) // replicas
+
+    @property
+    def is_chief(self) -> bool:
+        """Whether this worker is the chief."""
+        return self.number == 0
+
+    def from_chief(self, compute: Callable[[], Arrays]) -> dict[str, np.ndarray]:
+        """Return the arrays that the chief computes, on every worker.
+
+        Raises
+        ------
+        Exception
+            What ``compute`` raises, on the chief; on the others a RuntimeError that repeats it.
+        """
+        if self.count == 1:
+            return dict(compute())
+        payload, failure = b"", None
+        if self.is_chief:
+            try:
+                buffer = io.BytesIO()
+                np.savez(buffer, **compute())  # type: ignore[arg-type]
+                payload = buffer.getvalue()
+            except Exception as error:  # the others would wait for ever
+                failure, payload = error, json.dumps(f"{type(error).__name__}: {error}").encode()
+        payload = self._bytes_from_chief(payload)
+        if failure is not None:
+            raise failure
+        if payload.startswith(b'"'):
+            raise RuntimeError(f"the chief of the workers failed: {json.loads(payload)}")
+        with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+
+    def check_same(self, facts: Mapping[str, Any]) -> None:
+        """Raise a ValueError on every worker if one differs from the chief in a fact: an object, or a tuple of arrays.
+
+        Facts are compared by their digests, in order.
+        """
+        for name, fact in facts.items() if self.count > 1 else ():
+            digests = np.zeros((self.count, 4), np.int32)
+            digests[self.number] = np.frombuffer(bytes.fromhex(fingerprint(*_parts(fact))), np.int32)
+            digests = self._sum(digests)
+            others = np.flatnonzero((digests != digests[0]).any(axis=1))
+            if len(others):
+                own = "" if isinstance(fact, tuple) else f"; this one, number {self.number}, has {fact}"
+                raise ValueError(
+                    f"the workers must train with the same {name}; worker {others[0]} has others than the chief{own}"
+                )
+
+    def _bytes_from_chief(self, payload: bytes) -> bytes:
+        size = int(self._sum(np.array([len(payload)], np.int64))[0])
+        words = np.zeros(-(-size // 4), np.int32)
+        if self.is_chief:
+            words[:] = np.frombuffer(payload.ljust(4 * len(words), b"\0"), np.int32)
+        for start in range(0, len(words), _NUMBERS_AT_ONCE):
+            part = slice(start, start + _NUMBERS_AT_ONCE)
+            words[part] = self._sum(words[part])
+        return words.tobytes()[:size]
+
+    def _sum(self, values: np.ndarray) -> np.ndarray:
+        """Return the sum of whole numbers over the workers."""
+        return self._total(tf.constant(values)).numpy()
+
+
+class StateOfChief(keras.callbacks.Callback):
+    """Begin training with the weights and the optimizer of the chief, whatever other callbacks have restored.
+
+    Workers of unlike machines adapt a head to the same features up to rounding; and files are the chief's alone.
+    """
+
+    def __init__(self, workers: Workers) -> None:
+        super().__init__()
+        self._workers = workers
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Assign the chief's values to all variables."""
+        variables = [*self.model.weights, *self.model.optimizer.variables]
+        names = [f"{number:06d}" for number in range(len(variables))]
+        found = self._workers.from_chief(
+            lambda: {
+                name: keras.ops.convert_to_numpy(variable) for name, variable in zip(names, variables, strict=True)
+            }
+        )
+        for name, variable in zip(names, variables, strict=True):
+            variable.assign(found[name])
+
+
+def _parts(fact: Any) -> tuple[Any, ...]:
+    return fact if isinstance(fact, tuple) else (fact,)

@@ -1,0 +1,179 @@
+"""The processes that train one model: those that TF_CONFIG names, or several on this machine that are started here."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from deepsimplex._utils.validation import check_whole
+from deepsimplex.experiments.configuration import ConfigurationError
+
+VARIABLE = "TF_CONFIG"
+KINDS = ("chief", "worker")
+# Seconds that a worker has to end by itself when another has failed: it may be writing a file.
+GRACE = 10.0
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The workers that the environment variable TF_CONFIG names, and which of them this process is.
+
+    Parameters
+    ----------
+    addresses : tuple of str
+        "host:port" of every worker, the chief first.
+    number : int
+        Of this process.
+    """
+
+    addresses: tuple[str, ...]
+    number: int
+
+    @classmethod
+    def from_environment(cls) -> "Cluster | None":
+        """Read TF_CONFIG; None without it.
+
+        Raises
+        ------
+        ConfigurationError
+            If it is malformed, names tasks that do not train, or no address for this one.
+        """
+        text = os.environ.get(VARIABLE, "").strip()
+        if not text:
+            return None
+        try:
+            content = json.loads(text)
+            cluster, task = content["cluster"], content["task"]
+            hosts = {kind: [str(address) for address in addresses] for kind, addresses in cluster.items()}
+            kind, index = str(task["type"]), int(task["index"])
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise ConfigurationError(
+                f'{VARIABLE} must be JSON such as {{"cluster": {{"worker": ["host:port", ...]}}, "task": {{"type": '
+                f'"worker", "index": 0}}}}; found {text[:200]!r}, in which {error!r}'
+            ) from error
+        if unknown := sorted((hosts.keys() | {kind}) - set(KINDS)):
+            raise ConfigurationError(f"{VARIABLE} may name tasks of the types chief and worker; found {unknown[0]!r}")
+        if not 0 <= index < len(hosts.get(kind, ())):
+            raise ConfigurationError(
+                f"{VARIABLE} must hold the address of its own task; found task {kind} {index} and "
+                f"{len(hosts.get(kind, ()))} addresses of that type"
+            )
+        ordered = tuple(address for each in KINDS for address in hosts.get(each, ()))
+        if len(set(ordered)) < len(ordered):
+            raise ConfigurationError(f"{VARIABLE} must name every address once; found {', '.join(ordered)}")
+        return cls(ordered, index + (len(hosts.get("chief", ())) if kind == "worker" else 0))
+
+    def own_share(self, devices: Sequence[Any]) -> list[Any]:
+        """Return this process' part of the machine's devices; workers on one host share them evenly."""
+        hosts = [address.rpartition(":")[0] for address in self.addresses]
+        beside = [number for number, host in enumerate(hosts) if host == hosts[self.number]]
+        if devices and len(devices) < len(beside):
+            raise ConfigurationError(
+                f"{VARIABLE} names {len(beside)} workers on {hosts[self.number]}, which has {len(devices)} GPUs; there "
+                "must be one for each. CUDA_VISIBLE_DEVICES= trains on the processor"
+            )
+        return list(devices[beside.index(self.number) :: len(beside)])
+
+
+def open_strategy() -> Any:
+    """Return the ``tf.distribute`` strategy of this process; None if it trains alone, on one device.
+
+    Several workers are those of TF_CONFIG, and must be connected before TensorFlow computes anything. One process
+    takes all GPUs.
+
+    Raises
+    ------
+    ConfigurationError
+        If TF_CONFIG is malformed, or TensorFlow has begun to compute.
+    """
+    import tensorflow as tf
+
+    cluster = Cluster.from_environment()
+    if cluster is None or len(cluster.addresses) == 1:
+        return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
+    try:
+        gpus = tf.config.list_physical_devices("GPU")
+        tf.config.set_visible_devices(cluster.own_share(gpus), "GPU")
+        return tf.distribute.MultiWorkerMirroredStrategy()
+    except RuntimeError as error:
+        raise ConfigurationError(
+            f"{VARIABLE} names several workers, which must connect before TensorFlow computes ({error}): make "
+            "tf.distribute.MultiWorkerMirroredStrategy() first of all, and pass it as strategy"
+        ) from error
+
+
+def run_workers(count: int, command: Sequence[str]) -> int:
+    """Run a command in several processes of this machine that train one model; return the exit code.
+
+    The first, the chief, prints as if it were alone. If one fails, or this process is interrupted, all are ended.
+
+    Parameters
+    ----------
+    count : int
+        Number of processes, at least 2. They share the cores.
+    command : sequence of str
+        Arguments of the Python interpreter.
+
+    Raises
+    ------
+    ConfigurationError
+        If another worker than the chief fails, with the last line that it printed.
+    """
+    addresses = free_addresses(check_whole(count, "workers", 2))
+    threads = {"TF_NUM_INTRAOP_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
+    workers: list[subprocess.Popen[bytes]] = []
+    with ExitStack() as stack:
+        outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in addresses]
+        stack.callback(_end, workers)
+        for number, output in enumerate(outputs):
+            task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}}
+            workers.append(
+                subprocess.Popen(
+                    [sys.executable, *command],
+                    env={**threads, **os.environ, VARIABLE: json.dumps(task)},
+                    stdout=output if number else None,
+                    stderr=output if number else None,
+                    # An interrupt is for this process, which ends the others.
+                    start_new_session=True,
+                )
+            )
+        while not (failed := [number for number, worker in enumerate(workers) if worker.poll()]):
+            if all(worker.poll() == 0 for worker in workers):
+                return 0
+            time.sleep(0.1)
+        # One that was killed goes before those that lost it.
+        first = min(failed, key=lambda number: (workers[number].returncode > 0, number))
+        code = workers[first].returncode
+        if first == 0 and code > 0:  # it has said why
+            return code
+        outputs[first].seek(0)
+        said = outputs[first].read().decode(errors="replace").strip().rpartition("\n")[2]
+        how = f"was ended by signal {-code}" if code < 0 else f"failed: {said}"
+        raise ConfigurationError(f"worker {first} of {count} {how}. Go on with the same command and --resume")
+
+
+def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+    for worker in workers:
+        worker.terminate()
+    for worker in workers:
+        try:
+            worker.wait(GRACE)
+        except subprocess.TimeoutExpired:
+            worker.kill()
+            worker.wait()
+
+
+def free_addresses(count: int) -> list[str]:
+    """Return addresses of this machine whose ports are free now."""
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("localhost", 0))
+        return [f"localhost:{each.getsockname()[1]}" for each in sockets]
