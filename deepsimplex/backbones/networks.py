@@ -5,6 +5,7 @@ from numbers import Real
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
@@ -62,6 +63,11 @@ def convolution(
     return SpectralConv2D(filters, size, bound=check_number(spectral_bound, "spectral_bound", above=0), **options)
 
 
+def normalization(**kwargs: Any) -> keras.layers.Layer:
+    """Batch normalization, made in the scope of a ``tf.distribute`` strategy by the samples of all its replicas."""
+    return keras.layers.BatchNormalization(momentum=0.9, synchronized=tf.distribute.has_strategy(), **kwargs)
+
+
 def cnn(
     filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.0, spectral_bound: float | None = None
 ) -> keras.Sequential:
@@ -91,7 +97,8 @@ def cnn(
     Notes
     -----
     Batch normalization keeps its averages with momentum 0.9, not Keras' 0.99, which takes hundreds of steps to forget
-    its start: a hundred images and 20 epochs would be predicted with averages that fit none of them.
+    its start: a hundred images and 20 epochs would be predicted with averages that fit none of them. In the scope of a
+    ``tf.distribute`` strategy its moments are those of all replicas' samples.
     """
     check_number(dropout, "dropout", least=0, below=1)
     check_whole(units, "units", 1)
@@ -99,7 +106,7 @@ def cnn(
     for count in check_sizes(filters, "filters"):
         layers += [
             convolution(count, spectral_bound),
-            keras.layers.BatchNormalization(momentum=0.9),
+            normalization(),
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
         ]

@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.backbones.networks import EnsureChannels, check_sizes, convolution
+from deepsimplex.backbones.networks import EnsureChannels, check_sizes, convolution, normalization
 
 
 def resnet(
@@ -53,7 +53,7 @@ def resnet(
     layers: list[Any] = [
         EnsureChannels(),
         convolution(first, spectral_bound),
-        keras.layers.BatchNormalization(momentum=0.9),
+        normalization(),
         keras.layers.Activation("relu"),
     ]
     for count, stride in [(first, 1), *[(count, 2) for count in others]]:
@@ -93,7 +93,7 @@ class ResidualBlock(keras.layers.Layer):
         shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
         self.first = convolution(self.filters, spectral_bound, strides=self.strides, **shared)
         self.second = convolution(self.filters, spectral_bound, **shared)
-        self.first_norm, self.second_norm = (keras.layers.BatchNormalization(momentum=0.9, **shared) for _ in range(2))
+        self.first_norm, self.second_norm = (normalization(**shared) for _ in range(2))
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         self.shortcut: Any = None
 

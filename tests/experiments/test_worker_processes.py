@@ -1,0 +1,120 @@
+"""The workers that TF_CONFIG names, and those that are started on this machine."""
+
+import json
+import os
+import signal
+import time
+
+import pytest
+
+from deepsimplex.experiments import ConfigurationError, worker_processes
+from deepsimplex.experiments.worker_processes import Cluster, open_strategy, run_workers
+from tests.fresh_process import start
+
+HOSTS = ["one:1", "one:2", "two:1"]
+# Workers write their names into a folder before they do what the test is about.
+NAMED = (
+    "import json, os, pathlib, sys, time; task = json.loads(os.environ['TF_CONFIG']); number = task['task']['index'];"
+)
+NAMED += "folder = pathlib.Path(sys.argv[1]); (folder / str(number)).write_text(str(os.getpid()));"
+
+
+def config(cluster, kind="worker", index=0) -> str:
+    return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
+
+
+def test_a_cluster_is_read_from_the_environment(monkeypatch):
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    assert Cluster.from_environment() is None
+    monkeypatch.setenv("TF_CONFIG", config({"worker": HOSTS}, index=2))
+    assert Cluster.from_environment() == Cluster(tuple(HOSTS), 2)
+    monkeypatch.setenv("TF_CONFIG", config({"worker": HOSTS[1:], "chief": HOSTS[:1]}, index=1))
+    assert Cluster.from_environment() == Cluster(tuple(HOSTS), 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", 'must be JSON such as {"cluster"'),
+        ('{"cluster": {"worker": ["a:1"]}}', "must be JSON .* found .* in which KeyError"),
+        ("[]", "must be JSON"),
+        (config({"worker": HOSTS}, index=3), "must hold the address of its own task; found task worker 3 and 3"),
+        (config({"worker": HOSTS}, kind="chief"), "found task chief 0 and 0 addresses"),
+        (config({"worker": HOSTS, "ps": ["p:1"]}), "types chief and worker; found 'ps'"),
+        (config({"worker": ["a:1", "a:1"]}), "every address once"),
+    ],
+)
+def test_a_malformed_cluster_is_refused_before_it_connects(monkeypatch, text, message):
+    monkeypatch.setenv("TF_CONFIG", text)
+    with pytest.raises(ConfigurationError, match=f"TF_CONFIG .*{message}"):
+        open_strategy()
+
+
+def test_workers_on_one_host_share_its_gpus():
+    gpus = ["a", "b", "c", "d"]
+    assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "c"], ["b", "d"], gpus]
+    assert Cluster(tuple(HOSTS), 0).own_share([]) == []
+    with pytest.raises(ConfigurationError, match="2 workers on one, which has 1 GPUs"):
+        Cluster(tuple(HOSTS), 1).own_share(["a"])
+
+
+def test_a_strategy_cannot_open_once_tensorflow_computes(monkeypatch):
+    import tensorflow as tf
+
+    tf.zeros(1)
+    monkeypatch.setenv("TF_CONFIG", config({"worker": ["localhost:1", "localhost:2"]}))
+    with pytest.raises(ConfigurationError, match="must connect before TensorFlow computes"):
+        open_strategy()
+
+
+def test_all_workers_run_the_command(tmp_path):
+    assert run_workers(3, ["-c", NAMED + "assert len(task['cluster']['worker']) == 3", str(tmp_path)]) == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("what", "message"),
+    [
+        ("number and sys.exit('deepsimplex: no data')", "worker 1 of 2 failed: deepsimplex: no data"),
+        ("number and os.kill(os.getpid(), 9)", "worker 1 of 2 was ended by signal 9. Go on .* --resume"),
+    ],
+)
+def test_a_worker_that_fails_ends_the_others(tmp_path, what, message):
+    with pytest.raises(ConfigurationError, match=message):
+        run_workers(2, ["-c", f"{NAMED} {what}; time.sleep(60)", str(tmp_path)])
+    assert _ended(int((tmp_path / "0").read_text()))
+
+
+def test_the_chief_says_itself_why_it_failed(tmp_path, capfd):
+    assert run_workers(2, ["-c", f"{NAMED} time.sleep(60) if number else sys.exit(2)", str(tmp_path)]) == 2
+
+
+def test_an_interrupt_ends_all_workers(tmp_path):
+    command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
+    program = f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
+    outputs = tmp_path / "printed"
+    outputs.mkdir()
+    process = start(program, outputs=outputs)
+    while not all((tmp_path / number).is_file() for number in "01"):
+        assert process.is_alive()
+        time.sleep(0.05)
+    os.kill(process.pid, signal.SIGINT)
+    process.join()
+    assert process.exitcode
+    assert all(_ended(int((tmp_path / number).read_text())) for number in "01")
+
+
+def test_the_command_line_starts_workers(monkeypatch, command):
+    started = []
+    monkeypatch.setattr(worker_processes, "run_workers", lambda *arguments: started.append(arguments) or 3)
+    command("train", "--config", "digits.yaml", "--workers", "2", "--resume", "training.epochs=3", code=3)
+    arguments = ["-m", "deepsimplex.cli", "train", "--resume", "--config", "digits.yaml", "training.epochs=3"]
+    assert started == [(2, arguments)]
+
+
+def _ended(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return True
+    return False
