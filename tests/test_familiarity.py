@@ -9,6 +9,7 @@ from scipy.special import logsumexp
 from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_wine
+from sklearn.decomposition import PCA
 
 import deepsimplex as ds
 from deepsimplex.calibration import DENSITIES
@@ -94,13 +95,28 @@ def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path)
         model.familiarity(x_test)
 
 
+def test_features_of_a_network_are_turned_to_their_principal_components():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 500)
+    z = np.concatenate([rng.normal(size=(500, 3)) + 4 * np.eye(3)[y], 0.01 * rng.normal(size=(500, 5))], axis=1)
+    z = z @ np.linalg.qr(rng.normal(size=(8, 8)))[0]
+    density = DENSITIES.get("gaussian").fit(z, y, variance_share=0.98)
+    components = PCA(0.98).fit(z)
+    assert density.projection_.shape == (8, components.n_components_) == (8, 3)
+    slow = DENSITIES.get("gaussian").fit(components.transform(z), y, variance_share=1.0)
+    np.testing.assert_allclose(density.familiarity(z), slow.familiarity(components.transform(z)), atol=2e-3)
+    assert DENSITIES.get("gaussian").fit(z, y, variance_share=1.0).projection_.shape == (8, 8)
+    with pytest.raises(ValueError, match="variance_share must be a number above 0 and at most 1"):
+        DENSITIES.get("gaussian").fit(z, y, variance_share=1.5)
+
+
 @pytest.mark.parametrize("method", ["gaussian", "relative_mahalanobis", "nearest_neighbors"])
 def test_variances_grow_linearly_beyond_the_least_familiar_tenth(method):
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=(300, 3)), np.repeat([0, 1, 2], 100)
     density = DENSITIES.get(method).fit(z + 4 * y[:, None], y)
     samples = (z + 4 * y[:, None])[::6] + rng.normal(size=(50, 3)) * np.linspace(0, 4, 50)[:, None]
-    standardized = tf.constant((samples - density.mean_) / density.deviation_)
+    standardized = tf.constant((samples - density.mean_) @ density.projection_)
     low, high = np.quantile(density.quantiles_, 0.1), np.quantile(density.quantiles_, 0.9)
     slow = [max(1.0, 1.0 + (low - score) / (high - low)) for score in density._score(standardized).numpy()]
     found = density.variance_factor(tf.constant(samples)).numpy()

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import Registry
-from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_whole
+from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
 from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.latent import is_tensor
 
@@ -24,6 +24,8 @@ _QUANTILES = 1000
 _FARTHEST = 1e12
 # Of them, from where on variances grow, and with it the range that they grow in units of.
 UNFAMILIAR = (0.1, 0.9)
+# Of the variance of a network's features, in the principal components that a density is of.
+VARIANCE_SHARE = 0.98
 # Numbers in the largest tensor of a batch of rows.
 _BUDGET = 2**23
 
@@ -47,44 +49,56 @@ class FeatureDensity(Fitted, ABC):
     ----------
     quantiles_ : ndarray, shape [1000]
         Of the scores of training samples under the density of the other folds.
+    mean_, projection_ : ndarray, shapes [d] and [d, q]
+        What features are transformed by before: (z - mean) projection.
     """
 
     fitted_arrays: ClassVar[tuple[str, ...]] = ()
     quantiles_: NDArray[np.float64]
     mean_: NDArray[np.float64]
-    deviation_: NDArray[np.float64]
+    projection_: NDArray[np.float64]
 
     def __init__(self, seed: int = 0) -> None:
         self.seed = check_whole(seed, "seed", 0)
 
     @abstractmethod
     def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        """Fit to standardized features [N, d] and class numbers [N]."""
+        """Fit to transformed features [N, q] and class numbers [N]."""
 
     @abstractmethod
     def _score(self, z: Any) -> Any:
-        """Scores [N] of standardized features, a tensor [N, d]: the larger, the more typical."""
+        """Scores [N] of transformed features, a tensor [N, q]: the larger, the more typical."""
 
     @abstractmethod
     def _row_size(self) -> int:
         """Numbers in the largest tensor of a row."""
 
-    def fit(self, z: ArrayLike, y: ArrayLike) -> "FeatureDensity":
+    def fit(self, z: ArrayLike, y: ArrayLike, variance_share: float | None = None) -> "FeatureDensity":
         """Fit to the features [N, d] of training samples and their class numbers [N].
+
+        Parameters
+        ----------
+        z : array_like, shape [N, d]
+        y : array_like, shape [N]
+        variance_share : float, optional
+            Default None: every feature is standardized, as columns of a table in units of their own ask for. Otherwise
+            the leading principal components that hold this share of the variance take the features' place:
+            ``SimplexClassifier.fit_density`` takes 0.98, since units of a network that hardly vary among the training
+            samples tell nothing of others that is worth their noise.
 
         Raises
         ------
         ValueError
-            For features that are not finite, and fewer than ten samples.
+            For features that are not finite, fewer than ten samples, and a share that is not above 0 and at most 1.
         """
         features = check_array(z, "z", finite=False)
         if features.ndim != 2 or len(features) < 2 * _FOLDS or not features.shape[1]:
             raise ValueError(f"z must hold at least {2 * _FOLDS} features, [N, d]; found shape {list(features.shape)}")
         check_finite_rows(features, "z", "float64")
         labels, _ = check_labels(y, rows=len(features), of="z", least_classes=1)
-        self.mean_, self.deviation_ = features.mean(axis=0), features.std(axis=0)
-        self.deviation_[self.deviation_ == 0] = 1.0  # a unit that never fires
-        features = (features - self.mean_) / self.deviation_
+        self.mean_ = features.mean(axis=0)
+        self.projection_ = _projection(features - self.mean_, variance_share)
+        features = (features - self.mean_) @ self.projection_
         scores = self._scores_of_others(features, labels)
         self._fit(features, labels)
         self.quantiles_ = np.quantile(scores, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
@@ -119,9 +133,9 @@ class FeatureDensity(Fitted, ABC):
     def _scores(self, z: Any) -> Any:
         """Scores [N] of features, a tensor [N, d]."""
         z, dtype = z if is_tensor(z) else self._features(z), precise_dtype()
-        mean, deviation = (tf.constant(part, dtype) for part in (self.mean_, self.deviation_))
-        # Squares of standardized features beyond that would overflow.
-        return self._score(tf.clip_by_value((tf.cast(z, dtype) - mean) / deviation, -_FARTHEST, _FARTHEST))
+        mean, projection = (tf.constant(part, dtype) for part in (self.mean_, self.projection_))
+        # Squares beyond that would overflow.
+        return self._score(tf.clip_by_value((tf.cast(z, dtype) - mean) @ projection, -_FARTHEST, _FARTHEST))
 
     def _features(self, z: ArrayLike) -> NDArray[np.float64]:
         self._check_fitted()
@@ -161,7 +175,7 @@ class FeatureDensity(Fitted, ABC):
 
     def state(self) -> dict[str, Any]:
         """Fitted arrays by name."""
-        names = ("quantiles_", "mean_", "deviation_", *self.fitted_arrays)
+        names = ("quantiles_", "mean_", "projection_", *self.fitted_arrays)
         return {name: getattr(self, name) for name in names} if self.is_fitted else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
@@ -169,12 +183,25 @@ class FeatureDensity(Fitted, ABC):
         vars(self).update({name: np.asarray(value) for name, value in state.items()})
 
 
+def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray[np.float64]:
+    """Columns [d, q] that standardize centered features, or turn them to their principal components in one unit."""
+    if variance_share is None:
+        deviation = z.std(axis=0)
+        return np.diag(1.0 / np.where(deviation > 0, deviation, 1.0))  # a unit that never fires
+    share = check_number(variance_share, "variance_share", above=0, most=1)
+    variances, components = np.linalg.eigh(z.T @ z / len(z))
+    variances, components = np.maximum(variances[::-1], 0.0), components[:, ::-1]
+    total = variances.sum()
+    count = 1 + int(np.searchsorted(np.cumsum(variances), share * total))
+    return components[:, :count] / (np.sqrt(variances[:count].mean()) or 1.0)
+
+
 def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
     """A [d, d] with A A^T the inverse covariance of centered rows, shrunk as far as their number asks for."""
     from sklearn.covariance import ledoit_wolf
 
     covariance = ledoit_wolf(z, assume_centered=True)[0] if len(z) > 1 else np.zeros((z.shape[1], z.shape[1]))
-    # Units that never fire in a class, and classes of one sample: the features have variance one in all.
+    # Units that never fire in a class, and classes of one sample: the features have variance one on average.
     covariance += 1e-6 * np.eye(len(covariance))
     return np.linalg.inv(np.linalg.cholesky(covariance)).T
 

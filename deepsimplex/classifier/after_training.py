@@ -9,6 +9,7 @@ from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.calibrator import check_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
+from deepsimplex.calibration.familiarity import VARIANCE_SHARE
 from deepsimplex.classifier.data import DataAdapter
 
 
@@ -226,7 +227,7 @@ class FittedAfterTraining:
             return self
         density = copy.deepcopy(DENSITIES.get(method))
         x, labels, _ = DataAdapter(self.target, self.num_classes).classes(x, y, None)
-        self._set_density(density.fit(self.predict_features(x, batch_size, verbose), labels))
+        self._set_density(density.fit(self.predict_features(x, batch_size, verbose), labels, VARIANCE_SHARE))
         return self
 
     def familiarity(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:

@@ -88,6 +88,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     # Formats of ``export``.
     _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
+    # Of ``FeatureDensity.fit``.
+    _variance_share: ClassVar[float | None] = None
     # The attribute that exists once a fit has ended.
     _learned_as: ClassVar[str]
 
@@ -258,7 +260,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             self.__dict__.pop("density_", None)
             return self
         density = copy.deepcopy(DENSITIES.get(method))
-        self.density_ = density.fit(self._features(X), self._class_numbers(y, "training"))
+        self.density_ = density.fit(self._features(X), self._class_numbers(y, "training"), self._variance_share)
         return self
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
+from deepsimplex.calibration.familiarity import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
@@ -148,6 +149,8 @@ class SimplexNetworkClassifier(LatentClassifier):
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
         return model, lambda X: model.calibrated_latent(model.latent(X, training=False))
+
+    _variance_share = VARIANCE_SHARE
 
     def _features(self, X: ArrayLike) -> NDArray[Any]:
         return self.model_.predict_features(super()._features(X))

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def open_strategy() -> Any:
 def run_workers(count: int, command: Sequence[str]) -> int:
     """Run a command in several processes of this machine that train one model; return the exit code.
 
-    The first, the chief, prints as if it were alone. If one fails, or this process is interrupted, all are ended.
+    The first, the chief, prints as if it were alone. If one fails, or this process is told to end, all are ended.
 
     Parameters
     ----------
@@ -130,6 +131,7 @@ def run_workers(count: int, command: Sequence[str]) -> int:
     threads = {"TF_NUM_INTRAOP_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
     workers: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
+        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminated))
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in addresses]
         stack.callback(_end, workers)
         for number, output in enumerate(outputs):
@@ -157,6 +159,10 @@ def run_workers(count: int, command: Sequence[str]) -> int:
         said = outputs[first].read().decode(errors="replace").strip().rpartition("\n")[2]
         how = f"was ended by signal {-code}" if code < 0 else f"failed: {said}"
         raise ConfigurationError(f"worker {first} of {count} {how}. Go on with the same command and --resume")
+
+
+def _terminated(number: int, frame: Any) -> None:
+    sys.exit(128 + number)
 
 
 def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:

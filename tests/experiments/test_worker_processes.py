@@ -89,7 +89,8 @@ def test_the_chief_says_itself_why_it_failed(tmp_path, capfd):
     assert run_workers(2, ["-c", f"{NAMED} time.sleep(60) if number else sys.exit(2)", str(tmp_path)]) == 2
 
 
-def test_an_interrupt_ends_all_workers(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_all_workers(tmp_path, number):
     command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
     program = f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
     outputs = tmp_path / "printed"
@@ -98,7 +99,7 @@ def test_an_interrupt_ends_all_workers(tmp_path):
     while not all((tmp_path / number).is_file() for number in "01"):
         assert process.is_alive()
         time.sleep(0.05)
-    os.kill(process.pid, signal.SIGINT)
+    os.kill(process.pid, number)
     process.join()
     assert process.exitcode
     assert all(_ended(int((tmp_path / number).read_text())) for number in "01")

@@ -20,7 +20,7 @@ def predictions(trained: Trained, data: Data) -> Predictions:
     sets = {"test": data.x_test, **data.others, **(dict(corrupted(data)) if "noise" in data.others else {})}
     found = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
     if trained.features is not None:
-        density = ds.calibration.GaussianDensity().fit(trained.features(data.x), data.y)
+        density = ds.calibration.GaussianDensity().fit(trained.features(data.x), data.y, 0.98)  # as fit_density does
         for name in ("test", *data.others):
             found[f"familiarity of {name}"] = density.familiarity(trained.features(sets[name]))
     return found
