@@ -64,7 +64,6 @@ except ValueError as error:
 # Samples, batch normalization, target, head, loss, optimizer.
 CASES = [
     ["default", 81, False, "casimac", {"name": "variational", "inducing": 10}, None, "Adam"],
-    ["latents", 81, False, "casimac", "gaussian", "latent_nll", "SGD"],
     ["probabilities", 80, True, "vertices", "prototypes", "sparse_categorical_crossentropy", "SGD"],
 ]
 
