@@ -1,4 +1,12 @@
-"""Split ranges of rows into batches."""
+"""Split ranges of rows into batches, and read arrays in blocks of rows."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+BLOCK = 2**20
+"""Largest number of numbers in a block of rows that is read at once: 8 MiB in double precision."""
 
 
 def parts(whole: slice, length: int) -> list[slice]:
@@ -23,3 +31,44 @@ def row_slices(rows: int, most: int) -> list[slice]:
     [slice(0, 0, None)]
     """
     return parts(slice(0, rows), most) or [slice(0, 0)]
+
+
+def is_sliced_by_rows(X: Any) -> bool:
+    """Return whether X [N, d] holds real numbers of which blocks of rows can be read without a copy of all.
+
+    NumPy's arrays and memory maps do, and what has their ``shape``, ``dtype`` and slices, as data sets of h5py.
+
+    Examples
+    --------
+    >>> is_sliced_by_rows(np.zeros((3, 2), "float32")), is_sliced_by_rows([[0.0, 0.0]])
+    (True, False)
+    """
+    dtype, shape = getattr(X, "dtype", None), getattr(X, "shape", ())
+    numbers = isinstance(dtype, np.dtype) and dtype.kind in "biuf" and len(shape) == 2 and hasattr(X, "__getitem__")
+    return numbers and not isinstance(X, np.ma.MaskedArray) and not hasattr(X, "nnz")  # which sparse arrays have
+
+
+def row_blocks(X: Any) -> Iterator[slice]:
+    """Yield the rows of blocks of X [N, d] of at most ``BLOCK`` numbers.
+
+    Examples
+    --------
+    >>> list(row_blocks(np.zeros((3, 2**19))))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    yield from row_slices(len(X), max(1, BLOCK // max(1, X.shape[1])))
+
+
+def not_finite(X: Any) -> tuple[int, int] | None:
+    """Return row and column of the first number of X [N, d] that is not finite, read in blocks; None if all are.
+
+    Examples
+    --------
+    >>> not_finite(np.array([[0.0, 1.0], [np.nan, 2.0]]))
+    (1, 0)
+    """
+    for rows in row_blocks(X):
+        if not (finite := np.isfinite(X[rows])).all():
+            row, column = np.argwhere(~finite)[0]
+            return rows.start + int(row), int(column)
+    return None
