@@ -1,12 +1,8 @@
 """Split ranges of rows into batches, and read arrays in blocks of rows."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
-BLOCK = 2**20
-"""Largest number of numbers in a block of rows that is read at once: 8 MiB in double precision."""
 
 
 def parts(whole: slice, length: int) -> list[slice]:
@@ -48,15 +44,26 @@ def is_sliced_by_rows(X: Any) -> bool:
     return numbers and not isinstance(X, np.ma.MaskedArray) and not hasattr(X, "nnz")  # which sparse arrays have
 
 
-def row_blocks(X: Any) -> Iterator[slice]:
-    """Yield the rows of blocks of X [N, d] of at most ``BLOCK`` numbers.
+def rows_at_once(columns: int) -> int:
+    """Return the number of rows of a block that is read at once: 8 MiB in double precision, or a single row.
 
     Examples
     --------
-    >>> list(row_blocks(np.zeros((3, 2**19))))
+    >>> rows_at_once(2**19)
+    2
+    """
+    return max(1, 2**20 // max(1, columns))
+
+
+def row_blocks(X: Any) -> list[slice]:
+    """Split the rows of X [N, d] into blocks that are read at once.
+
+    Examples
+    --------
+    >>> row_blocks(np.zeros((3, 2**19)))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    yield from row_slices(len(X), max(1, BLOCK // max(1, X.shape[1])))
+    return row_slices(len(X), rows_at_once(X.shape[1]))
 
 
 def not_finite(X: Any) -> tuple[int, int] | None:

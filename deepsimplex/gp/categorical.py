@@ -119,16 +119,7 @@ class CategoricalProcess:
         ``callback`` is called with a ``Step`` after every epoch. ``sample_weight`` [N] are exponents of the rows'
         likelihoods: a row of weight 2 counts as two equal ones, one of weight 0 is left out.
         """
-        features = check_features(X)
-        labels, n = check_labels(y, soft=True, rows=len(features), of="X")
-        weights = check_sample_weight(sample_weight, len(features))
-        rows = ArrayRows(features, labels, weights, used=weights > 0)
-
-        def weighted(X: Any, y: Any, weights: Any) -> Arrays:
-            memberships = np.eye(n)[y] if y.ndim == 1 else y
-            return np.asarray(X, dtype=np.float64), weights[:, np.newaxis] * memberships
-
-        return self.fit_rows(rows.map(weighted), callback)
+        return self.fit_rows(labeled_rows(X, y, sample_weight), callback)
 
     def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
         """Fit to rows that are read in blocks.
@@ -185,6 +176,19 @@ class CategoricalProcess:
         frame = CategoricalFrame(*map(tf.constant, (points, width, basis)))
         scaled_rows = rows.map(lambda X, memberships: (features(X), memberships))
         return CategoricalProblem(scaled_rows, model, start, frame, features, seed)
+
+
+def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArrayRows:
+    """Check the arrays of ``CategoricalProcess.fit``, and return the rows that ``fit_rows`` takes."""
+    features = check_features(X)
+    labels, n = check_labels(y, soft=True, rows=len(features), of="X")
+    weights = check_sample_weight(sample_weight, len(features))
+
+    def weighted(X: Any, y: Any, weights: Any) -> Arrays:
+        memberships = np.eye(n)[y] if y.ndim == 1 else y
+        return np.asarray(X, dtype=np.float64), weights[:, np.newaxis] * memberships
+
+    return ArrayRows(features, labels, weights, used=weights > 0).map(weighted)
 
 
 class CategoricalFrame(NamedTuple):

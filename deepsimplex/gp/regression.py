@@ -216,16 +216,7 @@ class GaussianProcess(ABC):
         ConvergenceWarning
             If ``max_iter`` ended the search.
         """
-        features = check_features(X)
-        if not isinstance(observation, LatentGaussian):
-            raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
-        classes = np.zeros(len(features), np.int64) if y is None else np.asarray(y)
-        for name, count in {"observation": len(observation), "y": len(classes)}.items():
-            if count != len(features):
-                raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
-        weights, observed = check_sample_weight(sample_weight, len(features)), observation.numpy()
-        rows = ArrayRows(features, observed.loc, observed.scale, weights, classes, used=weights > 0)
-        return self.fit_rows(rows.map(_in_double_precision), callback)
+        return self.fit_rows(observed_rows(X, observation, y, sample_weight), callback)
 
     def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
         """Fit to rows that are read in blocks: features, means and standard deviations of latents, weights, classes.
@@ -300,6 +291,27 @@ class GaussianProcess(ABC):
         """Compute the posterior at these hyperparameters."""
 
 
+def observed_rows(
+    X: ArrayLike, observation: LatentGaussian, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+) -> ArrayRows:
+    """Check the arrays of ``GaussianProcess.fit``, and return the rows that ``fit_rows`` takes."""
+    features = check_features(X)
+    if not isinstance(observation, LatentGaussian):
+        raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
+    classes = np.zeros(len(features), np.int64) if y is None else np.asarray(y)
+    for name, count in {"observation": len(observation), "y": len(classes)}.items():
+        if count != len(features):
+            raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
+    weights, observed = check_sample_weight(sample_weight, len(features)), observation.numpy()
+
+    def in_double_precision(*parts: NDArray[Any]) -> Arrays:
+        *numbers, classes = parts
+        return *(np.asarray(part, dtype=np.float64) for part in numbers), classes
+
+    rows = ArrayRows(features, observed.loc, observed.scale, weights, classes, used=weights > 0)
+    return rows.map(in_double_precision)
+
+
 def check_features(X: ArrayLike) -> Any:
     """Return features [N, d] of at least two rows: as they are if they can be read in blocks, else in an array."""
     if not is_sliced_by_rows(X):
@@ -309,8 +321,3 @@ def check_features(X: ArrayLike) -> Any:
     if where := not_finite(features):
         raise ValueError(f"X must be finite; found {features[where[0]][where[1]]} at {list(where)}")
     return features
-
-
-def _in_double_precision(*parts: NDArray[Any]) -> Arrays:
-    *numbers, classes = parts
-    return *(np.asarray(part, dtype=np.float64) for part in numbers), classes

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.batching import BLOCK, parts, row_slices
+from deepsimplex._utils.batching import parts, row_slices, rows_at_once
 from deepsimplex._utils.sampling import smallest_keys
 from deepsimplex.gp.scaling import Moments
 
@@ -208,7 +208,7 @@ def survey(rows: Rows, seed: int) -> tuple[list[Moments], Arrays]:
     rng, keys = np.random.default_rng(seed), np.empty(0)
     moments: list[Moments] = []
     sample: Arrays = ()
-    for block in rows.blocks(max(1, BLOCK // rows.num_features)):
+    for block in rows.blocks(rows_at_once(rows.num_features)):
         *values, weights, _ = block
         found = [Moments.of(value, weights) for value in values]
         moments = [before + new for before, new in zip(moments, found, strict=True)] if moments else found
