@@ -239,8 +239,13 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             return ArrayRows(X, latents.loc, latents.scale, weights, labels.hard)
         fitted = self.target_ = copy.deepcopy(target).fit(None, labels.memberships, num_classes=len(labels.classes))
 
+        table = fitted.table(len(labels.classes))
+
         def observed(X: Any, memberships: Any, weights: Any) -> Any:
-            latents = fitted.transform(None, memberships)
+            if table is not None and memberships.ndim == 1:
+                latents = table[memberships]
+            else:
+                latents = fitted.transform(None, memberships)
             return X, latents.loc, latents.scale, weights, Labels(labels.classes, memberships).hard
 
         return samples.rows.map(observed)

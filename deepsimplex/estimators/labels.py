@@ -96,18 +96,12 @@ class Labels:
         if names.ndim != 1:
             raise ValueError(f"classes must have shape [n]; found shape {names.shape}")
         check_class_names(names.tolist(), len(names), of="probabilities")
-        unknown = np.setdiff1d(found, names)
-        if len(unknown):
-            row = int(np.argmax(np.isin(y, unknown)))
-            raise ValueError(
-                f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}, the first in row {row}"
-            )
+        numbers = class_numbers(y, names)
         if len(names) < 2:
             raise ValueError(
                 f"y must name at least 2 classes; found one class alone, {names[0]!r}. Name the others in classes"
             )
-        order = np.argsort(names)
-        return cls(names, order[np.searchsorted(names, y, sorter=order)].astype(np.int64))
+        return cls(names, numbers)
 
     def __getitem__(self, rows: Any) -> "Labels":
         """The labels of some samples."""
@@ -138,3 +132,15 @@ def hard_labels(y: NDArray[Any]) -> NDArray[Any]:
         assert_all_finite(y, input_name="y")
         check_classification_targets(y)
     return y
+
+
+def class_numbers(y: NDArray[Any], names: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the positions [N] of hard labels y [N] among the names of the classes."""
+    unknown = np.setdiff1d(y, names)
+    if len(unknown):
+        row = int(np.argmax(np.isin(y, unknown)))
+        raise ValueError(
+            f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}, the first in row {row}"
+        )
+    order = np.argsort(names)
+    return order[np.searchsorted(names, y, sorter=order)].astype(np.int64)

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_sample_weight
 from deepsimplex.classifier.streams import refuse_beside_stream
-from deepsimplex.estimators.labels import Labels, check_finite, checked_rows, hard_labels
+from deepsimplex.estimators.labels import Labels, check_finite, checked_rows, class_numbers, hard_labels
 
 if TYPE_CHECKING:
     from deepsimplex.gp.rows import Arrays, Rows
@@ -82,7 +82,9 @@ class TrainingRows:
         classifier.classes_ = labels.classes
 
         def numbered(x: Any, y: Any, weights: Any) -> "Arrays":
-            return x, Labels.of(y, labels.classes).memberships if len(y) else y, weights
+            if y.ndim == 1:
+                return x, class_numbers(y, labels.classes), weights
+            return x, Labels.of(y, labels.classes).memberships, weights
 
         counts = {"num_features": classifier.n_features_in_, "num_rows": num_rows, "num_batches": num_batches}
         return cls(DatasetRows(X, used, **counts).map(numbered), labels)

@@ -8,17 +8,17 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_sample_weight
+from deepsimplex._utils.validation import check_choice, check_flag
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
 from deepsimplex.gp.posterior import Posterior, fitted
-from deepsimplex.gp.regression import check_features
-from deepsimplex.gp.rows import ArrayRows, Arrays, Rows, survey
+from deepsimplex.gp.rows import Arrays, Rows, survey
 from deepsimplex.gp.scaling import Moments, Scaling
 from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
+from deepsimplex.gp.training_arrays import labeled_rows
 from deepsimplex.latent import LatentGaussian
 
 Link = Literal["ilr", "softmax"]
@@ -176,19 +176,6 @@ class CategoricalProcess:
         frame = CategoricalFrame(*map(tf.constant, (points, width, basis)))
         scaled_rows = rows.map(lambda X, memberships: (features(X), memberships))
         return CategoricalProblem(scaled_rows, model, start, frame, features, seed)
-
-
-def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArrayRows:
-    """Check the arrays of ``CategoricalProcess.fit``, and return the rows that ``fit_rows`` takes."""
-    features = check_features(X)
-    labels, n = check_labels(y, soft=True, rows=len(features), of="X")
-    weights = check_sample_weight(sample_weight, len(features))
-
-    def weighted(X: Any, y: Any, weights: Any) -> Arrays:
-        memberships = np.eye(n)[y] if y.ndim == 1 else y
-        return np.asarray(X, dtype=np.float64), weights[:, np.newaxis] * memberships
-
-    return ArrayRows(features, labels, weights, used=weights > 0).map(weighted)
 
 
 class CategoricalFrame(NamedTuple):

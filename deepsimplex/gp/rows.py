@@ -3,7 +3,7 @@
 import copy
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -55,7 +55,7 @@ class Rows(ABC):
 
     def whole(self) -> Arrays:
         """Read all rows into arrays."""
-        return tuple(np.concatenate(blocks) for blocks in zip(*self.blocks(self.num_rows), strict=True))
+        return _joined(self.blocks(self.num_rows))
 
 
 class ArrayRows(Rows):
@@ -133,7 +133,7 @@ class DatasetRows(Rows):
     --------
     >>> dataset = tf.data.Dataset.from_tensor_slices((np.eye(3), np.arange(3))).batch(2)
     >>> rows = DatasetRows(dataset, lambda x, y: (x, y), num_features=3, num_rows=3, num_batches=2)
-    >>> [y.tolist() for _, y in rows.blocks(10)]
+    >>> [y.tolist() for _, y in rows.blocks(2)]
     [[0, 1], [2]]
     """
 
@@ -144,9 +144,16 @@ class DatasetRows(Rows):
         self.num_features, self.num_rows, self._num_batches = num_features, num_rows, num_batches
 
     def blocks(self, most: int) -> Iterator[Arrays]:
+        held: list[Arrays] = []
         for batch in self._read():
             for rows in row_slices(len(batch[0]), most):
-                yield tuple(part[rows] for part in batch)
+                part = tuple(array[rows] for array in batch)
+                if held and sum(len(one[0]) for one in held) + len(part[0]) > most:
+                    yield _joined(held)
+                    held = []
+                held.append(part)
+        if held:
+            yield _joined(held)
 
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Arrays]:
         return self._read()
@@ -164,6 +171,10 @@ class DatasetRows(Rows):
                 "X must yield the same rows whenever it is read, as a tf.data.Dataset of arrays or files does; found "
                 f"{self.num_rows} rows at first and then {found}. from_generator needs a function that begins anew"
             )
+
+
+def _joined(blocks: Iterable[Arrays]) -> Arrays:
+    return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
 
 def read_batches(dataset: Any, convert: Callable[..., Arrays]) -> Iterator[Arrays]:
@@ -212,7 +223,7 @@ def survey(rows: Rows, seed: int) -> tuple[list[Moments], Arrays]:
         *values, weights, _ = block
         found = [Moments.of(value, weights) for value in values]
         moments = [before + new for before, new in zip(moments, found, strict=True)] if moments else found
-        sample = tuple(np.concatenate(both) for both in zip(sample, block, strict=True)) if sample else block
+        sample = _joined([sample, block]) if sample else block
         keys = np.concatenate([keys, rng.random(len(weights))])
         if len(keys) > SAMPLE:
             of_classes = smallest_keys(keys, sample[-1], 1)
