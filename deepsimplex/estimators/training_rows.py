@@ -98,6 +98,8 @@ def _check_dataset(X: Any) -> None:
             "X must be a tf.data.Dataset of batches (features, label) or (features, label, sample_weight), each a "
             f"tensor; found {spec}"
         )
+    if not (spec[0].dtype.is_floating or spec[0].dtype.is_integer or spec[0].dtype.is_bool):
+        raise TypeError(f"X must hold real numbers; found dtype {spec[0].dtype.name}")
     if spec[0].shape.rank != 2 or spec[1].shape.rank not in (1, 2):
         raise ValueError(
             "X must be a tf.data.Dataset of batches, features [N, d] and labels [N] or [N, n]: dataset.batch(512); "
