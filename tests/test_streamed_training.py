@@ -104,9 +104,9 @@ def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
     monkeypatch.setattr("deepsimplex.gp.rows.SAMPLE", 1000)
     monkeypatch.setattr("deepsimplex.gp.gpflow_kernels._ROWS", 100)
     for module in ("_utils.batching", "gp.rows"):
-        monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 500)
-    monkeypatch.setattr("deepsimplex.gp.collapsed_bound._BUDGET", 500 * 12)
-    classifier = stochastic(batch_size=500, epochs=1).fit(rows[:4000], labels[:4000])  # traces its functions
+        monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 1000)
+    monkeypatch.setattr("deepsimplex.gp.collapsed_bound._BUDGET", 1000 * 12)
+    classifier = stochastic(batch_size=1000, epochs=1).fit(rows[:2000], labels[:2000])  # traces its functions
     tracemalloc.start()
     try:
         classifier.fit(rows, labels).predict(rows)
