@@ -251,7 +251,6 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             latents = self._observations(X, labels, target, weights)
             return ArrayRows(X, latents.loc, latents.scale, weights, labels.hard)
         fitted = self.target_ = copy.deepcopy(target).fit(None, labels.memberships, num_classes=len(labels.classes))
-
         table = fitted.table(len(labels.classes))
 
         def observed(X: Any, memberships: Any, weights: Any) -> Any:
@@ -317,9 +316,9 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     Notes
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. The latents of ``predict_latent`` are not
-    observed and have no observation noise. Rows are read as ``SimplexGaussianProcess`` reads them by
-    inference="stochastic"; the passes at the end read them up to four times. Every process has its own variance: with link="ilr" and more than two
-    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature.
+    observed and have no observation noise. Every process has its own variance: with link="ilr" and more than two
+    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature. Rows are read as
+    ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to four times at the end.
 
     Examples
     --------

@@ -7,8 +7,9 @@ Files of 50 columns are written with rows from a mixture of Gaussians: 4 classes
 dimensions. ``FOLDER`` holds htru2.npz, magic.npz and letter.npz of UCI with arrays X and y: four fifths of the rows are
 repeated, with noise of a twentieth of every column's standard deviation, and the others are held out. Settings are the
 defaults but for the epochs. Every fit is in a process of its own, after one of few rows that prepares its functions:
-"peak" is the largest resident memory (getrusage), "growth" what the fit added to it, "allocated" the growth without the
-pages of files that a memory map shows.
+"core seconds" are those that its threads computed, however busy the cores were with other work; "peak" is the largest
+resident memory (getrusage), "growth" what the fit added to it, "allocated" the growth without the pages of files that a
+memory map shows.
 """
 
 import itertools
@@ -106,9 +107,9 @@ def measure(path: Path, rows: int, reader: str, name: str, epochs: int, held_out
     prepared.predict_proba(held_out[:100, :-1])
     data, before = from_file(path, rows, reader), peak_mebibytes()
     with PeakMemory(anonymous=True) as allocated:
-        begun = time.perf_counter()
+        begun, of_cores = time.perf_counter(), time.process_time()
         classifier = CLASSIFIERS[name](epochs).fit(*data)
-        seconds = time.perf_counter() - begun
+        seconds, core_seconds = time.perf_counter() - begun, time.process_time() - of_cores
     peak = peak_mebibytes()
     p, y = classifier.predict_proba(held_out[:, :-1]), held_out[:, -1].astype(np.int64)
     return {
@@ -116,7 +117,8 @@ def measure(path: Path, rows: int, reader: str, name: str, epochs: int, held_out
         "reader": reader,
         "rows": rows,
         "epochs": epochs,
-        "seconds": round(seconds, 1),
+        "seconds": round(seconds),
+        "core seconds": round(core_seconds),
         "peak MiB": round(peak),
         "growth MiB": round(peak - before),
         "allocated MiB": round(2**10 * allocated.gibibytes),
@@ -153,12 +155,12 @@ def real(folder: Path, data: Path, name: str, repeat_to: int) -> Iterator[dict[s
 
 
 def exponents(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Growth of the seconds with the rows of the synthetic table."""
+    """Growth of the core seconds with the rows of the synthetic table."""
     for name, reader in itertools.product(CLASSIFIERS, READERS):
         found = [row for row in rows if (row["table"], row["classifier"], row["reader"]) == ("mixture", name, reader)]
         if len(found) > 1:
-            sizes, seconds = (np.log([row[key] for row in found]) for key in ("rows", "seconds"))
-            yield f"{name}, {reader}: seconds grow as rows to the power of {np.polyfit(sizes, seconds, 1)[0]:.2f}"
+            sizes, seconds = (np.log([row[key] for row in found]) for key in ("rows", "core seconds"))
+            yield f"{name}, {reader}: core seconds grow as rows to the power of {np.polyfit(sizes, seconds, 1)[0]:.2f}"
 
 
 def main(
