@@ -142,6 +142,12 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     ``predict_latent`` returns the latent functions without observation noise, whether the target states it or it is
     learned. That is what is read out.
 
+    Rows that do not fit into memory: "stochastic" reads them in blocks, once to check them, once for their moments (all
+    rows) and a sample, and in every epoch. The sample is 20,000 rows drawn at random and one of every class: among them
+    are the inducing points that are chosen, the median distance that lengthscales start at, and the mean noise that a
+    learned one starts at. Beside blocks, memory holds for every row of an array its label, its weight and its place in
+    the epoch's order, 24 bytes, and of a data set nothing. Predictions are made in blocks of rows, too.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -192,11 +198,17 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
 
         Parameters
         ----------
-        X : array_like, shape [N, d]
+        X : array_like, shape [N, d], or tf.data.Dataset
+            Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
+            whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
+            (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
+            batches are the minibatches, in its own order, so that it is for the user to shuffle. See the notes.
         y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
+            data set.
         sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out.
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
+            beside a data set.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
             ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
@@ -209,7 +221,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, and whatever the target refuses.
+            For NaN, labels that are not in ``classes``, a single class, whatever the target refuses, and a data set
+            beside settings that need all rows at once: an inference but "stochastic", distances, or ``smoothing``.
 
         Warns
         -----
@@ -238,7 +251,6 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             latents = self._observations(X, labels, target, weights)
             return ArrayRows(X, latents.loc, latents.scale, weights, labels.hard)
         fitted = self.target_ = copy.deepcopy(target).fit(None, labels.memberships, num_classes=len(labels.classes))
-
         table = fitted.table(len(labels.classes))
 
         def observed(X: Any, memberships: Any, weights: Any) -> Any:
@@ -305,7 +317,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. The latents of ``predict_latent`` are not
     observed and have no observation noise. Every process has its own variance: with link="ilr" and more than two
-    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature.
+    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature. Rows are read as
+    ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to four times at the end.
 
     Examples
     --------
@@ -350,11 +363,13 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
 
         Parameters
         ----------
-        X : array_like, shape [N, d]
+        X : array_like, shape [N, d], or tf.data.Dataset
+            As ``SimplexGaussianProcess.fit`` takes it with inference="stochastic".
         y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels: rows that sum to one.
+            Labels of any kind, or soft labels: rows that sum to one. None beside a data set.
         sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out.
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
+            beside a data set.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
             ``deepsimplex.monitoring.CalibrationBoard`` is. Its method ``fit_ended``, if it has one, is called with

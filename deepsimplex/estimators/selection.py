@@ -22,8 +22,7 @@ def select_target(classifier: Any, samples: TrainingRows, seed: int) -> tuple[Ta
     Parameters
     ----------
     classifier : SimplexGaussianProcess
-        Copies of it are fitted, all with
-        the same seed.
+        Copies of it are fitted, all with the same seed.
     samples : TrainingRows
         Of arrays, if there is anything to choose. Held-out ones are read in blocks.
     seed : int

@@ -66,19 +66,15 @@ class TrainingRows:
         def used(x: Any, y: Any, weights: Any = None) -> "Arrays":
             return _used(classifier, num_batches == 0, x, y, weights)
 
-        def described(*batch: Any) -> "Arrays":
-            nonlocal soft
-            features, labels, _ = used(*batch)
-            soft = labels.ndim == 2
-            return features, _classes_of(labels, classifier.classes)
+        def described(x: Any, y: Any, _: Any) -> tuple[int, bool, NDArray[Any]]:
+            return len(x), y.ndim == 2, _classes_of(y, classifier.classes)
 
-        for features, classes in read_batches(X, described):
-            num_rows, num_batches = num_rows + len(features), num_batches + 1
+        for count, shares, classes in read_batches(X, used, described):
+            num_rows, num_batches, soft = num_rows + count, num_batches + 1, shares
             found = np.union1d(found, classes) if len(found) else classes
         if num_rows < 2:
             raise ValueError(f"X must yield at least 2 samples of a weight above 0; found {num_rows}")
         labels = Labels(found, np.eye(len(found))) if soft else Labels.of(found, classifier.classes)
-
         classifier.classes_ = labels.classes
 
         def numbered(x: Any, y: Any, weights: Any) -> "Arrays":
@@ -125,8 +121,6 @@ def _used(classifier: Any, first: bool, x: Any, y: Any, weights: Any) -> "Arrays
 
 def _classes_of(y: NDArray[Any], classes: Any) -> NDArray[Any]:
     """Check the labels of a batch, and return the classes among them, or all of soft labels."""
-    if not len(y):
-        return y
     if y.ndim == 2:
         return Labels.of(y, classes).classes
     if classes is not None:

@@ -201,6 +201,8 @@ class GaussianProcess(ABC):
         Parameters
         ----------
         X : array_like, shape [N, d]
+            What can be sliced by rows, as memory maps, is read in blocks. Of more than 20,000 rows so many, drawn at
+            random, and one of every class are those that inducing points and hyperparameters start from.
         observation : LatentGaussian
             With an isotropic or diagonal scale.
         y : array_like, shape [N], optional

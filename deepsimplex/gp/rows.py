@@ -19,6 +19,10 @@ Arrays = tuple[NDArray[Any], ...]
 SAMPLE = 20_000
 
 
+def _unchanged(*read: NDArray[Any]) -> Arrays:
+    return read
+
+
 class Rows(ABC):
     """Training samples that are read block by block, so that no array of all of them is needed.
 
@@ -82,7 +86,7 @@ class ArrayRows(Rows):
         self._used = None if used is None or used.all() else np.flatnonzero(used)
         self.num_rows = len(arrays[0] if self._used is None else self._used)
         self.num_features = arrays[0].shape[1]
-        self._convert = lambda *read: read
+        self._convert = _unchanged
 
     def part(self, rows: NDArray[np.int64]) -> Self:
         """Return some of the rows, by their positions among those used, in order."""
@@ -123,11 +127,11 @@ class DatasetRows(Rows):
     ----------
     dataset : tf.data.Dataset
         Finite, of tuples of tensors.
-    convert : callable
-        Makes arrays of those of a batch. Its errors name the batch.
+    prepare : callable
+        Makes arrays of those of a batch, of the same rows or fewer. Its errors name the batch.
     num_features : int
     num_rows, num_batches : int
-        Numbers of all converted rows, and of batches that have any.
+        Numbers of all prepared rows, and of batches that have any.
 
     Examples
     --------
@@ -138,9 +142,9 @@ class DatasetRows(Rows):
     """
 
     def __init__(
-        self, dataset: Any, convert: Callable[..., Arrays], *, num_features: int, num_rows: int, num_batches: int
+        self, dataset: Any, prepare: Callable[..., Arrays], *, num_features: int, num_rows: int, num_batches: int
     ) -> None:
-        self._dataset, self._convert = dataset, convert
+        self._dataset, self._prepare, self._convert = dataset, prepare, _unchanged
         self.num_features, self.num_rows, self._num_batches = num_features, num_rows, num_batches
 
     def blocks(self, most: int) -> Iterator[Arrays]:
@@ -163,7 +167,7 @@ class DatasetRows(Rows):
 
     def _read(self) -> Iterator[Arrays]:
         found = 0
-        for batch in read_batches(self._dataset, self._convert):
+        for batch in read_batches(self._dataset, self._prepare, self._convert):
             found += len(batch[0])
             yield batch
         if found != self.num_rows:
@@ -177,25 +181,26 @@ def _joined(blocks: Iterable[Arrays]) -> Arrays:
     return tuple(np.concatenate(parts) for parts in zip(*blocks, strict=True))
 
 
-def read_batches(dataset: Any, convert: Callable[..., Arrays]) -> Iterator[Arrays]:
-    """Yield the arrays that ``convert`` makes of every batch of a ``tf.data.Dataset``, if they hold any row.
+def read_batches(dataset: Any, prepare: Callable[..., Arrays], convert: Callable[..., Any]) -> Iterator[Any]:
+    """Yield what ``convert`` makes of the batches of a ``tf.data.Dataset`` of which ``prepare`` leaves any row.
 
     Raises
     ------
     TypeError, ValueError
-        Where the data set or ``convert`` raises, with the number of the batch, from 0.
+        Where the data set or a function raises, with the number of the batch, from 0.
     """
     batches = dataset.as_numpy_iterator()
     for number in itertools.count():
         try:
-            converted = convert(*next(batches))
+            prepared = prepare(*next(batches))
+            converted = convert(*prepared) if len(prepared[0]) else None
         except StopIteration:
             return
         except (TypeError, ValueError, tf.errors.OpError) as error:
             line = str(error.message if isinstance(error, tf.errors.OpError) else error).strip().splitlines()[0]
             kind = TypeError if isinstance(error, TypeError) else ValueError
             raise kind(f"{line} (in batch {number} of the tf.data.Dataset X)") from error
-        if len(converted[0]):
+        if converted is not None:
             yield converted
 
 

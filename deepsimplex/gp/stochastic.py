@@ -56,7 +56,8 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     Notes
     -----
     [ILR-GP sec. 3.2] proposes these minibatches to scale beyond Titsias' bound. A step costs M^3 + M^2 batch_size,
-    whatever the number of samples; Dirichlet targets cost M^3 for every class.
+    whatever the number of samples; Dirichlet targets cost M^3 for every class. Rows are read in blocks twice
+    before the first epoch and twice after the last, and in minibatches between; ``fit_rows`` takes those of files.
 
     Examples
     --------

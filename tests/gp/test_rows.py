@@ -136,6 +136,6 @@ def test_errors_of_a_batch_name_it(error):
         return x, y
 
     rows = dataset_rows(32, X, y)
-    rows._convert = convert
+    rows = rows.map(convert)
     with pytest.raises(error, match=r"^no sample \(in batch 2 of the tf.data.Dataset X\)$"):
         list(rows.blocks(10))
