@@ -204,3 +204,24 @@ def test_what_a_stream_holds_itself_is_refused(arguments, message, small):
         make().fit(Batches(x, y), verbose=0, **arguments)
     with pytest.raises(ValueError, match=r"call compile\(\) before fit"):
         ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10, head="gaussian").fit(x, y)
+
+
+@pytest.mark.parametrize("target", ["vertices", "casimac"])
+def test_a_memory_map_trains_as_the_array_in_it_does(tmp_path, target):
+    """Without a copy of all of it: its batches are read from the file."""
+    (x, y), _ = ds.datasets.load("digits")
+    x, y = np.round(255 * x[:200] / x.max()).astype(np.uint8), y[:200]
+    file = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=x.dtype, shape=x.shape)
+    file[:] = x
+    outcomes = []
+    for samples in (x, np.load(tmp_path / "x.npy", mmap_mode="r")):
+        keras.utils.set_random_seed(0)
+        backbone = keras.Sequential([keras.Input((8, 8)), keras.layers.Rescaling(1 / 255), keras.layers.Flatten()])
+        model = ds.SimplexClassifier(backbone, target, 10, head="gaussian")
+        model.compile("sgd", None if target == "casimac" else "sparse_categorical_crossentropy")
+        model.fit(samples, y, epochs=2, batch_size=64, verbose=0)
+        predicted = model.predict(samples, batch_size=64, verbose=0)
+        outcomes.append([*model.get_weights(), predicted, model.fit_density(samples, y).familiarity(samples[:50])])
+    for array, mapped in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(array, mapped)
+    assert isinstance(samples, np.memmap)

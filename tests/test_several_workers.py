@@ -27,8 +27,8 @@ few, few_test = np.flatnonzero(y < 4)[:81], np.flatnonzero(y_test < 4)[:21]
 x, y, x_test, y_test = x[few], y[few], x_test[few_test], y_test[few_test]
 
 searched = []
-search = CASIMAC._distances
-CASIMAC._distances = lambda *arguments: searched.append(1) or search(*arguments)
+search = CASIMAC._search
+CASIMAC._search = lambda *arguments: searched.append(1) or search(*arguments)
 
 def network(normalized):
     layers = [keras.layers.BatchNormalization(synchronized=True)] if normalized else []

@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from deepsimplex._utils.batching import parts
 from deepsimplex._utils.validation import (
     check_finite_rows,
     check_labels,
@@ -21,8 +22,11 @@ from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.classifier.streams import (
     ObservedDataset,
+    as_tensor,
     checked_finite,
     element_spec,
+    gathered,
+    has_memmap,
     is_observed,
     is_stream,
     not_converted,
@@ -32,6 +36,8 @@ from deepsimplex.classifier.streams import (
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.targets import Target
+
+FINITE_AT_ONCE = 2**22  # numbers that are checked at a time
 
 
 class Samples(NamedTuple):
@@ -274,31 +280,28 @@ def check_lengths(epochs: int = 1, batch_size: int | None = None, validation_spl
 def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
     """Return batches of arrays in the order that ``epochs`` draws, or as they are without it.
 
-    The arrays are copied once, into tensors; batches are cut or gathered from them.
+    The arrays are copied once, into tensors; batches are cut or gathered from them. Those of a ``numpy.memmap`` are
+    read from its file.
     """
     check_lengths(batch_size=batch_size)
     rows, batch_size = num_rows(samples.x), batch_size or 32
-    parts = samples[:2] if samples.sample_weight is None else tuple(samples)
-    tensors = keras.tree.map_structure(as_tensor, parts)
-    if epochs is None:  # no function is traced
+    arrays = samples[:2] if samples.sample_weight is None else tuple(samples)
+    tensors = keras.tree.map_structure(lambda leaf: leaf if isinstance(leaf, np.memmap) else as_tensor(leaf), arrays)
+    if epochs is None and not has_memmap(arrays):  # no function is traced
         return tf.data.Dataset.from_tensor_slices(tensors).batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
     # TensorFlow keeps functions of NumPy too: this one does not keep the model.
-    current: Any = weakref.ref(epochs)
+    current: Any = None if epochs is None else weakref.ref(epochs)
 
     @not_converted
     def this_epoch(_: Any) -> tf.data.Dataset:
         order = tf.numpy_function(lambda: current().order(rows), [], tf.int64)
         return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [rows]))
 
-    @not_converted
-    def gather(index: Any) -> Any:
-        return keras.tree.map_structure(lambda tensor: tf.gather(tensor, index), tensors)
-
-    indices = tf.data.Dataset.from_tensors(0).flat_map(this_epoch).batch(batch_size)
+    order = tf.data.Dataset.range(rows) if epochs is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
+    indices = order.batch(batch_size)
     indices = indices.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
-    gathered = indices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-    return gathered.prefetch(tf.data.AUTOTUNE)
+    return gathered(tensors, indices)
 
 
 def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
@@ -362,7 +365,17 @@ def check_samples(x: Any) -> None:
         if array.ndim == 0 or len(array) == 0:
             raise ValueError(f"x must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
         if array.dtype.kind == "f":
-            check_finite_rows(array, "x", keras.config.floatx())
+            _check_finite(array)
+
+
+def _check_finite(array: np.ndarray) -> None:
+    """Raise ValueError unless samples are finite in the precision of layers; a file is not read as a whole."""
+    dtype, at_once = keras.config.floatx(), max(1, FINITE_AT_ONCE * len(array) // max(array.size, 1))
+    for rows in parts(slice(0, len(array)), at_once):
+        with np.errstate(over="ignore"):
+            finite = np.isfinite(array[rows].astype(dtype, copy=False)).all()
+        if not finite:
+            check_finite_rows(array, "x", dtype)  # its message counts all of them
 
 
 def num_rows(x: Any) -> int:
@@ -386,10 +399,3 @@ def _is_hard(spec: Any) -> bool:
 
 def _rows(arrays: Any, rows_of: slice) -> Any:
     return keras.tree.map_structure(lambda leaf: leaf[rows_of], arrays)
-
-
-def as_tensor(array: Any) -> tf.Tensor:
-    """Return an array as a tensor in the precision of the layers."""
-    tensor = tf.convert_to_tensor(array)
-    # As Keras does: double precision input becomes the precision that layers work in.
-    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor

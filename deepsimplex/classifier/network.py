@@ -14,10 +14,10 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.data import as_tensor, check_lengths, check_samples, num_rows
+from deepsimplex.classifier.data import check_lengths, check_samples, num_rows
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
-from deepsimplex.classifier.streams import checked_stream, is_stream, one_line_of_graphs
+from deepsimplex.classifier.streams import as_tensor, checked_stream, in_batches, is_stream, one_line_of_graphs
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
@@ -207,6 +207,7 @@ class SimplexNetwork(keras.Model):
         with self._predicting():
             if steps is None and not kwargs and _in_slices(self, x, batch_size, verbose):
                 return _predict_slices(self, x, batch_size)
+            x, batch_size = in_batches(x, batch_size)
             return super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
@@ -333,6 +334,7 @@ class _Part(keras.Model):
         """Return what ``predict`` does, for arrays of a few samples much sooner."""
         if _in_slices(self, x, batch_size, verbose):
             return _predict_slices(self, x, batch_size)
+        x, batch_size = in_batches(x, batch_size)
         return self.predict(x, batch_size=batch_size, verbose=verbose)
 
 

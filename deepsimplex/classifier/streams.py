@@ -120,6 +120,42 @@ def read(stream: Any, steps: int | None = None, argument: str = "steps") -> tupl
     return x, y, weight, len(keras.tree.flatten(found[0][0])[0])
 
 
+def has_memmap(arrays: Any) -> bool:
+    """Return whether one of the arrays of a structure is a ``numpy.memmap``."""
+    return any(isinstance(leaf, np.memmap) for leaf in keras.tree.flatten(arrays))
+
+
+def gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
+    """Return the batches of arrays that a data set of indices names; those of memmaps are read from their files."""
+
+    def rows(array: Any, index: tf.Tensor) -> tf.Tensor:
+        if not isinstance(array, np.memmap):
+            return tf.gather(array, index)
+        found = tf.numpy_function(lambda index: array[index], [index], array.dtype, stateful=False)
+        return as_tensor(tf.ensure_shape(found, [None, *array.shape[1:]]))
+
+    @not_converted
+    def gather(index: tf.Tensor) -> Any:
+        return keras.tree.map_structure(lambda array: rows(array, index), arrays)
+
+    return indices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+
+def in_batches(x: Any, batch_size: int | None) -> tuple[Any, int | None]:
+    """Return samples with a memmap, which Keras would copy whole, as a data set; others with their batch size."""
+    if not has_memmap(x):
+        return x, batch_size
+    rows = len(keras.tree.flatten(x)[0])
+    return gathered(x, tf.data.Dataset.range(rows).batch(batch_size or 32)), None
+
+
+def as_tensor(array: Any) -> tf.Tensor:
+    """Return an array as a tensor in the precision of the layers."""
+    tensor = tf.convert_to_tensor(array)
+    # As Keras does: double precision input becomes the precision that layers work in.
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
 def element_spec(dataset: tf.data.Dataset) -> Any:
     """The specification of batches (x, y[, weights]), or an error."""
     spec = dataset.element_spec

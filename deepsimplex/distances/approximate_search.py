@@ -1,17 +1,22 @@
 """Approximate neighbor search among candidates, for data too large to compare every pair.
 
-Candidates of each class are the nearest by the Euclidean distance between flattened samples, as an inverted file of
-faiss finds them (its cells are made by k-means from a fixed seed, so that the same call gives the same answer). Only
-candidates are evaluated under the distance. The recall depends on the data, and is measured on a sample of the queries
-by an exact search.
+Candidates of each class are the nearest by the Euclidean distance between flattened samples, or between their first
+principal components if there are many features, as an inverted file of faiss finds them: k-means divides the class into
+cells, of which a query visits the nearest, two for each of its candidates. Only candidates are evaluated under the
+distance. Seeds are fixed, so that the same call gives the same answer. The recall depends on the data, and is measured
+on a sample of the queries by an exact search.
+
+With 4 sqrt(N) cells of a class of N samples, a query compares its components with 4 sqrt(N) centers and, of C
+candidates, C sqrt(N) / 2 samples: all queries together take time like N^1.5.
 """
 
-from dataclasses import replace
-from itertools import pairwise
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 
 from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
@@ -20,21 +25,112 @@ from deepsimplex.distances.distance import Distance
 from deepsimplex.distances.exact_search import Neighbors, Search, refuse_nan, search_tiles
 from deepsimplex.distances.vector_distances import center
 
-CANDIDATES = 32
+CANDIDATES = 16
+# Visiting a cell costs less than evaluating a candidate.
+CELLS_PER_CANDIDATE = 2
 # Queries on which recall is measured: its standard error is then below 0.01 for recalls above 0.9 at k = 1, n = 10.
 RECALL_QUERIES = 256
 # Below this number of samples an exhaustive index is as fast as cells.
 FLAT = 2000
-# Cells per cell that a query visits.
-CELLS_PER_PROBE = 16
-_QUERIES_AT_ONCE = 4096
+# Of Fashion-MNIST they hold 88% of the variance, and 99.6% of the nearest neighbors are among 16 candidates.
+COMPONENTS = 64
+# Samples and numbers that the components are computed of.
+COMPONENT_ROWS, COMPONENT_NUMBERS = 2**14, 2**26
+QUERIES_AT_ONCE = 4096
 _SEED = 0
 
 
-def check_approximate(metric: Distance, search: Search, candidates: int | None) -> None:
+@dataclass(frozen=True, eq=False)
+class CandidateSearch:
+    """An approximate search, prepared.
+
+    Attributes
+    ----------
+    metric : Distance
+    search : Search
+    points : ndarray, shape [N, p], float32
+        What the index compares of the samples.
+    queries : ndarray, shape [M, p], float32
+        The same of the queries.
+    count : int
+        Candidates of each class.
+    """
+
+    metric: Distance
+    search: Search
+    points: NDArray[np.float32]
+    queries: NDArray[np.float32]
+    count: int
+
+    def index(self, label: int) -> Any:
+        """Make the index of a class; None if no query wants neighbors in it."""
+        import faiss
+
+        search = self.search
+        points = self.points[search.bounds[label] : search.bounds[label + 1]]
+        if not len(points) or not search.wanted[np.where(search.query_labels == label, 0, 1)].any():
+            return None
+        features = points.shape[1]
+        index: Any
+        if len(points) < FLAT:
+            index = faiss.IndexFlatL2(features)
+        else:
+            index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, int(4 * len(points) ** 0.5))
+            index.cp.seed, index.nprobe = _SEED, CELLS_PER_CANDIDATE * self.count
+            # Better cells than these cost more than they save.
+            index.cp.niter, index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 10, 1, 64
+            index.train(points)
+        index.add(points)
+        return index
+
+    def nearest(self, index: Any, label: int, rows: slice) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+        """Find the nearest candidates of a class: distances and indices [R, k] of some queries."""
+        from deepsimplex.distances.k_nearest import merge_pairs
+
+        search, begin = self.search, int(self.search.bounds[label])
+        distances = np.full((rows.stop - rows.start, search.k), np.inf)
+        indices = np.full(distances.shape, -1, dtype=np.int64)
+        own = search.query_labels[rows] == label
+        chosen = np.flatnonzero(search.wanted[np.where(own, 0, 1)])
+        if index is None or not len(chosen):
+            return distances, indices
+        # One more for the query itself.
+        _, places = index.search(self.queries[rows][chosen], min(self.count + 1, index.ntotal))
+        near = np.where(places >= 0, begin + places, -1)
+        if search.queries is None:
+            near[near == rows.start + chosen[:, None]] = -1
+        there = near >= 0
+        first, second = np.broadcast_to(chosen[:, None], near.shape)[there], near[there]
+        values = self.metric.paired(search.rows, search.x)(rows.start + first, second)
+        refuse_nan(values, repr(self.metric))
+        keep = (values > 0) | ~(search.own_positive & own[first])
+        merge_pairs(first[keep], search.ids[second[keep]], values[keep], distances, indices)
+        return distances, indices
+
+
+Found = tuple[int, slice, NDArray[np.float64], NDArray[np.int64]]
+"""A class, some queries, and distances and indices of their neighbors in that class."""
+
+
+def search_in_turn(candidates: CandidateSearch) -> Iterator[Found]:
+    """Search class by class, some queries at a time."""
+    for label in range(candidates.search.num_classes):
+        index = candidates.index(label)
+        for rows in parts(slice(0, len(candidates.queries)), QUERIES_AT_ONCE):
+            yield label, rows, *candidates.nearest(index, label, rows)
+
+
+def check_candidates(candidates: Any, method: str, k: int = 1, name: str = "candidates") -> int | None:
+    """Return the number of candidates, at least k, or None for the default; an exact search has none."""
+    if candidates is not None and method != "approximate":
+        raise ValueError(
+            f"{name} must be None unless method='approximate'; found {candidates!r} with method={method!r}"
+        )
+    return None if candidates is None else check_whole(candidates, name, k)
+
+
+def check_approximate(metric: Distance, search: Search) -> None:
     """Raise an error if an approximate search is not possible, before any work."""
-    if candidates is not None:
-        check_whole(candidates, "candidates", search.k)
     if search.checkpoint is not None:
         raise ValueError("checkpoint belongs to exact searches; set checkpoint=None or method='exact'")
     if search.x.ndim < 2 or not metric.has_features:
@@ -44,7 +140,12 @@ def check_approximate(metric: Distance, search: Search, candidates: int | None) 
         )
 
 
-def search_approximately(metric: Distance, search: Search, candidates: int | None = None) -> Neighbors:
+def search_approximately(
+    metric: Distance,
+    search: Search,
+    candidates: int | None = None,
+    find: Callable[[CandidateSearch], Iterator[Found]] = search_in_turn,
+) -> Neighbors:
     """Find neighbors among candidates, and measure the share of the true ones that is found.
 
     Parameters
@@ -53,40 +154,21 @@ def search_approximately(metric: Distance, search: Search, candidates: int | Non
     search : Search
     candidates : int, optional
         Samples of each class that are compared with a query.
+    find : callable
+        Searches every class. The default does so on this machine.
 
     Returns
     -------
     Neighbors
         With the measured ``recall``.
     """
-    from deepsimplex.distances.k_nearest import merge_pairs
-
-    result, count = search.empty(), int(candidates or max(CANDIDATES, search.k))
-    compare = metric.paired(search.rows, search.x)
-    points, queries = _points(search)
-    with progress(
-        f"{metric!r} candidates", len(queries) * search.num_classes, search.show_progress, unit="searches"
-    ) as advance:
-        for label, (begin, end) in enumerate(pairwise(search.bounds.tolist())):
-            own = search.query_labels == label
-            wanted = search.wanted[np.where(own, 0, 1)]
-            index = _index(points[begin:end]) if end > begin and wanted.any() else None
-            for rows in parts(slice(0, len(queries)), _QUERIES_AT_ONCE):
-                chosen = np.arange(rows.start, rows.stop)[wanted[rows]]
-                if index is not None and len(chosen):
-                    # One more for the query itself.
-                    _, places = index.search(queries[chosen], min(count + 1, end - begin))
-                    near = np.where(places >= 0, begin + places, -1)
-                    if search.queries is None:
-                        near[near == chosen[:, None]] = -1
-                    there = near >= 0
-                    first, second = np.broadcast_to(chosen[:, None], near.shape)[there], near[there]
-                    distances = compare(first, second)
-                    refuse_nan(distances, repr(metric))
-                    keep = (distances > 0) | ~(search.own_positive & own[first])
-                    lists = result.distances[:, label], result.indices[:, label]
-                    merge_pairs(first[keep], search.ids[second[keep]], distances[keep], *lists)
-                advance(rows.stop - rows.start)
+    result, points = search.empty(), _points(search)
+    prepared = CandidateSearch(metric, search, *points, candidates or max(CANDIDATES, search.k))
+    total = len(search.rows) * search.num_classes
+    with progress(f"{metric!r} candidates", total, search.show_progress, unit="searches") as advance:
+        for label, rows, distances, indices in find(prepared):
+            result.distances[rows, label], result.indices[rows, label] = distances, indices
+            advance(rows.stop - rows.start)
     recall = _recall(metric, search, result)
     if search.queries is None:
         for array in (result.distances, result.indices):
@@ -95,33 +177,27 @@ def search_approximately(metric: Distance, search: Search, candidates: int | Non
 
 
 def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Samples and queries, flat and in float32, about the samples' mean and of size 1 at most."""
+    """What the index compares of samples and queries: flat, about the samples' mean, within [-1, 1]; or components."""
     x = search.x.reshape(len(search.x), -1)
     others = x if search.queries is None else search.queries.reshape(len(search.queries), -1)
     mean, scale = center(x, others)
+
+    def centered(some: NDArray[Any]) -> NDArray[np.float32]:
+        return ((some - mean) / scale).astype(np.float32)
+
+    axes = None
+    if x.shape[1] > COMPONENTS and len(x) > FLAT:
+        from sklearn.decomposition import PCA
+
+        rows = min(COMPONENT_ROWS, max(COMPONENTS, COMPONENT_NUMBERS // x.shape[1]))
+        with threadpool_limits(limits=1, user_api="blas"):  # threads that wait for work take cores from those that work
+            axes = PCA(COMPONENTS, random_state=_SEED).fit(centered(x[:: -(-len(x) // rows)])).components_.T
     points = []
     for some in (x,) if others is x else (x, others):
-        points.append(np.empty(some.shape, np.float32))
-        for rows in parts(slice(0, len(some)), _QUERIES_AT_ONCE):
-            points[-1][rows] = (some[rows] - mean) / scale
+        points.append(np.empty((len(some), x.shape[1] if axes is None else axes.shape[1]), np.float32))
+        for part in parts(slice(0, len(some)), QUERIES_AT_ONCE):
+            points[-1][part] = centered(some[part]) if axes is None else centered(some[part]) @ axes
     return points[0], points[-1]
-
-
-def _index(points: NDArray[np.float32]) -> Any:
-    import faiss
-
-    features = points.shape[1]
-    index: Any
-    if len(points) < FLAT:
-        index = faiss.IndexFlatL2(features)
-    else:
-        cells = int(len(points) ** 0.5)
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, cells)
-        index.cp.seed = _SEED
-        index.nprobe = max(1, cells // CELLS_PER_PROBE)
-        index.train(points)
-    index.add(points)
-    return index
 
 
 def _recall(metric: Distance, search: Search, found: Neighbors) -> float:

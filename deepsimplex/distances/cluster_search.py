@@ -1,8 +1,12 @@
-"""Exact neighbor search on a Ray cluster: groups of tiles are its tasks, and their lists are merged.
+"""Neighbor search on a Ray cluster.
 
-The samples go into the object store once. A task takes all cores of a node, starts from the neighbors that are known
-when it is submitted, and is tried again if its node dies. Tiles, pairs and ties are those of the search on one machine,
-so that the answer is equal to the bit, and a checkpoint of either is resumed by the other.
+The samples go into the object store once. A task takes all cores of a node, and is tried again if its node dies.
+
+Exact: groups of tiles are the tasks, which start from the neighbors that are known when they are submitted, and whose
+lists are merged. Tiles, pairs and ties are those of the search on one machine, so that the answer is equal to the bit,
+and a checkpoint of either is resumed by the other.
+
+Approximate: a task makes the index of a class, and others search blocks of queries in it, as on one machine.
 """
 
 import uuid
@@ -18,13 +22,15 @@ import numba
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from deepsimplex._utils.batching import parts
+from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateSearch, Found
 from deepsimplex.distances.distance import Distance
 from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visit
 
 # Enough that nodes of unequal speed end together, and that little is lost with one of them.
 TASKS_PER_NODE = 16
 TRIES = 5
-SAME_VERSIONS = ("deepsimplex", "numpy", "numba")
+SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss-cpu")
 
 
 Visitor = Callable[[Distance, Search], Visit]
@@ -52,32 +58,38 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
     ConnectionError
         If the cluster of the environment variable RAY_ADDRESS is not reached.
     RuntimeError
-        If nodes have other versions of this package, NumPy or numba, or a task has failed on several nodes.
+        If nodes have other versions of this package, NumPy, numba or faiss, or a task has failed on several nodes.
     MemoryError
         If the samples do not fit into the object store.
     """
     ray = _imported()
-    with _connected(ray) as nodes:
+    with _connected(ray) as (cores, at_once), _errors(ray):
         left = TileList(search, metric)
-        cores = int(min(node["Resources"]["CPU"] for node in nodes))
-        # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
-        at_once = sum(int(node["Resources"]["CPU"]) // cores for node in nodes)
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
-        try:
-            shared = ray.put((visitor, metric, replace(search, checkpoint=None), cores))
-            submit = partial(task.remote, uuid.uuid4().hex, shared)
-            with left.progress(f"{metric!r} neighbors on a cluster") as advance:
-                _run(ray, submit, left, at_once, advance)
-        except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
-            raise MemoryError(
-                f"executor='ray' found the object store full: {error}. Start the nodes with a larger "
-                "--object-store-memory, or search on this machine with executor=None"
-            ) from error
-        except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
-            raise RuntimeError(f"executor='ray': a task failed {TRIES + 1} times: {error}") from error
-        except ray.exceptions.RayTaskError as error:
-            raise error.as_instanceof_cause() from None
+        shared = ray.put((visitor, metric, replace(search, checkpoint=None), cores))
+        submit = partial(task.remote, uuid.uuid4().hex, shared)
+        with left.progress(f"{metric!r} neighbors on a cluster") as advance:
+            # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
+            _run(ray, submit, left, at_once, advance)
     return left.finish()
+
+
+def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
+    """Search every class among candidates on the nodes of a Ray cluster; errors are those of ``search_on_cluster``."""
+    ray, n = _imported(), candidates.search.num_classes
+    with _connected(ray) as (cores, at_once), _errors(ray):
+        index, search = (ray.remote(num_cpus=cores, max_retries=TRIES)(one) for one in (_index, _search_class))
+        shared, tasks = ray.put((candidates, cores)), -(-TASKS_PER_NODE * at_once // n)
+        blocks = -(-len(candidates.queries) // QUERIES_AT_ONCE)
+        groups = parts(slice(0, len(candidates.queries)), -(-blocks // tasks) * QUERIES_AT_ONCE)
+        indices = [index.remote(shared, label) for label in range(n)]
+        running = [
+            (label, rows, search.remote(shared, indices[label], label, rows)) for label in range(n) for rows in groups
+        ]
+        del indices  # a class that is searched needs no index any more
+        while running:
+            label, rows, found = running.pop(0)
+            yield label, rows, *ray.get(found)
 
 
 def _run(ray: Any, submit: Callable[..., Any], left: TileList, at_once: int, advance: Callable[[int], None]) -> None:
@@ -107,8 +119,7 @@ def _visit(
     """Visit tiles on a node, and return what is known with the neighbors that they add."""
     visitor, metric, search, cores = shared
     found = Neighbors(known.distances.copy(), known.indices.copy())
-    numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
-    with threadpool_limits(limits=cores):
+    with _threads(cores):
         if key not in _visits:
             _visits.clear()
             _visits[key] = visitor(metric, search)
@@ -116,6 +127,33 @@ def _visit(
             if search.has_wanted(rows, columns):
                 _visits[key](rows, columns, found)
     return found
+
+
+def _index(shared: tuple[CandidateSearch, int], label: int) -> Any:
+    """Make the index of a class on a node."""
+    candidates, cores = shared
+    with _threads(cores):
+        return candidates.index(label)
+
+
+def _search_class(shared: tuple[CandidateSearch, int], index: Any, label: int, rows: slice) -> tuple[Any, Any]:
+    """Find the nearest candidates of a class for some queries on a node, in blocks as on one machine."""
+    candidates, cores = shared
+    with _threads(cores):
+        found = [candidates.nearest(index, label, part) for part in parts(rows, QUERIES_AT_ONCE)]
+    distances, indices = (np.concatenate(lists) for lists in zip(*found, strict=True))
+    return distances, indices
+
+
+@contextmanager
+def _threads(cores: int) -> Iterator[None]:
+    """Use so many threads in compiled loops, BLAS and faiss."""
+    import faiss
+
+    numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
+    faiss.omp_set_num_threads(cores)
+    with threadpool_limits(limits=cores):
+        yield
 
 
 def _groups(left: TileList, count: int) -> list[slice]:
@@ -135,8 +173,27 @@ def _imported() -> Any:
 
 
 @contextmanager
-def _connected(ray: Any) -> Iterator[list[dict[str, Any]]]:
-    """Connect to the cluster that is there, or start one of this machine's cores; yields its nodes that have cores."""
+def _errors(ray: Any) -> Iterator[None]:
+    """Turn Ray's errors into those that ``search_on_cluster`` documents."""
+    try:
+        yield
+    except (ray.exceptions.ObjectStoreFullError, ray.exceptions.OutOfDiskError) as error:
+        raise MemoryError(
+            f"executor='ray' found the object store full: {error}. Start the nodes with a larger "
+            "--object-store-memory, or search on this machine with executor=None"
+        ) from error
+    except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
+        raise RuntimeError(f"executor='ray': a task failed {TRIES + 1} times: {error}") from error
+    except ray.exceptions.RayTaskError as error:
+        raise error.as_instanceof_cause() from None
+
+
+@contextmanager
+def _connected(ray: Any) -> Iterator[tuple[int, int]]:
+    """Connect to the cluster that is there, or start one of this machine's cores.
+
+    Yields the number of cores of a task, which every node that has any can run, and how many tasks run at once.
+    """
     ours = not ray.is_initialized()
     if ours:
         try:
@@ -149,7 +206,8 @@ def _connected(ray: Any) -> Iterator[list[dict[str, Any]]]:
     try:
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         _check_versions(ray, nodes)
-        yield nodes
+        cores = int(min(node["Resources"]["CPU"] for node in nodes))
+        yield cores, sum(int(node["Resources"]["CPU"]) // cores for node in nodes)
     finally:
         if ours:
             ray.shutdown()

@@ -6,8 +6,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import check_path
+from deepsimplex._utils.batching import parts
 from deepsimplex._utils.validation import MOST_CLASSES, check_choice, check_whole, unmasked
-from deepsimplex.distances.approximate_search import check_approximate, search_approximately
+from deepsimplex.distances.approximate_search import check_approximate, check_candidates, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
 from deepsimplex.distances.exact_search import CLASSES, EXECUTORS, Classes, Executor, Neighbors, Search, search_tiles
@@ -17,6 +18,7 @@ BLOCK_BYTES = 2**24
 Method = Literal["exact", "brute_force", "approximate"]
 METHODS = get_args(Method)
 _SEED = 0
+_ROWS_AT_ONCE = 4096
 
 
 def class_neighbors(
@@ -39,8 +41,8 @@ def class_neighbors(
 ) -> Neighbors:
     """Find, for every sample, the k nearest samples of every class.
 
-    Exact by default, in memory that grows with the block and with the samples (which are copied), not with the number
-    of pairs.
+    Exact by default, in memory that grows with the block and with the samples (which are copied once, bytes as bytes),
+    not with the number of pairs. Samples may be a ``numpy.memmap``.
 
     Parameters
     ----------
@@ -68,11 +70,11 @@ def class_neighbors(
     method : {"exact", "brute_force", "approximate"}
         "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them; "brute_force"
         evaluates every pair, for comparison; "approximate" evaluates only ``candidates`` samples of every class, the
-        nearest by the Euclidean distance as an index finds them, and measures the share of true neighbors that it
-        finds (``recall``): for samples by the million.
+        nearest by the Euclidean distance of their first principal components as an index finds them, and measures the
+        share of true neighbors that it finds (``recall``): for samples by the million.
     candidates : int
-        Number of samples of each class that "approximate" evaluates for every query, at least k. None (default): 32,
-        or k if that is more.
+        Number of samples of each class that "approximate" evaluates for every query, at least k: more find a larger
+        share of the true neighbors, and take longer. None (default): 16, or k if that is more.
     block_bytes : int
         Approximate memory of one block of float64 distances; the answer does not depend on it. A search takes a few
         times as much. The default is 16 MiB.
@@ -81,8 +83,8 @@ def class_neighbors(
         after it was killed, and removes it when it is finished. Needs a distance that is not a function. None (default)
         keeps nothing.
     executor : {None, "ray"}
-        Where an exact search runs: None (default) on this machine, "ray" on the nodes of a Ray cluster, that of the
-        environment variable RAY_ADDRESS or one of this machine's cores. The answer is the same to the bit, and a
+        Where the search runs: None (default) on this machine, "ray" on the nodes of a Ray cluster, that of the
+        environment variable RAY_ADDRESS or one of this machine's cores. An exact answer is the same to the bit, and a
         checkpoint of either is resumed by the other. Needs the extra ``cluster``.
     show_progress : bool, optional
         None (default) shows a progress bar on terminals and in notebooks if the work takes long; True also prints
@@ -139,10 +141,9 @@ def class_neighbors(
         raise ValueError("query_labels belong to queries; found query_labels alone")
     check_choice(classes, "classes", CLASSES)
     check_choice(method, "method", METHODS)
+    check_candidates(candidates, method, k)
     if executor is not None:
         check_choice(executor, "executor", EXECUTORS)
-        if method == "approximate":
-            raise ValueError(f"executor={executor!r} is for exact searches; set executor=None or method='exact'")
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
@@ -157,7 +158,7 @@ def class_neighbors(
     if row_labels is None:
         row_labels = np.full(0 if others is None else len(others), -1)  # not known
     search = Search(
-        x=samples[order],
+        x=_ordered(samples, order),
         y=labels[order],
         ids=order,
         queries=others,
@@ -171,11 +172,13 @@ def class_neighbors(
         show_progress=show_progress,
     )
     if method == "approximate":
-        check_approximate(metric, search, candidates)
-    elif candidates is not None:
-        raise ValueError(f"candidates belong to method='approximate'; found {candidates!r} with method={method!r}")
+        check_approximate(metric, search)
     metric, search = metric.resolve(search)
     if method == "approximate":
+        if executor == "ray":
+            from deepsimplex.distances.cluster_search import candidates_on_cluster
+
+            return search_approximately(metric, search, candidates, candidates_on_cluster)
         return search_approximately(metric, search, candidates)
     visitor = Distance.visitor if method == "brute_force" else type(metric).visitor
     if executor == "ray":
@@ -186,6 +189,15 @@ def class_neighbors(
         found = search_tiles(visitor(metric, search), search, metric)
     _check_complete(found, search, metric)
     return found
+
+
+def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
+    """Return ``samples[order]``, read in their own order: those of a file would be read at random otherwise."""
+    place, ordered = np.empty_like(order), np.empty_like(samples, subok=False)
+    place[order] = np.arange(len(order))
+    for rows in parts(slice(0, len(samples)), _ROWS_AT_ONCE):
+        ordered[place[rows]] = samples[rows]
+    return ordered
 
 
 def _labels(y: ArrayLike, name: str, samples: NDArray[Any], of: str) -> NDArray[np.int64]:

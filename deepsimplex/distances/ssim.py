@@ -74,7 +74,6 @@ class SSIM(Distance):
             raise ValueError(f"window must be an odd whole number of pixels, at least 3; found {window!r}")
         self.window = int(window)
         self.data_range = None if data_range is None else check_number(data_range, "data_range", 0, 1e100)
-        self._range = self.data_range or 1.0  # of the images that check returns
         self.dtype = check_choice(dtype, "dtype", DTYPES)
 
     def get_config(self) -> dict[str, Any]:
@@ -96,32 +95,37 @@ class SSIM(Distance):
                 f"the largest that does is {largest}"
             )
         images = self._as_floats(images, name)
-        if images.size and float(images.max()) - float(images.min()) > self._range * (1 + 1e-6):
+        data_range = self._range_of(images)
+        if images.size and float(images.max()) - float(images.min()) > data_range * (1 + 1e-6):
             raise ValueError(
-                f"{name} must span no more than data_range={self._range:g}; found values from {images.min():g} to "
+                f"{name} must span no more than data_range={data_range:g}; found values from {images.min():g} to "
                 f"{images.max():g}. Set data_range, e.g. SSIM(window={self.window}, data_range=255) for pixels 0 to 255"
             )
-        brightest = float(np.abs(images).max(initial=0.0))
-        if brightest > BRIGHTEST * self._range:
+        brightest = max(float(images.max(initial=0)), -float(images.min(initial=0)))
+        if brightest > BRIGHTEST * data_range:
             raise ValueError(
-                f"{name} must lie within {BRIGHTEST:g} times data_range={self._range:g} of zero; found "
+                f"{name} must lie within {BRIGHTEST:g} times data_range={data_range:g} of zero; found "
                 f"{brightest:g}. Subtract what all pixels have in common"
             )
         return images
 
     def _as_floats(self, images: NDArray[Any], name: str) -> NDArray[Any]:
-        """Images as floats, in units of their dtype's range if no other was given."""
-        if images.dtype.kind == "f":
+        """Images as floats, in units of their dtype's range if no other was given; bytes as they are."""
+        if images.dtype.kind == "f" or images.dtype == np.uint8:
             return images
         floats = images.astype(np.float32 if images.dtype.itemsize <= 2 else np.float64)
         if self.data_range is not None:
             return floats
-        if images.dtype not in (np.uint8, np.uint16):
+        if images.dtype != np.uint16:
             raise ValueError(
                 f"data_range must be given for images of dtype {images.dtype}, which have no range of their own; found "
                 f"None for {name}. Set it, e.g. SSIM(window={self.window}, data_range=255) for pixels 0 to 255"
             )
         return np.divide(floats, np.iinfo(images.dtype).max, dtype=floats.dtype)
+
+    def _range_of(self, images: NDArray[Any]) -> float:
+        """Data range of images that ``check`` returned."""
+        return self.data_range or (255.0 if images.dtype == np.uint8 else 1.0)
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
         from skimage.metrics import structural_similarity
@@ -133,19 +137,27 @@ class SSIM(Distance):
             image.astype(np.float64),
             other.astype(np.float64),
             win_size=self.window,
-            data_range=self._range,
+            data_range=self._range_of(image),
             channel_axis=-1 if image.ndim == 3 else None,
         )
         return max(1.0 - float(similarity), 0.0)
 
+    def _in_one_unit(self, queries: NDArray[Any], x: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+        """Bytes beside floats become floats in units of their range, if no other was given."""
+        if self.data_range is not None or queries.dtype == x.dtype:
+            return queries, x
+        queries, x = (np.divide(p, 255, dtype=np.float32) if p.dtype == np.uint8 else p for p in (queries, x))
+        return queries, x
+
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
+        queries, x = self._in_one_unit(queries, x)
         plan = self._layout(x)
         accelerated = self.dtype == "float32" and has_accelerator()
         at_once = max(1, PACKED_BYTES // plan.packed_bytes)
 
         def block(rows: slice, columns: slice) -> NDArray[np.float64]:
             if accelerated:
-                out = ssim_block(queries[rows], x[columns], self.window, self._range, (K1, K2))
+                out = ssim_block(queries[rows], x[columns], self.window, self._range_of(x), (K1, K2))
             else:
                 out = np.empty((rows.stop - rows.start, columns.stop - columns.start))
                 for across in parts(slice(0, out.shape[1]), at_once):
@@ -161,6 +173,7 @@ class SSIM(Distance):
     def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
         from deepsimplex.distances.ssim_windows import pair_distances
 
+        queries, x = self._in_one_unit(queries, x)
         plan = self._layout(x)
 
         def distances(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -181,7 +194,7 @@ class SSIM(Distance):
     ) -> NDArray[np.float64]:
         """Distances [S] of single pairs, evaluated in float64."""
         out = np.empty(len(rows))
-        c1, c2 = (K1 * self._range) ** 2, (K2 * self._range) ** 2
+        c1, c2 = ((constant * self._range_of(x)) ** 2 for constant in (K1, K2))
         channels, size = (x.shape[3] if x.ndim == 4 else 1), int(np.prod(x.shape[1:]))
         for part in parts(slice(0, len(rows)), max(1, PACKED_BYTES // (8 * size))):
             from deepsimplex.distances.ssim_windows import exact_distances
@@ -199,7 +212,7 @@ class SSIM(Distance):
     def _pack(self, images: NDArray[Any], plan: "Layout") -> "Packed":
         from deepsimplex.distances.ssim_windows import pack
 
-        return pack(_beside(images, np.float64), self._range, plan)
+        return pack(_beside(images, np.float64), self._range_of(images), plan)
 
 
 def _beside(images: NDArray[Any], dtype: Any) -> NDArray[Any]:

@@ -50,7 +50,7 @@ class VectorDistance(Distance):
                 f"{name} must have shape [N, ...], a row per sample; found shape {list(array.shape)}. "
                 f"Give samples of one feature as {name}[:, None]"
             )
-        if array.dtype.kind != "f":
+        if array.dtype.kind != "f" and array.dtype != np.uint8:  # bytes are converted in parts: see _floats
             # Integers of up to 16 bits are exact in float32.
             array = array.astype(np.float32 if array.dtype.itemsize <= 2 else np.float64)
         if array.size and max(float(array.max()), -float(array.min())) > LARGEST:
@@ -60,7 +60,7 @@ class VectorDistance(Distance):
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         from deepsimplex.distances.pairwise_sums import distance_block
 
-        return lambda rows, columns: distance_block(queries[rows], x[columns], self.squared)
+        return lambda rows, columns: distance_block(_floats(queries[rows]), _floats(x[columns]), self.squared)
 
     def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
         from deepsimplex.distances.pairwise_sums import pair_distances
@@ -74,9 +74,10 @@ class VectorDistance(Distance):
 
         features, both_sides = search.x.shape[1], search.both_sides(self)
         mean, scale = center(search.x, search.rows)
-        column_side = row_side = _Side((search.x, search.y, search.ids), mean, scale, self.squared)
+        samples = row_samples = _Samples((search.x, search.y, search.ids), mean, scale, self.squared)
         if not both_sides:
-            row_side = _Side((search.rows, search.query_labels, search.row_ids), mean, scale, self.squared)
+            row_samples = _Samples((search.rows, search.query_labels, search.row_ids), mean, scale, self.squared)
+        row_side, column_side = _Side(row_samples), _Side(samples)
         terms = (features + 12) * _ROUNDOFF
         error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
         rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
@@ -87,11 +88,12 @@ class VectorDistance(Distance):
 
         def visit(rows: slice, columns: slice, found: Neighbors) -> None:
             scores = memory[: _area((rows, columns))].reshape(rows.stop - rows.start, columns.stop - columns.start)
+            row_points, row = row_side.part(rows)
+            column_points, column = column_side.part(columns)
             if self.squared:
-                multiply(row_side.points[rows], column_side.points[columns], scores)
+                multiply(row_points, column_points, scores)
             else:
-                kernels.cityblock_scores(row_side.points[rows], column_side.points[columns], scores)
-            row, column = row_side.part(rows), column_side.part(columns)
+                kernels.cityblock_scores(row_points, column_points, scores)
             kernels.merge_scored(scores, False, row, column, *options, found.distances[rows], found.indices[rows])
             if both_sides and rows != columns:
                 lists = found.distances[columns], found.indices[columns]
@@ -149,29 +151,54 @@ class _Products:
             list(self._pool.map(lambda share: np.matmul(rows[share], columns.T, out=out[share]), shares))
 
 
-class _Side:
-    """Rows or columns of the distance matrix: samples, labels, indices, float32 points, their norms and squares."""
+class _Samples:
+    """Samples, labels and indices of the rows or the columns of the distance matrix, with their norms and squares."""
 
     def __init__(self, given: tuple[NDArray[Any], ...], mean: NDArray[np.float64], scale: float, squared: bool) -> None:
+        self.given, self._mean, self._scale = given, mean, scale
+        count = len(given[0])
+        self.norms, self.squares = np.empty(count), np.zeros(count)
+        for part in parts(slice(0, count), _ROWS_AT_ONCE):
+            some = np.empty(given[0][part].shape, np.float32)
+            self.fill(some, part)
+            if squared:
+                self.squares[part] = np.einsum("nd,nd->n", some, some, dtype=np.float64)
+                self.norms[part] = np.sqrt(self.squares[part])
+            else:
+                self.norms[part] = np.abs(some).sum(axis=1, dtype=np.float64)
+
+    def fill(self, points: NDArray[np.float32], part: slice) -> None:
+        """Set points [A, d] to some rows: centered, scaled, and rounded to float32."""
+        points[...] = (self.given[0][part] - self._mean) / self._scale
+
+
+class _Side:
+    """One side of a tile, as the compiled loops take it; the last one is kept, which tiles of the same rows share."""
+
+    def __init__(self, samples: _Samples) -> None:
+        self._samples = samples
+        self._of = slice(0, 0)
+
+    def part(self, rows: slice) -> tuple[NDArray[np.float32], tuple[NDArray[Any], ...]]:
+        """Return the float32 points of some rows, and what belongs to them."""
         from deepsimplex.distances.simd import aligned, lanes_of
 
-        self._given, samples = given, given[0]
-        lanes, (count, features) = lanes_of(np.float32), samples.shape
-        # Zeros fill up the last SIMD vector.
-        self.points = aligned((count, -(-features // lanes) * lanes), np.float32)
-        self._norms, self._squares = np.empty(count), np.zeros(count)
-        for part in parts(slice(0, count), _ROWS_AT_ONCE):
-            some = self.points[part, :features]
-            some[...] = (samples[part] - mean) / scale
-            if squared:
-                self._squares[part] = np.einsum("nd,nd->n", some, some, dtype=np.float64)
-                self._norms[part] = np.sqrt(self._squares[part])
-            else:
-                self._norms[part] = np.abs(some).sum(axis=1, dtype=np.float64)
+        if rows != self._of:
+            given, lanes = self._samples.given, lanes_of(np.float32)
+            features = given[0].shape[1]
+            # Zeros fill up the last SIMD vector.
+            self._points = aligned((rows.stop - rows.start, -(-features // lanes) * lanes), np.float32)
+            self._samples.fill(self._points[:, :features], rows)
+            others = (part[rows] for part in (*given[1:], self._samples.squares, self._samples.norms))
+            samples = _floats(given[0][rows])
+            samples.flags.writeable = False  # loops are compiled for one kind
+            self._part, self._of = (samples, *others), rows
+        return self._points, self._part
 
-    def part(self, rows: slice) -> tuple[NDArray[Any], ...]:
-        """Return some rows, as the compiled loops take them."""
-        return tuple(part[rows] for part in (*self._given, self._squares, self._norms))
+
+def _floats(samples: NDArray[Any]) -> NDArray[Any]:
+    """Samples as the compiled loops take them: bytes become float32, floats stay as they are."""
+    return samples.astype(np.float32) if samples.dtype == np.uint8 else samples
 
 
 def _area(tile: tuple[slice, slice]) -> int:

@@ -76,7 +76,7 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
     # Targets made of distances know whether these were cached.
     searches = [part for part in _parts(target) if hasattr(part, "from_cache")]
     if searches:
-        log(_search_summary(searches, len(latent), seconds))
+        log(_search_summary(searches, len(latent), seconds, _recall(target)))
     log(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
     return latent
 
@@ -85,11 +85,20 @@ def _parts(target: Any) -> list[Any]:
     return [part for inner in getattr(target, "targets", ()) for part in _parts(inner)] or [target]
 
 
-def _search_summary(searches: list[Any], num_samples: int, seconds: float) -> str:
-    """Number of pairs of samples compared and their rate, or how many distances were cached."""
+def _recall(target: Any) -> float | None:
+    """Smallest recall of a target's approximate searches; None if it has none."""
+    parts = [part for part in _parts(target) if getattr(part, "method", "exact") == "approximate"]
+    return min((part.recall_ for part in parts if hasattr(part, "recall_")), default=None)
+
+
+def _search_summary(searches: list[Any], num_samples: int, seconds: float, recall: float | None) -> str:
+    """Number of pairs of samples compared and their rate, or how many distances were cached; recall, if approximate."""
     distances = "1 distance" if len(searches) == 1 else f"{len(searches)} distances"
+    found = "" if recall is None else f"; recall of approximate neighbors {recall:.3f}, measured on some samples"
     if cached := sum(search.from_cache for search in searches):
-        return f"{cached} of {distances} taken from the cache, or continued from it"
+        return f"{cached} of {distances} taken from the cache, or continued from it{found}"
+    if found:
+        return f"{distances} searched{found}"
     pairs = num_samples * (num_samples - 1) // 2
     rate = rate_text(len(searches) * pairs / seconds, "pairs")
     return f"{pairs:.3g} pairs of samples per distance, {distances}: {rate}"
@@ -387,6 +396,8 @@ def _evaluate(
     report = evaluation.report(split.y_test, probabilities, sets=sets)
     if model.density is not None:
         figures["mean_familiarity"] = float(model.familiarity(split.x_test, batch_size=BATCH).mean())
+    if (recall := _recall(model.target)) is not None:
+        figures["neighbor_recall"] = recall
     _draw(split, probabilities, folder)
     _save_predictions(model, split, probabilities, folder)
     # Figures that this evaluation cannot know, such as the training time, are kept.

@@ -42,7 +42,8 @@ class Row:
     better: str = ""
 
 
-AFTER_TRAINING = {
+FIGURES = {
+    "neighbor_recall": "recall of approximate neighbors",
     "set_coverage": "coverage of the sets",
     "set_size": "mean size of the sets",
     "mean_familiarity": "mean familiarity",
@@ -88,7 +89,7 @@ def facts(runs: Sequence[Run]) -> list[Row]:
         row("classes", lambda run: run.predictions.p.shape[1]),
         row("epochs", lambda run: run.epochs),
         row("training time", lambda run: duration(run.metrics.get("training_seconds"))),
-        *(row(label, metric(name)) for name, label in AFTER_TRAINING.items() if any(map(metric(name), runs))),
+        *(row(label, metric(name)) for name, label in FIGURES.items() if any(map(metric(name), runs))),
     ]
 
 

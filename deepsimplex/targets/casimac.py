@@ -1,8 +1,7 @@
 """CASIMAC targets: latents made of distances to the nearest samples of every class."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
+from functools import partial
 from typing import Any, Self
 
 import keras
@@ -13,13 +12,16 @@ from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance, neighbor_error
+from deepsimplex.distances.approximate_search import check_candidates
 from deepsimplex.distances.exact_search import EXECUTORS, Classes, Executor
+from deepsimplex.distances.neighbors import Method
 from deepsimplex.geometry.vertices import CONSTRUCTIONS, Construction, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import Composition
 from deepsimplex.targets.generalized_mapping import (
     Reduction,
     as_function,
+    check_attraction,
     check_class_sizes,
     checked,
     inverse_mean,
@@ -29,7 +31,7 @@ from deepsimplex.targets.generalized_mapping import (
     root_mean_square,
     strengths,
 )
-from deepsimplex.targets.neighbor_cache import cached, own_folder
+from deepsimplex.targets.neighbor_cache import Distances, cached_search
 from deepsimplex.targets.target import Target
 
 
@@ -77,6 +79,9 @@ class CASIMAC(Target):
         part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
     executor : {None, "ray"}
         Where neighbors are searched, as in ``class_neighbors``; no part of ``get_config`` either.
+    method, candidates_per_class : {"exact", "approximate"}, int
+        How neighbors are searched, as ``method`` and ``candidates`` of ``class_neighbors``. The default is "exact";
+        "approximate" is for samples by the million.
     show_progress : bool, optional
         None (default) shows a bar on terminals and in notebooks; True lines elsewhere too; False nothing.
 
@@ -85,6 +90,9 @@ class CASIMAC(Target):
     unit_ : float
         What latents were divided by, after ``fit_transform`` or ``transform``: 1 with ``normalize=False``. It is saved
         with the target.
+    recall_ : float
+        Share of the training samples' true neighbors that was found, saved too: 1 for "exact", measured on some samples
+        for "approximate".
 
     Raises
     ------
@@ -124,6 +132,8 @@ class CASIMAC(Target):
         normalize: bool = True,
         cache_dir: Any = None,
         executor: Executor | None = None,
+        method: Method = "exact",
+        candidates_per_class: int | None = None,
         show_progress: bool | None = None,
     ) -> None:
         self.repulsion_strength, self.attraction_strength = strengths(repulsion_strength, attraction_strength, gamma)
@@ -136,6 +146,9 @@ class CASIMAC(Target):
         self.normalize = check_flag(normalize, "normalize")
         self.cache_dir = None if cache_dir is None else check_path(cache_dir, "cache_dir")
         self.executor = None if executor is None else check_choice(executor, "executor", EXECUTORS)
+        self.method: Method = check_choice(method, "method", ("exact", "approximate"))
+        least = self._neighborhood()[0]
+        self.candidates_per_class = check_candidates(candidates_per_class, method, least, "candidates_per_class")
         self.show_progress = show_progress
         self.distance = get_distance(distance)
         self.sums_features = self.distance.sums_features
@@ -274,16 +287,19 @@ class CASIMAC(Target):
         key = self._key(queries, query_labels)
         if key != self._latest.get(which, ("",))[0]:
             self._latest.pop(which, None)
-            distances = self._distances(key, queries, query_labels)
-            coefficients = self._coefficients(distances, labels)
+            found = self._search(key, queries, query_labels)
+            coefficients = self._coefficients(found.distances, labels)
             self._latest[which] = key, -coefficients @ vertices(self.num_classes_, self.construction)
+            if which == "training":
+                self.recall_ = found.recall
         return self._latest[which][1]
 
     def _key(self, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None) -> str:
         """Name what neighbor distances depend on."""
         assert self._samples is not None
         name = self.distance.cache_key() or f"object {id(self.distance)}"  # only this process knows what has no key
-        return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *self._neighborhood(), name)
+        search = [*self._neighborhood(), name] + [self.candidates_per_class] * (self.method == "approximate")
+        return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
 
     def _neighborhood(self) -> tuple[int, Classes]:
         """Return the number of neighbors to search, and whether in the own class, in the others or in all."""
@@ -293,40 +309,29 @@ class CASIMAC(Target):
             return self.attraction_number, "own"
         return max(self.repulsion_number, self.attraction_number), "all"
 
-    def _distances(
-        self, key: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
-    ) -> NDArray[np.float64]:
-        """Distances [N, n, k] to the nearest samples of the classes that count, ascending, inf where there are none."""
+    def _search(self, key: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None) -> Distances:
+        """Distances [N, n, k] to the nearest samples of the classes that count, inf where there are none."""
         assert self._samples is not None
-        samples, labels = self._samples
         k, classes = self._neighborhood()
-
-        place = None if self.cache_dir is None else self.cache_dir / f"search-{key}"
-        own: AbstractContextManager[Path | None] = nullcontext() if place is None else own_folder(place)
-
-        def compute() -> NDArray[np.float64]:
-            with own as checkpoint:
-                self._from_cache = checkpoint is not None and any(checkpoint.glob("*.npz"))
-                return class_neighbors(
-                    samples,
-                    labels,
-                    self.distance,
-                    k,
-                    queries=queries,
-                    query_labels=query_labels,
-                    num_classes=self.num_classes_,
-                    own_positive=True,  # Eq. 7a
-                    classes=classes,
-                    checkpoint=checkpoint,
-                    executor=self.executor,
-                    show_progress=self.show_progress,
-                ).distances
-
-        if self.cache_dir is None:
-            return compute()
-        rows = len(samples if queries is None else queries)
-        self._from_cache = True  # unless there is something to compute after all
-        return cached(self.cache_dir, key, (rows, self.num_classes_, k), compute)
+        search = partial(
+            class_neighbors,
+            *self._samples,
+            self.distance,
+            k,
+            queries=queries,
+            query_labels=query_labels,
+            num_classes=self.num_classes_,
+            own_positive=True,  # Eq. 7a
+            classes=classes,
+            method=self.method,
+            candidates=self.candidates_per_class,
+            executor=self.executor,
+            show_progress=self.show_progress,
+        )
+        shape = (len(self._samples[0] if queries is None else queries), self.num_classes_, k)
+        found = cached_search(self.cache_dir, key, shape, search, resumes=self.method == "exact")
+        self._from_cache = found.from_cache
+        return found
 
     def _coefficients(self, distances: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
         """f_C(alpha A + beta R_{y'}) of Eq. 32-33, shape [N, n], zero at the own class."""
@@ -334,7 +339,7 @@ class CASIMAC(Target):
         combined = np.zeros((N, n))
         if self.attraction_strength > 0:
             own = distances[np.arange(N), labels, : self.attraction_number]
-            self._check_attraction(own, labels)
+            check_attraction(own, labels)
             attraction = per_count(self.attraction_function or inverse_mean, own, "attraction_function")
             combined += self.attraction_strength * attraction[:, None]
         if self.repulsion_strength > 0:
@@ -349,18 +354,8 @@ class CASIMAC(Target):
             combined[other] = checked(self.combination_function, combined[other], "combination_function")
         return combined
 
-    @staticmethod
-    def _check_attraction(own: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-        missing = np.flatnonzero(np.isinf(own[:, 0]))
-        if len(missing):
-            raise ValueError(
-                "attraction needs a sample in x of the own class at positive distance (Eq. 7a); found none for "
-                f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
-                "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
-            )
-
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor as plain JSON, and the unit; not ``cache_dir`` and the like.
+        """Arguments of the constructor as plain JSON, the unit and the recall; not ``cache_dir`` and the like.
 
         Raises
         ------
@@ -378,14 +373,19 @@ class CASIMAC(Target):
             **{name: name_of_function(getattr(self, name), name) for name in functions},
             "construction": self.construction,
             "normalize": self.normalize,
+            "method": self.method,
+            "candidates_per_class": self.candidates_per_class,
+            "recall": getattr(self, "recall_", None),
             **({"unit": {"value": self.unit_, "of": self._unit_of}} if known else {}),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Make the target from ``get_config``, without training samples; for the same ones it knows their unit."""
-        unit = config.get("unit")
-        target = cls(**{key: value for key, value in config.items() if key != "unit"})
+        unit, recall = config.get("unit"), config.get("recall")
+        target = cls(**{key: value for key, value in config.items() if key not in ("unit", "recall")})
+        if recall is not None:
+            target.recall_ = recall
         if unit:
             target.unit_, target._unit_of = float(unit["value"]), unit["of"]
         return target

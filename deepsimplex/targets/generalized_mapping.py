@@ -89,6 +89,17 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
         )
 
 
+def check_attraction(own: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    """Raise ValueError if a sample has no neighbor at positive distance: ``own`` [N, k] are distances, or inf."""
+    missing = np.flatnonzero(np.isinf(own[:, 0]))
+    if len(missing):
+        raise ValueError(
+            "attraction needs a sample in x of the own class at positive distance (Eq. 7a); found none for "
+            f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
+            "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
+        )
+
+
 def _listed(classes: NDArray[np.int64], most: int = 10) -> str:
     shown = ", ".join(str(c) for c in classes[:most])
     return shown if len(classes) <= most else f"{shown} and {len(classes) - most} more"

@@ -1,9 +1,10 @@
 """Cache neighbor distances on disk, under a key of everything they depend on; damaged files are made again."""
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import check_writable, locked, remove_leftovers, replacing
 from deepsimplex._utils.warning import warn_caller
+from deepsimplex.distances import Neighbors
 
 
 class TargetCacheWarning(UserWarning):
@@ -20,25 +22,34 @@ class TargetCacheWarning(UserWarning):
 _warn = partial(warn_caller, category=TargetCacheWarning)
 
 
-def cached(
-    cache_dir: Path, key: str, shape: tuple[int, ...], compute: Callable[[], NDArray[np.float64]]
-) -> NDArray[np.float64]:
-    """Load the distances stored under ``key``, or compute and store them.
+class Distances(NamedTuple):
+    """Distances to neighbors [N, n, k], the share of the true neighbors among them, and whether files had them.
+
+    Those of a search that was cut short, and is continued from files, count as well.
+    """
+
+    distances: NDArray[np.float64]
+    recall: float
+    from_cache: bool
+
+
+def cached_search(
+    cache_dir: Path | None, key: str, shape: tuple[int, ...], search: Callable[..., Neighbors], resumes: bool
+) -> Distances:
+    """Load the distances stored under ``key``, or search for neighbors and store them.
 
     Parameters
     ----------
-    cache_dir : pathlib.Path
-        The folder; created if needed.
+    cache_dir : pathlib.Path or None
+        The folder; created if needed. None stores nothing.
     key : str
         Digest of everything the distances depend on.
     shape : tuple of int
         Their shape.
-    compute : callable
-        Returns them, float64.
-
-    Returns
-    -------
-    ndarray, float64
+    search : callable
+        Searches with the argument ``checkpoint``, a folder for its state or None.
+    resumes : bool
+        Whether the search has a state to keep.
 
     Raises
     ------
@@ -51,6 +62,9 @@ def cached(
         When a stored file is damaged (it is replaced), and when storing fails, e.g. on a full disk: the result is
         returned nevertheless.
     """
+    if cache_dir is None:
+        found = search(checkpoint=None)
+        return Distances(found.distances, found.recall, False)
     path = cache_dir / f"neighbors-{key}.npz"
     if path.exists():
         remove_leftovers(path)
@@ -59,13 +73,15 @@ def cached(
         except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
             _warn(f"the cached distances in {path} are damaged ({type(error).__name__}: {error}); making them again")
     check_writable(cache_dir, "cache_dir")
-    distances = compute()
+    with own_folder(cache_dir / f"search-{key}") if resumes else nullcontext() as checkpoint:
+        continued = checkpoint is not None and any(checkpoint.glob("*.npz"))
+        found = search(checkpoint=checkpoint)
     try:
         with replacing(path) as fresh:
-            save_arrays(fresh, key, {"distances": distances})
+            save_arrays(fresh, key, {"distances": found.distances, "recall": np.array(found.recall)})
     except OSError as error:
         _warn(f"the distances could not be kept in {path} ({error}); they are used, and computed again next time")
-    return distances
+    return Distances(found.distances, found.recall, continued)
 
 
 @contextmanager
@@ -89,8 +105,9 @@ def own_folder(folder: Path) -> Iterator[Path | None]:
                     folder.rmdir()
 
 
-def _load(path: Path, key: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    distances = load_arrays(path, key)["distances"]
+def _load(path: Path, key: str, shape: tuple[int, ...]) -> Distances:
+    arrays = load_arrays(path, key)
+    distances = arrays["distances"]
     if distances.shape != shape or distances.dtype != np.float64:
         raise ValueError(f"expected float64 {shape}, found {distances.dtype} {distances.shape}")
-    return distances
+    return Distances(distances, float(arrays.get("recall", 1.0)), True)  # without recall: an exact search, once

@@ -279,7 +279,7 @@ def test_bad_input_is_refused(arguments, error, message):
         ({"classes": "own", "queries": [[1.0]]}, "classes='own' needs query_labels"),
         ({"method": "approximate", "candidates": 1, "k": 2}, "candidates must be a whole number, at least 2"),
         ({"method": "approximate", "candidates": True}, "candidates must be"),
-        ({"candidates": 8}, "candidates belong to method='approximate'; found 8"),
+        ({"candidates": 8}, "candidates must be None unless method='approximate'; found 8"),
     ],
 )
 def test_bad_options_are_refused(arguments, message):

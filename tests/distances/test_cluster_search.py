@@ -60,6 +60,15 @@ def test_queries_and_every_pair_are_searched_on_a_cluster(fashion, cluster):
     equal(brute, class_neighbors(x, y))
 
 
+def test_candidates_are_searched_on_a_cluster(fashion, cluster):
+    few = np.flatnonzero(fashion[1] < 2)[:150]
+    arguments = {"x": fashion[0][few], "y": fashion[1][few], "distance": SSIM(5), "k": 2}
+    arguments |= {"method": "approximate", "candidates": 4}
+    found, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
+    equal(found, wanted)
+    assert found.recall == wanted.recall < 1
+
+
 def test_a_function_is_searched_and_its_errors_arrive(fashion, cluster):
     x, y = np.arange(12.0)[:, None], np.arange(12) % 2
     equal(
@@ -156,11 +165,10 @@ def test_what_cannot_run_is_refused(monkeypatch):
         class_neighbors(x, y, executor="spark")
     with pytest.raises(ValueError, match="executor must be"):
         ds.targets.CASIMAC(executor="spark")
-    with pytest.raises(ValueError, match="executor='ray' is for exact searches"):
-        class_neighbors(x, y, method="approximate", executor="ray")
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(ImportError, match=r"pip install 'deepsimplex\[cluster\]'"):
-        class_neighbors(x, y, executor="ray")
+    for method in ("exact", "approximate"):
+        with pytest.raises(ImportError, match=r"pip install 'deepsimplex\[cluster\]'"):
+            class_neighbors(x, y, method=method, executor="ray")
 
 
 def test_a_cluster_out_of_reach_is_named(monkeypatch):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from deepsimplex._utils import archives
+from deepsimplex.distances import approximate_search
 from deepsimplex.targets import CASIMAC, TargetCacheWarning, neighbor_cache
 from deepsimplex.targets import casimac as module
 from tests.full_disk import files_no_larger_than
@@ -71,6 +72,26 @@ def test_other_samples_are_kept_too(tmp_path, calls):
     again = make(tmp_path).fit(X, Y).transform(X[:5] + 1, Y[:5])
     np.testing.assert_array_equal(first.loc, again.loc)
     assert len(calls) == 2  # of these samples, and of the training samples for the unit
+
+
+def test_the_recall_of_an_approximate_search_is_kept(tmp_path, calls, monkeypatch):
+    monkeypatch.setattr(approximate_search, "FLAT", 20)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(400, 12)), np.arange(400) % 3
+    settings = {"distance": "cityblock", "method": "approximate", "candidates_per_class": 2, "cache_dir": tmp_path}
+    target = CASIMAC(**settings)
+    latent = target.fit_transform(x, y)
+    assert 0.3 < target.recall_ < 1
+    other = CASIMAC(**settings)
+    np.testing.assert_array_equal(other.fit_transform(x, y).loc, latent.loc)
+    assert other.recall_ == target.recall_
+    assert len(calls) == 1
+    assert CASIMAC.from_config(target.get_config()).recall_ == target.recall_
+    exact = CASIMAC("cityblock", cache_dir=tmp_path)
+    assert np.abs(exact.fit_transform(x, y).loc - latent.loc).max() > 0
+    assert exact.recall_ == 1
+    with pytest.raises(ValueError, match="candidates_per_class must be None unless method='approximate'; found 3"):
+        CASIMAC(candidates_per_class=3)
 
 
 def test_views_have_the_key_of_their_values():
@@ -153,14 +174,14 @@ def test_no_flipped_byte_ever_changes_a_latent(tmp_path):
     for position in range(0, len(good), 7):
         path.write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         try:
-            distances = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
+            found = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
         except Exception:
             refused += 1
         else:
             path.write_bytes(good)
-            np.testing.assert_array_equal(
-                distances, neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
-            )
+            wanted = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
+            np.testing.assert_array_equal(found.distances, wanted.distances)
+            assert found.recall == wanted.recall
     assert refused > len(good) / 7 / 3
     path.write_bytes(good)
     np.testing.assert_array_equal(make(tmp_path).fit_transform(X, Y).loc, expected.loc)

@@ -11,7 +11,7 @@ import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex.experiments.backup import WEIGHTS, Backup, repair_backup
 from deepsimplex.export import load_served
-from deepsimplex.targets.neighbor_cache import cached
+from deepsimplex.targets.neighbor_cache import cached_search
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 
@@ -50,6 +50,14 @@ def read_backup(folder: Path) -> Any:
     return [epochs, *model.get_weights()] if epochs else None
 
 
+def _cache(folder: Path, distances: Any) -> Any:
+    """Distances from the cache of targets, or these, which are then written there."""
+    indices = np.zeros(distances.shape, np.int64)
+    return cached_search(
+        folder, "key", X.shape, lambda checkpoint: ds.distances.Neighbors(distances, indices), resumes=False
+    ).distances
+
+
 def _when_there(name: str, read: Callable[[Path], Any]) -> Callable[[Path], Any]:
     return lambda folder: read(folder / name) if (folder / name).exists() else None
 
@@ -64,8 +72,8 @@ WRITERS = {
         _when_there("glvq.npz", lambda path: ds.load(path).prototypes_),
     ),
     "cache of targets": Writer(
-        lambda folder, state: cached(folder, "key", X.shape, lambda: X + state),
-        _when_there("neighbors-key.npz", lambda path: cached(path.parent, "key", X.shape, lambda: X + 7)),
+        lambda folder, state: _cache(folder, X + state),
+        _when_there("neighbors-key.npz", lambda path: _cache(path.parent, X + 7)),
         replaces=False,
     ),
     "backup of a training": Writer(back_up, read_backup),
