@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from deepsimplex._utils.batching import parts
+from deepsimplex._utils.batching import parts, row_blocks
 from deepsimplex._utils.progress import progress
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.distances.distance import Distance
@@ -34,8 +34,8 @@ RECALL_QUERIES = 256
 FLAT = 2000
 # Of Fashion-MNIST they hold 88% of the variance, and 99.6% of the nearest neighbors are among 16 candidates.
 COMPONENTS = 64
-# Samples and numbers that the components are computed of.
-COMPONENT_ROWS, COMPONENT_NUMBERS = 2**14, 2**26
+# Samples that the components are computed of: these many, and fewer, but not below the last, if that is more numbers.
+COMPONENT_ROWS, COMPONENT_NUMBERS, LEAST_ROWS = 2**14, 2**24, 512
 QUERIES_AT_ONCE = 4096
 _SEED = 0
 
@@ -182,22 +182,24 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     others = x if search.queries is None else search.queries.reshape(len(search.queries), -1)
     mean, scale = center(x, others)
 
-    def centered(some: NDArray[Any]) -> NDArray[np.float32]:
-        return ((some - mean) / scale).astype(np.float32)
+    def filled(some: NDArray[Any], columns: int, axes: NDArray[Any] | None = None) -> NDArray[np.float32]:
+        out = np.empty((len(some), columns), np.float32)
+        for part in row_blocks(some):
+            centered = ((some[part] - mean) / scale).astype(np.float32)
+            out[part] = centered if axes is None else centered @ axes
+        return out
 
-    axes = None
-    if x.shape[1] > COMPONENTS and len(x) > FLAT:
+    columns, axes = x.shape[1], None
+    if columns > COMPONENTS and len(x) > FLAT:
         from sklearn.decomposition import PCA
 
-        rows = min(COMPONENT_ROWS, max(COMPONENTS, COMPONENT_NUMBERS // x.shape[1]))
+        rows = min(COMPONENT_ROWS, max(LEAST_ROWS, COMPONENT_NUMBERS // columns))
+        sample = filled(x[:: -(-len(x) // rows)], columns)
         with threadpool_limits(limits=1, user_api="blas"):  # threads that wait for work take cores from those that work
-            axes = PCA(COMPONENTS, random_state=_SEED).fit(centered(x[:: -(-len(x) // rows)])).components_.T
-    points = []
-    for some in (x,) if others is x else (x, others):
-        points.append(np.empty((len(some), x.shape[1] if axes is None else axes.shape[1]), np.float32))
-        for part in parts(slice(0, len(some)), QUERIES_AT_ONCE):
-            points[-1][part] = centered(some[part]) if axes is None else centered(some[part]) @ axes
-    return points[0], points[-1]
+            axes = PCA(COMPONENTS, random_state=_SEED, copy=False).fit(sample).components_.T
+        columns = COMPONENTS
+    points = filled(x, columns, axes)
+    return points, points if others is x else filled(others, columns, axes)
 
 
 def _recall(metric: Distance, search: Search, found: Neighbors) -> float:

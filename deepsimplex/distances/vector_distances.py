@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
-from deepsimplex._utils.batching import parts
+from deepsimplex._utils.batching import parts, row_blocks
 from deepsimplex.distances.distance import BlockFunction, Distance, PairFunction
 from deepsimplex.distances.exact_search import Neighbors, Search, Visit
 
@@ -33,7 +33,6 @@ from deepsimplex.distances.exact_search import Neighbors, Search, Visit
 LARGEST = 1e150
 _ROUNDOFF = 2.0**-24  # unit roundoff of float32
 _UNDERFLOW = 2.0**-126  # an upper bound of what float32 loses if results are too small for it
-_ROWS_AT_ONCE = 4096
 
 
 class VectorDistance(Distance):
@@ -158,7 +157,7 @@ class _Samples:
         self.given, self._mean, self._scale = given, mean, scale
         count = len(given[0])
         self.norms, self.squares = np.empty(count), np.zeros(count)
-        for part in parts(slice(0, count), _ROWS_AT_ONCE):
+        for part in row_blocks(given[0]):
             some = np.empty(given[0][part].shape, np.float32)
             self.fill(some, part)
             if squared:

@@ -5,7 +5,7 @@ import time
 import numpy as np
 import pytest
 
-from deepsimplex.distances import SSIM, Embedding, class_neighbors
+from deepsimplex.distances import SSIM, Embedding, approximate_search, class_neighbors
 from tests.reference import distances as reference
 
 
@@ -50,6 +50,20 @@ def test_approximate_search_under_any_metric(distance):
         x, y, metric, queries=x[:20], query_labels=y[:20], own_positive=True, method="approximate"
     )
     assert (positive.distances > 0).all()
+
+
+@pytest.mark.slow
+def test_cells_of_principal_components_hold_the_neighbors(fashion, monkeypatch):
+    monkeypatch.setattr(approximate_search, "FLAT", 20)
+    exact = class_neighbors(*fashion, k=2)
+    few, default, every = (class_neighbors(*fashion, k=2, method="approximate", candidates=c) for c in (2, None, 600))
+    assert 0.4 < few.recall < default.recall
+    assert default.recall > 0.98
+    assert (default.distances == exact.distances).mean() > 0.98
+    np.testing.assert_array_equal(every.distances, exact.distances)
+    np.testing.assert_array_equal(every.indices, exact.indices)
+    queries = class_neighbors(*fashion, queries=fashion[0][:50] + 0.01, method="approximate")
+    assert (queries.indices[np.arange(50), fashion[1][:50], 0] == np.arange(50)).all()
 
 
 def test_approximate_search_needs_features():
