@@ -319,6 +319,11 @@ def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(target
     assert "1.77e+03 pairs of samples per distance, 1 distance: " in targets_printed(euclidean)
     assert "1 of 2 distances taken from the cache" in targets_printed(both)
     assert "2 of 2 distances taken from the cache" in targets_printed(both)
+    approximate = "{name: casimac, method: approximate}"
+    assert "1 distance searched; recall of approximate neighbors 1.000, measured" in targets_printed(approximate)
+    assert "taken from the cache, or continued from it; recall of approximate neighbors 1.000" in targets_printed(
+        approximate
+    )
     printed = targets_printed("ilr")
     assert "pairs" not in printed
     assert "taken from" not in printed
@@ -456,6 +461,7 @@ def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
         "calibration.sets=aps",
         "calibration.density=gaussian",
         "training.epochs=2",
+        "target={name: casimac, distance: cityblock, method: approximate, candidates_per_class: 1}",
     ]
     folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
     model, metrics = ds.load(folder.model), json.loads(folder.metrics.read_text())
@@ -463,6 +469,7 @@ def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
     assert (model.prediction_sets.coverage, model.prediction_sets.method) == (0.8, "aps")
     assert 0.6 < metrics["set_coverage"] <= 1
     assert 0 < metrics["mean_familiarity"] < 1
+    assert 0.3 < metrics["neighbor_recall"] == model.target.recall_ < 1
     plain = experiments.train(checked(tmp_path, "training.epochs=1"), verbose=0)
     assert ds.load(plain.model).density is None
-    assert not {"set_coverage", "mean_familiarity"} & json.loads(plain.metrics.read_text()).keys()
+    assert not {"set_coverage", "mean_familiarity", "neighbor_recall"} & json.loads(plain.metrics.read_text()).keys()

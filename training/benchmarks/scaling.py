@@ -1,0 +1,323 @@
+"""Growth of every stage with the number of images: seconds, core seconds and memory; what millions of them would cost.
+
+    python -m training.benchmarks.scaling [--sizes 15000,60000,240000,500000] [--exact-up-to 240000] [--price 0.04]
+        [--output FILE.json] [--costs FILE.json]
+
+Beyond 60 000, images of Fashion-MNIST are shifted by up to two pixels, and mirrored; all are written as bytes to a file
+that every stage reads as a memory map, or as TFRecords. Each stage runs in a fresh process, after one of few images
+that compiles and traces its functions. "core seconds" are what its threads computed, however busy the cores were with
+other work; "peak" is the largest memory that it allocated beyond what it had before, without the pages of the file,
+which the system takes back when it needs them; "times the data" divides that by the bytes of the images.
+
+Up to 60 000 images also go the whole way from a folder of PNG files to a SavedModel, by ``experiments.train``. Growth
+is fitted to the core seconds and the memory of all sizes, and carried on to 10^6, 10^7 and 10^8 images: an
+extrapolation, of CASIMAC's default target with ten classes and one epoch of the small convolutional network.
+"""
+
+import itertools
+import multiprocessing
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import typer
+from numpy.typing import NDArray
+from PIL import Image
+
+import deepsimplex as ds
+from training.benchmarks.resources import PeakMemory
+from training.results import Output, ResultTable
+
+BATCH, FEW, ASKED, BLOCK = 256, 3000, 1000, 10_000
+ORIGINALS = 60_000
+SHIFTS = sorted(itertools.product(range(-2, 3), repeat=2), key=lambda shift: abs(shift[0]) + abs(shift[1]))
+VARIANTS = [(mirrored, shift) for shift in SHIFTS for mirrored in (False, True)]
+FORETOLD = (10**6, 10**7, 10**8)
+Arrays = tuple[NDArray[Any], NDArray[np.int64]]
+
+
+# Data
+
+
+def variant(images: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
+    """The images, shifted (what leaves on one side enters on the other, where images are dark) and mirrored."""
+    mirrored, shift = VARIANTS[number]
+    return np.roll(images[:, :, ::-1] if mirrored else images, shift, axis=(1, 2))
+
+
+def write(folder: Path, rows: int) -> None:
+    """Write so many images, their labels, and the rows as TFRecords."""
+    loaded: Any = ds.datasets.load("fashion_mnist", dtype="uint8")
+    (x, y), _ = loaded
+    images = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.uint8, shape=(rows, 28, 28))
+    labels = np.resize(y, rows)
+    with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as records:
+        for begin in range(0, rows, BLOCK):
+            chosen = np.arange(begin, min(begin + BLOCK, rows))
+            for number in np.unique(chosen // len(x)):
+                part = chosen[chosen // len(x) == number]
+                images[part] = variant(x[part % len(x)], int(number))
+            for image, label in zip(images[chosen], labels[chosen], strict=True):
+                records.write(image.tobytes() + bytes([label]))
+    images.flush()
+    np.save(folder / "y.npy", labels.astype(np.int64))
+
+
+def read(folder: Path) -> Arrays:
+    """Images as a memory map, and labels."""
+    return np.load(folder / "x.npy", mmap_mode="r"), np.load(folder / "y.npy")
+
+
+def records(folder: Path) -> tf.data.Dataset:
+    """Batches of images and labels from the TFRecords."""
+
+    def decode(record: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        values = tf.ensure_shape(tf.io.decode_raw(record, tf.uint8), (None, 785))
+        return tf.reshape(values[:, :-1], (-1, 28, 28)), tf.cast(values[:, -1], tf.int64)
+
+    return tf.data.TFRecordDataset(str(folder / "rows.tfrecord")).batch(BATCH).map(decode).prefetch(2)
+
+
+# Stages: each prepares itself on few images, and returns the work to be measured
+
+
+def target(folder: Path | None, method: Any) -> ds.targets.CASIMAC:
+    """The default target, with a cache in the folder."""
+    return ds.targets.CASIMAC(method=method, cache_dir=None if folder is None else folder / "cache")
+
+
+def classifier(of: Any) -> ds.SimplexClassifier:
+    """The small convolutional network of the configurations, for bytes."""
+    backbone = ds.backbones.cnn([32, 64], units=128, dropout=0.3)
+    inputs = [keras.Input((28, 28)), keras.layers.Rescaling(1 / 255)]
+    model = ds.SimplexClassifier(keras.Sequential([*inputs, backbone]), of, num_classes=10)
+    model.compile("adam", metrics=["accuracy"])
+    return model
+
+
+def search(folder: Path, method: str) -> Callable[[], str]:
+    """Search neighbors and make latents of them, which the cache keeps."""
+    x, y = read(folder)
+    target(None, method).fit_transform(x[:FEW], y[:FEW])
+
+    def work() -> str:
+        found = target(folder, method)
+        found.fit_transform(x, y)
+        return "" if method == "exact" else f"recall {found.recall_:.3f}"
+
+    return work
+
+
+def train(folder: Path, method: str) -> Callable[[], str]:
+    """Train an epoch on latents of cached neighbors, and save the model."""
+    x, y = read(folder)
+    classifier(target(None, method)).fit(x[:FEW], y[:FEW], batch_size=BATCH, verbose=0)
+    model = classifier(target(folder, method))
+
+    def work() -> str:
+        history = model.fit(x, y, batch_size=BATCH, verbose=0).history
+        return f"accuracy {history['accuracy'][0]:.3f}"
+
+    return work_and_save(work, model, folder)
+
+
+def train_from_records(folder: Path, _: str) -> Callable[[], str]:
+    """Train an epoch of a stream, with a target that is made of labels alone."""
+    classifier("vertices").fit(records(folder).take(FEW // BATCH), verbose=0)
+    model = classifier("vertices")
+
+    def work() -> str:
+        return f"accuracy {model.fit(records(folder), verbose=0).history['accuracy'][0]:.3f}"
+
+    return work
+
+
+def work_and_save(work: Callable[[], str], model: ds.SimplexClassifier, folder: Path) -> Callable[[], str]:
+    """Work, then save what was trained."""
+
+    def both() -> str:
+        found = work()
+        model.save(folder / "model.keras")
+        return found
+
+    return both
+
+
+def finish(folder: Path, _: str) -> Callable[[], str]:
+    """Fit the density of the features, predict all images, save and export."""
+    x, y = read(folder)
+    prepared = ds.load(folder / "model.keras")
+    prepared.fit_density(x[:FEW], y[:FEW]).predict_proba(x[:FEW])
+    prepared.export(folder / "prepared")
+    model = ds.load(folder / "model.keras")
+
+    def work() -> str:
+        model.fit_density(x, y, batch_size=BATCH)
+        accuracy = ds.evaluation.accuracy(y, model.predict_proba(x, batch_size=BATCH))
+        model.save(folder / "finished.keras")
+        model.export(folder / "served")
+        return f"accuracy {accuracy:.3f}"
+
+    return work
+
+
+def whole_way(folder: Path, _: str) -> Callable[[], str]:
+    """From a folder of PNG files to a SavedModel, as ``deepsimplex train`` goes."""
+    x, y = read(folder)
+    settings: dict[str, Any] = {"name": "way", "output": str(folder / "runs"), "cache_dir": None, "target": "casimac"}
+    backbone = {"name": "cnn", "filters": [32, 64], "units": 128, "dropout": 0.3}
+    settings |= {"model": {"backbone": backbone}, "training": {"epochs": 1}, "calibration": {"density": "gaussian"}}
+    for name, part in (("few", slice(0, FEW)), ("all", slice(None))):
+        for number, (image, label) in enumerate(zip(x[part], y[part], strict=True)):
+            place = folder / name / str(label)
+            place.mkdir(parents=True, exist_ok=True)
+            Image.fromarray(image).save(place / f"{number}.png")
+
+    def run(name: str) -> str:
+        data = {"name": str(folder / name), "options": {"color": "grayscale", "test_fraction": 0.1}}
+        ran = ds.experiments.train(ds.experiments.RunConfig(**settings, data=data), verbose=0)
+        return f"accuracy {ran.read_metrics()['accuracy']:.3f}"
+
+    run("few")
+    return lambda: run("all")
+
+
+def copies(folder: Path, _: str) -> Callable[[], str]:
+    """Count copies of the same original among the nearest neighbors of some images."""
+    x, y = read(folder)
+
+    def work() -> str:
+        rows = np.sort(np.random.default_rng(0).choice(len(x), ASKED, replace=False))
+        found = ds.distances.class_neighbors(x, y, k=2, queries=x[rows], query_labels=y[rows])
+        itself = found.indices == rows[:, None, None]
+        originals = np.where(itself, -1, found.indices % ORIGINALS)
+        own = originals[np.arange(ASKED), y[rows]]
+        nearest = np.where(own[:, 0] < 0, own[:, 1], own[:, 0])
+        others = originals[np.arange(10) != y[rows][:, None]]
+        copied, twice = np.mean(nearest == rows % ORIGINALS), np.mean(others[:, 0] == others[:, 1])
+        return (
+            f"{copied:.0%} of the nearest neighbors in the own class are copies of the same original; the two nearest "
+            f"in another class are copies of one in {twice:.0%}"
+        )
+
+    return work
+
+
+Stage = Callable[[Path, str], Callable[[], str]]
+STAGES: dict[str, tuple[Stage, str]] = {
+    "targets, exact": (search, "exact"),
+    "targets, approximate": (search, "approximate"),
+    "an epoch, memory map": (train, "approximate"),
+    "an epoch, TFRecords": (train_from_records, ""),
+    "density, predictions, files": (finish, ""),
+    "PNG files to SavedModel": (whole_way, ""),
+}
+
+
+def measure(stage: Stage, folder: Path, method: str) -> tuple[float, float, float, str]:
+    """Seconds, core seconds and GiB of a stage in this process, and what it found."""
+    work = stage(folder, method)
+    with PeakMemory(anonymous=True) as memory:
+        begun, of_cores = time.perf_counter(), time.process_time()
+        found = work()
+        seconds, core_seconds = time.perf_counter() - begun, time.process_time() - of_cores
+    return seconds, core_seconds, memory.gibibytes, found
+
+
+def alone(*arguments: Any) -> Any:
+    """Measure in a fresh process."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(measure, arguments)
+
+
+# Growth
+
+
+def exponent(rows: list[dict[str, Any]], column: str) -> tuple[float, float]:
+    """The b and a of a N^b, fitted to a column's logarithms."""
+    images, values = (np.log([row[key] for row in rows]) for key in ("images", column))
+    b, log_a = np.polyfit(images, values, 1)
+    return float(b), float(np.exp(log_a))
+
+
+def slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
+    """Bytes of an image and bytes that do not grow, fitted to the memory."""
+    images, peaks = (np.array([row[key] for row in rows], float) for key in ("images", "peak MiB"))
+    each, fixed = np.polyfit(images, 2**20 * peaks, 1)
+    return float(each), float(fixed)
+
+
+def growth(table: ResultTable) -> Iterator[str]:
+    """The fits, in words."""
+    for name in STAGES:
+        rows = [row for row in table.rows if row["stage"] == name]
+        if len(rows) > 1:
+            (power, _), (each, fixed) = exponent(rows, "core seconds"), slope(rows)
+            yield (
+                f"{name}: core seconds grow as N^{power:.2f}; memory by {each:.0f} bytes an image "
+                f"({each / 784:.2f} times the data), and {fixed / 2**20:.0f} MiB"
+            )
+
+
+def costs(table: ResultTable, price: float) -> ResultTable:
+    """What the stages would cost, carried on."""
+    foretold = ResultTable("training.benchmarks.scaling")
+    for images, name in itertools.product(FORETOLD, STAGES):
+        rows = [row for row in table.rows if row["stage"] == name]
+        if len(rows) > 1:
+            (b, a), (each, fixed) = exponent(rows, "core seconds"), slope(rows)
+            hours = a * images**b / 3600
+            foretold.add(
+                images=f"{images:.0e}".replace("e+0", "e"),
+                stage=name,
+                **{
+                    "core hours": f"{hours:.3g}",
+                    "memory [GiB]": f"{(each * images + fixed) / 2**30:.3g}",
+                    "dollars": f"{hours * price:.2g}" if hours * price < 1 else f"{hours * price:,.0f}",
+                },
+            )
+    return foretold
+
+
+def main(
+    sizes: Annotated[str, typer.Option(help="numbers of images")] = "15000,60000,240000,500000",
+    exact_up_to: Annotated[int, typer.Option(help="images of the largest exact search")] = 240_000,
+    price: Annotated[float, typer.Option(help="dollars of a core hour")] = 0.04,
+    output: Output = None,
+    costs_output: Annotated[Path | None, typer.Option("--costs", help="a JSON file for the extrapolation")] = None,
+) -> None:
+    """Measure and print the tables."""
+    os.environ["OMP_WAIT_POLICY"] = "passive"  # core seconds are of work, not of waiting for it
+    table = ResultTable("training.benchmarks.scaling")
+    notes: list[str] = []
+    numbers = sorted(int(size) for size in sizes.split(","))
+    for images in numbers:
+        with tempfile.TemporaryDirectory() as folder:
+            write(Path(folder), images)
+            for name, (stage, method) in STAGES.items():
+                if (method == "exact" and images > exact_up_to) or (stage is whole_way and images > ORIGINALS):
+                    continue
+                seconds, core_seconds, gibibytes, found = alone(stage, Path(folder), method)
+                table.add(
+                    stage=name,
+                    images=images,
+                    seconds=round(seconds),
+                    **{"core seconds": round(core_seconds, 1), "peak MiB": round(2**10 * gibibytes)},
+                    **{"times the data": gibibytes * 2**30 / (784 * images), "found": found},
+                )
+                table.write(output, notes=notes)
+            notes.append(f"{images} images: {alone(copies, Path(folder), '')[3]}")
+    notes += growth(table)
+    print("\n".join(notes))
+    table.write(output, notes=notes)
+    costs(table, price).write(costs_output, notes=[f"A core hour is taken at {price} dollars."])
+
+
+if __name__ == "__main__":
+    typer.run(main)
