@@ -55,15 +55,16 @@ def test_approximate_search_under_any_metric(distance):
 @pytest.mark.slow
 def test_cells_of_principal_components_hold_the_neighbors(fashion, monkeypatch):
     monkeypatch.setattr(approximate_search, "FLAT", 20)
-    exact = class_neighbors(*fashion, k=2)
-    few, default, every = (class_neighbors(*fashion, k=2, method="approximate", candidates=c) for c in (2, None, 600))
+    x, y = fashion[0][:400, ::2, ::2], fashion[1][:400]
+    exact = class_neighbors(x, y, k=2)
+    few, default, every = (class_neighbors(x, y, k=2, method="approximate", candidates=c) for c in (2, None, 400))
     assert 0.4 < few.recall < default.recall
     assert default.recall > 0.98
     assert (default.distances == exact.distances).mean() > 0.98
     np.testing.assert_array_equal(every.distances, exact.distances)
     np.testing.assert_array_equal(every.indices, exact.indices)
-    queries = class_neighbors(*fashion, queries=fashion[0][:50] + 0.01, method="approximate")
-    assert (queries.indices[np.arange(50), fashion[1][:50], 0] == np.arange(50)).all()
+    queries = class_neighbors(x, y, queries=x[:50] + 0.01, method="approximate", candidates=2)
+    assert (queries.indices[np.arange(50), y[:50], 0] == np.arange(50)).mean() > 0.98
 
 
 def test_approximate_search_needs_features():

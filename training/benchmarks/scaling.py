@@ -51,10 +51,8 @@ def variant(images: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
     return np.roll(images[:, :, ::-1] if mirrored else images, shift, axis=(1, 2))
 
 
-def write(folder: Path, rows: int) -> None:
-    """Write so many images, their labels, and the rows as TFRecords."""
-    loaded: Any = ds.datasets.load("fashion_mnist", dtype="uint8")
-    (x, y), _ = loaded
+def write(folder: Path, rows: int, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
+    """Write so many images, made of these, their labels, and the rows as TFRecords."""
     images = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.uint8, shape=(rows, 28, 28))
     labels = np.resize(y, rows)
     with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as records:
@@ -296,10 +294,11 @@ def main(
     os.environ["OMP_WAIT_POLICY"] = "passive"  # core seconds are of work, not of waiting for it
     table = ResultTable("training.benchmarks.scaling")
     notes: list[str] = []
-    numbers = sorted(int(size) for size in sizes.split(","))
-    for images in numbers:
+    loaded: Any = ds.datasets.load("fashion_mnist", dtype="uint8")
+    originals, _ = loaded
+    for images in sorted(int(size) for size in sizes.split(",")):
         with tempfile.TemporaryDirectory() as folder:
-            write(Path(folder), images)
+            write(Path(folder), images, *originals)
             for name, (stage, method) in STAGES.items():
                 if (method == "exact" and images > exact_up_to) or (stage is whole_way and images > ORIGINALS):
                     continue
