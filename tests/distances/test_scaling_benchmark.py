@@ -38,8 +38,9 @@ def test_scaling(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(scaling, "alone", scaling.measure)
     monkeypatch.setattr(scaling, "STAGES", {name: scaling.STAGES[name] for name in [*scaling.STAGES][:2]})
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
-    scaling.main("300,2200", 300, 0.05, tmp_path / "scaling.json", tmp_path / "costs.json")
-    found = json.loads((tmp_path / "scaling.json").read_text())
+    output, costs = tmp_path / "scaling.json", tmp_path / "costs.json"
+    scaling.main("300,2200", 300, 0.05, tmp_path, output, costs)
+    found = json.loads(output.read_text())
     assert [(row["stage"], row["images"]) for row in found["rows"]] == [
         ("targets, exact", 300),
         ("targets, approximate", 300),
@@ -48,5 +49,7 @@ def test_scaling(capsys, monkeypatch, tmp_path):
     assert found["rows"][-1]["found"].startswith("recall 0.9") or found["rows"][-1]["found"] == "recall 1.000"
     assert "0% of the nearest neighbors in the own class are copies" in found["notes"][0]
     assert "targets, approximate: core seconds grow as N^" in capsys.readouterr().out
-    costs = json.loads((tmp_path / "costs.json").read_text())
-    assert [row["images"] for row in costs["rows"]] == ["1e6", "1e7", "1e8"]
+    assert [row["images"] for row in json.loads(costs.read_text())["rows"]] == ["1e6", "1e7", "1e8"]
+    known = scaling.rows_of(300, tmp_path / "300", 300, found["rows"])
+    monkeypatch.setattr(scaling, "alone", lambda *_: pytest.fail("measured again"))
+    assert list(known) == found["rows"][:2]

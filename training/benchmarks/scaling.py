@@ -1,7 +1,7 @@
 """Growth of every stage with the number of images: seconds, core seconds and memory; what millions of them would cost.
 
     python -m training.benchmarks.scaling [--sizes 15000,60000,240000,500000] [--exact-up-to 240000] [--price 0.04]
-        [--output FILE.json] [--costs FILE.json]
+        [--folder FOLDER] [--output FILE.json] [--costs FILE.json]
 
 Beyond 60 000, images of Fashion-MNIST are shifted by up to two pixels, and mirrored; all are written as bytes to a file
 that every stage reads as a memory map, or as TFRecords. Each stage runs in a fresh process, after one of few images
@@ -15,11 +15,13 @@ extrapolation, of CASIMAC's default target with ten classes and one epoch of the
 """
 
 import itertools
+import json
 import multiprocessing
 import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -230,8 +232,8 @@ def measure(stage: Stage, folder: Path, method: str) -> tuple[float, float, floa
 
 def alone(*arguments: Any) -> Any:
     """Measure in a fresh process."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, arguments)
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(measure, *arguments).result()
 
 
 # Growth
@@ -259,7 +261,7 @@ def growth(table: ResultTable) -> Iterator[str]:
             (power, _), (each, fixed) = exponent(rows, "core seconds"), slope(rows)
             yield (
                 f"{name}: core seconds grow as N^{power:.2f}; memory by {each:.0f} bytes an image "
-                f"({each / 784:.2f} times the data), and {fixed / 2**20:.0f} MiB"
+                f"({each / 784:.2f} times the data), and {fixed / 2**20:.0f} MiB."
             )
 
 
@@ -283,35 +285,53 @@ def costs(table: ResultTable, price: float) -> ResultTable:
     return foretold
 
 
+def rows_of(images: int, folder: Path, exact_up_to: int, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Measure the stages of a number of images, but for those that are known."""
+    for name, (stage, method) in STAGES.items():
+        if (method == "exact" and images > exact_up_to) or (stage is whole_way and images > ORIGINALS):
+            continue
+        before = [row for row in known if (row["stage"], row["images"]) == (name, images)]
+        if before:
+            yield before[0]
+            continue
+        seconds, core_seconds, gibibytes, found = alone(stage, folder, method)
+        yield {
+            "stage": name,
+            "images": images,
+            "seconds": round(seconds),
+            "core seconds": round(core_seconds, 1),
+            "peak MiB": round(2**10 * gibibytes),
+            "times the data": gibibytes * 2**30 / (784 * images),
+            "found": found,
+        }
+
+
 def main(
     sizes: Annotated[str, typer.Option(help="numbers of images")] = "15000,60000,240000,500000",
     exact_up_to: Annotated[int, typer.Option(help="images of the largest exact search")] = 240_000,
     price: Annotated[float, typer.Option(help="dollars of a core hour")] = 0.04,
+    folder: Annotated[Path | None, typer.Option(help="keeps images and targets; default a temporary one")] = None,
     output: Output = None,
     costs_output: Annotated[Path | None, typer.Option("--costs", help="a JSON file for the extrapolation")] = None,
 ) -> None:
-    """Measure and print the tables."""
+    """Measure and print the tables; with a folder, rows that the file has already are not measured again."""
     os.environ["OMP_WAIT_POLICY"] = "passive"  # core seconds are of work, not of waiting for it
     table = ResultTable("training.benchmarks.scaling")
-    notes: list[str] = []
+    resumes = output is not None and folder is not None and output.exists()
+    known = json.loads(output.read_text())["rows"] if resumes and output is not None else []
     loaded: Any = ds.datasets.load("fashion_mnist", dtype="uint8")
     originals, _ = loaded
-    for images in sorted(int(size) for size in sizes.split(",")):
-        with tempfile.TemporaryDirectory() as folder:
-            write(Path(folder), images, *originals)
-            for name, (stage, method) in STAGES.items():
-                if (method == "exact" and images > exact_up_to) or (stage is whole_way and images > ORIGINALS):
-                    continue
-                seconds, core_seconds, gibibytes, found = alone(stage, Path(folder), method)
-                table.add(
-                    stage=name,
-                    images=images,
-                    seconds=round(seconds),
-                    **{"core seconds": round(core_seconds, 1), "peak MiB": round(2**10 * gibibytes)},
-                    **{"times the data": gibibytes * 2**30 / (784 * images), "found": found},
-                )
+    notes: list[str] = []
+    with tempfile.TemporaryDirectory() as temporary:
+        for images in sorted(int(size) for size in sizes.split(",")):
+            place = (folder or Path(temporary)) / str(images)
+            if not (place / "y.npy").exists():
+                place.mkdir(parents=True)
+                write(place, images, *originals)
+            for row in rows_of(images, place, exact_up_to, known):
+                table.add(**row)
                 table.write(output, notes=notes)
-            notes.append(f"{images} images: {alone(copies, Path(folder), '')[3]}")
+            notes.append(f"{images} images: {alone(copies, place, '')[3]}.")
     notes += growth(table)
     print("\n".join(notes))
     table.write(output, notes=notes)
