@@ -114,10 +114,13 @@ class DataAdapter:
             if label.ndim == 1 and table is not None:
                 return table[label]
             return self.target.fit_transform(None, label, self.num_classes)
-        if fit:
-            self.target.fit(x, label, self.num_classes)
-        transform = self.target.fit_transform if fit else self.target.transform
-        return LatentGaussian.of(self.workers.from_chief(lambda: transform(x, label).as_dict()))
+        target, n = self.target, self.num_classes
+        if fit and not self.workers.is_chief:
+            target.fit(x, label, n)  # it is asked for nothing but whether it is fitted
+        found = self.workers.from_chief(
+            lambda: (target.fit_transform(x, label, n) if fit else target.transform(x, label)).as_dict()
+        )
+        return LatentGaussian.of(found)
 
     def holds_latents(self, y: Any) -> bool:
         """Return whether ``y``, an array or the specification of one, holds latents rather than labels.
@@ -240,7 +243,9 @@ class DataAdapter:
             return loss.state()
 
         if loss.needs_adapt:
-            loss.load_state(self.workers.from_chief(adapted))
+            state = self.workers.from_chief(adapted)
+            if not self.workers.is_chief:
+                loss.load_state(state)
 
     def classes(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
         """Return held-out samples, their classes [N] and weights, of arrays or of a stream, which is read once.
