@@ -115,11 +115,11 @@ class DataAdapter:
                 return table[label]
             return self.target.fit_transform(None, label, self.num_classes)
         target, n = self.target, self.num_classes
-        if fit and not self.workers.is_chief:
-            target.fit(x, label, n)  # it is asked for nothing but whether it is fitted
         found = self.workers.from_chief(
             lambda: (target.fit_transform(x, label, n) if fit else target.transform(x, label)).as_dict()
         )
+        if fit and not self.workers.is_chief:
+            target.fit(x, label, n)  # only ``is_fitted`` is read on these workers
         return LatentGaussian.of(found)
 
     def holds_latents(self, y: Any) -> bool:
@@ -199,7 +199,11 @@ class DataAdapter:
             observation = dict(zip(names, parts, strict=False))
             return (x, observation) if weight is None else (x, observation, weight)
 
-        return dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        # Several workers divide every batch, not files: an epoch is that of one process.
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        observed = dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return observed.with_options(options)
 
     def _example(self, spec: Any) -> Any:
         """One sample's labels or latents of the same form."""

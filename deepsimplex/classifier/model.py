@@ -166,7 +166,8 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         else:
             x, y, sample_weight = check_arrays(x, y, sample_weight)
             self._build_pieces(x)
-            self._check_workers(adapter.workers, settings, x, y, sample_weight)
+            others = validation_data if isinstance(validation_data, tuple) else None
+            self._check_workers(adapter.workers, settings, x, y, sample_weight, others)
             if validation_split and validation_data is None:
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)

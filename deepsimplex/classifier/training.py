@@ -1,7 +1,6 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
 import inspect
-from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import keras
@@ -10,7 +9,7 @@ import tensorflow as tf
 
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.classifier.several_workers import LocalReduction, Workers, versions
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
@@ -177,14 +176,13 @@ class TrainableNetwork(SimplexNetwork):
         """
         if workers.count == 1:
             return
-        versions = ", ".join(f"{name} {version(name)}" for name in _SAME_VERSIONS)
         members = [self.target.get_config(), self.training_loss.get_config(), _without_name(self.optimizer)]
         network = [(weight.shape, str(weight.dtype)) for weight in self.weights]
         leaves = [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data]
         arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(leaves))
         workers.check_same(
             {
-                "versions": versions,
+                "versions": versions(),
                 "network": (str(network),),
                 "target, loss, optimizer and settings": (str(members), str(settings), self.seed),
                 "samples": arrays,
@@ -253,9 +251,10 @@ class TrainableNetwork(SimplexNetwork):
             return
         outside = [weight.path for weight in self.weights if not _is_distributed(weight)]
         if outside or _counts_steps_twice(self.optimizer, strategy):
+            name = type(strategy.whole if isinstance(strategy, LocalReduction) else strategy).__name__
             found = f"weights, {outside[0]} among them," if outside else "the optimizer"
             raise ValueError(
-                f"the model must be made inside the scope of the {type(strategy).__name__} that trains it; found "
+                f"the model must be made inside the scope of the {name} that trains it; found "
                 f"{found} made outside. Make it, and build it if you do, under 'with strategy.scope():'"
             )
 
@@ -277,9 +276,6 @@ class _Rows(NamedTuple):
     def times(self, loss: Any, factor: Any) -> Any:
         """Return a loss times a factor; zero for an empty part, whose mean loss is NaN."""
         return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype) * tf.cast(self.own > 0, loss.dtype))
-
-
-_SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 
 
 def _without_name(optimizer: Any) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from deepsimplex._utils.progress import rate_text
 from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
-from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.classifier.several_workers import ChiefError, Workers, versions
 from deepsimplex.experiments.backup import Backup, repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.fitted_after_training import fit_after_training
@@ -168,7 +168,9 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     workers = Workers(strategy)
     log = printer(verbose if workers.is_chief else 0)
     with _precision(config.training.mixed_precision), ExitStack() as lock, _one_line_of_workers(workers):
-        folder, finished = _from_chief(workers, lambda: _run_to_resume(config, lock, log)) if resume else (None, 0)
+        workers.check_same({"versions": versions(), "configuration": _shared_sections(config)})
+        # The chief's flag counts.
+        folder, finished = _from_chief(workers, lambda: _run_to_resume(config, lock, log) if resume else (None, 0))
         if folder is not None and finished:
             return folder
         keras.utils.set_random_seed(config.seed)
@@ -277,14 +279,22 @@ def _one_line_of_workers(workers: Workers) -> Iterator[None]:
     """Turn the errors of a worker that lost another into one that says how training goes on."""
     try:
         yield
-    except (tf.errors.OpError, RuntimeError) as error:
+    except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):  # of this worker's own
+        raise
+    except (tf.errors.OpError, ChiefError) as error:
         if workers.count == 1:
             raise
-        reason = type(error).__name__ if isinstance(error, tf.errors.OpError) else error
+        if isinstance(error, ChiefError):
+            raise ConfigurationError(str(error)) from error
         raise ConfigurationError(
-            f"worker {workers.number} of {workers.count} lost another one ({reason}). Start all of them again with "
-            "--resume: the backup of the last epoch is kept"
+            f"worker {workers.number} of {workers.count} lost another one ({type(error).__name__}). Start all of them "
+            "again with --resume: the backup of the last epoch is kept"
         ) from error
+
+
+def _shared_sections(config: RunConfig) -> str:
+    """Return what must be the same on all workers; folders may be each machine's own."""
+    return config.model_dump_json(exclude={"output", "cache_dir"})
 
 
 @contextmanager

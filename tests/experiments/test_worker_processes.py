@@ -52,7 +52,8 @@ def test_a_malformed_cluster_is_refused_before_it_connects(monkeypatch, text, me
 
 def test_workers_on_one_host_share_its_gpus():
     gpus = ["a", "b", "c", "d"]
-    assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "c"], ["b", "d"], gpus]
+    assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "b"], ["c", "d"], gpus]
+    assert [Cluster(tuple(HOSTS), number).own_share(gpus[:3]) for number in range(2)] == [["a"], ["b"]]
     assert Cluster(tuple(HOSTS), 0).own_share([]) == []
     with pytest.raises(ConfigurationError, match="2 workers on one, which has 1 GPUs"):
         Cluster(tuple(HOSTS), 1).own_share(["a"])
