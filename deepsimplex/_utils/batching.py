@@ -1,4 +1,8 @@
-"""Split ranges of rows into batches."""
+"""Split ranges of rows into batches, and read arrays in blocks of rows."""
+
+from typing import Any
+
+import numpy as np
 
 
 def parts(whole: slice, length: int) -> list[slice]:
@@ -23,3 +27,55 @@ def row_slices(rows: int, most: int) -> list[slice]:
     [slice(0, 0, None)]
     """
     return parts(slice(0, rows), most) or [slice(0, 0)]
+
+
+def is_sliced_by_rows(X: Any) -> bool:
+    """Return whether X [N, d] holds real numbers of which blocks of rows can be read without a copy of all.
+
+    NumPy's arrays and memory maps do, and what has their ``shape``, ``dtype`` and slices, as data sets of h5py.
+
+    Examples
+    --------
+    >>> is_sliced_by_rows(np.zeros((3, 2), "float32")), is_sliced_by_rows([[0.0, 0.0]])
+    (True, False)
+    """
+    dtype, shape = getattr(X, "dtype", None), getattr(X, "shape", ())
+    numbers = isinstance(dtype, np.dtype) and dtype.kind in "biuf" and len(shape) == 2 and hasattr(X, "__getitem__")
+    return numbers and not isinstance(X, np.ma.MaskedArray) and not hasattr(X, "nnz")  # which sparse arrays have
+
+
+def rows_at_once(columns: int) -> int:
+    """Return the number of rows of a block that is read at once: 8 MiB in double precision, or a single row.
+
+    Examples
+    --------
+    >>> rows_at_once(2**19)
+    2
+    """
+    return max(1, 2**20 // max(1, columns))
+
+
+def row_blocks(X: Any) -> list[slice]:
+    """Split the rows of X [N, d] into blocks that are read at once.
+
+    Examples
+    --------
+    >>> row_blocks(np.zeros((3, 2**19)))
+    [slice(0, 2, None), slice(2, 3, None)]
+    """
+    return row_slices(len(X), rows_at_once(X.shape[1]))
+
+
+def not_finite(X: Any) -> tuple[int, int] | None:
+    """Return row and column of the first number of X [N, d] that is not finite, read in blocks; None if all are.
+
+    Examples
+    --------
+    >>> not_finite(np.array([[0.0, 1.0], [np.nan, 2.0]]))
+    (1, 0)
+    """
+    for rows in row_blocks(X):
+        if not (finite := np.isfinite(X[rows])).all():
+            row, column = np.argwhere(~finite)[0]
+            return rows.start + int(row), int(column)
+    return None

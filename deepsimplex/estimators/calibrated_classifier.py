@@ -20,7 +20,7 @@ from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.calibrator import check_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.labels import Labels, checked_rows
+from deepsimplex.estimators.labels import Labels, checked_rows, readable_rows
 from deepsimplex.export import export_model
 
 RandomState = int | np.random.RandomState | None
@@ -113,7 +113,13 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return training features [N, d], their labels and their weights [N]; samples of weight 0 are left out."""
-        features: NDArray[np.float64] = checked_rows(self, X, ensure_min_samples=2)
+        features, labels, weights = self._readable(X, y, sample_weight, class_weight)
+        used = weights > 0
+        return np.asarray(features[used], dtype=np.float64), labels[used], weights[used]
+
+    def _readable(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
+        """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
+        features = readable_rows(self, X, ensure_min_samples=2)
         labels = Labels.of(y, self.classes)
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
@@ -121,11 +127,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         if not (class_weight is None or isinstance(class_weight, dict | str)):
             raise TypeError(f"class_weight must be None, 'balanced' or a dict of classes; found {class_weight!r}")
         weights = weights * compute_sample_weight(class_weight, labels.classes[labels.hard])
-        used = weights > 0
-        if np.count_nonzero(used) < 2:
+        if np.count_nonzero(weights > 0) < 2:
             raise ValueError("sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer")
         self.classes_ = labels.classes
-        return features[used], labels[used], weights[used]
+        return features, labels, weights
 
     def _report_end(self, callback: Callback | None) -> None:
         """Call the callback's ``fit_ended``, if it has one, with the fitted classifier."""

@@ -7,14 +7,18 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
+from deepsimplex.estimators.labels import Labels
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
+from deepsimplex.estimators.training_rows import TrainingRows
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.targets import TARGETS, Target
 
 if TYPE_CHECKING:
     from deepsimplex import gp
@@ -50,9 +54,9 @@ class PosteriorMixin(Saved):
     def _regressor(self, seed: int) -> Any:
         """Return an unfitted process with this classifier's parameters."""
 
-    def _fit_regressor(self, regressor: Any, callback: Callback | None, weights: Any, X: Any, *data: Any) -> None:
-        self.regressor_ = regressor.fit(X, *data, self._step_callback(callback, len(X)), weights)
-        self.n_iter_ = regressor.n_iter_
+    def _fit_rows(self, rows: Any, seed: int, callback: Callback | None = None) -> None:
+        self.regressor_ = self._regressor(seed).fit_rows(rows, self._step_callback(callback, rows.num_rows))
+        self.n_iter_ = self.regressor_.n_iter_
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         return self.regressor_.posterior_.predict(X)
@@ -138,6 +142,12 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     ``predict_latent`` returns the latent functions without observation noise, whether the target states it or it is
     learned. That is what is read out.
 
+    Rows that do not fit into memory: "stochastic" reads them in blocks, once to check them, once for their moments (all
+    rows) and a sample, and in every epoch. The sample is 20,000 rows drawn at random and one of every class: among them
+    are the inducing points that are chosen, the median distance that lengthscales start at, and the mean noise that a
+    learned one starts at. Beside blocks, memory holds for every row of an array its label, its weight and its place in
+    the epoch's order, 24 bytes, and of a data set nothing. Predictions are made in blocks of rows, too.
+
     Examples
     --------
     >>> from sklearn.datasets import load_iris
@@ -178,17 +188,27 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         return process(self.kernel, **settings, random_state=seed)
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, callback: Callback | None = None
+        self,
+        X: ArrayLike | tf.data.Dataset,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit to features X [N, d] and labels y.
 
         Parameters
         ----------
-        X : array_like, shape [N, d]
+        X : array_like, shape [N, d], or tf.data.Dataset
+            Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
+            whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
+            (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
+            batches are the minibatches, in its own order, so that it is for the user to shuffle. See the notes.
         y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one.
+            Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
+            data set.
         sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out.
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
+            beside a data set.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every iteration, as
             ``deepsimplex.monitoring.CalibrationBoard`` is, but not while ``smoothing`` tries values. Its method
@@ -201,7 +221,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, and whatever the target refuses.
+            For NaN, labels that are not in ``classes``, a single class, whatever the target refuses, and a data set
+            beside settings that need all rows at once: an inference but "stochastic", distances, or ``smoothing``.
 
         Warns
         -----
@@ -209,14 +230,51 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             If ``max_iter`` ended the search.
         """
         with self._fitting():
-            features, labels, weights = self._checked(X, y, sample_weight)
             seed = seed_of(self.random_state)
-            regressor = self._regressor(seed)
-            target, self.smoothing_, self.smoothing_scores_ = select_target(self, features, labels, weights, seed)
-            observation = self._observations(features, labels, target, weights)
-            self._fit_regressor(regressor, callback, weights, features, observation, labels.hard)
+            self._regressor(seed)  # settings out of range are errors before the data is read
+            self._check_readout()
+            if isinstance(X, tf.data.Dataset):
+                self._check_streamed()
+            samples = TrainingRows.of(self, X, y, sample_weight)
+            target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, seed)
+            self._fit_rows(self._observed(samples, target), seed, callback)
         self._report_end(callback)
         return self
+
+    def _observed(self, samples: TrainingRows, target: Target) -> Any:
+        """Return the rows that the process is fitted to; a copy of the target becomes ``target_``."""
+        labels = samples.labels
+        if target.needs_samples:
+            from deepsimplex.gp.rows import ArrayRows
+
+            X, _, weights = samples.rows.whole()
+            latents = self._observations(X, labels, target, weights)
+            return ArrayRows(X, latents.loc, latents.scale, weights, labels.hard)
+        fitted = self.target_ = copy.deepcopy(target).fit(None, labels.memberships, num_classes=len(labels.classes))
+        table = fitted.table(len(labels.classes))
+
+        def observed(X: Any, memberships: Any, weights: Any) -> Any:
+            if table is not None and memberships.ndim == 1:
+                latents = table[memberships]
+            else:
+                latents = fitted.transform(None, memberships)
+            return X, latents.loc, latents.scale, weights, Labels(labels.classes, memberships).hard
+
+        return samples.rows.map(observed)
+
+    def _check_streamed(self) -> None:
+        """Raise ValueError for settings that need all rows at once."""
+        target = TARGETS.get(self.target)
+        needs = {
+            f"inference={self.inference!r}": self.inference != "stochastic",
+            f"target={target!r}": target.needs_samples,
+            f"smoothing={self.smoothing!r}": self.smoothing is not None,
+        }
+        if found := [setting for setting, needed in needs.items() if needed]:
+            raise ValueError(
+                f"{' and '.join(found)} must have all rows at once; found a tf.data.Dataset X, which "
+                "inference='stochastic' takes with smoothing=None and a target made from labels alone, as 'ilr'"
+            )
 
 
 @dataclass(eq=False, repr=False)
@@ -259,7 +317,8 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR]; link="softmax" is the paper's SVGPC. The latents of ``predict_latent`` are not
     observed and have no observation noise. Every process has its own variance: with link="ilr" and more than two
-    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature.
+    classes probabilities are quasi-Monte Carlo, with link="softmax" quadrature. Rows are read as
+    ``SimplexGaussianProcess`` reads them with inference="stochastic", and up to four times at the end.
 
     Examples
     --------
@@ -294,17 +353,23 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         return "softmax"
 
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, callback: Callback | None = None
+        self,
+        X: ArrayLike | tf.data.Dataset,
+        y: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        callback: Callback | None = None,
     ) -> Self:
         """Fit to features X [N, d] and labels y.
 
         Parameters
         ----------
-        X : array_like, shape [N, d]
+        X : array_like, shape [N, d], or tf.data.Dataset
+            As ``SimplexGaussianProcess.fit`` takes it with inference="stochastic".
         y : array_like, shape [N] or [N, n]
-            Labels of any kind, or soft labels: rows that sum to one.
+            Labels of any kind, or soft labels: rows that sum to one. None beside a data set.
         sample_weight : array_like, shape [N], optional
-            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out.
+            Exponents of the samples' likelihoods: one of weight 2 counts as two, one of weight 0 is left out. None
+            beside a data set.
         callback : callable, optional
             Called with a ``deepsimplex.estimators.ClassifierStep`` after every epoch, as
             ``deepsimplex.monitoring.CalibrationBoard`` is. Its method ``fit_ended``, if it has one, is called with
@@ -320,8 +385,17 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
             For NaN, labels that are not in ``classes``, and a single class.
         """
         with self._fitting():
-            features, labels, weights = self._checked(X, y, sample_weight)
             seed = seed_of(self.random_state)
-            self._fit_regressor(self._regressor(seed), callback, weights, features, labels.shares)
+            self._regressor(seed)  # settings out of range are errors before the data is read
+            samples = TrainingRows.of(self, X, y, sample_weight)
+            self._fit_rows(self._observed(samples), seed, callback)
         self._report_end(callback)
         return self
+
+    def _observed(self, samples: TrainingRows) -> Any:
+        classes = samples.labels.classes
+
+        def weighted(X: Any, memberships: Any, weights: Any) -> Any:
+            return X, weights[:, np.newaxis] * Labels(classes, memberships).shares
+
+        return samples.rows.map(weighted)

@@ -1,4 +1,4 @@
-"""Labels of the scikit-learn classifiers: names of any kind, or soft labels."""
+"""Checked features and labels of the scikit-learn classifiers: names of any kind, or soft labels."""
 
 import re
 from collections.abc import Iterator
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
+from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
 from deepsimplex._utils.validation import check_class_names, check_labels, unmasked
 from deepsimplex._utils.warning import warn_caller
 
@@ -29,12 +31,32 @@ def naming(argument: str) -> Iterator[None]:
 
 def checked_rows(estimator: Any, X: ArrayLike, **options: Any) -> NDArray[np.float64]:
     """Return scikit-learn's ``validate_data`` of X, in double precision; masks, text and dates are no numbers."""
+    if isinstance(X, tf.data.Dataset):
+        raise TypeError("X must be an array; found a tf.data.Dataset, which only stochastic processes are fitted to")
     if isinstance(X, np.ndarray):
         X = unmasked(X, "X")
         if X.dtype.kind in "USMmV":
             raise TypeError(f"X must hold real numbers; found dtype {X.dtype}")
     with naming("X"):
         return validate_data(estimator, X, dtype=np.float64, **options)
+
+
+def readable_rows(estimator: Any, X: ArrayLike, **options: Any) -> Any:
+    """Check X as ``checked_rows`` does; return it as it is if it can be read in blocks of rows, else as an array."""
+    if not is_sliced_by_rows(X):
+        return checked_rows(estimator, X, **options)
+    features: Any = X
+    checked_rows(estimator, features[:2], ensure_all_finite=False, **options)
+    check_finite(features)
+    return features
+
+
+def check_finite(X: Any) -> None:
+    """Raise ValueError with the first number of X [N, d] that is not finite, in scikit-learn's words."""
+    if where := not_finite(X):
+        row, column = where
+        kind = "NaN" if np.isnan(X[row][column]) else "infinity"
+        raise ValueError(f"Input X contains {kind} in row {row}, column {column}. Leave such rows out, or impute")
 
 
 @dataclass(frozen=True)
@@ -67,31 +89,19 @@ class Labels:
             shares, n = check_labels(y, soft=True)
             check_class_names(classes, n, of="soft labels y")
             return cls(np.arange(n) if classes is None else np.asarray(classes), shares)
-        if y.ndim == 2 and y.shape[1] == 1:
-            warn_caller(
-                "A column-vector y was passed when a 1d array was expected: pass y.ravel()",
-                DataConversionWarning,
-            )
+        y = hard_labels(y)
         with naming("y"):
-            if y.size == 0:
-                raise ValueError(f"y must hold at least one label; found shape {y.shape}")
-            y = column_or_1d(y)
-            assert_all_finite(y, input_name="y")
-            check_classification_targets(y)
             found = np.unique(y)
         names = found if classes is None else unmasked(classes, "classes")
         if names.ndim != 1:
             raise ValueError(f"classes must have shape [n]; found shape {names.shape}")
         check_class_names(names.tolist(), len(names), of="probabilities")
-        unknown = np.setdiff1d(found, names)
-        if len(unknown):
-            raise ValueError(f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}")
+        numbers = class_numbers(y, names)
         if len(names) < 2:
             raise ValueError(
                 f"y must name at least 2 classes; found one class alone, {names[0]!r}. Name the others in classes"
             )
-        order = np.argsort(names)
-        return cls(names, order[np.searchsorted(names, y, sorter=order)].astype(np.int64))
+        return cls(names, numbers)
 
     def __getitem__(self, rows: Any) -> "Labels":
         """The labels of some samples."""
@@ -106,3 +116,31 @@ class Labels:
     def shares(self) -> NDArray[np.float64]:
         """Memberships [N, n]: one-hot rows of hard labels."""
         return np.eye(len(self.classes))[self.memberships] if self.memberships.ndim == 1 else self.memberships
+
+
+def hard_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Return labels [N] or [N, 1] as [N], or raise an error for what names no classes."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        warn_caller(
+            "A column-vector y was passed when a 1d array was expected: pass y.ravel()",
+            DataConversionWarning,
+        )
+    with naming("y"):
+        if y.size == 0:
+            raise ValueError(f"y must hold at least one label; found shape {y.shape}")
+        y = column_or_1d(y)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+    return y
+
+
+def class_numbers(y: NDArray[Any], names: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the positions [N] of hard labels y [N] among the names of the classes."""
+    unknown = np.setdiff1d(y, names)
+    if len(unknown):
+        row = int(np.argmax(np.isin(y, unknown)))
+        raise ValueError(
+            f"y holds labels that classes={names.tolist()} does not: {unknown.tolist()}, the first in row {row}"
+        )
+    order = np.argsort(names)
+    return order[np.searchsorted(names, y, sorter=order)].astype(np.int64)

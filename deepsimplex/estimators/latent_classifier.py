@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 import numpy as np
@@ -10,8 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
+from deepsimplex._utils.batching import row_blocks
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
-from deepsimplex.estimators.labels import Labels, checked_rows
+from deepsimplex.estimators.labels import Labels, readable_rows
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function
 from deepsimplex.readout.layers import readout_layer
@@ -46,10 +47,19 @@ class LatentClassifier(CalibratedClassifier):
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Compute the latents of checked features."""
 
-    def _checked(self, *data: Any) -> tuple[Any, Labels, Any]:
+    def _check_readout(self) -> None:
         if self.readout is not None:
             READOUTS.get(self.readout)
+
+    def _checked(self, *data: Any) -> tuple[Any, Labels, Any]:
+        self._check_readout()
         return super()._checked(*data)
+
+    def _blocks(self, X: ArrayLike) -> Iterator[NDArray[np.float64]]:
+        """Check features, all of them first, and yield blocks of rows in double precision."""
+        features = readable_rows(self, X, reset=False)
+        for rows in row_blocks(features):
+            yield np.asarray(features[rows], dtype=np.float64)
 
     def set_params(self, **params: Any) -> Any:
         """Set parameters as scikit-learn's estimators do; "target__smoothing" reaches into a target, named or given."""
@@ -91,7 +101,12 @@ class LatentClassifier(CalibratedClassifier):
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""
         check_is_fitted(self)
-        latent = self._latents(checked_rows(self, X, reset=False))
+        latents = [self._latent(block) for block in self._blocks(X)]
+        return LatentGaussian(*(np.concatenate([getattr(one, name) for one in latents]) for name in ("loc", "scale")))
+
+    def _latent(self, X: NDArray[np.float64]) -> LatentGaussian:
+        """Compute the calibrated latents of a block of checked features."""
+        latent = self._latents(X)
         return latent if self._calibration is None else self._calibration.apply_latent(latent)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
@@ -100,8 +115,12 @@ class LatentClassifier(CalibratedClassifier):
 
     def _read(self, X: ArrayLike, log: bool = False) -> NDArray[np.float64]:
         """Compute uncalibrated class probabilities, or their logarithms."""
-        latent = self.predict_latent(X)  # before the readout, which an unfitted classifier has not
-        return self._readout.predict(latent, log)
+        return np.concatenate([*self._read_blocks(X, log)])
+
+    def _read_blocks(self, X: ArrayLike, log: bool = False) -> Iterator[NDArray[np.float64]]:
+        check_is_fitted(self)
+        for block in self._blocks(X):
+            yield self._readout.predict(self._latent(block), log)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities [N, n], columns as ``classes_``."""
@@ -121,8 +140,8 @@ class LatentClassifier(CalibratedClassifier):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the likeliest class of every row, shape [N]."""
-        p = self.predict_proba(X)
-        return self.classes_[np.argmax(p, axis=1)]
+        numbers = [np.argmax(self._calibrated(p), axis=1) for p in self._read_blocks(X)]
+        return self.classes_[np.concatenate(numbers)]
 
     def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
         """Compute how far every row is from the decision between classes.

@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
+from deepsimplex._utils.batching import rows_at_once
 from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.training_rows import TrainingRows
 from deepsimplex.targets import TARGETS, Target
 
 Smoothing = Literal["validate", "train"]
@@ -14,20 +16,15 @@ Smoothing = Literal["validate", "train"]
 _HELD_OUT = 10
 
 
-def select_target(
-    classifier: Any, X: NDArray[np.float64], labels: Labels, weights: NDArray[np.float64], seed: int
-) -> tuple[Target, float | None, dict[float, float]]:
+def select_target(classifier: Any, samples: TrainingRows, seed: int) -> tuple[Target, float | None, dict[float, float]]:
     """Choose the target's candidate value of least negative log-likelihood, as the classifier's ``smoothing`` asks.
 
     Parameters
     ----------
-    classifier : LatentClassifier
-        With the settings ``target``, ``smoothing``, ``classes`` and ``random_state``. Copies of it are fitted, all with
-        the same seed.
-    X : ndarray, shape [N, d]
-    labels : Labels
-    weights : ndarray, shape [N]
-        Of the samples, in the fits and in the likelihood.
+    classifier : SimplexGaussianProcess
+        Copies of it are fitted, all with the same seed.
+    samples : TrainingRows
+        Of arrays, if there is anything to choose. Held-out ones are read in blocks.
     seed : int
 
     Returns
@@ -47,18 +44,26 @@ def select_target(
     if classifier.smoothing is None:
         return target, None, {}
     choices = _choices(classifier.smoothing, target)
-    train = test = np.arange(len(X))
+    train = test = samples
     if classifier.smoothing == "validate":
-        train, test = hold_out(labels.hard, seed)
+        train, test = map(samples.part, hold_out(samples.labels.hard, seed))
     scores = {}
     for value, candidate in choices.items():
-        settings = {"target": candidate, "smoothing": None, "random_state": seed}
-        copy = clone(classifier).set_params(**settings, classes=np.arange(len(labels.classes)))
-        copy.fit(X[train], labels.memberships[train], sample_weight=weights[train])
-        log_p = copy.predict_log_proba(X[test])
-        scores[value] = -float(np.average(np.sum(labels.shares[test] * log_p, axis=1), weights=weights[test]))
+        copy = clone(classifier).set_params(target=candidate, smoothing=None, random_state=seed)
+        copy._fit_rows(copy._observed(train, candidate), seed)
+        scores[value] = _negative_log_likelihood(copy, test)
     best = min(scores, key=scores.__getitem__)
     return choices[best], best, scores
+
+
+def _negative_log_likelihood(classifier: Any, samples: TrainingRows) -> float:
+    """Compute the weighted mean over samples, which are read in blocks."""
+    found = []
+    for X, memberships, weights in samples.rows.blocks(rows_at_once(samples.rows.num_features)):
+        log_p = classifier.predict_log_proba(X)
+        found.append((np.sum(Labels(samples.labels.classes, memberships).shares * log_p, axis=1), weights))
+    log_likelihoods, weights = map(np.concatenate, zip(*found, strict=True))
+    return -float(np.average(log_likelihoods, weights=weights))
 
 
 def _choices(smoothing: Any, target: Target) -> dict[float, Target]:

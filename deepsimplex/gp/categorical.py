@@ -6,17 +6,19 @@ from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_labels, check_sample_weight
+from deepsimplex._utils.validation import check_choice, check_flag
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
-from deepsimplex.gp.posterior import Posterior, Scaling, fitted
+from deepsimplex.gp.posterior import Posterior, fitted
+from deepsimplex.gp.rows import Arrays, Rows, survey
+from deepsimplex.gp.scaling import Moments, Scaling
 from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
+from deepsimplex.gp.training_arrays import labeled_rows
 from deepsimplex.latent import LatentGaussian
 
 Link = Literal["ilr", "softmax"]
@@ -117,11 +119,19 @@ class CategoricalProcess:
         ``callback`` is called with a ``Step`` after every epoch. ``sample_weight`` [N] are exponents of the rows'
         likelihoods: a row of weight 2 counts as two equal ones, one of weight 0 is left out.
         """
-        features = check_array(X, "X", "[N, d]", least=2)
-        labels, n = check_labels(y, soft=True, rows=len(features), of="X")
-        weights = check_sample_weight(sample_weight, len(features))
-        memberships = weights[:, np.newaxis] * (np.eye(n)[labels] if labels.ndim == 1 else labels)
-        problem = self._problem(features[weights > 0], memberships[weights > 0])
+        return self.fit_rows(labeled_rows(X, y, sample_weight), callback)
+
+    def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
+        """Fit to rows that are read in blocks.
+
+        Parameters
+        ----------
+        rows : Rows
+            Features X [N, d] and memberships of the classes [N, n], which sum to the rows' weights above zero; float64.
+        callback : callable, optional
+            See ``fit``.
+        """
+        problem = self._problem(rows)
         model, schedule = problem.model, self.schedule
 
         def report(epoch: int, value: float, state: State) -> None:
@@ -132,7 +142,7 @@ class CategoricalProcess:
         state, self.objective_ = schedule.run(
             problem.step,
             problem.initial_state(),
-            schedule.batches((problem.X, problem.memberships), np.random.default_rng(self.random_state)),
+            schedule.batches(problem.rows, np.random.default_rng(self.random_state)),
             functools.partial(problem.converge, passes=_PASSES if schedule.epochs else _PASSES_ALONE),
             report,
         )
@@ -147,19 +157,25 @@ class CategoricalProcess:
         """
         return fitted(self).predict(X)
 
-    def _problem(self, X: NDArray[np.float64], memberships: NDArray[np.float64]) -> "CategoricalProblem":
-        weights = memberships.sum(axis=1)
-        features = Scaling.of_features(X, weights) if self.scale_features else Scaling.identity(X.shape[1])
-        scaled, n, seed = features(X), memberships.shape[1], self.random_state
+    def _problem(self, rows: Rows) -> "CategoricalProblem":
+        def described(X: Any, memberships: Any) -> Arrays:
+            return X, memberships, memberships.sum(axis=1), memberships.argmax(axis=1)
+
+        seed = self.random_state
+        (moments, _), (X, memberships, weights, classes) = survey(rows.map(described), seed)
+        features = Scaling.of_features(moments) if self.scale_features else Scaling.identity(X.shape[1])
+        scaled, n = features(X), memberships.shape[1]
         kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(seed), variance=_VARIANCE)
         basis = helmert(n).T if self.link == "ilr" else np.eye(n)
         sets = basis.shape[1] if self.separate_inducing else 1
-        points = inducing_points(self.inducing, scaled, features, seed, memberships.argmax(axis=1), sets)
+        points = inducing_points(self.inducing, scaled, features, seed, classes, sets)
         start = start + ([np.eye(basis.shape[1])] if self.mixing else [])
         start = start + ([np.zeros(points.shape)] if self.learn_inducing else [])
         model = CategoricalModel(kernel, self.mixing, self.learn_inducing)
-        frame = CategoricalFrame(*map(tf.constant, (points, Scaling.of_features(scaled, weights).width, basis)))
-        return CategoricalProblem(scaled, memberships, model, start, frame, features, seed)
+        width = Scaling.of_features(Moments.of(scaled, weights)).width
+        frame = CategoricalFrame(*map(tf.constant, (points, width, basis)))
+        scaled_rows = rows.map(lambda X, memberships: (features(X), memberships))
+        return CategoricalProblem(scaled_rows, model, start, frame, features, seed)
 
 
 class CategoricalFrame(NamedTuple):
@@ -306,15 +322,14 @@ def _compiled(model: CategoricalModel) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class CategoricalProblem:
-    """Scaled features and weighted memberships, and the model whose hyperparameters and inducing variables are learned.
+    """Rows of scaled features and weighted memberships, and a model to learn with its inducing variables.
 
     The distribution of the inducing variables is kept as sums over samples of the Gaussian observations that have the
     same derivatives as the likelihood: gram [L, M, M], of A diag(w_l) A^T, and projections [L, M], of A diag(w_l) z_l,
     so that whitened variables have the precision I + gram.
     """
 
-    X: NDArray[np.float64]
-    memberships: NDArray[np.float64]
+    rows: Rows
     model: CategoricalModel
     start: list[Any]
     frame: CategoricalFrame
@@ -348,7 +363,7 @@ class CategoricalProblem:
                 best, reached, target = value, current, by_rows
             else:
                 step *= 0.5
-            if abs(gain) <= _GAIN * len(self.X):
+            if abs(gain) <= _GAIN * self.rows.num_rows:
                 break
             current = [a + step * (b - a) for a, b in zip(reached, target, strict=True)]
         return state._replace(sums=reached), best
@@ -358,12 +373,11 @@ class CategoricalProblem:
         _, compiled = _compiled(self.model)
         q = Whitened.of_sums(*sums)
         L, M = q.means.shape
-        row_size = max(L * M, 2 * _PASS_DRAWS * self.memberships.shape[1])
+        row_size = max(L * M, 2 * _PASS_DRAWS * len(self.frame.basis))
         value, total = q.divergence(), [tf.zeros_like(part) for part in sums]
-        for number, rows in enumerate(row_slices(len(self.X), max(1, _BUDGET // row_size))):
+        for number, block in enumerate(self.rows.blocks(max(1, _BUDGET // row_size))):
             seed = tf.constant([self.seed, number], tf.int64)
-            samples = tf.constant(self.X[rows]), tf.constant(self.memberships[rows])
-            likelihood, parts = compiled(self.frame, seed, values, q, *samples)
+            likelihood, parts = compiled(self.frame, seed, values, q, *map(tf.constant, block))
             value = value - likelihood
             total = [a + b for a, b in zip(total, parts, strict=True)]
         return float(value), total

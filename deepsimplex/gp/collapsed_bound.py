@@ -11,14 +11,14 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_solve, eigh, solve_triangular
 
-from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.gp.cholesky import SingularError, cholesky
 from deepsimplex.gp.gpflow_kernels import Values
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.posterior import Posterior, Scaling
+from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.regression import GaussianProcess, Model, Problem
-from deepsimplex.latent import LatentGaussian
+from deepsimplex.gp.rows import Rows
+from deepsimplex.gp.scaling import Moments, Scaling
 
 # Jitter on the diagonal of K(U, U), relative to the kernel's variance.
 _JITTER = 1e-6
@@ -76,15 +76,12 @@ class CollapsedGaussianProcess(GaussianProcess):
         self.inducing, self.learn_inducing = inducing, check_flag(learn_inducing, "learn_inducing")
         self.separate_inducing = check_flag(separate_inducing, "separate_inducing")
 
-    def _problem(
-        self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None, weights: Any = None
-    ) -> "SparseProblem":
-        problem = super()._problem(X, observation, y, weights)
-        sets = problem.Z.shape[1] if self.separate_inducing else 1
-        points = inducing_points(self.inducing, problem.X, problem.features, self.random_state, y, sets)
-        model = SparseModel(
-            problem.model.kernel, problem.model.noise, problem.own.shape[1], sets > 1, self.learn_inducing
-        )
+    def _problem(self, rows: Rows) -> "SparseProblem":
+        problem = super()._problem(rows)
+        X, Z, own, _, classes = problem.sample
+        sets = Z.shape[1] if self.separate_inducing else 1
+        points = inducing_points(self.inducing, X, problem.features, self.random_state, classes, sets)
+        model = SparseModel(problem.model.kernel, problem.model.noise, own.shape[1], sets > 1, self.learn_inducing)
         start = [*problem.start, np.zeros(points.shape)] if self.learn_inducing else problem.start
         return SparseProblem(**vars(problem) | {"model": model, "start": start}, points=points)
 
@@ -249,13 +246,10 @@ class SparseProblem(Problem):
     @functools.cached_property
     def frame(self) -> Frame:
         """The constants of the sums, as tensors."""
-        usual = [[_most_frequent(column) for column in self.own.T]]
-        return Frame(*map(tf.constant, (self.points, Scaling.of_features(self.X, self.weights).width, np.array(usual))))
-
-    @property
-    def rows(self) -> tuple[NDArray[np.float64], ...]:
-        """What ``SparseModel.block`` takes of every row."""
-        return self.X, self.Z, self.own, self.weights
+        X, _, own, weights, _ = self.sample
+        usual = [[_most_frequent(column) for column in own.T]]
+        width = Scaling.of_features(Moments.of(X, weights)).width
+        return Frame(*map(tf.constant, (self.points, width, np.array(usual))))
 
     def spreads(self) -> list[float]:
         """Return the standard deviations of restarts: inducing points are among the samples already."""
@@ -265,8 +259,8 @@ class SparseProblem(Problem):
     def _blocks(self, values: Values) -> Iterator[tuple[Any, ...]]:
         tensors = [tf.convert_to_tensor(value) for value in values]
         most = max(1, _BUDGET // (self.points.shape[0] * self.points.shape[1]))
-        for rows in row_slices(len(self.X), most):
-            yield tensors, self.frame, *(tf.constant(part[rows]) for part in self.rows)
+        for block in self.rows.blocks(most):
+            yield tensors, self.frame, *map(tf.constant, block)
 
     def sums(self, values: Values) -> Sums:
         """Compute the sums over all rows."""

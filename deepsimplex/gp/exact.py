@@ -45,21 +45,23 @@ class ExactGaussianProcess(GaussianProcess):
 
     def _evaluate(self, problem: Problem, values: Values) -> tuple[float, Sequence[Any]]:
         moments, derivatives = _compiled(problem.model)
-        arguments = [tf.convert_to_tensor(value) for value in values], problem.pairs, tf.constant(problem.own)
+        _, Z, own, weights = problem.arrays
+        arguments = [tf.convert_to_tensor(value) for value in values], problem.pairs, tf.constant(own)
         K, variances = (moment.numpy() for moment in moments(*arguments))
-        value, *by_moments = marginal_likelihood(K, problem.Z, variances, problem.columns, problem.weights)
+        value, *by_moments = marginal_likelihood(K, Z, variances, problem.columns, weights)
         return value, derivatives(*arguments, *map(tf.constant, by_moments))
 
     def _posterior(self, problem: Problem, values: Values) -> Posterior:
         moments, _ = _compiled(problem.model)
+        X, Z, own, counts = problem.arrays
         tensors = [tf.convert_to_tensor(value) for value in values]
-        K, variances = (moment.numpy() for moment in moments(tensors, problem.pairs, tf.constant(problem.own)))
+        K, variances = (moment.numpy() for moment in moments(tensors, problem.pairs, tf.constant(own)))
         factors, weights = [], []
         for column, dims in problem.columns:
-            L = cholesky(_plus(K, variances[:, column] / problem.weights), warn=True)
-            weights.append(cho_solve((L, True), problem.Z[:, dims]))
+            L = cholesky(_plus(K, variances[:, column] / counts), warn=True)
+            weights.append(cho_solve((L, True), Z[:, dims]))
             factors.append(solve_triangular(L, np.eye(len(L)), lower=True))
-        return problem.posterior(values, problem.X, np.concatenate(weights, axis=1), np.stack(factors))
+        return problem.posterior(values, X, np.concatenate(weights, axis=1), np.stack(factors))
 
 
 @functools.lru_cache(maxsize=32)

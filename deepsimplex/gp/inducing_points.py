@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.cluster import kmeans_plusplus
 
 from deepsimplex._utils.validation import check_array, check_whole
-from deepsimplex.gp.posterior import Scaling
+from deepsimplex.gp.scaling import Scaling
 
 
 def inducing_points(

@@ -1,7 +1,7 @@
 """Posterior of a fitted Gaussian process: its mean is a weighted sum of kernels."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -11,50 +11,12 @@ from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
+from deepsimplex.gp.scaling import Scaling
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.method import in_batches
 
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
-
-
-class Scaling(NamedTuple):
-    """An affine map of columns, (values - center) / width.
-
-    Attributes
-    ----------
-    center, width : ndarray, shape [d]
-        Widths are positive.
-    """
-
-    center: NDArray[np.float64]
-    width: NDArray[np.float64]
-
-    @classmethod
-    def identity(cls, columns: int) -> "Scaling":
-        """Leave columns as they are."""
-        return cls(np.zeros(columns), np.ones(columns))
-
-    @classmethod
-    def of_features(cls, X: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> "Scaling":
-        """Scale every column to (weighted) mean zero and standard deviation one; a constant column to zero."""
-        # By powers of two, which round nothing, so that squares neither overflow nor vanish.
-        _, exponent = np.frexp(np.abs(X).max(axis=0))
-        center, reduced = np.average(X, axis=0, weights=weights), np.ldexp(X, -exponent)
-        squares = np.square(reduced - np.ldexp(center, -exponent))
-        width = np.ldexp(np.sqrt(np.average(squares, axis=0, weights=weights)), exponent)
-        return cls(center, np.where(width <= 1e-12 * np.abs(X).max(axis=0), 1.0, width))
-
-    @classmethod
-    def of_latents(cls, loc: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> "Scaling":
-        """Scale to mean zero, by one width for all dimensions, so that isotropic noise stays isotropic."""
-        center = np.average(loc, axis=0, weights=weights)
-        width = float(np.sqrt(np.mean(np.average(np.square(loc - center), axis=0, weights=weights))))
-        return cls(center, np.full(loc.shape[1], 1.0 if width <= 1e-12 * np.abs(loc).max() else width))
-
-    def __call__(self, values: Any) -> Any:
-        """Scale values [..., d]."""
-        return (values - self.center) / self.width
 
 
 class Posterior(tf.Module):

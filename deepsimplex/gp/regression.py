@@ -10,10 +10,13 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_sample_weight, check_whole
+from deepsimplex._utils.validation import check_choice, check_flag, check_whole
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
-from deepsimplex.gp.posterior import Posterior, Scaling, fitted
+from deepsimplex.gp.posterior import Posterior, fitted
+from deepsimplex.gp.rows import Arrays, Rows, survey
+from deepsimplex.gp.scaling import Scaling
+from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
@@ -72,38 +75,38 @@ class Problem:
 
     Parameters
     ----------
-    X : ndarray, shape [N, d]
-        Scaled features.
-    Z : ndarray, shape [N, L]
-        Scaled latents.
-    own : ndarray, shape [N, 1] or [N, L]
-        Variances of the latents that the target states; one column if a learned number replaces them.
-    weights : ndarray, shape [N]
-        Numbers of samples that the rows count as.
+    rows : Rows
+        Scaled features X [N, d] and latents Z [N, L]; variances of the latents that the target states, [N, 1] or
+        [N, L], one column if a learned number replaces them; and the numbers of samples [N] that the rows count as.
+    sample : tuple of ndarray
+        The same of some rows, and their classes; see ``deepsimplex.gp.rows.survey``.
     model : Model
     start : list of ndarray
         Hyperparameters to start from.
     features, latents : Scaling
     """
 
-    X: NDArray[np.float64]
-    Z: NDArray[np.float64]
-    own: NDArray[np.float64]
-    weights: NDArray[np.float64]
+    rows: Rows
+    sample: Arrays
     model: Any
     start: list[Any]
     features: Scaling
     latents: Scaling
 
     @cached_property
+    def arrays(self) -> Arrays:
+        """X, Z, variances and weights of all rows."""
+        return self.rows.whole()
+
+    @cached_property
     def pairs(self) -> Any:
         """Input of ``kernel.matrix`` for all rows."""
-        return self.model.kernel.pairs(tf.constant(self.X))
+        return self.model.kernel.pairs(tf.constant(self.arrays[0]))
 
     @property
     def columns(self) -> list[tuple[int, slice]]:
         """Columns of the noise variances, each with the latent dimensions that have that noise."""
-        count, dims = self.own.shape[1], self.Z.shape[1]
+        dims, count = (part.shape[1] for part in self.sample[1:3])
         return [(0, slice(0, dims))] if count == 1 else [(column, slice(column, column + 1)) for column in range(count)]
 
     def spreads(self) -> list[float]:
@@ -198,6 +201,8 @@ class GaussianProcess(ABC):
         Parameters
         ----------
         X : array_like, shape [N, d]
+            What can be sliced by rows, as memory maps, is read in blocks. Of more than 20,000 rows so many, drawn at
+            random, and one of every class are those that inducing points and hyperparameters start from.
         observation : LatentGaussian
             With an isotropic or diagonal scale.
         y : array_like, shape [N], optional
@@ -213,16 +218,19 @@ class GaussianProcess(ABC):
         ConvergenceWarning
             If ``max_iter`` ended the search.
         """
-        features = check_array(X, "X", "[N, d]", least=2)
-        if not isinstance(observation, LatentGaussian):
-            raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
-        rows = {"observation": len(observation), "y": len(features) if y is None else len(np.asarray(y))}
-        for name, count in rows.items():
-            if count != len(features):
-                raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
-        weights = check_sample_weight(sample_weight, len(features))
-        used, y = weights > 0, y if y is None else np.asarray(y)[weights > 0]
-        problem = self._problem(features[used], observation.numpy()[used], y, weights[used])
+        return self.fit_rows(observed_rows(X, observation, y, sample_weight), callback)
+
+    def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
+        """Fit to rows that are read in blocks: features, means and standard deviations of latents, weights, classes.
+
+        Parameters
+        ----------
+        rows : Rows
+            X [N, d], loc [N, L], scale [N, 1] or [N, L] and weights [N] above zero, all float64, and classes [N].
+        callback : callable, optional
+            See ``fit``.
+        """
+        problem = self._problem(rows)
 
         def report(iteration: int, objective: float, values: Sequence[Any]) -> None:
             if callback is not None:
@@ -240,31 +248,35 @@ class GaussianProcess(ABC):
         """
         return fitted(self).predict(X)
 
-    def _problem(
-        self, X: NDArray[np.float64], observation: LatentGaussian, y: ArrayLike | None, weights: Any = None
-    ) -> Problem:
-        weights = check_sample_weight(weights, len(X))
-        if observation.covariance == "full":
+    def _problem(self, rows: Rows) -> Problem:
+        (of_features, of_latents, of_scales), sample = survey(rows, self.random_state)
+        X, _, scale, weights, classes = sample
+        if scale.ndim == 3:
             raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
-        features = Scaling.of_features(X, weights) if self.scale_features else Scaling.identity(X.shape[1])
-        latents = Scaling.of_latents(observation.loc, weights)
-        scaled = features(X)
-        kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(self.random_state))
-        own = np.square(np.asarray(observation.scale, dtype=np.float64) / latents.width[0])
-        noise, own, noise_start = self._noise(own, weights)
-        data = scaled, latents(observation.loc), own, weights
-        return Problem(*data, Model(kernel, noise), start + noise_start, features, latents)
+        features = Scaling.of_features(of_features) if self.scale_features else Scaling.identity(X.shape[1])
+        latents = Scaling.of_latents(of_latents)
+        kernel, start = make_kernel(self.kernel, features(X), self.ard, np.random.default_rng(self.random_state))
+        variances = np.square(scale / latents.width[0])
+        noise, noise_start = self._noise(bool(of_scales.largest.any()), variances, weights)
 
-    def _noise(self, own: NDArray[np.float64], weights: Any) -> tuple[str, NDArray[np.float64], list[Any]]:
-        """Return the kind of noise, the variances it starts from and its hyperparameters to start from, if any."""
-        stated = bool(np.any(own > 0))
+        def scaled(X: Any, loc: Any, scale: Any, weights: Any, _: Any) -> Arrays:
+            own = np.square(scale / latents.width[0])
+            return features(X), latents(loc), own[:, :1] if noise == "learned" else own, weights
+
+        some = *scaled(*sample), classes
+        return Problem(rows.map(scaled), some, Model(kernel, noise), start + noise_start, features, latents)
+
+    def _noise(
+        self, stated: bool, variances: NDArray[np.float64], weights: Any
+    ) -> tuple[str, list[NDArray[np.float64]]]:
+        """Return the kind of noise, and its hyperparameters to start from, if any."""
         if self.noise in ("target", "scaled") and not stated:
             raise ValueError(f"noise={self.noise!r} needs a target that states its noise (ILR, Dirichlet); found none")
         kind = self.noise if self.noise != "auto" else "target" if stated else "learned"
         if kind == "learned":
-            mean = float(np.average(own, axis=0, weights=weights).mean())
-            return kind, own[:, :1], [np.log(max(mean, _LEAST_START) if stated else _START)]
-        return kind, own, [np.zeros(own.shape[1])] if kind == "scaled" else []
+            mean = float(np.average(variances, axis=0, weights=weights).mean())
+            return kind, [np.log(max(mean, _LEAST_START) if stated else _START)]
+        return kind, [np.zeros(variances.shape[1])] if kind == "scaled" else []
 
     def _optimize(self, problem: Any, report: Report) -> Optimum:
         """Minimize the objective over the problem's hyperparameters."""

@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, SparseModel, SparseProblem, Sums, negative_bound
 from deepsimplex.gp.optimize import Optimum, Report
+from deepsimplex.gp.rows import Rows
 
 # Learning rate at the end, as a share of the first.
 _LAST_RATE = 0.05
@@ -56,7 +56,8 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     Notes
     -----
     [ILR-GP sec. 3.2] proposes these minibatches to scale beyond Titsias' bound. A step costs M^3 + M^2 batch_size,
-    whatever the number of samples; Dirichlet targets cost M^3 for every class.
+    whatever the number of samples; Dirichlet targets cost M^3 for every class. Rows are read in blocks twice
+    before the first epoch and twice after the last, and in minibatches between; ``fit_rows`` takes those of files.
 
     Examples
     --------
@@ -186,11 +187,11 @@ class Schedule:
         check_number(self.learning_rate, "learning_rate", 0)
         check_number(self.natural_step, "natural_step", 0, 1)
 
-    def batches(self, parts: tuple[NDArray[np.float64], ...], rng: np.random.Generator) -> "Batches":
-        """Divide the rows of arrays into minibatches."""
-        N = len(parts[0])
+    def batches(self, rows: Rows, rng: np.random.Generator) -> "Batches":
+        """Divide rows into minibatches."""
+        N = rows.num_rows
         size = min(_LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
-        return Batches(parts, size, rng)
+        return Batches(rows, size, rng)
 
     def run(
         self,
@@ -206,7 +207,7 @@ class Schedule:
         ``end``.
         """
         steps, number = self.epochs * len(batches), 0
-        natural, num_samples = (tf.constant(float(x), tf.float64) for x in (self.natural_step, batches.num_samples))
+        natural, num_samples = (tf.constant(float(x), tf.float64) for x in (self.natural_step, batches.rows.num_rows))
         for epoch in range(1, self.epochs + 1):
             values = []
             for batch in batches:
@@ -224,31 +225,17 @@ class Schedule:
         return state, objective
 
 
+@dataclass(frozen=True)
 class Batches:
-    """Minibatches of arrays' rows, in another order in every epoch.
+    """Minibatches of rows as tensors, an epoch whenever they are iterated over; see ``deepsimplex.gp.rows``."""
 
-    Parameters
-    ----------
-    parts : tuple of ndarray
-        With as many rows.
-    size : int
-        Rows of a batch. The rows left over after the last whole batch are left out, others in every epoch.
-    rng : numpy.random.Generator
-    """
-
-    def __init__(self, parts: tuple[NDArray[np.float64], ...], size: int, rng: np.random.Generator) -> None:
-        self._parts, self._size, self._rng = parts, size, rng
-
-    @property
-    def num_samples(self) -> int:
-        """Number of rows N."""
-        return len(self._parts[0])
+    rows: Rows
+    size: int
+    rng: np.random.Generator
 
     def __len__(self) -> int:
-        return self.num_samples // self._size
+        return self.rows.num_batches(self.size)
 
     def __iter__(self) -> Iterator[list[Any]]:
-        order = self._rng.permutation(self.num_samples)
-        for start in range(0, len(self) * self._size, self._size):
-            rows = order[start : start + self._size]
-            yield [tf.constant(part[rows]) for part in self._parts]
+        for batch in self.rows.batches(self.size, self.rng):
+            yield [tf.constant(part) for part in batch]

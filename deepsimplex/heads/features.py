@@ -9,6 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.sampling import smallest_keys
 from deepsimplex._utils.validation import check_array, unmasked
 
 # Rows among which points are chosen and the typical distance is taken: more change neither by much.
@@ -135,7 +136,7 @@ def labeled_feature_rows(
             )
         numbers = as_labels(labels)
         # Those that are not drawn need not go through the backbone.
-        chosen = rng.permutation(_smallest(rng.random(len(numbers)), numbers, rows))
+        chosen = rng.permutation(smallest_keys(rng.random(len(numbers)), numbers, rows))
         batches = zip(_batches(samples, chosen), _batches(numbers, chosen), strict=True)
     with as_in_training(backbone) as features:
         return _reservoir(((features(x), as_labels(y)) for x, y in batches), rows, rng)
@@ -288,14 +289,8 @@ def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> 
         kept = features if not len(kept) else np.concatenate([kept, features])
         labels = np.concatenate([labels, of_features])
         keys = np.concatenate([keys, rng.random(len(features))])
-        smallest = np.sort(_smallest(keys, labels, rows))
+        smallest = np.sort(smallest_keys(keys, labels, rows))
         kept, labels, keys = kept[smallest], labels[smallest], keys[smallest]
     if not len(kept):
         raise ValueError("samples must hold at least one sample; found none")
     return kept, labels
-
-
-def _smallest(keys: NDArray[np.float64], labels: NDArray[np.int64], number: int) -> NDArray[np.int64]:
-    """Return the positions of the smallest keys of every class, ``number`` of each at most."""
-    order = np.argsort(keys)
-    return np.concatenate([order[labels[order] == label][:number] for label in np.unique(labels)] or [order])

@@ -8,14 +8,15 @@ import tensorflow as tf
 from scipy.special import log_softmax
 from scipy.special import softmax as softmax_of
 
-from deepsimplex._utils.batching import row_slices
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
 from deepsimplex.gp.categorical import derivatives_by_means
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.posterior import Scaling
+from deepsimplex.gp.rows import ArrayRows
+from deepsimplex.gp.scaling import Scaling
 from deepsimplex.gp.stochastic import Rates
+from deepsimplex.gp.training_arrays import labeled_rows
 from deepsimplex.readout import softmax
 from tests.reference.gaussian_process import rbf, variational_two_classes
 
@@ -32,13 +33,13 @@ def rings():
 def problem_of(X, memberships, link, separate=False):
     """Nothing but q(u) is learned."""
     settings = {"inducing": 12, "learn_inducing": False, "separate_inducing": separate, "scale_features": False}
-    return CategoricalProcess(link, **settings)._problem(X, memberships)
+    return CategoricalProcess(link, **settings)._problem(labeled_rows(X, memberships))
 
 
 def steps_of(problem, count, natural_step):
     """States after natural steps by all samples, and the negative bounds before them."""
     state, values = problem.initial_state(), []
-    batch = tf.constant(problem.X), tf.constant(problem.memberships)
+    batch = tuple(tf.constant(part) for part in problem.rows.whole())
     for number in range(1, count + 1):
         rates = Rates(*(tf.constant(float(x), tf.float64) for x in (number, 0.0, natural_step, N)))
         value, state = problem.step(state, rates, *batch)
@@ -185,13 +186,11 @@ def test_little_is_left_of_the_noise_of_minibatches():
 def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
     X, y, settings = two_classes()
     whole = CategoricalProcess(epochs=3, **settings).fit(X, y)
-    cuts = []
     monkeypatch.setattr("deepsimplex.gp.categorical._BUDGET", 32 * 64)
-    monkeypatch.setattr(
-        "deepsimplex.gp.categorical.row_slices", lambda *rows: cuts.append(row_slices(*rows)) or cuts[-1]
-    )
+    cuts, blocks = [], ArrayRows.blocks
+    monkeypatch.setattr(ArrayRows, "blocks", lambda rows, most: cuts.append(most) or blocks(rows, most))
     pieces = CategoricalProcess(epochs=3, **settings).fit(X, y)
-    assert len(cuts[0]) == 4
+    assert cuts[1] == 64  # of 200 rows
     assert pieces.objective_ == pytest.approx(whole.objective_, rel=0.01)
     np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, atol=0.1)
 

@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.optimize import minimize
+from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 X = np.linspace(0.0, 6.0, 60)[:, None]
@@ -84,7 +85,7 @@ def test_searches_that_end_of_themselves_say_nothing(recwarn):
 def test_restarts_move_logarithms_and_leave_inducing_points():
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.3))
     process = CollapsedGaussianProcess(inducing=7, learn_inducing=True)
-    problem = process._problem(X, observation, None)
+    problem = process._problem(observed_rows(X, observation))
     spreads = {np.ndim(value): spread for value, spread in zip(problem.start, problem.spreads(), strict=True)}
     assert spreads == {0: 1.0, 3: 0.0}
 

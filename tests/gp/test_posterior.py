@@ -5,7 +5,8 @@ import pytest
 import tensorflow as tf
 
 from deepsimplex.gp.gpflow_kernels import gpflow
-from deepsimplex.gp.posterior import Posterior, Scaling
+from deepsimplex.gp.posterior import Posterior
+from deepsimplex.gp.scaling import Scaling
 
 RNG = np.random.default_rng(0)
 M, L, D = 8, 3, 2

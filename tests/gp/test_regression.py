@@ -7,6 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.gpflow_kernels import gpflow
+from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 
@@ -69,7 +70,7 @@ def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_derivatives_agree_with_finite_differences(make, deviations, noise):
     process = make(noise=noise, ard=True)
-    assert_derivatives_are_right(process, process._problem(*data(deviations), None))
+    assert_derivatives_are_right(process, process._problem(observed_rows(*data(deviations))))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +89,9 @@ def test_integer_weights_are_repeated_rows(make, noise, deviations):
     weights = np.arange(N) % 4
     every, kept = np.repeat(np.arange(N), weights), weights > 0
     process = make(noise=noise, max_iter=0)
-    alone = process._problem(X[kept], observation[kept], None, weights[kept].astype(float))
+    alone = process._problem(observed_rows(X[kept], observation[kept], sample_weight=weights[kept]))
     value, derivatives = process._evaluate(alone, alone.start)
-    repeated = process._problem(X[every], observation[every], None)
+    repeated = process._problem(observed_rows(X[every], observation[every]))
     expected, by_repeated = process._evaluate(repeated, repeated.start)
     assert value == pytest.approx(expected, rel=1e-9)
     for found, wanted in zip(derivatives, by_repeated, strict=True):
@@ -106,7 +107,7 @@ def test_integer_weights_are_repeated_rows(make, noise, deviations):
 @pytest.mark.slow
 def test_derivatives_by_inducing_points_agree_with_finite_differences():
     process = CollapsedGaussianProcess(inducing=6, learn_inducing=True)
-    assert_derivatives_are_right(process, process._problem(*data(NOISES["two values"]), None))
+    assert_derivatives_are_right(process, process._problem(observed_rows(*data(NOISES["two values"]))))
 
 
 @pytest.mark.slow
@@ -114,7 +115,7 @@ def test_derivatives_by_inducing_points_agree_with_finite_differences():
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(deviations, noise):
     process = CollapsedGaussianProcess(inducing=6, noise=noise, learn_inducing=True, separate_inducing=True)
-    assert_derivatives_are_right(process, process._problem(*data(deviations), None))
+    assert_derivatives_are_right(process, process._problem(observed_rows(*data(deviations))))
 
 
 @each_noise
@@ -226,7 +227,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     assert pieces.objective_ == pytest.approx(whole.objective_, rel=1e-12)
     np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, rtol=1e-10)
     process = CollapsedGaussianProcess(inducing=8, ard=True)
-    assert_derivatives_are_right(process, process._problem(X, observation, None))
+    assert_derivatives_are_right(process, process._problem(observed_rows(X, observation)))
 
 
 def test_no_rows_have_no_latents():

@@ -6,6 +6,7 @@ import tensorflow as tf
 
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.stochastic import Rates, Schedule, State, bound_step
+from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.gp.test_regression import NOISES, data, each_noise
 
@@ -15,7 +16,7 @@ def batches_of(problem, size):
 
 
 def problem_of(deviations, noise):
-    return StochasticGaussianProcess(inducing=8, noise=noise, ard=True)._problem(*data(deviations), None)
+    return StochasticGaussianProcess(inducing=8, noise=noise, ard=True)._problem(observed_rows(*data(deviations)))
 
 
 @pytest.mark.slow
@@ -26,11 +27,11 @@ def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_th
     value, expected = CollapsedGaussianProcess()._evaluate(problem, problem.start)
     state = State.initial(problem.start, [part + 1.0 for part in problem.sums(problem.start)])
     (batch,) = batches_of(problem, 1000)
-    rates = Rates(*(tf.constant(x, tf.float64) for x in (1.0, 0.1, 1.0, len(problem.X))))
+    rates = Rates(*(tf.constant(x, tf.float64) for x in (1.0, 0.1, 1.0, problem.rows.num_rows)))
     found, after = bound_step(problem.model)(problem.frame, state, rates, *batch)
     assert found.numpy() == pytest.approx(value, rel=1e-9)
     for start, moved, moment, gradient in zip(problem.start, after.values, after.first, expected, strict=True):
-        gradient_found = moment.numpy() / 0.1 * len(problem.X)  # the first of Adam's moments holds a tenth of it
+        gradient_found = moment.numpy() / 0.1 * problem.rows.num_rows  # the first of Adam's moments holds a tenth of it
         np.testing.assert_allclose(gradient_found, gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max()))
         # Adam's first step is as long as its learning rate.
         steps = np.sign(gradient_found) * (np.abs(gradient_found) > 1e-2)

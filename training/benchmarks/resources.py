@@ -31,24 +31,33 @@ class EpochSeconds(keras.callbacks.Callback):
         self.seconds.append(time.perf_counter() - self._begun)
 
 
-def resident_gibibytes() -> float:
-    """Resident memory of this process, from /proc."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30
+def resident_gibibytes(anonymous: bool = False) -> float:
+    """Resident memory of this process, from /proc; ``anonymous`` leaves out pages of files, as of memory maps."""
+    _, resident, of_files, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return (resident - anonymous * of_files) * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
 class PeakMemory:
-    """Largest resident memory inside a with block, sampled every 10 ms, above what it was at the beginning."""
+    """Largest resident memory inside a with block, sampled every 10 ms, above what it was at the beginning.
+
+    Parameters
+    ----------
+    anonymous : bool
+        Whether pages of files, which the system can take back, are left out. Default False.
+    """
+
+    def __init__(self, anonymous: bool = False) -> None:
+        self._anonymous = anonymous
 
     def __enter__(self) -> "PeakMemory":
-        self._begun, self.gibibytes, self._stop = resident_gibibytes(), 0.0, threading.Event()
+        self._begun, self.gibibytes, self._stop = resident_gibibytes(self._anonymous), 0.0, threading.Event()
         self._thread = threading.Thread(target=self._watch)
         self._thread.start()
         return self
 
     def _watch(self) -> None:
         while not self._stop.wait(0.01):
-            self.gibibytes = max(self.gibibytes, resident_gibibytes() - self._begun)
+            self.gibibytes = max(self.gibibytes, resident_gibibytes(self._anonymous) - self._begun)
 
     def __exit__(self, *exception: object) -> None:
         self._stop.set()

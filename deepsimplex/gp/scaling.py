@@ -1,0 +1,97 @@
+"""Standardization of features and latents by moments that blocks of rows add up to."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+# Widths below this share of the largest number are round-off: such a column is constant.
+_ROUND_OFF = 1e-12
+
+
+class Scaling(NamedTuple):
+    """An affine map of columns, (values - center) / width.
+
+    Attributes
+    ----------
+    center, width : ndarray, shape [d]
+        Widths are positive.
+    """
+
+    center: NDArray[np.float64]
+    width: NDArray[np.float64]
+
+    @classmethod
+    def identity(cls, columns: int) -> "Scaling":
+        """Leave columns as they are."""
+        return cls(np.zeros(columns), np.ones(columns))
+
+    @classmethod
+    def of_features(cls, moments: "Moments") -> "Scaling":
+        """Scale every column to (weighted) mean zero and standard deviation one; a constant column to zero."""
+        width = np.ldexp(np.sqrt(moments.squares), moments.exponent)
+        return cls(moments.center, np.where(width <= _ROUND_OFF * moments.largest, 1.0, width))
+
+    @classmethod
+    def of_latents(cls, moments: "Moments") -> "Scaling":
+        """Scale to mean zero, by one width for all dimensions, so that isotropic noise stays isotropic."""
+        width = float(np.sqrt(np.mean(np.ldexp(moments.squares, 2 * moments.exponent))))
+        constant = width <= _ROUND_OFF * moments.largest.max()
+        return cls(moments.center, np.full(len(moments.center), 1.0 if constant else width))
+
+    def __call__(self, values: Any) -> Any:
+        """Scale values [..., d]."""
+        return (values - self.center) / self.width
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Weighted means and mean squared deviations of columns; those of two blocks of rows can be added.
+
+    Parameters
+    ----------
+    weight : float
+        Sum of the rows' weights.
+    center : ndarray, shape [d]
+        Means.
+    squares : ndarray, shape [d]
+        Mean squared deviations in units of 4**exponent: powers of two round nothing, and squares neither overflow nor
+        vanish.
+    largest : ndarray, shape [d]
+        Largest absolute values.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(50, 2))
+    >>> added = Moments.of(X[:20]) + Moments.of(X[20:])
+    >>> bool(np.allclose(Scaling.of_features(added).width, X.std(axis=0)))
+    True
+    """
+
+    weight: float
+    center: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    largest: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Self:
+        """Compute the moments of rows [N, d] with weights [N], by default equal ones."""
+        center, largest = np.average(values, axis=0, weights=weights), np.abs(values).max(axis=0)
+        exponent = np.frexp(largest)[1]
+        squares = np.square(np.ldexp(values, -exponent) - np.ldexp(center, -exponent))
+        weight = float(len(values) if weights is None else weights.sum())
+        return cls(weight, center, np.average(squares, axis=0, weights=weights), largest)
+
+    @property
+    def exponent(self) -> NDArray[np.intc]:
+        """Exponents [d] of the powers of two next above the largest values."""
+        return np.frexp(self.largest)[1]
+
+    def __add__(self, other: "Moments") -> "Moments":
+        weight, largest = self.weight + other.weight, np.maximum(self.largest, other.largest)
+        share, exponent = other.weight / weight, np.frexp(largest)[1]
+        first, second = (np.ldexp(part.squares, 2 * (part.exponent - exponent)) for part in (self, other))
+        apart = np.square(np.ldexp(other.center, -exponent) - np.ldexp(self.center, -exponent))
+        squares = (1.0 - share) * first + share * second + share * (1.0 - share) * apart
+        return Moments(weight, (1.0 - share) * self.center + share * other.center, squares, largest)

@@ -1,0 +1,250 @@
+"""Gaussian-process classifiers of rows that do not fit into memory: memory maps and tf.data data sets."""
+
+import re
+import tracemalloc
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from sklearn.exceptions import NotFittedError
+
+import deepsimplex as ds
+
+N = 400
+X = np.random.default_rng(0).normal(size=(N, 4)).astype("float32")
+y = np.array(["ant", "bee", "cat"])[np.argmax(X[:, :3], axis=1)]
+WEIGHTS = np.random.default_rng(1).integers(0, 3, N).astype(float)
+SETTINGS = {"inducing": 12, "epochs": 2}
+
+
+def stochastic(**settings):
+    return ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **SETTINGS | settings)
+
+
+def categorical(**settings):
+    return ds.CategoricalGaussianProcess(**SETTINGS | settings)
+
+
+each_process = pytest.mark.parametrize("make", [stochastic, categorical])
+
+
+def latents(classifier, features=X):
+    """Means and standard deviations, which cost less than probabilities."""
+    latent = classifier.predict_latent(features)
+    return latent.loc, latent.scale
+
+
+def dataset(*arrays, size=64):
+    return tf.data.Dataset.from_tensor_slices(arrays).batch(size)
+
+
+class Watched:
+    """Rows of an array, of which it is noted how many are read at once."""
+
+    def __init__(self, array):
+        self.array, self.shape, self.dtype, self.most = array, array.shape, array.dtype, 0
+
+    def __len__(self):
+        return len(self.array)
+
+    def __getitem__(self, rows):
+        self.most = max(self.most, np.size(self.array[rows]) // self.shape[1])
+        return self.array[rows]
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """At most fifty rows at once."""
+    for module in ("_utils.batching", "gp.rows", "estimators.selection"):
+        monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 50)
+    for module in ("collapsed_bound", "categorical"):
+        monkeypatch.setattr(f"deepsimplex.gp.{module}._BUDGET", 50 * 12)
+
+
+@pytest.mark.slow
+@each_process
+def test_a_memory_map_is_the_same_array(make, tmp_path):
+    np.save(tmp_path / "X.npy", X)
+    mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
+    of_array, of_map = (make().fit(x, y, WEIGHTS) for x in (X, mapped))
+    for found, expected in zip(latents(of_map, mapped), latents(of_array, X), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert of_map.score(mapped, y) == of_array.score(X, y) > 0.8
+
+
+@pytest.mark.slow
+@each_process
+def test_no_more_than_blocks_of_rows_are_read(make, small_blocks):
+    rows, labels, weights = Watched(X[:160]), y[:160], WEIGHTS[:160]
+    watched = make(batch_size=25).fit(rows, labels, weights)
+    p = watched.predict_proba(rows)
+    np.testing.assert_array_equal(watched.predict(rows), watched.classes_[p.argmax(axis=1)])
+    of_array = make(batch_size=25).fit(rows.array, labels, weights)
+    np.testing.assert_array_equal(latents(watched, rows)[0], latents(of_array, rows.array)[0])
+    assert rows.most == 50
+
+
+@pytest.mark.slow
+def test_smoothing_is_selected_in_blocks(small_blocks, monkeypatch):
+    monkeypatch.setattr(ds.targets.ILR, "candidates", ds.targets.target.Candidates("smoothing", (0.5, 0.99)))
+    rows = Watched(X)
+    settings = {"smoothing": "validate", "epochs": 0, "learn_inducing": False}
+    classifier = stochastic(**settings).fit(rows, y)
+    assert rows.most == 50
+    assert len(classifier.smoothing_scores_) == 2
+    assert classifier.smoothing_scores_ == stochastic(**settings).fit(X, y).smoothing_scores_
+
+
+@pytest.mark.slow
+def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
+    """In double precision they are 16 MB."""
+    rows = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype="float32", shape=(20_000, 100))
+    rows[:] = np.random.default_rng(0).normal(size=rows.shape)
+    labels = (rows[:, 0] > 0).astype(int)
+    monkeypatch.setattr("deepsimplex.gp.rows.SAMPLE", 1000)
+    monkeypatch.setattr("deepsimplex.gp.gpflow_kernels._ROWS", 100)
+    for module in ("_utils.batching", "gp.rows"):
+        monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 1000)
+    monkeypatch.setattr("deepsimplex.gp.collapsed_bound._BUDGET", 1000 * 12)
+    classifier = stochastic(batch_size=1000, epochs=1).fit(rows[:2000], labels[:2000])  # traces its functions
+    tracemalloc.start()
+    try:
+        classifier.fit(rows, labels).predict(rows)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8e6
+
+
+@pytest.mark.slow
+def test_one_batch_of_all_rows_is_the_array():
+    """But for the order of the rows, which sums do not have."""
+    weighted = dataset(X, y, WEIGHTS, size=N)
+    of_dataset = stochastic(epochs=5).fit(weighted)
+    of_array = stochastic(epochs=5, batch_size=N).fit(X, y, WEIGHTS)
+    np.testing.assert_allclose(latents(of_dataset)[0], latents(of_array)[0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(of_dataset.classes_, of_array.classes_)
+    assert of_dataset.n_features_in_ == 4
+    # Without epochs nothing is drawn by batches.
+    of_dataset, of_array = categorical(epochs=0).fit(weighted), categorical(epochs=0).fit(X, y, WEIGHTS)
+    np.testing.assert_allclose(latents(of_dataset)[0], latents(of_array)[0], rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.slow
+@each_process
+def test_a_data_set_of_shuffled_batches_is_learned_and_a_seed_repeats(make):
+    def fitted(*arrays):
+        shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(N, seed=1).batch(40)
+        return make().fit(shuffled)
+
+    classifier = fitted(X, y)
+    assert classifier.score(X, y) > 0.8
+    loc, _ = latents(classifier)
+    np.testing.assert_array_equal(latents(fitted(X, y))[0], loc)
+    classes = np.unique(y, return_inverse=True)[1]
+    for labels in (classes[:, None], np.eye(3)[classes]):
+        np.testing.assert_allclose(latents(fitted(X, labels))[0], loc, rtol=1e-6, atol=1e-9)
+
+
+@each_process
+def test_batches_of_which_nothing_counts_are_left_out(make):
+    weights = np.where(np.arange(N) // 64 == 2, 0.0, 1.0)
+    used, soft = weights > 0, np.eye(3)[np.unique(y, return_inverse=True)[1]]
+    loc, _ = latents(make().fit(dataset(X, soft, weights)))
+    np.testing.assert_allclose(latents(make().fit(dataset(X[used], y[used])))[0], loc, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("classifier", "arguments", "message"),
+    [
+        (ds.SimplexGaussianProcess(), {}, "inference='exact' must have all rows at once; found a tf.data.Dataset X"),
+        (ds.SimplexGaussianProcess(inference="collapsed"), {}, "inference='collapsed' must have all rows at once"),
+        (stochastic(target="casimac"), {}, "target=CASIMAC(distance=Euclidean()) must have all rows at once"),
+        (stochastic(smoothing="validate"), {}, "smoothing='validate' must have all rows at once"),
+        (stochastic(batch_size=8), {}, "batch_size must not be given beside batches"),
+        (categorical(batch_size=8), {}, "batch_size must not be given beside batches"),
+        (stochastic(), {"y": y}, "y must not be given beside batches"),
+        (categorical(), {"sample_weight": WEIGHTS}, "sample_weight must not be given beside batches"),
+    ],
+)
+def test_what_needs_all_rows_is_refused_before_any_is_read(classifier, arguments, message):
+    def unread():
+        raise AssertionError("read")
+        yield
+
+    signature = (tf.TensorSpec((None, 4), tf.float32), tf.TensorSpec((None,), tf.int64))
+    with pytest.raises(ValueError, match=re.escape(message)):
+        classifier.fit(tf.data.Dataset.from_generator(unread, output_signature=signature), **arguments)
+    with pytest.raises(NotFittedError):
+        classifier.predict(X)
+
+
+def generator(*batches, columns=4, endless=True):
+    """A data set of batches as they are; or one of a generator that ends for good."""
+    signature = (tf.TensorSpec((None, columns), tf.float32), tf.TensorSpec((None,), tf.int64))
+    once = iter(batches)
+    return tf.data.Dataset.from_generator(lambda: batches if endless else once, output_signature=signature)
+
+
+LABELS = np.arange(20) % 2
+BATCH = X[:20], LABELS
+
+
+def damaged(value):
+    features = X[:20].copy()
+    features[13, 2] = value
+    return features, LABELS
+
+
+BATCH_1 = " (in batch 1 of the tf.data.Dataset X)"
+DAMAGED = {
+    "NaN": (lambda: generator(BATCH, damaged(np.nan)), r"contains NaN in row 13, column 2\..*" + BATCH_1),
+    "infinity": (lambda: generator(BATCH, damaged(-np.inf)), r"contains infinity in row 13, column 2\..*" + BATCH_1),
+    "labels missing": (lambda: generator(BATCH, (X[:20], LABELS[:7])), "as many rows; found 20 and 7" + BATCH_1),
+    "ragged": (
+        lambda: generator(BATCH, (X[:20, :3], LABELS), columns=None),
+        "X has 3 features, but .* is expecting 4 features as input." + BATCH_1,
+    ),
+    "not as promised": (lambda: generator(BATCH, (X[:20, :3], LABELS)), r"of shape \(20, 3\) where .*" + BATCH_1),
+    "unknown label": (lambda: generator(BATCH, (X[:20], LABELS + 5)), r"y holds .* not: \[5, 6\], .* row 0" + BATCH_1),
+    "NaN label": (lambda: dataset(X, np.where(y == "cat", np.nan, 1.0)), "Input y contains NaN. .in batch 0 of"),
+    "continuous labels": (lambda: dataset(X, X[:, 0]), "Unknown label type: continuous.* .in batch 0 of"),
+    "negative weights": (lambda: dataset(X, y == "cat", -WEIGHTS), "sample_weight must be finite and not negative"),
+    "weights of zero": (lambda: dataset(X, y == "cat", 0 * WEIGHTS), "2 samples of a weight above 0; found 0"),
+    "text": (lambda: dataset(np.stack([y] * 4, axis=1), y), "X must hold real numbers; found dtype string"),
+    "exhausted": (lambda: generator(BATCH, BATCH, endless=False), "X must yield the same rows whenever it is read"),
+    "empty": (lambda: dataset(X[:0], y[:0]), "X must yield at least 2 samples of a weight above 0; found 0"),
+    "endless": (lambda: dataset(X, y).repeat(), "X must be a finite tf.data.Dataset"),
+    "unlabeled": (lambda: dataset(X), r"X must be a tf.data.Dataset of batches \(features, label\) or"),
+    "several inputs": (lambda: dataset({"a": X}, y), r"X must be a tf.data.Dataset of batches \(features, label\) or"),
+    "not batched": (lambda: dataset(X, y).unbatch(), r"dataset.batch\(512\); found shapes \(4,\) and \(\)"),
+    "a single feature": (lambda: dataset(WEIGHTS, y), r"found shapes \(None,\) and \(None,\)"),
+}
+
+
+@each_process
+@pytest.mark.parametrize(("data", "message"), DAMAGED.values(), ids=DAMAGED)
+def test_damaged_data_sets_are_one_line_that_names_the_batch(make, data, message):
+    message = message.replace(BATCH_1, re.escape(BATCH_1))
+    with pytest.raises((TypeError, ValueError), match=message) as found:
+        make(classes=[0, 1] if "not: " in message else None).fit(data())
+    assert len(str(found.value).splitlines()) == 1
+
+
+def test_damaged_arrays_are_one_line_that_names_the_row(small_blocks):
+    features = X.copy()
+    features[357, 1] = np.nan
+    with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
+        stochastic().fit(features, y)
+    with pytest.raises(ValueError, match=r"y holds labels that classes=.* does not: \['cat'\], the first in row"):
+        stochastic(classes=["ant", "bee"]).fit(X, y)
+    classifier = stochastic(epochs=0).fit(X, y)
+    with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
+        classifier.predict(features)
+    with pytest.raises(TypeError, match=r"X must be an array; found a tf.data.Dataset"):
+        classifier.predict(dataset(X))
+
+
+def test_other_classifiers_ask_for_arrays():
+    with pytest.raises(TypeError, match=r"X must be an array; found a tf.data.Dataset"):
+        ds.LVQ1().fit(dataset(X, y), None)
