@@ -21,6 +21,7 @@ from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.classifier.streams import (
     ObservedDataset,
+    as_tensor,
     checked_finite,
     element_spec,
     is_observed,
@@ -395,10 +396,3 @@ def _is_hard(spec: Any) -> bool:
 
 def _rows(arrays: Any, rows_of: slice) -> Any:
     return keras.tree.map_structure(lambda leaf: leaf[rows_of], arrays)
-
-
-def as_tensor(array: Any) -> tf.Tensor:
-    """Return an array as a tensor in the precision of the layers."""
-    tensor = tf.convert_to_tensor(array)
-    # As Keras does: double precision input becomes the precision that layers work in.
-    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor

@@ -14,10 +14,10 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.data import as_tensor, check_lengths, check_samples, num_rows
+from deepsimplex.classifier.data import check_lengths, check_samples, num_rows
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
-from deepsimplex.classifier.streams import checked_stream, is_stream, one_line_of_graphs
+from deepsimplex.classifier.streams import as_tensor, checked_stream, is_stream, one_line_of_graphs
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer

@@ -120,6 +120,13 @@ def read(stream: Any, steps: int | None = None, argument: str = "steps") -> tupl
     return x, y, weight, len(keras.tree.flatten(found[0][0])[0])
 
 
+def as_tensor(array: Any) -> tf.Tensor:
+    """Return an array as a tensor in the precision of the layers."""
+    tensor = tf.convert_to_tensor(array)
+    # As Keras does: double precision input becomes the precision that layers work in.
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
 def element_spec(dataset: tf.data.Dataset) -> Any:
     """The specification of batches (x, y[, weights]), or an error."""
     spec = dataset.element_spec

@@ -1,6 +1,7 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
 import inspect
+import itertools
 from typing import Any, NamedTuple
 
 import keras
@@ -8,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.warning import warn_caller
+from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, versions
+from deepsimplex.classifier.streams import is_observed, is_repeatable, read_batches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
@@ -155,6 +158,31 @@ class TrainableNetwork(SimplexNetwork):
         return self.compute_metrics(x, y, probabilities, sample_weight)
 
     # Before training
+
+    def _adapter(self, method: str) -> DataAdapter:
+        if not self.compiled:
+            raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        return DataAdapter(self.target, self.num_classes, self.training_loss, self._workers())
+
+    def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
+        """Adapt loss and head to a stream; return one that still yields every batch."""
+        adapter, head = self._adapter("fit"), self.head
+        for_loss, for_head = adapter.adapts_by_reading(labels), not getattr(head, "adapted", True)
+        if is_observed(stream) or not (for_loss or for_head):
+            return stream
+        if not is_repeatable(stream) and steps is None:
+            raise ValueError(
+                "steps_per_epoch must be given with a generator whose first epoch is read ahead: the head starts among "
+                "features of training samples, or the loss needs their latents"
+            )
+        of_loss, of_head, stream = (stream,) * 3 if is_repeatable(stream) else itertools.tee(stream, 3)
+        if for_loss:
+            adapter.adapt_loss(of_loss, steps)
+        if for_head:
+            labeler = DataAdapter(self.target, self.num_classes)
+            read_ahead = read_batches(of_head, steps, "steps_per_epoch")
+            self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_ahead)
+        return stream
 
     def _build_pieces(self, samples: Any) -> None:
         """Create the weights before training: Keras would do so in the first step, too late for a backup.

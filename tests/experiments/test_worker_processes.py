@@ -93,7 +93,9 @@ def test_the_chief_says_itself_why_it_failed(tmp_path, capfd):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_all_workers(tmp_path, number):
     command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
-    program = f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
+    # What runs in the background of a shell ignores interrupts.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    program += f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
     outputs = tmp_path / "printed"
     outputs.mkdir()
     process = start(program, outputs=outputs)
