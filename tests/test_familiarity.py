@@ -95,6 +95,17 @@ def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path)
         model.familiarity(x_test)
 
 
+@pytest.mark.parametrize("variance_share", [None, 0.98])
+def test_units_do_not_matter_and_overflows_are_unfamiliar(variance_share):
+    z, y = draw(0, 300)
+    found = DENSITIES.get("gaussian").fit(z, y, variance_share).familiarity(z[:50])
+    density = DENSITIES.get("gaussian").fit(1e15 * z, y, variance_share)
+    np.testing.assert_allclose(density.familiarity(1e15 * z[:50]), found, atol=2e-3)
+    infinite = tf.constant([[np.inf, 1.0, -np.inf, 0.0]], tf.float64)
+    np.testing.assert_array_equal(density.familiarity(infinite), [0.0])
+    assert np.isfinite(density.variance_factor(infinite)).all()
+
+
 def test_features_of_a_network_are_turned_to_their_principal_components():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 500)

@@ -134,8 +134,11 @@ class FeatureDensity(Fitted, ABC):
         """Scores [N] of features, a tensor [N, d]."""
         z, dtype = z if is_tensor(z) else self._features(z), precise_dtype()
         mean, projection = (tf.constant(part, dtype) for part in (self.mean_, self.projection_))
+        centered = tf.cast(z, dtype) - mean
+        if len(projection.shape) == 2:  # sums of infinite numbers would be NaN
+            farthest = _FARTHEST / np.abs(self.projection_).max()
+            centered = tf.clip_by_value(centered, -farthest, farthest)
         # Squares beyond that would overflow.
-        centered = tf.clip_by_value(tf.cast(z, dtype) - mean, -_FARTHEST, _FARTHEST)
         return self._score(tf.clip_by_value(_times(centered, projection), -_FARTHEST, _FARTHEST))
 
     def _features(self, z: ArrayLike) -> NDArray[np.float64]:

@@ -126,7 +126,8 @@ class Workers:
         """
         for name, fact in facts.items() if self.count > 1 else ():
             digests = np.zeros((self.count, 4), np.int32)
-            digests[self.number] = np.frombuffer(bytes.fromhex(fingerprint(*_parts(fact))), np.int32)
+            parts = fact if isinstance(fact, tuple) else (fact,)
+            digests[self.number] = np.frombuffer(bytes.fromhex(fingerprint(*parts)), np.int32)
             digests = self._sum(digests)
             others = np.flatnonzero((digests != digests[0]).any(axis=1))
             if len(others):
@@ -163,15 +164,8 @@ class StateOfChief(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Assign the chief's values to all variables."""
         variables = [*self.model.weights, *self.model.optimizer.variables]
-        names = [f"{number:06d}" for number in range(len(variables))]
         found = self._workers.from_chief(
-            lambda: {
-                name: keras.ops.convert_to_numpy(variable) for name, variable in zip(names, variables, strict=True)
-            }
+            lambda: {str(number): keras.ops.convert_to_numpy(variable) for number, variable in enumerate(variables)}
         )
-        for name, variable in zip(names, variables, strict=True):
-            variable.assign(found[name])
-
-
-def _parts(fact: Any) -> tuple[Any, ...]:
-    return fact if isinstance(fact, tuple) else (fact,)
+        for number, variable in enumerate(variables):
+            variable.assign(found[str(number)])

@@ -302,7 +302,9 @@ class _Rows(NamedTuple):
     replicas: int
 
     def times(self, loss: Any, factor: Any) -> Any:
-        """Return a loss times a factor; zero for an empty part, whose mean loss is NaN."""
+        """Return a loss times a factor, which is one on a single device; zero for an empty part, whose mean is NaN."""
+        if self.replicas == 1:
+            return loss
         return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype) * tf.cast(self.own > 0, loss.dtype))
 
 

@@ -4,7 +4,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import keras
@@ -180,7 +180,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
             f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
             f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
         )
-        scope: AbstractContextManager[Any] = nullcontext() if strategy is None else strategy.scope()
+        scope: Any = nullcontext() if strategy is None else strategy.scope()
         with scope:
             model = build_classifier(config, split)
         place, epochs = folder_of_chief(workers, lambda: _open_folder(config, folder, lock))
