@@ -95,6 +95,17 @@ def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path)
         model.familiarity(x_test)
 
 
+@pytest.mark.parametrize("variance_share", [None, 0.98])
+def test_units_do_not_matter_and_overflows_are_unfamiliar(variance_share):
+    z, y = draw(0, 300)
+    found = DENSITIES.get("gaussian").fit(z, y, variance_share).familiarity(z[:50])
+    density = DENSITIES.get("gaussian").fit(1e15 * z, y, variance_share)
+    np.testing.assert_allclose(density.familiarity(1e15 * z[:50]), found, atol=2e-3)
+    infinite = tf.constant([[np.inf, 1.0, -np.inf, 0.0]], tf.float64)
+    np.testing.assert_array_equal(density.familiarity(infinite), [0.0])
+    assert np.isfinite(density.variance_factor(infinite)).all()
+
+
 def test_features_of_a_network_are_turned_to_their_principal_components():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 500)
@@ -116,7 +127,7 @@ def test_variances_grow_linearly_beyond_the_least_familiar_tenth(method):
     z, y = rng.normal(size=(300, 3)), np.repeat([0, 1, 2], 100)
     density = DENSITIES.get(method).fit(z + 4 * y[:, None], y)
     samples = (z + 4 * y[:, None])[::6] + rng.normal(size=(50, 3)) * np.linspace(0, 4, 50)[:, None]
-    standardized = tf.constant((samples - density.mean_) @ density.projection_)
+    standardized = tf.constant((samples - density.mean_) * density.projection_)
     low, high = np.quantile(density.quantiles_, 0.1), np.quantile(density.quantiles_, 0.9)
     slow = [max(1.0, 1.0 + (low - score) / (high - low)) for score in density._score(standardized).numpy()]
     found = density.variance_factor(tf.constant(samples)).numpy()

@@ -66,8 +66,10 @@ def row_blocks(X: Any) -> list[slice]:
     return row_slices(len(X), rows_at_once(X.shape[1]))
 
 
-def not_finite(X: Any) -> tuple[int, int] | None:
+def not_finite(X: Any, dtype: Any = None) -> tuple[int, int] | None:
     """Return row and column of the first number of X [N, d] that is not finite, read in blocks; None if all are.
+
+    With a ``dtype``, of those that are not finite in it.
 
     Examples
     --------
@@ -75,7 +77,9 @@ def not_finite(X: Any) -> tuple[int, int] | None:
     (1, 0)
     """
     for rows in row_blocks(X):
-        if not (finite := np.isfinite(X[rows])).all():
+        with np.errstate(over="ignore"):  # numbers beyond single precision become infinite
+            finite = np.isfinite(X[rows] if dtype is None else X[rows].astype(dtype, copy=False))
+        if not finite.all():
             row, column = np.argwhere(~finite)[0]
             return rows.start + int(row), int(column)
     return None

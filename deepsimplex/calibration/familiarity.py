@@ -49,8 +49,8 @@ class FeatureDensity(Fitted, ABC):
     ----------
     quantiles_ : ndarray, shape [1000]
         Of the scores of training samples under the density of the other folds.
-    mean_, projection_ : ndarray, shapes [d] and [d, q]
-        What features are transformed by before: (z - mean) projection.
+    mean_, projection_ : ndarray, shapes [d], and [d] or [d, q]
+        What features are transformed by before: (z - mean), times factors or a matrix.
     """
 
     fitted_arrays: ClassVar[tuple[str, ...]] = ()
@@ -98,7 +98,7 @@ class FeatureDensity(Fitted, ABC):
         labels, _ = check_labels(y, rows=len(features), of="z", least_classes=1)
         self.mean_ = features.mean(axis=0)
         self.projection_ = _projection(features - self.mean_, variance_share)
-        features = (features - self.mean_) @ self.projection_
+        features = _times(features - self.mean_, self.projection_)
         scores = self._scores_of_others(features, labels)
         self._fit(features, labels)
         self.quantiles_ = np.quantile(scores, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
@@ -134,8 +134,12 @@ class FeatureDensity(Fitted, ABC):
         """Scores [N] of features, a tensor [N, d]."""
         z, dtype = z if is_tensor(z) else self._features(z), precise_dtype()
         mean, projection = (tf.constant(part, dtype) for part in (self.mean_, self.projection_))
+        centered = tf.cast(z, dtype) - mean
+        if len(projection.shape) == 2:  # sums of infinite numbers would be NaN
+            farthest = _FARTHEST / np.abs(self.projection_).max()
+            centered = tf.clip_by_value(centered, -farthest, farthest)
         # Squares beyond that would overflow.
-        return self._score(tf.clip_by_value((tf.cast(z, dtype) - mean) @ projection, -_FARTHEST, _FARTHEST))
+        return self._score(tf.clip_by_value(_times(centered, projection), -_FARTHEST, _FARTHEST))
 
     def _features(self, z: ArrayLike) -> NDArray[np.float64]:
         self._check_fitted()
@@ -184,16 +188,21 @@ class FeatureDensity(Fitted, ABC):
 
 
 def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray[np.float64]:
-    """Columns [d, q] that standardize centered features, or turn them to their principal components in one unit."""
+    """Factors [d] that standardize centered features, or a matrix [d, q] to their principal components in one unit."""
     if variance_share is None:
         deviation = z.std(axis=0)
-        return np.diag(1.0 / np.where(deviation > 0, deviation, 1.0))  # a unit that never fires
+        return 1.0 / np.where(deviation > 0, deviation, 1.0)  # a unit that never fires
     share = check_number(variance_share, "variance_share", above=0, most=1)
     variances, components = np.linalg.eigh(z.T @ z / len(z))
     variances, components = np.maximum(variances[::-1], 0.0), components[:, ::-1]
     total = variances.sum()
     count = 1 + int(np.searchsorted(np.cumsum(variances), share * total))
     return components[:, :count] / (np.sqrt(variances[:count].mean()) or 1.0)
+
+
+def _times(z: Any, projection: Any) -> Any:
+    """Features [N, d] times factors [d] or a matrix [d, q]."""
+    return z * projection if len(projection.shape) == 1 else z @ projection
 
 
 def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -284,7 +293,7 @@ class RelativeMahalanobis(FeatureDensity):
 class NeighborDistance(FeatureDensity):
     """Distance from the k-th nearest training sample (Sun et al. 2022): for features that no Gaussian fits.
 
-    The score is minus that distance between standardized features; the paper divides features by their length in
+    The score is minus that distance between transformed features; the paper divides features by their length in
     addition, and so does not see how far out they are. It holds all N d training features.
 
     Parameters

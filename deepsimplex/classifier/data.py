@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.batching import parts
+from deepsimplex._utils.batching import not_finite
 from deepsimplex._utils.validation import (
     check_finite_rows,
     check_labels,
@@ -36,8 +36,6 @@ from deepsimplex.classifier.streams import (
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import ClassifierLoss
 from deepsimplex.targets import Target
-
-FINITE_AT_ONCE = 2**22  # numbers that are checked at a time
 
 
 class Samples(NamedTuple):
@@ -121,11 +119,11 @@ class DataAdapter:
                 return table[label]
             return self.target.fit_transform(None, label, self.num_classes)
         target, n = self.target, self.num_classes
-        if fit and not self.workers.is_chief:
-            target.fit(x, label, n)  # it is asked for nothing but whether it is fitted
         found = self.workers.from_chief(
             lambda: (target.fit_transform(x, label, n) if fit else target.transform(x, label)).as_dict()
         )
+        if fit and not self.workers.is_chief:
+            target.fit(x, label, n)  # only ``is_fitted`` is read on these workers
         return LatentGaussian.of(found)
 
     def holds_latents(self, y: Any) -> bool:
@@ -205,7 +203,11 @@ class DataAdapter:
             observation = dict(zip(names, parts, strict=False))
             return (x, observation) if weight is None else (x, observation, weight)
 
-        return dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        # Several workers divide every batch, not files: an epoch is that of one process.
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
+        observed = dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return observed.with_options(options)
 
     def _example(self, spec: Any) -> Any:
         """One sample's labels or latents of the same form."""
@@ -304,8 +306,7 @@ def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpoch
         return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(order, [rows]))
 
     order = tf.data.Dataset.range(rows) if epochs is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
-    indices = order.batch(batch_size)
-    indices = indices.apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
+    indices = order.batch(batch_size).apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
     return gathered(tensors, indices)
 
 
@@ -369,18 +370,9 @@ def check_samples(x: Any) -> None:
             raise TypeError(f"x must hold real numbers; found dtype {array.dtype}")
         if array.ndim == 0 or len(array) == 0:
             raise ValueError(f"x must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
-        if array.dtype.kind == "f":
-            _check_finite(array)
-
-
-def _check_finite(array: np.ndarray) -> None:
-    """Raise ValueError unless samples are finite in the precision of layers; a file is not read as a whole."""
-    dtype, at_once = keras.config.floatx(), max(1, FINITE_AT_ONCE * len(array) // max(array.size, 1))
-    for rows in parts(slice(0, len(array)), at_once):
-        with np.errstate(over="ignore"):
-            finite = np.isfinite(array[rows].astype(dtype, copy=False)).all()
-        if not finite:
-            check_finite_rows(array, "x", dtype)  # its message counts all of them
+        floats = array.dtype.kind == "f"
+        if floats and not_finite(array.reshape(len(array), -1), keras.config.floatx()):  # in blocks: it may be a file
+            check_finite_rows(array, "x", keras.config.floatx())
 
 
 def num_rows(x: Any) -> int:

@@ -1,6 +1,5 @@
 """SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved."""
 
-import itertools
 import os
 from typing import Any
 
@@ -17,13 +16,10 @@ from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
 from deepsimplex.classifier.several_workers import StateOfChief
 from deepsimplex.classifier.streams import (
-    is_observed,
-    is_repeatable,
     is_stream,
     one_line_of_graphs,
     peek,
     read,
-    read_batches,
     refuse_beside_stream,
 )
 from deepsimplex.classifier.training import TrainableNetwork
@@ -166,7 +162,8 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         else:
             x, y, sample_weight = check_arrays(x, y, sample_weight)
             self._build_pieces(x)
-            self._check_workers(adapter.workers, settings, x, y, sample_weight)
+            others = validation_data if isinstance(validation_data, tuple) else None
+            self._check_workers(adapter.workers, settings, x, y, sample_weight, others)
             if validation_split and validation_data is None:
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
@@ -191,31 +188,6 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             shuffle=False,  # the order is drawn from the seed
             **kwargs,
         )
-
-    def _adapter(self, method: str) -> DataAdapter:
-        if not self.compiled:
-            raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
-        return DataAdapter(self.target, self.num_classes, self.training_loss, self._workers())
-
-    def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
-        """Adapt loss and head to a stream; return one that still yields every batch."""
-        adapter, head = self._adapter("fit"), self.head
-        for_loss, for_head = adapter.adapts_by_reading(labels), not getattr(head, "adapted", True)
-        if is_observed(stream) or not (for_loss or for_head):
-            return stream
-        if not is_repeatable(stream) and steps is None:
-            raise ValueError(
-                "steps_per_epoch must be given with a generator whose first epoch is read ahead: the head starts among "
-                "features of training samples, or the loss needs their latents"
-            )
-        of_loss, of_head, stream = (stream,) * 3 if is_repeatable(stream) else itertools.tee(stream, 3)
-        if for_loss:
-            adapter.adapt_loss(of_loss, steps)
-        if for_head:
-            labeler = DataAdapter(self.target, self.num_classes)
-            read_ahead = read_batches(of_head, steps, "steps_per_epoch")
-            self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_ahead)
-        return stream
 
     @one_line_of_graphs()
     def evaluate(

@@ -274,15 +274,17 @@ class SimplexNetwork(keras.Model):
             Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``,
             unless the classifier was calibrated by other means than "latent".
         """
+        x = self._checked(x)
         if self._latents is None:
             self._hide("_latents", _Part(self, lambda x: self.calibrated_latent(self.latent(x))))
-        return LatentGaussian.of(self._latents.predict_all(self._checked(x), batch_size, verbose))
+        return LatentGaussian.of(self._latents.predict_all(x, batch_size, verbose))
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
+        x = self._checked(x)
         if self._features is None:
             self._hide("_features", _Part(self, lambda x: self.backbone(x, training=False)))
-        return self._features.predict_all(self._checked(x), batch_size, verbose)
+        return self._features.predict_all(x, batch_size, verbose)
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.

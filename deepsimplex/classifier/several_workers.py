@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from typing import Any
 
 import keras
@@ -12,7 +13,17 @@ import tensorflow as tf
 from deepsimplex._utils.archives import fingerprint
 
 Arrays = Mapping[str, np.ndarray]
+_SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 _NUMBERS_AT_ONCE = 2**22
+
+
+class ChiefError(RuntimeError):
+    """Raised on all other workers for an error of the chief, which it repeats."""
+
+
+def versions() -> str:
+    """Return the versions that all workers must have."""
+    return ", ".join(f"{name} {version(name)}" for name in _SAME_VERSIONS)
 
 
 def has_several_workers(strategy: Any) -> bool:
@@ -28,18 +39,19 @@ class LocalReduction:
     Keras 3 fails in ``fit`` under ``MultiWorkerMirroredStrategy``: it reduces a whole structure of batches at once, and
     scalars along an axis (keras-team/keras#20585, open). Neither needs the other workers: the batch tells its shapes,
     the scalars are the running means of the progress bar. Gradients, and at the end of an epoch the sums behind loss
-    and metrics, are reduced over all workers by their variables.
+    and metrics, are reduced over all workers by their variables. Callbacks that stop within an epoch see the running
+    means of one worker.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
-        self._strategy = strategy
+        self.whole = strategy
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._strategy, name)
+        return getattr(self.whole, name)
 
     def reduce(self, reduce_op: Any, value: Any, axis: int | None) -> Any:
         """Return the value of this worker's first replica."""
-        return tf.nest.map_structure(lambda leaf: self._strategy.experimental_local_results(leaf)[0], value)
+        return tf.nest.map_structure(lambda leaf: self.whole.experimental_local_results(leaf)[0], value)
 
 
 class Workers:
@@ -87,7 +99,7 @@ class Workers:
         Raises
         ------
         Exception
-            What ``compute`` raises, on the chief; on the others a RuntimeError that repeats it.
+            What ``compute`` raises, on the chief; on the others a ChiefError that repeats it.
         """
         if self.count == 1:
             return dict(compute())
@@ -103,7 +115,7 @@ class Workers:
         if failure is not None:
             raise failure
         if payload.startswith(b'"'):
-            raise RuntimeError(f"the chief of the workers failed: {json.loads(payload)}")
+            raise ChiefError(f"the chief of the workers failed: {json.loads(payload)}")
         with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
@@ -114,7 +126,8 @@ class Workers:
         """
         for name, fact in facts.items() if self.count > 1 else ():
             digests = np.zeros((self.count, 4), np.int32)
-            digests[self.number] = np.frombuffer(bytes.fromhex(fingerprint(*_parts(fact))), np.int32)
+            parts = fact if isinstance(fact, tuple) else (fact,)
+            digests[self.number] = np.frombuffer(bytes.fromhex(fingerprint(*parts)), np.int32)
             digests = self._sum(digests)
             others = np.flatnonzero((digests != digests[0]).any(axis=1))
             if len(others):
@@ -151,15 +164,8 @@ class StateOfChief(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Assign the chief's values to all variables."""
         variables = [*self.model.weights, *self.model.optimizer.variables]
-        names = [f"{number:06d}" for number in range(len(variables))]
         found = self._workers.from_chief(
-            lambda: {
-                name: keras.ops.convert_to_numpy(variable) for name, variable in zip(names, variables, strict=True)
-            }
+            lambda: {str(number): keras.ops.convert_to_numpy(variable) for number, variable in enumerate(variables)}
         )
-        for name, variable in zip(names, variables, strict=True):
-            variable.assign(found[name])
-
-
-def _parts(fact: Any) -> tuple[Any, ...]:
-    return fact if isinstance(fact, tuple) else (fact,)
+        for number, variable in enumerate(variables):
+            variable.assign(found[str(number)])

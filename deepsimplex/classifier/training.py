@@ -1,7 +1,7 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
 import inspect
-from importlib.metadata import version
+import itertools
 from typing import Any, NamedTuple
 
 import keras
@@ -9,8 +9,10 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.warning import warn_caller
+from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.classifier.several_workers import LocalReduction, Workers, versions
+from deepsimplex.classifier.streams import is_observed, is_repeatable, read_batches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
@@ -157,6 +159,31 @@ class TrainableNetwork(SimplexNetwork):
 
     # Before training
 
+    def _adapter(self, method: str) -> DataAdapter:
+        if not self.compiled:
+            raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        return DataAdapter(self.target, self.num_classes, self.training_loss, self._workers())
+
+    def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
+        """Adapt loss and head to a stream; return one that still yields every batch."""
+        adapter, head = self._adapter("fit"), self.head
+        for_loss, for_head = adapter.adapts_by_reading(labels), not getattr(head, "adapted", True)
+        if is_observed(stream) or not (for_loss or for_head):
+            return stream
+        if not is_repeatable(stream) and steps is None:
+            raise ValueError(
+                "steps_per_epoch must be given with a generator whose first epoch is read ahead: the head starts among "
+                "features of training samples, or the loss needs their latents"
+            )
+        of_loss, of_head, stream = (stream,) * 3 if is_repeatable(stream) else itertools.tee(stream, 3)
+        if for_loss:
+            adapter.adapt_loss(of_loss, steps)
+        if for_head:
+            labeler = DataAdapter(self.target, self.num_classes)
+            read_ahead = read_batches(of_head, steps, "steps_per_epoch")
+            self._adapt_head((x, labeler.observe(x, y)["label"]) for x, y, _ in read_ahead)
+        return stream
+
     def _build_pieces(self, samples: Any) -> None:
         """Create the weights before training: Keras would do so in the first step, too late for a backup.
 
@@ -177,14 +204,13 @@ class TrainableNetwork(SimplexNetwork):
         """
         if workers.count == 1:
             return
-        versions = ", ".join(f"{name} {version(name)}" for name in _SAME_VERSIONS)
         members = [self.target.get_config(), self.training_loss.get_config(), _without_name(self.optimizer)]
         network = [(weight.shape, str(weight.dtype)) for weight in self.weights]
         leaves = [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data]
         arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(leaves))
         workers.check_same(
             {
-                "versions": versions,
+                "versions": versions(),
                 "network": (str(network),),
                 "target, loss, optimizer and settings": (str(members), str(settings), self.seed),
                 "samples": arrays,
@@ -253,9 +279,10 @@ class TrainableNetwork(SimplexNetwork):
             return
         outside = [weight.path for weight in self.weights if not _is_distributed(weight)]
         if outside or _counts_steps_twice(self.optimizer, strategy):
+            name = type(strategy.whole if isinstance(strategy, LocalReduction) else strategy).__name__
             found = f"weights, {outside[0]} among them," if outside else "the optimizer"
             raise ValueError(
-                f"the model must be made inside the scope of the {type(strategy).__name__} that trains it; found "
+                f"the model must be made inside the scope of the {name} that trains it; found "
                 f"{found} made outside. Make it, and build it if you do, under 'with strategy.scope():'"
             )
 
@@ -275,11 +302,10 @@ class _Rows(NamedTuple):
     replicas: int
 
     def times(self, loss: Any, factor: Any) -> Any:
-        """Return a loss times a factor; zero for an empty part, whose mean loss is NaN."""
+        """Return a loss times a factor, which is one on a single device; zero for an empty part, whose mean is NaN."""
+        if self.replicas == 1:
+            return loss
         return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype) * tf.cast(self.own > 0, loss.dtype))
-
-
-_SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 
 
 def _without_name(optimizer: Any) -> dict[str, Any]:

@@ -145,8 +145,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     Rows that do not fit into memory: "stochastic" reads them in blocks, once to check them, once for their moments (all
     rows) and a sample, and in every epoch. The sample is 20,000 rows drawn at random and one of every class: among them
     are the inducing points that are chosen, the median distance that lengthscales start at, and the mean noise that a
-    learned one starts at. Beside blocks, memory holds for every row of an array its label, its weight and its place in
-    the epoch's order, 24 bytes, and of a data set nothing. Predictions are made in blocks of rows, too.
+    learned one starts at. Beside blocks, memory holds 24 bytes for every row of an array, and of a data set nothing.
 
     Examples
     --------

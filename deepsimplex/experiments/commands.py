@@ -4,13 +4,11 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from pathlib import Path
+from contextlib import ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from deepsimplex import evaluation
 from deepsimplex._utils.atomic_files import replacing
@@ -19,17 +17,18 @@ from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.classifier.several_workers import Workers
-from deepsimplex.experiments.backup import Backup, repair_backup
+from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.fitted_after_training import fit_after_training
-from deepsimplex.experiments.run_folder import RunFolder, Verbosity, epoch_log, into, printer
+from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer
+from deepsimplex.experiments.run_of_workers import check_same_run, folder_of_chief, one_line_of_workers
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.split import Split, load_split
+from deepsimplex.experiments.training_files import files_of_training
 from deepsimplex.experiments.worker_processes import open_strategy
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
-from deepsimplex.monitoring import CalibrationBoard
 from deepsimplex.targets import TARGETS, Target
 
 BATCH = 1024
@@ -176,8 +175,12 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     strategy = strategy or open_strategy()
     workers = Workers(strategy)
     log = printer(verbose if workers.is_chief else 0)
-    with _precision(config.training.mixed_precision), ExitStack() as lock, _one_line_of_workers(workers):
-        folder, finished = _from_chief(workers, lambda: _run_to_resume(config, lock, log)) if resume else (None, 0)
+    with _precision(config.training.mixed_precision), ExitStack() as lock, one_line_of_workers(workers):
+        check_same_run(workers, config)
+        # The chief's flag counts.
+        folder, finished = folder_of_chief(
+            workers, lambda: _finished(_run_to_resume(config, lock, log)) if resume else (None, 0)
+        )
         if folder is not None and finished:
             return folder
         keras.utils.set_random_seed(config.seed)
@@ -186,10 +189,10 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
             f"{config.name}: {len(split.x)} training, {len(split.x_validation)} validation, {len(split.x_test)} test "
             f"samples of shape {split.x.shape[1:]}, {len(split.class_names)} classes"
         )
-        scope: AbstractContextManager[Any] = nullcontext() if strategy is None else strategy.scope()
+        scope: Any = nullcontext() if strategy is None else strategy.scope()
         with scope:
             model = build_classifier(config, split)
-        place, epochs = _from_chief(workers, lambda: _open_folder(config, folder, lock))
+        place, epochs = folder_of_chief(workers, lambda: _open_folder(config, folder, lock))
         assert place is not None
         if workers.is_chief:
             log = into(place, log)
@@ -217,7 +220,7 @@ def _fit(
     """Train from an epoch on; a worker without a folder writes and prints nothing."""
     # Test samples are for the final evaluation only: without validation samples there is no calibration board.
     validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
-    files: Any = nullcontext([]) if folder is None else _files_of_training(config, folder, validation)
+    files: Any = nullcontext([]) if folder is None else files_of_training(config, folder, validation)
     with files as callbacks:
         model.fit(
             split.x,
@@ -249,54 +252,6 @@ def _finish(
 
 
 @contextmanager
-def _files_of_training(config: RunConfig, folder: RunFolder, validation: Any) -> Iterator[list[Any]]:
-    """Yield the callbacks that write what a training leaves."""
-    history = keras.callbacks.CSVLogger(str(folder.history), append=True)
-    boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
-    try:
-        yield [
-            # The logs before the backup: an epoch that counts as trained is in them.
-            history,
-            keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
-            epoch_log(folder, config.training.epochs),
-            *boards,
-            Backup(folder.backup),
-        ]
-    finally:
-        for board in boards:
-            board.close()
-        if history.csv_file is not None:  # after an error: Keras closes it at the end of training only
-            history.csv_file.close()
-
-
-def _from_chief(workers: Workers, find: Callable[[], tuple[RunFolder | None, int]]) -> tuple[RunFolder | None, int]:
-    """Return the run folder and the number that the chief finds."""
-
-    def found() -> dict[str, np.ndarray]:
-        folder, number = find()
-        return {"path": np.array("" if folder is None else str(folder.path)), "number": np.array(number)}
-
-    arrays = workers.from_chief(found)
-    path = str(arrays["path"])
-    return (RunFolder(Path(path)) if path else None), int(arrays["number"])
-
-
-@contextmanager
-def _one_line_of_workers(workers: Workers) -> Iterator[None]:
-    """Turn the errors of a worker that lost another into one that says how training goes on."""
-    try:
-        yield
-    except (tf.errors.OpError, RuntimeError) as error:
-        if workers.count == 1:
-            raise
-        reason = type(error).__name__ if isinstance(error, tf.errors.OpError) else error
-        raise ConfigurationError(
-            f"worker {workers.number} of {workers.count} lost another one ({reason}). Start all of them again with "
-            "--resume: the backup of the last epoch is kept"
-        ) from error
-
-
-@contextmanager
 def _precision(mixed: bool) -> Iterator[None]:
     """Set Keras' mixed precision if asked to, and restore the global policy afterwards."""
     found = keras.config.dtype_policy()
@@ -307,12 +262,16 @@ def _precision(mixed: bool) -> Iterator[None]:
         keras.config.set_dtype_policy(found)
 
 
-def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> tuple[RunFolder | None, int]:
-    """Return the newest run of this name, held until ``lock`` is closed, or None; and whether it is finished."""
+def _finished(folder: RunFolder | None) -> tuple[RunFolder | None, int]:
+    return folder, int(folder is not None and folder.metrics.exists())
+
+
+def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None]) -> RunFolder | None:
+    """Return the newest run of this name, held until ``lock`` is closed, or None if there is none."""
     runs = RunFolder.all(config)
     if not runs:
         log(f"no earlier run of {config.name!r} in {config.output!r}: beginning one")
-        return None, 0
+        return None
     folder = runs[-1]
     lock.enter_context(folder.held())
     folder.describe(config)
@@ -320,7 +279,7 @@ def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None
     if finished := folder.metrics.exists():
         shutil.rmtree(folder.backup, ignore_errors=True)  # of a run that was killed before it did
     log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
-    return folder, int(finished)
+    return folder
 
 
 def finished_run(config: RunConfig) -> RunFolder:

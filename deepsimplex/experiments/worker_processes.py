@@ -18,7 +18,7 @@ from deepsimplex.experiments.configuration import ConfigurationError
 
 VARIABLE = "TF_CONFIG"
 KINDS = ("chief", "worker")
-# Seconds that a worker has to end by itself when another has failed: it may be writing a file.
+# Seconds between SIGTERM and SIGKILL.
 GRACE = 10.0
 
 
@@ -80,7 +80,9 @@ class Cluster:
                 f"{VARIABLE} names {len(beside)} workers on {hosts[self.number]}, which has {len(devices)} GPUs; there "
                 "must be one for each. CUDA_VISIBLE_DEVICES= trains on the processor"
             )
-        return list(devices[beside.index(self.number) :: len(beside)])
+        # As many for each: a strategy of several workers counts on it.
+        share = len(devices) // len(beside)
+        return list(devices[beside.index(self.number) * share :][:share])
 
 
 def open_strategy() -> Any:
@@ -157,8 +159,10 @@ def run_workers(count: int, command: Sequence[str]) -> int:
             return code
         outputs[first].seek(0)
         said = outputs[first].read().decode(errors="replace").strip().rpartition("\n")[2]
-        how = f"was ended by signal {-code}" if code < 0 else f"failed: {said}"
-        raise ConfigurationError(f"worker {first} of {count} {how}. Go on with the same command and --resume")
+        how = (
+            f"was ended by signal {-code}. Go on with the same command and --resume" if code < 0 else f"failed: {said}"
+        )
+        raise ConfigurationError(f"worker {first} of {count} {how}")
 
 
 def _terminated(number: int, frame: Any) -> None:

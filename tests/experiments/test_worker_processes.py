@@ -52,7 +52,8 @@ def test_a_malformed_cluster_is_refused_before_it_connects(monkeypatch, text, me
 
 def test_workers_on_one_host_share_its_gpus():
     gpus = ["a", "b", "c", "d"]
-    assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "c"], ["b", "d"], gpus]
+    assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "b"], ["c", "d"], gpus]
+    assert [Cluster(tuple(HOSTS), number).own_share(gpus[:3]) for number in range(2)] == [["a"], ["b"]]
     assert Cluster(tuple(HOSTS), 0).own_share([]) == []
     with pytest.raises(ConfigurationError, match="2 workers on one, which has 1 GPUs"):
         Cluster(tuple(HOSTS), 1).own_share(["a"])
@@ -92,7 +93,9 @@ def test_the_chief_says_itself_why_it_failed(tmp_path, capfd):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_ends_all_workers(tmp_path, number):
     command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
-    program = f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
+    # What runs in the background of a shell ignores interrupts.
+    program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    program += f"from deepsimplex.experiments.worker_processes import run_workers; run_workers(2, {command!r})"
     outputs = tmp_path / "printed"
     outputs.mkdir()
     process = start(program, outputs=outputs)

@@ -41,7 +41,7 @@ SETTINGS = {
 
 
 def start(runs: Path, name: str, workers: int, settings: list[str], resume: bool = False) -> subprocess.Popen[bytes]:
-    """Start a training in a process group of its own."""
+    """Start a training."""
     options = ["--workers", str(workers), *(["--resume"] if resume else [])]
     overrides = [f"name={name}", f"output={runs}", f"cache_dir={runs / 'cache'}"]
     command = [sys.executable, "-m", "deepsimplex.cli", "train", *options, *settings, *overrides]
