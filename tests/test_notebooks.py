@@ -14,12 +14,20 @@ def test_notebooks_are_found():
     assert len(PATHS) == 6
 
 
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel whose notebooks train little."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("EPOCHS", "2")
+        patch.setenv("IMAGES", "300")
+        with notebooks.running_kernel() as kernel:
+            yield kernel
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_notebook_runs(path, monkeypatch):
-    monkeypatch.setenv("EPOCHS", "2")
-    monkeypatch.setenv("IMAGES", "300")
-    markdown, pictures = notebooks.page(path)
+def test_notebook_runs(path, kernel):
+    markdown, pictures = notebooks.page(path, kernel)
     linked = re.findall(rf"!\[png\]\(({path.stem}/\w+\.png)\)", markdown)
     assert linked
     assert set(linked) == pictures.keys()

@@ -3,25 +3,47 @@
     python -m training.notebooks [NAME ...] [--output build/notebooks]
 
 Writes NAME.md with what every cell printed and drew, and its pictures. The environment variables EPOCHS and IMAGES cut
-the training short.
+the training short. One kernel executes them all, so that TensorFlow is imported once; each begins without names.
 """
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import jupytext
 import typer
+from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
 from nbconvert import MarkdownExporter
+from nbformat.v4 import new_code_cell
 
 FOLDER = Path("notebooks")
 
 
-def page(path: Path) -> tuple[str, dict[str, bytes]]:
+@contextmanager
+def running_kernel() -> Iterator[KernelManager]:
+    """Start a kernel, and shut it down at the end."""
+    kernel = KernelManager(kernel_name="python3")
+    kernel.start_kernel()
+    try:
+        yield kernel
+    finally:
+        kernel.shutdown_kernel(now=True)
+
+
+def page(path: Path, kernel: KernelManager) -> tuple[str, dict[str, bytes]]:
     """Execute a notebook, and return its page in Markdown and the pictures that the page links to."""
     notebook = jupytext.read(path)
-    NotebookClient(notebook, timeout=None, kernel_name="python3").execute()
+    notebook.cells.insert(0, new_code_cell("%reset -f"))
+    client = NotebookClient(notebook, timeout=None, km=kernel)
+    try:
+        client.execute()
+    finally:
+        if client.kc is not None:
+            client.kc.stop_channels()
+    del notebook.cells[0]
     for cell in notebook.cells:  # what TensorFlow and progress bars write is not of the page
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
@@ -37,14 +59,15 @@ def main(
     found = {path.stem: path for path in sorted(FOLDER.glob("*.py"))}
     if unknown := set(names or ()) - found.keys():
         raise typer.BadParameter(f"NAMES must be among {', '.join(found)}; found {', '.join(sorted(unknown))}")
-    for name in names or found:
-        begun = time.monotonic()
-        markdown, pictures = page(found[name])
-        (output / name).mkdir(parents=True, exist_ok=True)
-        for place, picture in pictures.items():
-            (output / place).write_bytes(picture)
-        (output / f"{name}.md").write_text(markdown, encoding="utf-8")
-        print(f"{output / name}.md, {time.monotonic() - begun:.0f} s", flush=True)
+    with running_kernel() as kernel:
+        for name in names or found:
+            begun = time.monotonic()
+            markdown, pictures = page(found[name], kernel)
+            (output / name).mkdir(parents=True, exist_ok=True)
+            for place, picture in pictures.items():
+                (output / place).write_bytes(picture)
+            (output / f"{name}.md").write_text(markdown, encoding="utf-8")
+            print(f"{output / name}.md, {time.monotonic() - begun:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -72,9 +72,7 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
         f"{len(latent)} latents of dimension {latent.latent_dim} in {seconds:.1f} s; "
         f"norms {norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}"
     )
-    # Targets made of distances know whether these were cached.
-    searches = [part for part in _parts(target) if hasattr(part, "from_cache")]
-    if searches:
+    if searches := [part for part in _parts(target) if hasattr(part, "from_cache")]:  # those made of distances
         log(_search_summary(searches, len(latent), seconds, _recall(target)))
     log(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
     return latent
@@ -86,8 +84,8 @@ def _parts(target: Any) -> list[Any]:
 
 def _recall(target: Any) -> float | None:
     """Smallest recall of a target's approximate searches; None if it has none."""
-    parts = [part for part in _parts(target) if getattr(part, "method", "exact") == "approximate"]
-    return min((part.recall_ for part in parts if hasattr(part, "recall_")), default=None)
+    approximate = (part for part in _parts(target) if getattr(part, "method", "exact") == "approximate")
+    return min((part.recall_ for part in approximate if hasattr(part, "recall_")), default=None)
 
 
 def _search_summary(searches: list[Any], num_samples: int, seconds: float, recall: float | None) -> str:
@@ -355,8 +353,7 @@ def _evaluate(
     report = evaluation.report(split.y_test, probabilities, sets=sets)
     if model.density is not None:
         figures["mean_familiarity"] = float(model.familiarity(split.x_test, batch_size=BATCH).mean())
-    if (recall := _recall(model.target)) is not None:
-        figures["neighbor_recall"] = recall
+    figures |= {} if (recall := _recall(model.target)) is None else {"neighbor_recall": recall}
     _draw(split, probabilities, folder)
     _save_predictions(model, split, probabilities, folder)
     # Figures that this evaluation cannot know, such as the training time, are kept.

@@ -18,6 +18,7 @@ import itertools
 import json
 import multiprocessing
 import os
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -89,7 +90,7 @@ def records(folder: Path) -> tf.data.Dataset:
 
 def target(folder: Path | None, method: Any) -> ds.targets.CASIMAC:
     """The default target, with a cache in the folder."""
-    return ds.targets.CASIMAC(method=method, cache_dir=None if folder is None else folder / "cache")
+    return ds.targets.CASIMAC(method=method, cache_dir=None if folder is None else folder / "cache" / method)
 
 
 def classifier(of: Any) -> ds.SimplexClassifier:
@@ -102,8 +103,9 @@ def classifier(of: Any) -> ds.SimplexClassifier:
 
 
 def search(folder: Path, method: str) -> Callable[[], str]:
-    """Search neighbors and make latents of them, which the cache keeps."""
+    """Search neighbors and make latents of them, which the cache keeps for the other stages."""
     x, y = read(folder)
+    shutil.rmtree(folder / "cache" / method, ignore_errors=True)
     target(None, method).fit_transform(x[:FEW], y[:FEW])
 
     def work() -> str:
