@@ -140,7 +140,7 @@ def _errors_on_one_line() -> Iterator[None]:
     """Report errors that a user can fix on one line, without a traceback."""
     try:
         yield
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, ImportError, MemoryError) as error:
         print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
         raise typer.Exit(2) from error
 

@@ -1,5 +1,8 @@
 """What fit takes beside arrays and tf.data: PyDatasets and generators, for every kind of target and head."""
 
+import gc
+import weakref
+
 import keras
 import numpy as np
 import pytest
@@ -225,3 +228,31 @@ def test_a_memory_map_trains_as_the_array_in_it_does(tmp_path, target):
     for array, mapped in zip(*outcomes, strict=True):
         np.testing.assert_array_equal(array, mapped)
     assert isinstance(samples, np.memmap)
+
+
+def test_memory_maps_of_several_inputs_and_of_any_byte_order_are_predicted(tmp_path, few):
+    x, y = few[0]
+    swapped = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=">f4", shape=x.shape)
+    swapped[:] = x
+    one, other = keras.Input((8, 8)), keras.Input((8, 8))
+    features = keras.layers.Flatten()(keras.layers.Subtract()([one, other]))
+    model = ds.SimplexClassifier(keras.Model([one, other], features), "vertices", 10, head="gaussian")
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    wanted = model.predict([x, x[::-1].copy()], verbose=0)
+    for samples in ([swapped, x[::-1].copy()], (swapped, swapped[::-1])):
+        np.testing.assert_allclose(model.predict(samples), wanted, rtol=1e-5)
+    model.fit([swapped, swapped[::-1]], y, verbose=0)
+    assert np.isfinite(model.get_weights()[0]).all()
+
+
+def test_memory_maps_are_closed_after_use(tmp_path, few):
+    x, y = few[0]
+    np.save(tmp_path / "x.npy", x)
+    samples = np.load(tmp_path / "x.npy", mmap_mode="r")
+    model = make()
+    model.fit(samples, y, verbose=0)
+    model.predict(samples, verbose=0)
+    kept = weakref.ref(samples)
+    del samples
+    gc.collect()
+    assert kept() is None

@@ -293,8 +293,8 @@ def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpoch
     check_lengths(batch_size=batch_size)
     rows, batch_size = num_rows(samples.x), batch_size or 32
     arrays = samples[:2] if samples.sample_weight is None else tuple(samples)
-    tensors = keras.tree.map_structure(lambda leaf: leaf if isinstance(leaf, np.memmap) else as_tensor(leaf), arrays)
     if epochs is None and not has_memmap(arrays):  # no function is traced
+        tensors = keras.tree.map_structure(as_tensor, arrays)
         return tf.data.Dataset.from_tensor_slices(tensors).batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
     # TensorFlow keeps functions of NumPy too: this one does not keep the model.
@@ -307,7 +307,7 @@ def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpoch
 
     order = tf.data.Dataset.range(rows) if epochs is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
     indices = order.batch(batch_size).apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
-    return gathered(tensors, indices)
+    return gathered(arrays, indices)
 
 
 def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:

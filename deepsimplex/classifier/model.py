@@ -156,7 +156,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             if adapter.must_read(x, labels):
                 x, y, sample_weight, batch_size = read(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
         if is_stream(x):
-            self._check_workers(adapter.workers, settings, first, labels)
+            self._check_workers(adapter.workers, settings, first, labels, x)
             x = self._read_ahead(x, labels, kwargs.get("steps_per_epoch"))
             training: Any = adapter.stream(x, class_weight, epoch_order if shuffle else None)
         else:

@@ -2,8 +2,10 @@
 
 import itertools
 import re
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import keras
@@ -127,11 +129,16 @@ def has_memmap(arrays: Any) -> bool:
 
 def gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
     """Return the batches of arrays that a data set of indices names; those of memmaps are read from their files."""
+    arrays = keras.tree.map_structure(lambda leaf: leaf if isinstance(leaf, np.memmap) else as_tensor(leaf), arrays)
 
     def rows(array: Any, index: tf.Tensor) -> tf.Tensor:
         if not isinstance(array, np.memmap):
             return tf.gather(array, index)
-        found = tf.numpy_function(lambda index: array[index], [index], array.dtype, stateful=False)
+        # TensorFlow keeps functions of NumPy: this one does not keep the file open, only the data set does.
+        current: Any = weakref.ref(array)
+        native = array.dtype.newbyteorder("=")
+        read_rows = partial(_read_rows, current, native)
+        found = tf.numpy_function(read_rows, [index], native, stateful=False)
         return as_tensor(tf.ensure_shape(found, [None, *array.shape[1:]]))
 
     @not_converted
@@ -141,12 +148,18 @@ def gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
     return indices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
 
+def _read_rows(current: Any, dtype: np.dtype, index: np.ndarray) -> np.ndarray:
+    return current()[index].astype(dtype, copy=False)
+
+
 def in_batches(x: Any, batch_size: int | None) -> tuple[Any, int | None]:
     """Return samples with a memmap, which Keras would copy whole, as a data set; others with their batch size."""
     if not has_memmap(x):
         return x, batch_size
     rows = len(keras.tree.flatten(x)[0])
-    return gathered(x, tf.data.Dataset.range(rows).batch(batch_size or 32)), None
+    # Samples alone: two inputs would be taken for samples and labels.
+    samples = (keras.tree.lists_to_tuples(x),)
+    return gathered(samples, tf.data.Dataset.range(rows).batch(batch_size or 32)), None
 
 
 def as_tensor(array: Any) -> tf.Tensor:

@@ -12,7 +12,7 @@ from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, versions
-from deepsimplex.classifier.streams import is_observed, is_repeatable, read_batches
+from deepsimplex.classifier.streams import is_observed, is_repeatable, is_stream, read_batches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
@@ -200,13 +200,15 @@ class TrainableNetwork(SimplexNetwork):
     def _check_workers(self, workers: Workers, settings: Any, *data: Any) -> None:
         """Raise ValueError, before any work, if another worker is about to train something else or on something else.
 
-        ``data`` are arrays, or the specifications of a stream's.
+        ``data`` are arrays, or the specifications of a stream's and the stream: of a data set the first batch counts.
         """
         if workers.count == 1:
             return
-        members = [self.target.get_config(), self.training_loss.get_config(), _without_name(self.optimizer)]
+        losses = self.training_loss, getattr(self.training_loss, "loss", None)
+        members = [*map(_as_given, (self.target, *losses)), _without_name(self.optimizer)]
         network = [(weight.shape, str(weight.dtype)) for weight in self.weights]
-        leaves = [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data]
+        leaves = [next(iter(part)) for part in data if isinstance(part, tf.data.Dataset)]
+        leaves += [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data if not is_stream(part)]
         arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(leaves))
         workers.check_same(
             {
@@ -306,6 +308,20 @@ class _Rows(NamedTuple):
         if self.replicas == 1:
             return loss
         return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype) * tf.cast(self.own > 0, loss.dtype))
+
+
+def _as_given(member: Any) -> Any:
+    """Configuration of a target or loss, without what fitting adds on the chief; its class if it has none."""
+
+    def given(config: Any) -> Any:
+        if isinstance(config, dict):
+            return {key: given(value) for key, value in config.items() if key not in ("unit", "recall")}
+        return [given(value) for value in config] if isinstance(config, list | tuple) else config
+
+    try:
+        return given(member.get_config())
+    except (AttributeError, ValueError):  # a function, or one in it without a name to save it by
+        return type(member).__name__
 
 
 def _without_name(optimizer: Any) -> dict[str, Any]:

@@ -169,6 +169,7 @@ def search_approximately(
         for label, rows, distances, indices in find(prepared):
             result.distances[rows, label], result.indices[rows, label] = distances, indices
             advance(rows.stop - rows.start)
+    _complete(metric, search, result)
     recall = _recall(metric, search, result)
     if search.queries is None:
         for array in (result.distances, result.indices):
@@ -202,23 +203,41 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return points, points if others is x else filled(others, columns, axes)
 
 
+def _complete(metric: Distance, search: Search, found: Neighbors) -> None:
+    """Search exactly for queries with fewer neighbors than a class has: copies of a sample can fill its cells."""
+    sizes = np.diff(search.bounds)
+    own = search.query_labels[:, None] == np.arange(search.num_classes)
+    wanted = search.wanted[np.where(own, 0, 1)]
+    there = np.minimum(search.k, sizes - (own if search.queries is None else 0))
+    short = (wanted & (np.isfinite(found.distances).sum(axis=2) < there)).any(axis=1)
+    for rows in parts(slice(0, int(short.sum())), QUERIES_AT_ONCE):
+        chosen = np.flatnonzero(short)[rows]
+        found.distances[chosen], found.indices[chosen] = _exactly(metric, search, chosen)
+
+
+def _exactly(metric: Distance, search: Search, chosen: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Distances and indices [R, n, k] of the nearest samples of some queries, found by an exact search."""
+    # One more neighbor, for the query itself if it is among the samples.
+    k = search.k + (search.queries is None)
+    some = replace(search, queries=search.rows[chosen], query_labels=search.query_labels[chosen], k=k)
+    exact = search_tiles(metric.visitor(some), some, metric)
+    distances, indices = exact.distances.copy(), exact.indices.copy()
+    if search.queries is None:
+        itself = indices == search.ids[chosen][:, None, None]
+        distances[itself], indices[itself] = np.inf, -1
+        order = np.argsort(distances, axis=2, kind="stable")
+        distances = np.take_along_axis(distances, order, axis=2)
+        indices = np.take_along_axis(indices, order, axis=2)
+    return distances[:, :, : search.k], indices[:, :, : search.k]
+
+
 def _recall(metric: Distance, search: Search, found: Neighbors) -> float:
     """Measure the share of the true neighbors of some queries that were found; one as near as the k-th counts."""
     count = min(RECALL_QUERIES, len(search.rows))
     if count == 0:
         return 1.0
     sample = np.sort(np.random.default_rng(_SEED).choice(len(search.rows), count, replace=False))
-    # One more neighbor, for the query itself if it is among the samples.
-    k = search.k + (search.queries is None)
-    some = replace(search, queries=search.rows[sample], query_labels=search.query_labels[sample], k=k)
-    exact = search_tiles(metric.visitor(some), some, metric)
-    distances, indices = exact.distances.copy(), exact.indices
-    if search.queries is None:
-        distances[indices == search.ids[sample][:, None, None]] = np.inf
-        order = np.argsort(distances, axis=2, kind="stable")
-        distances = np.take_along_axis(distances, order, axis=2)
-        indices = np.take_along_axis(indices, order, axis=2)
-    distances, indices = distances[:, :, : search.k], indices[:, :, : search.k]
+    distances, indices = _exactly(metric, search, sample)
     there = np.isfinite(distances)
     farthest = np.where(there, distances, -np.inf).max(axis=2, keepdims=True)
     same = (found.indices[sample][:, :, :, None] == indices[:, :, None, :]).any(axis=3)

@@ -36,6 +36,10 @@ SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss-cpu")
 Visitor = Callable[[Distance, Search], Visit]
 
 
+class ClusterError(OSError):
+    """Raised for a cluster that cannot do the work: nodes of other versions, or tasks that keep failing."""
+
+
 def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Neighbors:
     """Find exact neighbors on the nodes of a Ray cluster.
 
@@ -57,12 +61,12 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
         Without Ray.
     ConnectionError
         If the cluster of the environment variable RAY_ADDRESS is not reached.
-    RuntimeError
+    ClusterError
         If nodes have other versions of this package, NumPy, numba or faiss, or a task has failed on several nodes.
     MemoryError
         If the samples do not fit into the object store.
     """
-    ray = _imported()
+    ray = ray_module()
     with _connected(ray) as (cores, at_once), _errors(ray):
         left = TileList(search, metric)
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
@@ -76,7 +80,7 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
 
 def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
     """Search every class among candidates on the nodes of a Ray cluster; errors are those of ``search_on_cluster``."""
-    ray, n = _imported(), candidates.search.num_classes
+    ray, n = ray_module(), candidates.search.num_classes
     with _connected(ray) as (cores, at_once), _errors(ray):
         index, search = (ray.remote(num_cpus=cores, max_retries=TRIES)(one) for one in (_index, _search_class))
         shared, tasks = ray.put((candidates, cores)), -(-TASKS_PER_NODE * at_once // n)
@@ -164,7 +168,8 @@ def _groups(left: TileList, count: int) -> list[slice]:
     return [slice(int(begin), int(end)) for begin, end in pairwise(bounds)]
 
 
-def _imported() -> Any:
+def ray_module() -> Any:
+    """Import Ray, or raise an ImportError that says how to install it."""
     try:
         import ray
     except ImportError as error:
@@ -183,7 +188,7 @@ def _errors(ray: Any) -> Iterator[None]:
             "--object-store-memory, or search on this machine with executor=None"
         ) from error
     except (ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError) as error:
-        raise RuntimeError(f"executor='ray': a task failed {TRIES + 1} times: {error}") from error
+        raise ClusterError(f"executor='ray': a task failed {TRIES + 1} times: {error}") from error
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
 
@@ -220,16 +225,20 @@ def _versions() -> tuple[str, ...]:
 def _check_versions(ray: Any, nodes: list[dict[str, Any]]) -> None:
     """Raise an error, before any work, if a node would compute something else."""
     if not nodes:
-        raise RuntimeError("executor='ray' needs a node with at least one core; found none alive")
+        raise ClusterError("executor='ray' needs a node with at least one core; found none alive")
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy
     task = ray.remote(num_cpus=0)(_versions)
     asked = [task.options(scheduling_strategy=strategy(node["NodeID"], soft=False)).remote() for node in nodes]
     for node, answer in zip(nodes, asked, strict=True):
         try:
             found = ray.get(answer)
-        except ray.exceptions.RayError:  # the node has died since, and gets no tasks
-            continue
+        except (ray.exceptions.NodeDiedError, ray.exceptions.WorkerCrashedError, ray.exceptions.TaskUnschedulableError):
+            continue  # it has died since, and gets no tasks
+        except ray.exceptions.RayError as error:
+            raise ClusterError(
+                f"executor='ray' needs deepsimplex on all nodes; {node['NodeName']} cannot run it: {error}"
+            ) from error
         if found != _versions():
             pairs = zip(SAME_VERSIONS, found, _versions(), strict=True)
             other = ", ".join(f"{name} {theirs} (here {ours})" for name, theirs, ours in pairs if theirs != ours)
-            raise RuntimeError(f"executor='ray' needs the same versions on all nodes; {node['NodeName']} has {other}")
+            raise ClusterError(f"executor='ray' needs the same versions on all nodes; {node['NodeName']} has {other}")

@@ -104,9 +104,10 @@ def class_neighbors(
         If lengths or shapes do not match, a label or argument is out of its range, the samples do not suit the
         distance, or a distance that was computed is NaN, or infinite with nothing nearer.
     OSError
-        If ``checkpoint`` cannot be written, or as ``ConnectionError`` if the cluster is not reached.
-    ImportError, RuntimeError, MemoryError
-        For ``executor="ray"``: without Ray, with other versions on its nodes, if its object store is full.
+        If ``checkpoint`` cannot be written; for ``executor="ray"``, if the cluster is not reached, or its nodes have
+        other versions.
+    ImportError, MemoryError
+        For ``executor="ray"``: without Ray, if its object store is full.
 
     Warns
     -----
@@ -143,6 +144,9 @@ def class_neighbors(
     check_candidates(candidates, method, k)
     if executor is not None:
         check_choice(executor, "executor", EXECUTORS)
+        from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
+
+        ray_module()  # before a model sees every sample
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
@@ -175,14 +179,10 @@ def class_neighbors(
     metric, search = metric.resolve(search)
     if method == "approximate":
         if executor == "ray":
-            from deepsimplex.distances.cluster_search import candidates_on_cluster
-
             return search_approximately(metric, search, candidates, candidates_on_cluster)
         return search_approximately(metric, search, candidates)
     visitor = Distance.visitor if method == "brute_force" else type(metric).visitor
     if executor == "ray":
-        from deepsimplex.distances.cluster_search import search_on_cluster
-
         found = search_on_cluster(visitor, search, metric)
     else:
         found = search_tiles(visitor(metric, search), search, metric)

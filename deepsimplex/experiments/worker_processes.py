@@ -52,7 +52,7 @@ class Cluster:
         try:
             content = json.loads(text)
             cluster, task = content["cluster"], content["task"]
-            hosts = {kind: [str(address) for address in addresses] for kind, addresses in cluster.items()}
+            hosts = {kind: [_address(each) for each in _list(addresses)] for kind, addresses in cluster.items()}
             kind, index = str(task["type"]), int(task["index"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ConfigurationError(
@@ -85,6 +85,20 @@ class Cluster:
         return list(devices[beside.index(self.number) * share :][:share])
 
 
+def _list(addresses: Any) -> list[Any]:
+    if not isinstance(addresses, list):
+        raise TypeError(f"no list: {addresses!r}")
+    return addresses
+
+
+def _address(text: Any) -> str:
+    """Return "host:port", or raise ValueError."""
+    host, _, port = str(text).rpartition(":")
+    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
+        raise ValueError(f"no host:port: {text!r}")
+    return str(text)
+
+
 def open_strategy() -> Any:
     """Return the ``tf.distribute`` strategy of this process; None if it trains alone, on one device.
 
@@ -105,6 +119,11 @@ def open_strategy() -> Any:
         gpus = tf.config.list_physical_devices("GPU")
         tf.config.set_visible_devices(cluster.own_share(gpus), "GPU")
         return tf.distribute.MultiWorkerMirroredStrategy()
+    except tf.errors.OpError as error:
+        raise ConfigurationError(
+            f"{VARIABLE} names workers that do not connect: {error.message}. Check the addresses, and that their ports "
+            "are free"
+        ) from error
     except RuntimeError as error:
         raise ConfigurationError(
             f"{VARIABLE} names several workers, which must connect before TensorFlow computes ({error}): make "
@@ -152,13 +171,15 @@ def run_workers(count: int, command: Sequence[str]) -> int:
             if all(worker.poll() == 0 for worker in workers):
                 return 0
             time.sleep(0.1)
-        # One that was killed goes before those that lost it.
-        first = min(failed, key=lambda number: (workers[number].returncode > 0, number))
+        # One that was killed goes before those that lost it, some of which TensorFlow aborts.
+        order = {-signal.SIGABRT: 2}
+        first = min(failed, key=lambda number: (order.get(code := workers[number].returncode, code > 0), number))
         code = workers[first].returncode
         if first == 0 and code > 0:  # it has said why
             return code
         outputs[first].seek(0)
-        said = outputs[first].read().decode(errors="replace").strip().rpartition("\n")[2]
+        lines = outputs[first].read().decode(errors="replace").strip().splitlines() or [""]
+        said = next((line for line in reversed(lines) if line.startswith("deepsimplex: ")), lines[-1])
         how = (
             f"was ended by signal {-code}. Go on with the same command and --resume" if code < 0 else f"failed: {said}"
         )

@@ -67,6 +67,16 @@ def test_cells_of_principal_components_hold_the_neighbors(fashion, monkeypatch):
     assert (queries.indices[np.arange(50), y[:50], 0] == np.arange(50)).mean() > 0.98
 
 
+def test_samples_among_many_copies_have_neighbors(monkeypatch):
+    """Copies of few samples fill the cells that a query visits; those of its own class are at distance zero."""
+    monkeypatch.setattr(approximate_search, "FLAT", 100)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(3, 4))[rng.integers(0, 3, 600)], rng.integers(0, 2, 600)
+    found = class_neighbors(x, y, own_positive=True, method="approximate", candidates=2)
+    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, own_positive=True).distances)
+    assert found.recall == 1.0
+
+
 def test_approximate_search_needs_features():
     with pytest.raises(ValueError, match=r"needs samples \[N, ...\].*Precomputed"):
         class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")

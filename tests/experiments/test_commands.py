@@ -473,3 +473,10 @@ def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
     plain = experiments.train(checked(tmp_path, "training.epochs=1"), verbose=0)
     assert ds.load(plain.model).density is None
     assert not {"set_coverage", "mean_familiarity", "neighbor_recall"} & json.loads(plain.metrics.read_text()).keys()
+
+
+def test_a_search_without_ray_is_refused_on_one_line(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    settings = ["data.limit=60", "cache_dir=null", "distances.executor=ray"]
+    said = command("targets", "--config", "configs/digits.yaml", *settings, code=2).stderr
+    assert said == "deepsimplex: executor='ray' needs Ray: pip install 'deepsimplex[cluster]'\n"

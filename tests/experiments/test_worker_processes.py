@@ -38,6 +38,8 @@ def test_a_cluster_is_read_from_the_environment(monkeypatch):
         ("{", 'must be JSON such as {"cluster"'),
         ('{"cluster": {"worker": ["a:1"]}}', "must be JSON .* found .* in which KeyError"),
         ("[]", "must be JSON"),
+        (config({"worker": "a:1"}), "no list: 'a:1'"),
+        (config({"worker": ["a:1", "b"]}), "no host:port: 'b'"),
         (config({"worker": HOSTS}, index=3), "must hold the address of its own task; found task worker 3 and 3"),
         (config({"worker": HOSTS}, kind="chief"), "found task chief 0 and 0 addresses"),
         (config({"worker": HOSTS, "ps": ["p:1"]}), "types chief and worker; found 'ps'"),
