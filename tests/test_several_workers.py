@@ -5,7 +5,9 @@ import re
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
+from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.experiments.worker_processes import free_addresses
 from tests.fresh_process import start
 
@@ -106,3 +108,13 @@ def test_two_workers_train_as_one_process(tmp_path):
         for what in ("other samples", "another order"):
             assert re.match("the workers must train with the same samples; worker 1 has others", refused[what])
         assert re.match("predictions must be asked for outside the scope", refused["in the scope"])
+
+
+def test_workers_read_their_parts_of_every_batch():
+    workers, found = Workers(), []
+    workers.count = 3
+    for workers.number in range(3):
+        found.append([*workers.own_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
+    assert [[len(part) for part in parts] for parts in zip(*found, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
+    together = np.concatenate([part for parts in zip(*found, strict=True) for part in parts])
+    np.testing.assert_array_equal(together, range(13))

@@ -284,16 +284,17 @@ def check_lengths(epochs: int = 1, batch_size: int | None = None, validation_spl
         check_number(validation_split, "validation_split", least=0, below=1)
 
 
-def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpochs | None = None) -> tf.data.Dataset:
-    """Return batches of arrays in the order that ``epochs`` draws, or as they are without it.
+def batches(
+    samples: Samples, batch_size: int | None = None, epochs: SeededEpochs | None = None, workers: Workers | None = None
+) -> tf.data.Dataset:
+    """Return batches of arrays, in the order that ``epochs`` draws, or as they are; of several ``workers`` its part.
 
-    The arrays are copied once, into tensors; batches are cut or gathered from them. Those of a ``numpy.memmap`` are
-    read from its file.
+    Arrays are copied once, into tensors, of which batches are cut or gathered. A ``numpy.memmap`` is read in batches.
     """
     check_lengths(batch_size=batch_size)
     rows, batch_size = num_rows(samples.x), batch_size or 32
     arrays = samples[:2] if samples.sample_weight is None else tuple(samples)
-    if epochs is None and not has_memmap(arrays):  # no function is traced
+    if epochs is None and workers is None and not has_memmap(arrays):  # no function is traced
         tensors = keras.tree.map_structure(as_tensor, arrays)
         return tf.data.Dataset.from_tensor_slices(tensors).batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
@@ -307,7 +308,7 @@ def batches(samples: Samples, batch_size: int | None = None, epochs: SeededEpoch
 
     order = tf.data.Dataset.range(rows) if epochs is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
     indices = order.batch(batch_size).apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
-    return gathered(arrays, indices)
+    return gathered(arrays, indices if workers is None else workers.own_part(indices))
 
 
 def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:

@@ -15,6 +15,7 @@ from deepsimplex._utils.archives import fingerprint
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 _NUMBERS_AT_ONCE = 2**22
+_DIVIDED = tf.data.experimental.AutoShardPolicy.OFF
 
 
 class ChiefError(RuntimeError):
@@ -53,6 +54,12 @@ class LocalReduction:
         """Return the value of this worker's first replica."""
         return tf.nest.map_structure(lambda leaf: self.whole.experimental_local_results(leaf)[0], value)
 
+    def experimental_distribute_dataset(self, dataset: Any) -> Any:
+        """Return the batches of a data set divided among the workers, as those of ``Workers.own_part`` are already."""
+        if dataset.options().experimental_distribute.auto_shard_policy != _DIVIDED:
+            return self.whole.experimental_distribute_dataset(dataset)
+        return self.whole.distribute_datasets_from_function(lambda _: dataset)
+
 
 class Workers:
     """Exchange arrays among the workers of a strategy. Every worker must make the same calls in the same order.
@@ -71,10 +78,10 @@ class Workers:
     """
 
     def __init__(self, strategy: Any = None) -> None:
-        self.count, self.number = 1, 0
+        self.count, self.number, self._replicas = 1, 0, 1
         if not has_several_workers(strategy):
             return
-        replicas = len(strategy.extended.worker_devices)
+        self._replicas = replicas = len(strategy.extended.worker_devices)
         self.count = strategy.num_replicas_in_sync // replicas
 
         def replica() -> tf.Tensor:
@@ -92,6 +99,23 @@ class Workers:
     def is_chief(self) -> bool:
         """Whether this worker is the chief."""
         return self.number == 0
+
+    def own_part(self, indices: tf.data.Dataset) -> tf.data.Dataset:
+        """Return this worker's part of every batch of indices, so that it reads no other rows.
+
+        Of workers with several devices all of it, which TensorFlow divides among the devices.
+        """
+        if self.count == 1 or self._replicas > 1:
+            return indices
+        count, number = self.count, self.number
+
+        def part(index: tf.Tensor) -> tf.Tensor:
+            size = -(-tf.size(index) // count)
+            return index[number * size : (number + 1) * size]
+
+        options = tf.data.Options()
+        options.experimental_distribute.auto_shard_policy = _DIVIDED
+        return indices.map(tf.autograph.experimental.do_not_convert(part)).with_options(options)
 
     def from_chief(self, compute: Callable[[], Arrays]) -> dict[str, np.ndarray]:
         """Return the arrays that the chief computes, on every worker.
