@@ -12,7 +12,7 @@ from training.results import ResultTable
 @pytest.mark.slow
 def test_steps_in_mixed_precision_and_compiled_run_on_the_processor(few, monkeypatch):
     monkeypatch.setattr(gpu, "EPOCHS", 2)
-    monkeypatch.setattr(gpu, "METHODS", {"default": ({"head": "gaussian"}, None)})
+    monkeypatch.setattr(gpu, "METHODS", {"default": ({"target": "vertices", "head": "gaussian"}, None)})
     monkeypatch.setattr(gpu, "SETTINGS", [("mixed_float16", True)])
     x, y = few[0]
     table = ResultTable("training.benchmarks.gpu")
