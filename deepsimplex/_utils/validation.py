@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from deepsimplex._utils.batching import not_finite
 from deepsimplex._utils.names import did_you_mean
 
 SUM_TOLERANCE = 1e-3
@@ -140,7 +141,7 @@ def check_array(
     if least and len(array) < least:
         raise ValueError(f"{name} must have at least {least} rows; found {len(array)}")
     array = _as_numbers(array, name, dtype)
-    if finite and array.dtype.kind == "f" and not np.isfinite(array).all():
+    if finite and array.dtype.kind == "f" and array.size and not_finite(array.reshape(len(array), -1)):
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
     return array

@@ -127,12 +127,13 @@ class Workers:
         """
         if self.count == 1:
             return dict(compute())
-        payload, failure = b"", None
+        payload: Any = b""
+        failure = None
         if self.is_chief:
             try:
                 buffer = io.BytesIO()
                 np.savez(buffer, **compute())  # type: ignore[arg-type]
-                payload = buffer.getvalue()
+                payload = buffer.getbuffer()
             except Exception as error:  # the others would wait for ever
                 failure, payload = error, json.dumps(f"{type(error).__name__}: {error}").encode()
         payload = self._bytes_from_chief(payload)
@@ -160,15 +161,16 @@ class Workers:
                     f"the workers must train with the same {name}; worker {others[0]} has others than the chief{own}"
                 )
 
-    def _bytes_from_chief(self, payload: bytes) -> bytes:
+    def _bytes_from_chief(self, payload: Any) -> bytes:
         size = int(self._sum(np.array([len(payload)], np.int64))[0])
         words = np.zeros(-(-size // 4), np.int32)
+        octets = words.view(np.uint8)[:size]
         if self.is_chief:
-            words[:] = np.frombuffer(payload.ljust(4 * len(words), b"\0"), np.int32)
+            octets[:] = np.frombuffer(payload, np.uint8)
         for start in range(0, len(words), _NUMBERS_AT_ONCE):
             part = slice(start, start + _NUMBERS_AT_ONCE)
             words[part] = self._sum(words[part])
-        return words.tobytes()[:size]
+        return octets.tobytes()
 
     def _sum(self, values: np.ndarray) -> np.ndarray:
         """Return the sum of whole numbers over the workers."""
