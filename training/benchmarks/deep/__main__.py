@@ -78,7 +78,8 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
         np.savez_compressed(fresh := path.with_name(f".{path.name}"), **found)  # type: ignore[arg-type]
         fresh.replace(path)
     for other, follow in FOLLOWING.get(name, {}).items():
-        if other != "dropout" or backbone == "cnn":
+        known = _path(folder, other, seed).exists()
+        if not known and (other != "dropout" or backbone == "cnn"):
             _write(_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
     _write(_path(folder, name, seed), measures(found, data) | facts)
 
