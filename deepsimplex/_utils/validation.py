@@ -141,7 +141,7 @@ def check_array(
     if least and len(array) < least:
         raise ValueError(f"{name} must have at least {least} rows; found {len(array)}")
     array = _as_numbers(array, name, dtype)
-    if finite and array.dtype.kind == "f" and array.size and not_finite(array.reshape(len(array), -1)):
+    if finite and array.dtype.kind == "f" and array.size and not_finite(array.reshape((*array.shape, 1)[0], -1)):
         where = np.argwhere(~np.isfinite(array))[0].tolist()
         raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
     return array

@@ -83,8 +83,10 @@ def test_all_workers_run_the_command(tmp_path):
     ],
 )
 def test_a_worker_that_fails_ends_the_others(tmp_path, what, message):
+    # The other one has written its number before.
+    waiting = "while not os.path.exists(sys.argv[1] + '/0'): time.sleep(0.01)"
     with pytest.raises(ConfigurationError, match=message):
-        run_workers(2, ["-c", f"{NAMED} {what}; time.sleep(60)", str(tmp_path)])
+        run_workers(2, ["-c", f"{NAMED}\n{waiting}\n{what}; time.sleep(60)", str(tmp_path)])
     assert _ended(int((tmp_path / "0").read_text()))
 
 
