@@ -7,7 +7,7 @@ from matplotlib.figure import Figure
 
 from training.benchmarks.deep.table import OURS, Rows, detections
 
-PANELS = {"accuracy": "accuracy", "NLL": "NLL", "corrupted NLL": "NLL, corrupted images", "": "AUROC, unknown images"}
+PANELS = {"accuracy": "accuracy", "NLL": "NLL", "corrupted NLL": "NLL, corrupted", "": "AUROC, unknown"}
 
 
 def draw(found: Rows, path: Path) -> None:
