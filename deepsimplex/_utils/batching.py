@@ -1,5 +1,6 @@
 """Split ranges of rows into batches, and read arrays in blocks of rows."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -56,18 +57,18 @@ def rows_at_once(columns: int) -> int:
 
 
 def row_blocks(X: Any) -> list[slice]:
-    """Split the rows of X [N, d] into blocks that are read at once.
+    """Split the rows of X [N, ...] into blocks that are read at once.
 
     Examples
     --------
     >>> row_blocks(np.zeros((3, 2**19)))
     [slice(0, 2, None), slice(2, 3, None)]
     """
-    return row_slices(len(X), rows_at_once(X.shape[1]))
+    return row_slices(len(X), rows_at_once(math.prod(X.shape[1:])))
 
 
-def not_finite(X: Any, dtype: Any = None) -> tuple[int, int] | None:
-    """Return row and column of the first number of X [N, d] that is not finite, read in blocks; None if all are.
+def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
+    """Return the index of the first number of X [N, ...] that is not finite, read in blocks; None if all are.
 
     With a ``dtype``, of those that are not finite in it.
 
@@ -80,6 +81,6 @@ def not_finite(X: Any, dtype: Any = None) -> tuple[int, int] | None:
         with np.errstate(over="ignore"):  # numbers beyond single precision become infinite
             finite = np.isfinite(X[rows] if dtype is None else X[rows].astype(dtype, copy=False))
         if not finite.all():
-            row, column = np.argwhere(~finite)[0]
-            return rows.start + int(row), int(column)
+            row, *others = np.argwhere(~finite)[0].tolist()
+            return rows.start + row, *others
     return None

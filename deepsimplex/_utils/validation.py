@@ -141,9 +141,9 @@ def check_array(
     if least and len(array) < least:
         raise ValueError(f"{name} must have at least {least} rows; found {len(array)}")
     array = _as_numbers(array, name, dtype)
-    if finite and array.dtype.kind == "f" and array.size and not_finite(array.reshape((*array.shape, 1)[0], -1)):
-        where = np.argwhere(~np.isfinite(array))[0].tolist()
-        raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
+    if finite and array.dtype.kind == "f" and (found := not_finite(np.atleast_1d(array))):
+        where = found[: array.ndim]
+        raise ValueError(f"{name} must be finite; found {array[where]} at {list(where)}")
     return array
 
 

@@ -294,7 +294,8 @@ def batches(
     check_lengths(batch_size=batch_size)
     rows, batch_size = num_rows(samples.x), batch_size or 32
     arrays = samples[:2] if samples.sample_weight is None else tuple(samples)
-    if epochs is None and workers is None and not has_memmap(arrays):  # no function is traced
+    divided = workers is not None and workers.count > 1
+    if epochs is None and not divided and not has_memmap(arrays):  # no function is traced
         tensors = keras.tree.map_structure(as_tensor, arrays)
         return tf.data.Dataset.from_tensor_slices(tensors).batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
@@ -371,8 +372,7 @@ def check_samples(x: Any) -> None:
             raise TypeError(f"x must hold real numbers; found dtype {array.dtype}")
         if array.ndim == 0 or len(array) == 0:
             raise ValueError(f"x must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
-        floats = array.dtype.kind == "f"
-        if floats and not_finite(array.reshape(len(array), -1), keras.config.floatx()):  # in blocks: it may be a file
+        if array.dtype.kind == "f" and not_finite(array, keras.config.floatx()):  # in blocks: it may be a file
             check_finite_rows(array, "x", keras.config.floatx())
 
 

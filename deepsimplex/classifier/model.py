@@ -168,8 +168,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
                 (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
             samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
             self._adapt_head(samples.x, samples.observation["label"], len(samples.observation["label"]))
-            several = adapter.workers if adapter.workers.count > 1 else None
-            training = batches(samples, batch_size, epoch_order if shuffle else None, several)
+            training = batches(samples, batch_size, epoch_order if shuffle else None, adapter.workers)
         if validation_data is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation_data, steps = self._others(validation_data, size, kwargs.pop("validation_steps", None))

@@ -11,6 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.archives import fingerprint
+from deepsimplex.classifier.streams import not_converted
 
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
@@ -115,7 +116,7 @@ class Workers:
 
         options = tf.data.Options()
         options.experimental_distribute.auto_shard_policy = _DIVIDED
-        return indices.map(tf.autograph.experimental.do_not_convert(part)).with_options(options)
+        return indices.map(not_converted(part)).with_options(options)
 
     def from_chief(self, compute: Callable[[], Arrays]) -> dict[str, np.ndarray]:
         """Return the arrays that the chief computes, on every worker.

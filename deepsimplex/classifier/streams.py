@@ -5,7 +5,6 @@ import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import Any
 
 import keras
@@ -137,7 +136,10 @@ def gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
         # TensorFlow keeps functions of NumPy: this one does not keep the file open, only the data set does.
         current: Any = weakref.ref(array)
         native = array.dtype.newbyteorder("=")
-        read_rows = partial(_read_rows, current, native)
+
+        def read_rows(index: np.ndarray) -> np.ndarray:
+            return current()[index].astype(native, copy=False)
+
         found = tf.numpy_function(read_rows, [index], native, stateful=False)
         return as_tensor(tf.ensure_shape(found, [None, *array.shape[1:]]))
 
@@ -146,10 +148,6 @@ def gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
         return keras.tree.map_structure(lambda array: rows(array, index), arrays)
 
     return indices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
-
-
-def _read_rows(current: Any, dtype: np.dtype, index: np.ndarray) -> np.ndarray:
-    return current()[index].astype(dtype, copy=False)
 
 
 def in_batches(x: Any, batch_size: int | None) -> tuple[Any, int | None]:

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import check_path
-from deepsimplex._utils.batching import parts, rows_at_once
+from deepsimplex._utils.batching import row_blocks
 from deepsimplex._utils.validation import MOST_CLASSES, check_choice, check_whole, unmasked
 from deepsimplex.distances.approximate_search import check_approximate, check_candidates, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
@@ -194,7 +194,7 @@ def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
     """Return ``samples[order]``, read in their own order: those of a file would be read at random otherwise."""
     place, ordered = np.empty_like(order), np.empty_like(samples, subok=False)
     place[order] = np.arange(len(order))
-    for rows in parts(slice(0, len(samples)), rows_at_once(samples[:1].size)):
+    for rows in row_blocks(samples):
         ordered[place[rows]] = samples[rows]
     return ordered
 

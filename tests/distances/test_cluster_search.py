@@ -132,7 +132,9 @@ def test_nodes_of_other_versions_are_refused(fashion, cluster, monkeypatch):
     here = os.getpid()
     monkeypatch.setattr(cluster_search, "SAME_VERSIONS", ("deepsimplex", "numpy"))
     monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == here)))
-    with pytest.raises(OSError, match=r"same versions on all nodes; .* has numpy False \(here True\)"):
+    with pytest.raises(
+        cluster_search.ClusterError, match=r"same versions on all nodes; .* has numpy False \(here True\)"
+    ):
         class_neighbors(fashion[0][:9], np.arange(9) % 2, executor="ray")
 
 

@@ -13,7 +13,6 @@ memory map shows.
 """
 
 import itertools
-import multiprocessing
 import resource
 import tempfile
 import time
@@ -27,7 +26,7 @@ import typer
 from numpy.typing import NDArray
 
 import deepsimplex as ds
-from training.benchmarks.resources import PeakMemory
+from training.benchmarks.resources import PeakMemory, in_fresh_process
 from training.results import Output, ResultTable
 
 COLUMNS, CLASSES, COMPONENTS, DIMENSIONS, APART = 50, 4, 12, 5, 2.2
@@ -129,8 +128,7 @@ def measure(path: Path, rows: int, reader: str, name: str, epochs: int, held_out
 
 def alone(*arguments: Any) -> dict[str, Any]:
     """Measure in a fresh process, whose largest memory no other work has raised."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(measure, arguments)
+    return in_fresh_process(measure, *arguments)
 
 
 def synthetic(folder: Path, sizes: list[int]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ GPU, or a second one, the table says "not measured".
 
 import contextlib
 import itertools
-import multiprocessing
 import os
 from typing import Annotated, Any
 
@@ -20,7 +19,7 @@ import tensorflow as tf
 import typer
 
 import deepsimplex as ds
-from training.benchmarks.resources import EpochSeconds, seconds
+from training.benchmarks.resources import EpochSeconds, in_fresh_process, seconds
 from training.results import Output, ResultTable
 
 BATCH, EPOCHS, PAIRED = 256, 4, 3000
@@ -80,8 +79,7 @@ def pairs(images: Any) -> float:
 def pairs_on_cores(images: Any) -> float:
     """The same in a process that sees no GPU."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(pairs, (images,))
+    return in_fresh_process(pairs, images)
 
 
 def main(

@@ -16,13 +16,11 @@ extrapolation, of CASIMAC's default target with ten classes and one epoch of the
 
 import itertools
 import json
-import multiprocessing
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +32,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 import deepsimplex as ds
-from training.benchmarks.resources import PeakMemory
+from training.benchmarks.resources import PeakMemory, in_fresh_process
 from training.results import Output, ResultTable
 
 BATCH, FEW, ASKED, BLOCK = 256, 3000, 1000, 10_000
@@ -124,9 +122,10 @@ def train(folder: Path, method: str) -> Callable[[], str]:
 
     def work() -> str:
         history = model.fit(x, y, batch_size=BATCH, verbose=0).history
+        model.save(folder / "model.keras")
         return f"accuracy {history['accuracy'][0]:.3f}"
 
-    return work_and_save(work, model, folder)
+    return work
 
 
 def train_from_records(folder: Path, _: str) -> Callable[[], str]:
@@ -138,17 +137,6 @@ def train_from_records(folder: Path, _: str) -> Callable[[], str]:
         return f"accuracy {model.fit(records(folder), verbose=0).history['accuracy'][0]:.3f}"
 
     return work
-
-
-def work_and_save(work: Callable[[], str], model: ds.SimplexClassifier, folder: Path) -> Callable[[], str]:
-    """Work, then save what was trained."""
-
-    def both() -> str:
-        found = work()
-        model.save(folder / "model.keras")
-        return found
-
-    return both
 
 
 def finish(folder: Path, _: str) -> Callable[[], str]:
@@ -234,8 +222,7 @@ def measure(stage: Stage, folder: Path, method: str) -> tuple[float, float, floa
 
 def alone(*arguments: Any) -> Any:
     """Measure in a fresh process."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(measure, *arguments).result()
+    return in_fresh_process(measure, *arguments)
 
 
 # Growth
