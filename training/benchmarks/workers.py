@@ -4,17 +4,21 @@
 
 trains an epoch of the digits and of 6000 Fashion-MNIST images by ``deepsimplex train --workers``, with the same batches
 whatever the number of workers; then four epochs of the digits by two workers, one of which is killed (SIGKILL) in the
-third, and goes on with --resume. Weights are compared with those of one process, or of no kill.
+third, and goes on with --resume. Weights are compared with those of one process, or of no kill. Rounding grows in
+training: the images are trained in double precision too (``floatx`` of Keras), and by one process with one thread.
 """
 
 import csv
+import json
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any
 
 import numpy as np
@@ -26,26 +30,29 @@ from training.results import Output, ResultTable
 
 # Dropout draws other masks on every worker; batch normalization is synchronized.
 NETWORK = "model.backbone={name: cnn, filters: [32, 64], units: 128}"
-SETTINGS = {
-    "digits": ["--config", "configs/digits.yaml", NETWORK],
-    # The default head's inducing points are chosen by k-means++, and rounding may choose others.
-    "6000 Fashion-MNIST images": [
-        "--config",
-        "configs/fashion_mnist_cnn.yaml",
-        "data.limit=6000",
-        "model.head=gaussian",
-        "calibration.density=null",
-        NETWORK,
-    ],
-}
+DIGITS = ["--config", "configs/digits.yaml", NETWORK]
+# The default head's inducing points are chosen by k-means++, and rounding may choose others.
+IMAGES = [
+    *("--config", "configs/fashion_mnist_cnn.yaml", "data.limit=6000", "model.head=gaussian"),
+    *("calibration.density=null", NETWORK),
+]
+ONE_THREAD = "1, one thread"
+Variables = Mapping[str, str]
 
 
-def start(runs: Path, name: str, workers: int, settings: list[str], resume: bool = False) -> subprocess.Popen[bytes]:
-    """Start a training."""
+def start(
+    runs: Path,
+    name: str,
+    workers: int,
+    settings: list[str],
+    resume: bool = False,
+    variables: Variables = MappingProxyType({}),
+) -> subprocess.Popen[bytes]:
+    """Start a training, with further variables of the environment."""
     options = ["--workers", str(workers), *(["--resume"] if resume else [])]
     overrides = [f"name={name}", f"output={runs}", f"cache_dir={runs / 'cache'}"]
     command = [sys.executable, "-m", "deepsimplex.cli", "train", *options, *settings, *overrides]
-    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ}
+    environment = {"TF_CPP_MIN_LOG_LEVEL": "3", **os.environ, **variables}
     return subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
@@ -71,26 +78,52 @@ def distance(one: list[Any], other: list[Any]) -> float:
 
 def compare(runs: Path, table: ResultTable) -> None:
     """An epoch by one, two and four workers."""
-    for data, settings in SETTINGS.items():
-        alone: list[Any] = []
-        for workers in (1, 2, 4):
-            name = f"{data.split()[-2] if ' ' in data else data}-{workers}"
-            finish(start(runs, name, workers, [*settings, "training.epochs=1"]))
-            weights, metrics, _ = trained(runs, name)
-            alone = alone or weights
-            table.add(
-                data=data,
-                workers=workers,
-                killed="",
-                weights=f"{distance(weights, alone):.1e}" if workers > 1 else "",
-                NLL=f"{metrics['negative_log_likelihood']:.6f}",
-                seconds=f"{metrics['training_seconds']:.0f}",
-            )
+    single, double = (_keras_home(runs, precision) for precision in ("float32", "float64"))
+    one_thread = {"TF_NUM_INTRAOP_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    images = "6000 Fashion-MNIST images"
+    _epoch_by_workers(runs, table, "digits", DIGITS, single)
+    _epoch_by_workers(runs, table, images, IMAGES, single, one_thread)
+    _epoch_by_workers(runs, table, f"{images}, double precision", IMAGES, double, one_thread)
+
+
+def _keras_home(runs: Path, precision: str) -> dict[str, str]:
+    """Write Keras' file of settings with a precision; return the variable that names its folder."""
+    home = runs / f"keras-{precision}"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "keras.json").write_text(json.dumps({"floatx": precision, "backend": "tensorflow"}))
+    return {"KERAS_HOME": str(home)}
+
+
+def _epoch_by_workers(
+    runs: Path,
+    table: ResultTable,
+    data: str,
+    settings: list[str],
+    precision: Variables,
+    one_thread: Variables | None = None,
+) -> None:
+    ways: list[tuple[str, int, Variables]] = [(str(count), count, {}) for count in (1, 2, 4)]
+    if one_thread is not None:
+        ways.insert(1, (ONE_THREAD, 1, one_thread))
+    alone: list[Any] = []
+    for number, (workers, count, further) in enumerate(ways):
+        name = f"{data.replace(',', '').replace(' ', '-')}-{number}"
+        finish(start(runs, name, count, [*settings, "training.epochs=1"], variables={**precision, **further}))
+        weights, metrics, _ = trained(runs, name)
+        alone = alone or weights
+        table.add(
+            data=data,
+            workers=workers,
+            killed="",
+            weights=f"{distance(weights, alone):.1e}" if number else "",
+            NLL=f"{metrics['negative_log_likelihood']:.6f}",
+            seconds=f"{metrics['training_seconds']:.0f}",
+        )
 
 
 def kill(runs: Path, table: ResultTable) -> None:
     """Two workers, one of them killed in the third of four epochs, and resumed."""
-    settings = [*SETTINGS["digits"], "training.epochs=4"]
+    settings = [*DIGITS, "training.epochs=4"]
     finish(start(runs, "whole", 2, settings))
     begun = start(runs, "cut", 2, settings)
     history = RunFolder(runs / "cut" / "001").history
