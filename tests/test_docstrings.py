@@ -3,6 +3,7 @@
 import doctest
 import importlib
 import inspect
+import linecache
 import pkgutil
 import types
 from pathlib import Path
@@ -46,6 +47,8 @@ def test_examples_run(module, tmp_path, monkeypatch):
     """In a copy of the working folder's names: configs are read, files go to a temporary folder."""
     (tmp_path / "configs").symlink_to(Path(__file__).parents[1] / "configs")
     monkeypatch.chdir(tmp_path)
+    # Before each example all files of the process are looked at: a tenth of the time.
+    monkeypatch.setattr(linecache, "checkcache", lambda *names: None)
     failed, _ = doctest.testmod(
         importlib.import_module(module), extraglobs={"folder": tmp_path}, optionflags=doctest.NORMALIZE_WHITESPACE
     )

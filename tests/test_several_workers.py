@@ -11,10 +11,11 @@ from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.experiments.worker_processes import free_addresses
 from tests.fresh_process import start
 
-# The chief trains each case alone, too. Four classes; batches of 16, of which the last has a single sample.
+# The chief trains each case alone, too. Four classes; batches of 16, of which the last has a single sample. A folder has
+# the samples as a memory map, and with their labels in the files of TFRecords.
 SCRIPT = """
 import json, os, sys
-number, addresses = int(sys.argv[1]), json.loads(sys.argv[2])
+number, addresses, folder = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[4]
 os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}})
 import tensorflow as tf
 tf.config.threading.set_intra_op_parallelism_threads(1)
@@ -36,14 +37,15 @@ def network(normalized):
     layers = [keras.layers.BatchNormalization(synchronized=True)] if normalized else []
     return keras.Sequential([keras.Input((8, 8)), keras.layers.Flatten(), keras.layers.Dense(8, "relu"), *layers])
 
-def trained(strategy, rows, normalized, target, head, loss, optimizer):
+def trained(strategy, rows, mapped, normalized, target, head, loss, optimizer):
     keras.utils.set_random_seed(number)  # the weights of the chief count
+    samples = np.load(folder + "/x.npy", mmap_mode="r") if mapped else x
     with strategy.scope() if strategy else contextlib.nullcontext():
         model = ds.SimplexClassifier(network(normalized), target, 4, head=head)
         optimizer = keras.optimizers.get({"class_name": optimizer, "config": {"learning_rate": 1e-2}})
         model.compile(optimizer, loss, ["accuracy", ds.metrics.ExpectedCalibrationError()])
-    model.fit(x[:rows], y[:rows], batch_size=16, verbose=0)
-    found = model.fit(x[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
+    model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0)
+    found = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
     return found.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
 
 for name, *case in json.loads(sys.argv[3]):
@@ -54,6 +56,19 @@ for name, *case in json.loads(sys.argv[3]):
 with all_workers.scope():
     other = ds.SimplexClassifier(network(False), "vertices", 4, head="gaussian")
     other.compile("sgd")
+
+read = set()
+def example(record):
+    values = tf.ensure_shape(tf.numpy_function(lambda row: read.add(float(row[-1])) or row, [record], tf.float32), [66])
+    return tf.reshape(values[:64], (8, 8)), tf.cast(values[64], tf.int64)
+
+files = tf.data.TFRecordDataset([f"{folder}/{part}.tfrecord" for part in range(2)])
+records = files.map(lambda record: example(tf.io.decode_raw(record, tf.float32))).batch(16)
+options = tf.data.Options()
+options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.FILE
+other.fit(records.with_options(options), verbose=0)
+print(json.dumps(["files", [weight.tolist() for weight in other.get_weights()], sorted(read)]), flush=True)
+
 unseeded = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(81, seed=number).batch(16)
 for name, *data in (("other samples", x + 0.1 * number, y), ("another order", unseeded)):
     try:
@@ -66,21 +81,23 @@ try:
 except ValueError as error:
     print(json.dumps(["in the scope", str(error)]), flush=True)
 """
-# Samples, batch normalization, target, head, loss, optimizer.
+# Samples, as a memory map, batch normalization, target, head, loss, optimizer.
 CASES = [
-    ["default", 81, False, "casimac", {"name": "variational", "inducing": 10}, None, "Adam"],
-    ["probabilities", 80, True, "vertices", "prototypes", "sparse_categorical_crossentropy", "SGD"],
+    ["default", 81, True, False, "casimac", {"name": "variational", "inducing": 10}, None, "Adam"],
+    ["probabilities", 80, False, True, "vertices", "prototypes", "sparse_categorical_crossentropy", "SGD"],
 ]
 
 
 @pytest.mark.slow
-def test_two_workers_train_as_one_process(tmp_path):
+def test_two_workers_train_as_one_process(tmp_path, digits):
+    train, _ = digits
+    write_samples(*train, tmp_path)
     addresses = free_addresses(2)
     folders = [tmp_path / str(number) for number in range(2)]
     for folder in folders:
         folder.mkdir()
     workers = [
-        start(SCRIPT, number, json.dumps(addresses), json.dumps(CASES), outputs=folder)
+        start(SCRIPT, number, json.dumps(addresses), json.dumps(CASES), tmp_path, outputs=folder)
         for number, folder in enumerate(folders)
     ]
     for worker in workers:
@@ -103,11 +120,25 @@ def test_two_workers_train_as_one_process(tmp_path):
             assert together[0][metric] == pytest.approx(values, rel=1e-5, abs=1e-6), (name, metric)
             assert theirs[0][metric] == together[0][metric]
         assert (together[3] > 0, theirs[3]) == (alone[3] > 0, 0), "neighbors are searched by the chief alone"
+    files = [line for lines in printed for line in lines if line[0] == "files"]
+    assert files[0][1] == files[1][1]
+    # The other worker reads the first batch, which is compared with the chief's.
+    assert [line[2] for line in files] == [[0], [0, 1]], "each worker reads its own files"
     for lines in printed:
         refused = dict(line for line in lines if len(line) == 2)
         for what in ("other samples", "another order"):
             assert re.match("the workers must train with the same samples; worker 1 has others", refused[what])
         assert re.match("predictions must be asked for outside the scope", refused["in the scope"])
+
+
+def write_samples(x, y, folder):
+    """The first digits below 4, as a memory map, and in two files of records, which end with the label and the file."""
+    few = np.flatnonzero(y < 4)[:81]
+    np.save(folder / "x.npy", x[few])
+    for part, rows in enumerate((few[:48], few[48:])):
+        with tf.io.TFRecordWriter(str(folder / f"{part}.tfrecord")) as writer:
+            for row in rows:
+                writer.write(np.array([*x[row].ravel(), y[row], part], np.float32).tobytes())
 
 
 def test_workers_read_their_parts_of_every_batch():

@@ -19,7 +19,7 @@ from deepsimplex._utils.validation import (
     unmasked,
 )
 from deepsimplex.classifier.epochs import SeededEpochs
-from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.classifier.several_workers import Workers, divided_among_workers
 from deepsimplex.classifier.streams import (
     ObservedDataset,
     as_tensor,
@@ -203,11 +203,8 @@ class DataAdapter:
             observation = dict(zip(names, parts, strict=False))
             return (x, observation) if weight is None else (x, observation, weight)
 
-        # Several workers divide every batch, not files: an epoch is that of one process.
-        options = tf.data.Options()
-        options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.DATA
         observed = dataset.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
-        return observed.with_options(options)
+        return divided_among_workers(observed)
 
     def _example(self, spec: Any) -> Any:
         """One sample's labels or latents of the same form."""

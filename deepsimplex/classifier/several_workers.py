@@ -16,7 +16,8 @@ from deepsimplex.classifier.streams import not_converted
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 _NUMBERS_AT_ONCE = 2**22
-_DIVIDED = tf.data.experimental.AutoShardPolicy.OFF
+_AutoShardPolicy = tf.data.experimental.AutoShardPolicy
+_DIVIDED = _AutoShardPolicy.OFF
 
 
 class ChiefError(RuntimeError):
@@ -33,6 +34,17 @@ def has_several_workers(strategy: Any) -> bool:
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
         return False
     return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
+
+
+def divided_among_workers(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """Have workers divide every batch of a data set: an epoch is that of one process.
+
+    All of them read all of it, unless its own options say that they divide its files (``AutoShardPolicy.FILE``).
+    """
+    options = tf.data.Options()
+    if dataset.options().experimental_distribute.auto_shard_policy != _AutoShardPolicy.FILE:
+        options.experimental_distribute.auto_shard_policy = _AutoShardPolicy.DATA
+    return dataset.with_options(options)
 
 
 class LocalReduction:
