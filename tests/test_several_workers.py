@@ -11,8 +11,8 @@ from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.experiments.worker_processes import free_addresses
 from tests.fresh_process import start
 
-# The chief trains each case alone, too. Four classes; batches of 16, of which the last has a single sample. A folder has
-# the samples as a memory map, and with their labels in the files of TFRecords.
+# The chief trains each case alone, too. Four classes; batches of 16, of which the last has a single sample. A folder
+# holds the samples as a memory map, and with their labels in two files of TFRecords.
 SCRIPT = """
 import json, os, sys
 number, addresses, folder = int(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[4]
