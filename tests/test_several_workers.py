@@ -76,6 +76,10 @@ for name, *data in (("other samples", x + 0.1 * number, y), ("another order", un
     except ValueError as error:
         print(json.dumps([name, str(error)]), flush=True)
 try:
+    other.fit(x, y, epochs=2, initial_epoch=number, verbose=0)
+except ValueError as error:
+    print(json.dumps(["another epoch", str(error)]), flush=True)
+try:
     with all_workers.scope():
         other.predict(x)
 except ValueError as error:
@@ -122,12 +126,12 @@ def test_two_workers_train_as_one_process(tmp_path, digits):
         assert (together[3] > 0, theirs[3]) == (alone[3] > 0, 0), "neighbors are searched by the chief alone"
     files = [line for lines in printed for line in lines if line[0] == "files"]
     assert files[0][1] == files[1][1]
-    # The other worker reads the first batch, which is compared with the chief's.
-    assert [line[2] for line in files] == [[0], [0, 1]], "each worker reads its own files"
+    assert [line[2] for line in files] == [[0], [1]], "each worker reads its own file"
     for lines in printed:
         refused = dict(line for line in lines if len(line) == 2)
         for what in ("other samples", "another order"):
             assert re.match("the workers must train with the same samples; worker 1 has others", refused[what])
+        assert re.match("the workers must train with the same first epoch; worker 1", refused["another epoch"])
         assert re.match("predictions must be asked for outside the scope", refused["in the scope"])
 
 

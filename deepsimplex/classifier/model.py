@@ -148,7 +148,8 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         """
         check_lengths(epochs, batch_size, validation_split)
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
-        settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
+        validated = type(validation_data).__name__
+        settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs, validated
         if is_stream(x):
             refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             (first, labels), x = peek(x)

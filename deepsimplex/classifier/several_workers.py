@@ -36,13 +36,18 @@ def has_several_workers(strategy: Any) -> bool:
     return strategy.num_replicas_in_sync > len(strategy.extended.worker_devices)
 
 
+def divides_files(dataset: tf.data.Dataset) -> bool:
+    """Return whether workers divide the files of a data set, by its own options."""
+    return dataset.options().experimental_distribute.auto_shard_policy == _AutoShardPolicy.FILE
+
+
 def divided_among_workers(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """Have workers divide every batch of a data set: an epoch is that of one process.
 
-    All of them read all of it, unless its own options say that they divide its files (``AutoShardPolicy.FILE``).
+    All of them read all of it, unless they divide its files.
     """
     options = tf.data.Options()
-    if dataset.options().experimental_distribute.auto_shard_policy != _AutoShardPolicy.FILE:
+    if not divides_files(dataset):
         options.experimental_distribute.auto_shard_policy = _AutoShardPolicy.DATA
     return dataset.with_options(options)
 
@@ -199,6 +204,13 @@ class StateOfChief(keras.callbacks.Callback):
     def __init__(self, workers: Workers) -> None:
         super().__init__()
         self._workers = workers
+        self._begun = False
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Raise ValueError if workers have resumed at unlike epochs: some would wait for the others for ever."""
+        if not self._begun:
+            self._workers.check_same({"first epoch": f"epoch {epoch}"})
+        self._begun = True
 
     def on_train_begin(self, logs: Any = None) -> None:
         """Assign the chief's values to all variables."""

@@ -11,7 +11,7 @@ import tensorflow as tf
 from deepsimplex._utils.warning import warn_caller
 from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.classifier.several_workers import LocalReduction, Workers, versions
+from deepsimplex.classifier.several_workers import LocalReduction, Workers, divides_files, versions
 from deepsimplex.classifier.streams import is_observed, is_repeatable, is_stream, read_batches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
@@ -200,14 +200,16 @@ class TrainableNetwork(SimplexNetwork):
     def _check_workers(self, workers: Workers, settings: Any, *data: Any) -> None:
         """Raise ValueError, before any work, if another worker is about to train something else or on something else.
 
-        ``data`` are arrays, or the specifications of a stream's and the stream: of a data set the first batch counts.
+        ``data`` are arrays, or the specifications of a stream's and the stream: of a data set the first batch counts,
+        unless each worker reads its own files.
         """
         if workers.count == 1:
             return
         losses = self.training_loss, getattr(self.training_loss, "loss", None)
         members = [*map(_as_given, (self.target, *losses)), _without_name(self.optimizer)]
         network = [(weight.shape, str(weight.dtype)) for weight in self.weights]
-        leaves = [next(iter(part)) for part in data if isinstance(part, tf.data.Dataset)]
+        datasets = [part for part in data if isinstance(part, tf.data.Dataset)]
+        leaves = [next(iter(part)) for part in datasets if not divides_files(part)]
         leaves += [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data if not is_stream(part)]
         arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(leaves))
         workers.check_same(

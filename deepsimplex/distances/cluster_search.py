@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import version
+from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
@@ -30,8 +30,9 @@ from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visi
 # Enough that nodes of unequal speed end together, and that little is lost with one of them.
 TASKS_PER_NODE = 16
 TRIES = 5
-SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss-cpu")
-
+SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss")
+# Seconds without an answer after which it is looked whether any node is left that can give one.
+PATIENCE = 30.0
 
 Visitor = Callable[[Distance, Search], Visit]
 
@@ -62,7 +63,8 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
     ConnectionError
         If the cluster of the environment variable RAY_ADDRESS is not reached.
     ClusterError
-        If nodes have other versions of this package, NumPy, numba or faiss, or a task has failed on several nodes.
+        If nodes have other versions of this package, Ray, Python, NumPy, numba or faiss, if a task has failed on
+        several nodes, or no node is left.
     MemoryError
         If the samples do not fit into the object store.
     """
@@ -74,7 +76,7 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
         submit = partial(task.remote, uuid.uuid4().hex, shared)
         with left.progress(f"{metric!r} neighbors on a cluster") as advance:
             # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
-            _run(ray, submit, left, at_once, advance)
+            _run(partial(_first_ready, ray, cores), submit, left, at_once, advance)
     return left.finish()
 
 
@@ -93,10 +95,27 @@ def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
         del indices  # a class that is searched needs no index any more
         while running:
             label, rows, found = running.pop(0)
-            yield label, rows, *ray.get(found)
+            yield label, rows, *_first_ready(ray, cores, [found])[1]
 
 
-def _run(ray: Any, submit: Callable[..., Any], left: TileList, at_once: int, advance: Callable[[int], None]) -> None:
+def _first_ready(ray: Any, cores: int, running: list[Any]) -> tuple[Any, Any]:
+    """Wait for the first of the tasks, and return it with its answer; a ClusterError if no node can give one."""
+    while not (ready := ray.wait(running, timeout=PATIENCE)[0]):
+        if not any(node["Alive"] and node["Resources"].get("CPU", 0) >= cores for node in ray.nodes()):
+            raise ClusterError(
+                f"executor='ray' has no node of {cores} cores left. Start some, and search again: with a cache or a "
+                "checkpoint an exact search goes on where it was"
+            )
+    return ready[0], ray.get(ready[0])
+
+
+def _run(
+    first_ready: Callable[[list[Any]], tuple[Any, Any]],
+    submit: Callable[..., Any],
+    left: TileList,
+    at_once: int,
+    advance: Callable[[int], None],
+) -> None:
     """Submit groups of tiles, few at a time, and merge what they find."""
     from deepsimplex.distances.k_nearest import merge_lists
 
@@ -106,9 +125,8 @@ def _run(ray: Any, submit: Callable[..., Any], left: TileList, at_once: int, adv
     while waiting or running:
         while waiting and len(running) < at_once:
             tiles = left.tiles[waiting[-1]]
-            running[submit(tiles, ray.put(left.found))] = waiting.pop()
-        (ready,), _ = ray.wait(list(running))
-        found = ray.get(ready)
+            running[submit(tiles, left.found)] = waiting.pop()
+        ready, found = first_ready(list(running))
         merge_lists(found.distances, found.indices, left.found.distances, left.found.indices)
         advance(sum(left.areas[running.pop(ready)]))
         left.keep(min([group.start for group in (*waiting, *running.values())], default=len(left.tiles)))
@@ -191,6 +209,8 @@ def _errors(ray: Any) -> Iterator[None]:
         raise ClusterError(f"executor='ray': a task failed {TRIES + 1} times: {error}") from error
     except ray.exceptions.RayTaskError as error:
         raise error.as_instanceof_cause() from None
+    except ray.exceptions.RayError as error:
+        raise ClusterError(f"executor='ray': the cluster failed: {type(error).__name__}: {error}") from error
 
 
 @contextmanager
@@ -206,8 +226,10 @@ def _connected(ray: Any) -> Iterator[tuple[int, int]]:
         except ConnectionError as error:
             raise ConnectionError(
                 f"executor='ray' does not reach the cluster: {error}. Check RAY_ADDRESS, or unset it for a cluster of "
-                "this machine alone"
+                "this machine alone; 'ray stop' ends what one that crashed has left"
             ) from error
+        except RuntimeError as error:  # Ray or Python of another version
+            raise ClusterError(f"executor='ray' cannot use the cluster: {error}") from error
     try:
         nodes = [node for node in ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
         _check_versions(ray, nodes)
@@ -219,7 +241,7 @@ def _connected(ray: Any) -> Iterator[tuple[int, int]]:
 
 
 def _versions() -> tuple[str, ...]:
-    return tuple(version(name) for name in SAME_VERSIONS)
+    return tuple(import_module(name).__version__ for name in SAME_VERSIONS)
 
 
 def _check_versions(ray: Any, nodes: list[dict[str, Any]]) -> None:

@@ -17,6 +17,7 @@ from deepsimplex._utils.validation import check_whole
 from deepsimplex.experiments.configuration import ConfigurationError
 
 VARIABLE = "TF_CONFIG"
+GPUS = "CUDA_VISIBLE_DEVICES"
 KINDS = ("chief", "worker")
 # Seconds between SIGTERM and SIGKILL.
 GRACE = 10.0
@@ -72,7 +73,12 @@ class Cluster:
         return cls(ordered, index + (len(hosts.get("chief", ())) if kind == "worker" else 0))
 
     def own_share(self, devices: Sequence[Any]) -> list[Any]:
-        """Return this process' part of the machine's devices; workers on one host share them evenly."""
+        """Return this process' part of the machine's devices; workers on one host share them evenly.
+
+        All that it sees, where CUDA_VISIBLE_DEVICES is set: a launcher has divided them.
+        """
+        if GPUS in os.environ:
+            return list(devices)
         hosts = [address.rpartition(":")[0] for address in self.addresses]
         beside = [number for number, host in enumerate(hosts) if host == hosts[self.number]]
         if devices and len(devices) < len(beside):
@@ -80,9 +86,13 @@ class Cluster:
                 f"{VARIABLE} names {len(beside)} workers on {hosts[self.number]}, which has {len(devices)} GPUs; there "
                 "must be one for each. CUDA_VISIBLE_DEVICES= trains on the processor"
             )
-        # As many for each: a strategy of several workers counts on it.
-        share = len(devices) // len(beside)
-        return list(devices[beside.index(self.number) * share :][:share])
+        return _part(devices, beside.index(self.number), len(beside))
+
+
+def _part(devices: Sequence[Any], number: int, count: int) -> list[Any]:
+    """Return one of several parts of devices, all of which have as many: a strategy of several workers counts on it."""
+    share = len(devices) // count
+    return list(devices[number * share :][:share])
 
 
 def _list(addresses: Any) -> list[Any]:
@@ -115,6 +125,7 @@ def open_strategy() -> Any:
     cluster = Cluster.from_environment()
     if cluster is None or len(cluster.addresses) == 1:
         return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
+    print(f"waiting for all of the workers {', '.join(cluster.addresses)}", file=sys.stderr, flush=True)
     try:
         gpus = tf.config.list_physical_devices("GPU")
         tf.config.set_visible_devices(cluster.own_share(gpus), "GPU")
@@ -139,28 +150,39 @@ def run_workers(count: int, command: Sequence[str]) -> int:
     Parameters
     ----------
     count : int
-        Number of processes, at least 2. They share the cores.
+        Number of processes, at least 2. They share the cores, and the GPUs.
     command : sequence of str
         Arguments of the Python interpreter.
 
     Raises
     ------
     ConfigurationError
-        If another worker than the chief fails, with the last line that it printed.
+        If TF_CONFIG names workers already, CUDA_VISIBLE_DEVICES fewer GPUs than processes, or another worker than the
+        chief fails, with the last line that it printed.
     """
+    if os.environ.get(VARIABLE, "").strip():
+        raise ConfigurationError(
+            f"workers must not be given where {VARIABLE} names them: each of its machines would train a model of its "
+            "own. Start the command once on each, without --workers"
+        )
+    gpus = [gpu for gpu in os.environ.get(GPUS, "").split(",") if gpu.strip() not in ("", "-1")]
+    if gpus and len(gpus) < count:
+        raise ConfigurationError(f"{GPUS} must name a GPU for each of {count} workers, or none; found {','.join(gpus)}")
     addresses = free_addresses(check_whole(count, "workers", 2))
     threads = {"TF_NUM_INTRAOP_THREADS": str(max(1, (os.cpu_count() or 1) // count))}
     workers: list[subprocess.Popen[bytes]] = []
     with ExitStack() as stack:
-        stack.callback(signal.signal, signal.SIGTERM, signal.signal(signal.SIGTERM, _terminated))
+        for ending in (signal.SIGTERM, signal.SIGHUP):
+            stack.callback(signal.signal, ending, signal.signal(ending, _terminated))
         outputs = [stack.enter_context(tempfile.TemporaryFile()) for _ in addresses]
         stack.callback(_end, workers)
         for number, output in enumerate(outputs):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}}
+            own = {GPUS: ",".join(_part(gpus, number, count))} if gpus else {}
             workers.append(
                 subprocess.Popen(
                     [sys.executable, *command],
-                    env={**threads, **os.environ, VARIABLE: json.dumps(task)},
+                    env={**threads, **os.environ, **own, VARIABLE: json.dumps(task)},
                     stdout=output if number else None,
                     stderr=output if number else None,
                     # An interrupt is for this process, which ends the others.

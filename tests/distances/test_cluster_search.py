@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import deepsimplex as ds
-from deepsimplex.distances import SSIM, class_neighbors, cluster_search
+from deepsimplex.distances import SSIM, approximate_search, class_neighbors, cluster_search
 from deepsimplex.distances import checkpoint as checkpoints
 
 ray = pytest.importorskip("ray")
@@ -69,6 +69,14 @@ def test_candidates_are_searched_on_a_cluster(fashion, cluster):
     assert found.recall == wanted.recall < 1
 
 
+def test_cells_are_searched_on_a_cluster(cluster):
+    x = np.random.default_rng(0).normal(size=(2 * approximate_search.FLAT + 10, 8)).astype(np.float32)
+    arguments = {"x": x, "y": np.arange(len(x)) % 2, "method": "approximate", "candidates": 4}
+    found, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
+    equal(found, wanted)
+    assert found.recall == wanted.recall < 1
+
+
 def test_a_function_is_searched_and_its_errors_arrive(fashion, cluster):
     x, y = np.arange(12.0)[:, None], np.arange(12) % 2
     equal(
@@ -83,7 +91,8 @@ class Cut(Exception):
     """Stands for a kill."""
 
 
-def test_a_checkpoint_of_a_cluster_is_resumed_on_one_machine(fashion, cluster, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("begun", "ended"), [("ray", None), (None, "ray")], ids=["cluster first", "cluster last"])
+def test_a_checkpoint_of_a_cluster_is_that_of_one_machine(begun, ended, fashion, cluster, tmp_path, monkeypatch):
     x, y = fashion[0][:300], fashion[1][:300]
     arguments = {"x": x, "y": y, "k": 2, "block_bytes": 2**14}
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
@@ -97,13 +106,13 @@ def test_a_checkpoint_of_a_cluster_is_resumed_on_one_machine(fashion, cluster, t
 
     monkeypatch.setattr(checkpoints.Checkpoint, "keep", keep_some)
     with pytest.raises(Cut):
-        class_neighbors(**arguments, checkpoint=tmp_path, executor="ray")
+        class_neighbors(**arguments, checkpoint=tmp_path, executor=begun)
     assert list(tmp_path.glob("*.npz"))
     left = done[-1]
     done.clear()
     monkeypatch.setattr(checkpoints.Checkpoint, "keep", lambda self, state: done.append(int(state["tiles"])))
-    equal(class_neighbors(**arguments, checkpoint=tmp_path), class_neighbors(**arguments))
-    assert done[0] == left + 1 > 1
+    equal(class_neighbors(**arguments, checkpoint=tmp_path, executor=ended), class_neighbors(**arguments))
+    assert done[0] > left > 0
 
 
 def test_a_node_that_dies_costs_its_task_alone(fashion, cluster, monkeypatch):
@@ -192,4 +201,32 @@ def test_a_cluster_out_of_reach_is_named(monkeypatch):
 
     monkeypatch.setattr(ray, "init", out_of_reach)
     with pytest.raises(ConnectionError, match=r"no answer at 10.0.0.1:6379. Check RAY_ADDRESS"):
+        class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
+
+    def of_another_version(**options):
+        raise RuntimeError("Version mismatch: The cluster was started with Python 3.12")
+
+    monkeypatch.setattr(ray, "init", of_another_version)
+    with pytest.raises(cluster_search.ClusterError, match="cannot use the cluster: Version mismatch"):
+        class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
+
+
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+def test_a_cluster_without_a_node_left_is_an_error(method, fashion, cluster, monkeypatch):
+    def nobody_answers(tasks, timeout):
+        assert timeout > 0
+        monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False, "Resources": {"CPU": 64}}])
+        return [], tasks
+
+    monkeypatch.setattr(ray, "wait", nobody_answers)
+    with pytest.raises(cluster_search.ClusterError, match=r"no node of \d+ cores left\. Start some, and search"):
+        class_neighbors(fashion[0][:50], fashion[1][:50], method=method, executor="ray")
+
+
+def test_what_else_fails_in_a_cluster_is_named(cluster, monkeypatch):
+    def lost(tasks, timeout):
+        raise ray.exceptions.LocalRayletDiedError("the raylet is gone")
+
+    monkeypatch.setattr(ray, "wait", lost)
+    with pytest.raises(cluster_search.ClusterError, match=r"(?s)the cluster failed: LocalRayletDiedError: .*raylet"):
         class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")

@@ -52,13 +52,32 @@ def test_a_malformed_cluster_is_refused_before_it_connects(monkeypatch, text, me
         open_strategy()
 
 
-def test_workers_on_one_host_share_its_gpus():
+def test_workers_on_one_host_share_its_gpus(monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     gpus = ["a", "b", "c", "d"]
     assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "b"], ["c", "d"], gpus]
     assert [Cluster(tuple(HOSTS), number).own_share(gpus[:3]) for number in range(2)] == [["a"], ["b"]]
     assert Cluster(tuple(HOSTS), 0).own_share([]) == []
     with pytest.raises(ConfigurationError, match="2 workers on one, which has 1 GPUs"):
         Cluster(tuple(HOSTS), 1).own_share(["a"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
+    assert Cluster(tuple(HOSTS), 1).own_share(["a"]) == ["a"], "divided by what has started it"
+
+
+def test_started_workers_divide_the_visible_gpus(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
+    command = ["-c", f"{NAMED} (folder / str(number)).write_text(os.environ['CUDA_VISIBLE_DEVICES'])", str(tmp_path)]
+    assert run_workers(2, command) == 0
+    assert [(tmp_path / number).read_text() for number in "01"] == ["3", "5"]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    with pytest.raises(ConfigurationError, match="a GPU for each of 2 workers, or none; found 3"):
+        run_workers(2, command)
+
+
+def test_workers_are_not_started_beside_those_of_the_environment(monkeypatch):
+    monkeypatch.setenv("TF_CONFIG", config({"worker": HOSTS}))
+    with pytest.raises(ConfigurationError, match="workers must not be given where TF_CONFIG names them"):
+        run_workers(2, ["-c", ""])
 
 
 def test_a_strategy_cannot_open_once_tensorflow_computes(monkeypatch):
@@ -94,7 +113,7 @@ def test_the_chief_says_itself_why_it_failed(tmp_path, capfd):
     assert run_workers(2, ["-c", f"{NAMED} time.sleep(60) if number else sys.exit(2)", str(tmp_path)]) == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_ends_all_workers(tmp_path, number):
     command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
     # What runs in the background of a shell ignores interrupts.
