@@ -5,7 +5,7 @@ import warnings
 
 
 def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warn as of the line that called the package, however deep in the package the reason was noticed.
+    """Issue a warning that points at the line of the caller's code, however deep in the package it is issued.
 
     Examples
     --------

@@ -1,6 +1,5 @@
 """Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
 
-import inspect
 import itertools
 from typing import Any, NamedTuple
 
@@ -242,8 +241,7 @@ class TrainableNetwork(SimplexNetwork):
         """Start the head among the features of training samples, unless it has been adapted or loaded."""
         if not getattr(self.head, "adapted", True):
             hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
-            seed = {"seed": self.seed} if "seed" in inspect.signature(self.head.adapt).parameters else {}
-            self.head.adapt(x, hard, self.backbone, **seed)
+            self.head.adapt(x, hard, self.backbone, seed=self.seed)
         elif num_samples is not None and hasattr(self.head, "set_num_samples"):
             self.head.set_num_samples(num_samples)
 

@@ -72,27 +72,17 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
         f"{len(latent)} latents of dimension {latent.latent_dim} in {seconds:.1f} s; "
         f"norms {norms.min():.3g} to {norms.max():.3g}, mean {norms.mean():.3g}"
     )
-    if searches := [part for part in _parts(target) if hasattr(part, "from_cache")]:  # those made of distances
-        log(_search_summary(searches, len(latent), seconds, _recall(target)))
+    if searches := target.searches():
+        log(_search_summary(searches, len(latent), seconds, target.recall()))
     log(f"cached in {config.cache_dir}" if config.cache_dir else "not cached: cache_dir is null")
     return latent
 
 
-def _parts(target: Any) -> list[Any]:
-    return [part for inner in getattr(target, "targets", ()) for part in _parts(inner)] or [target]
-
-
-def _recall(target: Any) -> float | None:
-    """Smallest recall of a target's approximate searches; None if it has none."""
-    approximate = (part for part in _parts(target) if getattr(part, "method", "exact") == "approximate")
-    return min((part.recall_ for part in approximate if hasattr(part, "recall_")), default=None)
-
-
-def _search_summary(searches: list[Any], num_samples: int, seconds: float, recall: float | None) -> str:
+def _search_summary(searches: list[bool], num_samples: int, seconds: float, recall: float | None) -> str:
     """Number of pairs of samples compared and their rate, or how many distances were cached; recall, if approximate."""
     distances = "1 distance" if len(searches) == 1 else f"{len(searches)} distances"
     found = "" if recall is None else f"; recall of approximate neighbors {recall:.3f}, measured on some samples"
-    if cached := sum(search.from_cache for search in searches):
+    if cached := sum(searches):
         return f"{cached} of {distances} taken from the cache, or continued from it{found}"
     if found:
         return f"{distances} searched{found}"
@@ -353,7 +343,7 @@ def _evaluate(
     report = evaluation.report(split.y_test, probabilities, sets=sets)
     if model.density is not None:
         figures["mean_familiarity"] = float(model.familiarity(split.x_test, batch_size=BATCH).mean())
-    figures |= {} if (recall := _recall(model.target)) is None else {"neighbor_recall": recall}
+    figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
     _draw(split, probabilities, folder)
     _save_predictions(model, split, probabilities, folder)
     # Figures that this evaluation cannot know, such as the training time, are kept.

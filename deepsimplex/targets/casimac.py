@@ -162,10 +162,13 @@ class CASIMAC(Target):
         """Whether the target has training samples."""
         return self._samples is not None
 
-    @property
-    def from_cache(self) -> bool:
+    def searches(self) -> list[bool]:
         """Whether the distances needed last were read from ``cache_dir``, all or those of a search cut short."""
-        return self._from_cache
+        return [self._from_cache]
+
+    def recall(self) -> float | None:
+        """The ``recall_`` of an approximate search, after it; None for an exact one."""
+        return None if self.method == "exact" else getattr(self, "recall_", None)
 
     def scores(self, n: int) -> NDArray[np.float64]:
         """The vertices P, shape [n, n - 1]."""
@@ -355,12 +358,9 @@ class CASIMAC(Target):
         return combined
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor as plain JSON, the unit and the recall; not ``cache_dir`` and the like.
+        """Arguments of the constructor, the unit and the recall; not ``cache_dir`` and the like.
 
-        Raises
-        ------
-        ValueError
-            When a function, or that of a distance, is not registered with Keras.
+        Raises ValueError when a function, or that of a distance, is not registered with Keras.
         """
         functions = ("attraction_function", "repulsion_function", "combination_function")
         known = self._unit_of and self.distance.cache_key()

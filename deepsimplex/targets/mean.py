@@ -99,6 +99,14 @@ class Mean(Target):
         errors = [error for target in self.targets if (error := target.neighbor_error()) is not None]
         return float(np.mean(errors)) if errors else None
 
+    def searches(self) -> list[bool]:
+        """Those of all targets."""
+        return [spared for target in self.targets for spared in target.searches()]
+
+    def recall(self) -> float | None:
+        """The least of the targets."""
+        return min((recall for target in self.targets if (recall := target.recall()) is not None), default=None)
+
     def default_loss(self) -> keras.losses.Loss:
         """The loss of the first target."""
         return self.targets[0].default_loss()

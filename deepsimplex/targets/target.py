@@ -102,6 +102,14 @@ class Target(Parameters, ABC):
         """
         return None
 
+    def searches(self) -> list[bool]:
+        """For every search of neighbors that the latents come from, whether a cache spared it. Default none."""
+        return []
+
+    def recall(self) -> float | None:
+        """Share of the true neighbors found, the least of several searches. None (default) if all are exact."""
+        return None
+
     def default_loss(self) -> keras.losses.Loss:
         """Loss of a classifier that is compiled without one. The default is ``losses.LatentNLL()``."""
         return LatentNLL()
