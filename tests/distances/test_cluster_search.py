@@ -112,7 +112,7 @@ def test_a_checkpoint_of_a_cluster_is_that_of_one_machine(begun, ended, fashion,
     done.clear()
     monkeypatch.setattr(checkpoints.Checkpoint, "keep", lambda self, state: done.append(int(state["tiles"])))
     equal(class_neighbors(**arguments, checkpoint=tmp_path, executor=ended), class_neighbors(**arguments))
-    assert done[0] > left > 0
+    assert done[0] >= left > 1
 
 
 def test_a_node_that_dies_costs_its_task_alone(fashion, cluster, monkeypatch):
