@@ -18,7 +18,7 @@ from training.results import Output, ResultTable
 
 BATCH = 128
 # Samples of each class that are evaluated; None is exact.
-CANDIDATES = (None, 16, 12, 4, 1)
+CANDIDATES = (None, 16, 12, 6, 4, 2, 1)
 
 
 def accuracy_and_loss(candidates: int | None, seed: int, epochs: int, data: Any) -> tuple[float, float, Any]:

@@ -171,9 +171,11 @@ def main(
     with tempfile.TemporaryDirectory() as folder:
         for row in synthetic(Path(folder), [int(size) for size in sizes.split(",")]):
             table.add(**row)
+            table.write(output)
         if data is not None:
             for row in itertools.chain(*(real(Path(folder), data, name, repeat_to) for name in REAL)):
                 table.add(**row)
+                table.write(output)
     notes = [*exponents(table.rows)]
     print("\n".join(notes))
     table.write(output, notes=notes)
