@@ -239,7 +239,7 @@ def slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
     """Bytes of an image, and bytes that do not grow, of the two largest sizes."""
     (fewer, less), (more, peak) = ((row["images"], 2**20 * row["peak MiB"]) for row in rows[-2:])
     each = max(0.0, (peak - less) / (more - fewer))
-    return each, peak - each * more
+    return each, max(0.0, peak - each * more)
 
 
 def growth(table: ResultTable) -> Iterator[str]:
