@@ -3,7 +3,7 @@
     python -m training.benchmarks.neighbors_on_cluster [--images 60000] [--ssim-images 8000] [--nodes 4] [--output FILE]
 
 The nodes are processes of this machine, and share its cores where they are more. Seconds do not include their start.
-With and without Ray the machine searches in turns; medians of three.
+With and without Ray the machine searches in turns, which goes first in turns too; medians of five.
 """
 
 import logging
@@ -20,7 +20,7 @@ from ray.cluster_utils import Cluster
 import deepsimplex as ds
 from training.results import Measurement, Output, ResultTable
 
-TURNS = 3
+TURNS = 5
 
 
 def search(x: Any, y: Any, **options: Any) -> tuple[float, ds.distances.Neighbors]:
@@ -37,11 +37,14 @@ def rows(distance: Any, method: Any, images: int, nodes: int) -> Iterator[Measur
     x, y, what = x[:images], y[:images], f"{distance!r}, {method}, {images} images"
     options = {"distance": distance, "method": method}
     ray.init("local", include_dashboard=False, logging_level=logging.ERROR)
-    turns = [(search(x, y, **options), search(x, y, **options, executor="ray")) for _ in range(TURNS)]
+    turns: list[dict[str | None, tuple[float, ds.distances.Neighbors]]] = []
+    for turn in range(TURNS):
+        order = (None, "ray") if turn % 2 == 0 else ("ray", None)
+        turns.append({executor: search(x, y, **options, executor=executor) for executor in order})
     ray.shutdown()
-    (_, wanted), (_, found) = turns[0]
-    alone, seconds = (float(np.median([turn[way][0] for turn in turns])) for way in range(2))
-    ratio = np.median([with_ray / without for (without, _), (with_ray, _) in turns])
+    wanted, found = turns[0][None][1], turns[0]["ray"][1]
+    alone, seconds = (float(np.median([turn[executor][0] for turn in turns])) for executor in (None, "ray"))
+    ratio = np.median([turn["ray"][0] / turn[None][0] for turn in turns])
     yield f"{what}: without Ray", f"{alone:.1f} s"
     yield f"{what}: Ray on this machine", f"{seconds:.1f} s, {ratio:.3f} times; {equality(found, wanted)}"
     first = 0.0
