@@ -144,6 +144,21 @@ def test_files_are_short_enough_to_read() -> None:
     assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
+def test_ladders_of_classes_have_three_steps_at_most() -> None:
+    """The bases of ``_utils`` are not counted: they give parameters and configurations, as scikit-learn's mixins do."""
+    bases: dict[str, set[str]] = {}
+    for path in SOURCES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if room_of(path) != "_utils" else ():
+            if isinstance(node, ast.ClassDef):
+                bases.setdefault(node.name, set()).update(map(ast.unparse, node.bases))
+
+    def steps(name: str) -> int:
+        return 1 + max((steps(base) for base in bases[name] if base in bases), default=0)
+
+    assert steps("TemperatureScaling") == steps("ILR") == 3
+    assert [name for name in bases if steps(name) > 3] == []
+
+
 def test_the_public_face_is_sorted_and_complete() -> None:
     assert deepsimplex.__all__ == sorted(deepsimplex.__all__)
     for name in deepsimplex.__all__:

@@ -139,7 +139,7 @@ def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
         (lambda: plots.confusion_matrix([0, 1], P, ax=3), "ax must be matplotlib.axes.Axes"),
         (lambda: plots.classwise_reliability([0, 1], P, classes=[None]), "classes must be different ones of 0..2"),
         (lambda: targets.CASIMAC(cache_dir=3), "cache_dir must be a path"),
-        (lambda: prototypes.fit_lvq(P, [0, 0.5], P, [0, 1]), "y must hold class numbers; found 0.5 in row 1"),
+        (lambda: prototypes.fit_lvq(P, [0, 0.5], P, [0, 1]), "y must hold class numbers from 0; found 0.5 in row 1"),
         (lambda: prototypes.fit_glvq(P, [0, 1], P[:, :2], [0, 1]), "X and W must have the same features"),
         (lambda: prototypes.initial_prototypes(P, [0, 1], "a"), "number must be a whole number"),
         (lambda: backbones.cnn(dropout="much"), "dropout must be a number of at least 0 and below 1; found 'much'"),

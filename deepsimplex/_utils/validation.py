@@ -236,11 +236,11 @@ def check_labels(
         Class numbers from 0 (whole floats, booleans and objects that are numbers too), or rows of class
         probabilities. Without ``soft`` such rows must be one-hot.
     num_classes : int, optional
-        Number of classes n. None takes the largest label plus one, or the columns of y.
+        Number of classes n, at least ``least_classes``. None takes the largest label plus one, or the columns of y.
     name, of, hint : str
         Names of the argument and of the array beside it, and what to do with labels that are no numbers, for messages.
     rows : int, optional
-        Number of samples N. None takes any of at least one.
+        Number of samples N, which may be 0. None takes any of at least one.
     soft : bool
         Whether rows of class probabilities stay as they are. The default is False.
     classes : sequence, optional
@@ -265,14 +265,14 @@ def check_labels(
     labels = np.asarray(y, dtype=object) if named else unmasked(y, name)
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
-    if labels.ndim not in (1, 2) or len(labels) == 0 or rows not in (None, len(labels)):
+    if labels.ndim not in (1, 2) or len(labels) == 0 != rows or rows not in (None, len(labels)):
         wanted = "hold at least one label" if rows is None else f"hold one label for each of the {rows} rows of {of}"
         raise ValueError(f"{name} must {wanted}; found shape {np.shape(y)}")
     if classes is not None:
         num_classes = len(classes)
         labels = _numbers_of(labels, classes, name) if labels.ndim == 1 else labels
     elif num_classes is not None:
-        check_whole(num_classes, "num_classes", 2, MOST_CLASSES)
+        check_whole(num_classes, "num_classes", least_classes, MOST_CLASSES)
     if labels.dtype.kind == "O" and all(isinstance(label, Real) for label in labels.flat):
         labels = labels.astype(np.float64)  # a column of a table with mixed types
     wanted = "from 0" if num_classes is None else f"0..{num_classes - 1}"
@@ -287,7 +287,7 @@ def check_labels(
         row = int(np.argmax(wrong))
         wanted += f" to {largest}" if num_classes is None and labels[row] > largest else ""
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
-    n = num_classes or int(labels.max()) + 1
+    n = num_classes or int(labels.max(initial=0)) + 1
     if n < least_classes:
         raise ValueError(
             f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes if there are more"

@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.fitted import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import (
     check_choice,
@@ -17,7 +18,6 @@ from deepsimplex._utils.validation import (
     check_probabilities,
     check_whole,
 )
-from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.latent import is_tensor
 
 ConformalMethod = Literal["lac", "aps", "raps"]

@@ -11,10 +11,10 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.fitted import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
-from deepsimplex.calibration.calibrator import Fitted
 from deepsimplex.latent import is_tensor
 
 # Parts of the training samples, each scored by a density of the others.

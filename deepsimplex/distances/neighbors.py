@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.batching import row_blocks
-from deepsimplex._utils.validation import MOST_CLASSES, check_choice, check_whole, unmasked
+from deepsimplex._utils.validation import check_choice, check_labels, check_whole
 from deepsimplex.distances.approximate_search import check_approximate, check_candidates, search_approximately
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
@@ -99,7 +99,7 @@ def class_neighbors(
     Raises
     ------
     TypeError
-        If samples are not real numbers or labels not integers.
+        If samples are not real numbers or labels not class numbers.
     ValueError
         If lengths or shapes do not match, a label or argument is out of its range, the samples do not suit the
         distance, or a distance that was computed is NaN, or infinite with nothing nearer.
@@ -131,12 +131,16 @@ def class_neighbors(
     samples = metric.check(x, "x")
     if len(samples) == 0:
         raise ValueError("x must hold at least one sample; found none")
-    labels, others, other_labels = _labels(y, "y", samples, "x"), None, None
+    labels, n = check_labels(y, num_classes, rows=len(samples), least_classes=1)
+    others = other_labels = None
     if queries is not None:
         others = metric.check(queries, "queries")
         check_same_shape(samples, others, "x", "queries")
         if query_labels is not None:
-            other_labels = _labels(query_labels, "query_labels", others, "queries")
+            other_labels, most = check_labels(
+                query_labels, num_classes, name="query_labels", rows=len(others), of="queries", least_classes=1
+            )
+            n = max(n, most)
     elif query_labels is not None:
         raise ValueError("query_labels belong to queries; found query_labels alone")
     check_choice(classes, "classes", CLASSES)
@@ -150,7 +154,6 @@ def class_neighbors(
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
-    n = _count_classes(num_classes, {"y": labels, "query_labels": other_labels})
     folder = None if checkpoint is None else check_path(checkpoint, "checkpoint")
     if folder is not None:
         Checkpoint.check(folder, metric.cache_key())  # before a model sees every sample
@@ -197,32 +200,6 @@ def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
     for rows in row_blocks(samples):
         ordered[place[rows]] = samples[rows]
     return ordered
-
-
-def _labels(y: ArrayLike, name: str, samples: NDArray[Any], of: str) -> NDArray[np.int64]:
-    """Return labels as int64 [N], one per sample; other than for targets, one class is enough."""
-    labels = unmasked(y, name)
-    if labels.ndim != 1 or len(labels) != len(samples):
-        hint = f"; of one-hot labels give {name}.argmax(axis=1)" if labels.ndim == 2 and labels.shape[1] > 1 else ""
-        raise ValueError(
-            f"{name} must have shape [{len(samples)}], a label per sample of {of}; found {list(labels.shape)}{hint}"
-        )
-    if labels.dtype.kind not in "iu" and labels.size:
-        raise TypeError(f"{name} must hold integer labels; found dtype {labels.dtype}")
-    return labels.astype(np.int64)
-
-
-def _count_classes(num_classes: int | None, named: dict[str, NDArray[np.int64] | None]) -> int:
-    """Return the number of classes, after a check that it suits all labels."""
-    present = {name: labels for name, labels in named.items() if labels is not None and labels.size}
-    if num_classes is None:
-        n = min(max(int(labels.max()) for labels in present.values()) + 1, MOST_CLASSES)
-    else:
-        n = check_whole(num_classes, "num_classes", 1, MOST_CLASSES)
-    for name, labels in present.items():
-        if labels.min() < 0 or labels.max() >= n:
-            raise ValueError(f"{name} must lie in 0..{n - 1}; found labels from {labels.min()} to {labels.max()}")
-    return n
 
 
 def _check_complete(found: Neighbors, search: Search, metric: Distance) -> None:

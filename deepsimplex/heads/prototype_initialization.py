@@ -5,7 +5,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_array, check_choice, check_sample_weight, check_whole
+from deepsimplex._utils.validation import check_array, check_choice, check_labels, check_sample_weight, check_whole
 
 Initialization = Literal["means", "samples", "k-means++"]
 INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")
@@ -57,23 +57,12 @@ def initial_prototypes(
     """
     check_choice(initialization, "initialization", INITIALIZATIONS)
     check_whole(number, "number", 1)
-    X, y = check_array(X, "X", "[N, d]", least=1), check_class_numbers(y, "y", len(X), "X")
+    X = check_array(X, "X", "[N, d]", least=1)
+    y, _ = check_labels(y, rows=len(X), of="X", least_classes=1)
     rng = np.random.default_rng(0) if rng is None else rng
     classes, weights = np.unique(y), check_sample_weight(weights, len(X), name="weights")
     chosen = [_of_class(X[y == label], weights[y == label], number, initialization, rng) for label in classes]
     return np.concatenate(chosen), np.repeat(classes, [len(rows) for rows in chosen])
-
-
-def check_class_numbers(
-    labels: Any, name: str, rows: int, of: str, least: float = -np.inf, most: float = 2.0**53
-) -> NDArray[np.int64]:
-    """Return class numbers [N], one for each row of an array: whole numbers, by default of either sign."""
-    numbers = check_array(labels, name, "[N]", rows=rows, of=f"the rows of {of}")
-    wrong = (numbers != np.floor(numbers)) | (np.abs(numbers) > most) | (numbers < least)
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ValueError(f"{name} must hold class numbers; found {numbers[row]:g} in row {row}")
-    return numbers.astype(np.int64)
 
 
 def _of_class(

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import MOST_CLASSES, check_number, check_sample_weight, check_whole
+from deepsimplex._utils.validation import check_number, check_sample_weight, check_whole
 from deepsimplex.prototypes.online_learning import PrototypeFit, Report, check_problem
 from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
 
@@ -64,7 +64,7 @@ def fit_glvq(
     >>> bool(abs(fit.prototypes.mean() - 1.5) < 1e-3)
     True
     """
-    X, y, W, labels = check_problem(X, y, W, labels, 0, MOST_CLASSES)
+    X, y, W, labels = check_problem(X, y, W, labels)
     check_whole(max_iter, "max_iter", 0)
     check_number(tol, "tol", least=0.0)
     if (labels == labels[0]).all():
@@ -134,7 +134,7 @@ def fit_gmlvq(
     >>> np.sum(omega**2, axis=0).round(2).tolist()
     [1.0, 0.0]
     """
-    X, y, W, labels = check_problem(X, y, W, labels, 0, MOST_CLASSES)
+    X, y, W, labels = check_problem(X, y, W, labels)
     check_whole(max_iter, "max_iter", 0)
     check_number(tol, "tol", least=0.0)
     check_number(regularization, "regularization", least=0.0)

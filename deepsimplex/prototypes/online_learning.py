@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_array, check_flag, check_number, check_sample_weight, check_whole
-from deepsimplex.heads.prototype_initialization import check_class_numbers
+from deepsimplex._utils.validation import (
+    check_array,
+    check_flag,
+    check_labels,
+    check_number,
+    check_sample_weight,
+    check_whole,
+)
 from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.prototype_process import LEAST_NOISE, covariance, winner_log_likelihood
 
@@ -47,12 +53,13 @@ class PrototypeFit:
 Report = Callable[[PrototypeFit], None]
 
 
-def check_problem(X: Any, y: Any, W: Any, labels: Any, least: float = -np.inf, most: float = 2.0**53) -> Any:
+def check_problem(X: Any, y: Any, W: Any, labels: Any) -> Any:
     """Return samples [N, d], their class numbers [N], copied prototypes [P, d] and their class numbers [P]."""
     X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
     check_columns(X, W)
-    y = check_class_numbers(y, "y", len(X), "X", least, most)
-    return X, y, np.array(W, order="C"), check_class_numbers(labels, "labels", len(W), "W", least, most)
+    y, _ = check_labels(y, rows=len(X), of="X", least_classes=1)
+    labels, _ = check_labels(labels, name="labels", rows=len(W), of="W", least_classes=1)
+    return X, y, np.array(W, order="C"), labels
 
 
 def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
