@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from deepsimplex import datasets
-from deepsimplex.datasets import image_folder, mnist
+from deepsimplex.datasets import cifar, image_folder, mnist
 from deepsimplex.datasets.loading import NAMES
 from deepsimplex.datasets.mnist import FILES, read_idx
 
@@ -61,7 +61,7 @@ def no_copies(tmp_path, monkeypatch):
     def unreachable():
         raise Exception("URL fetch failure")  # as bare as Keras's own
 
-    for module in (keras.datasets.mnist, keras.datasets.fashion_mnist):
+    for module in (keras.datasets.mnist, keras.datasets.fashion_mnist, keras.datasets.cifar10):
         monkeypatch.setattr(module, "load_data", unreachable)
     return tmp_path
 
@@ -111,6 +111,39 @@ def test_a_folder_of_copies_may_be_the_set_itself_only_under_its_name(no_copies,
     np.testing.assert_array_equal(datasets.load("fashion_mnist", dtype="uint8").x, x)
     with pytest.raises(OSError, match="mnist could not be downloaded"):
         datasets.load("mnist")
+
+
+def write_cifar10(folder: Path, seed: int) -> np.ndarray:
+    """Two records in each file of the binary version; return the training images."""
+    rng = np.random.default_rng(seed)
+    folder.mkdir(parents=True)
+    images = []
+    for file in (*cifar.TRAINING_FILES, cifar.TEST_FILE):
+        x = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+        planes = [np.concatenate([image[:, :, color].ravel() for color in range(3)]) for image in x]
+        (folder / file).write_bytes(b"".join(bytes([k + 3]) + plane.tobytes() for k, plane in enumerate(planes)))
+        images.append(x)
+    return np.concatenate(images[:-1])
+
+
+def test_copies_of_cifar10_are_taken_in_the_order_promised(no_copies, monkeypatch):
+    monkeypatch.setenv("DEEPSIMPLEX_DATA", str(no_copies / "copies"))
+    with pytest.raises(OSError, match=r"cifar10 could not be downloaded.*cifar-10-batches-bin"):
+        datasets.load("cifar10")
+    arrays = {"x_train": np.ones((4, 32, 32, 3), np.uint8), "x_test": np.zeros((2, 32, 32, 3), np.uint8)}
+    (no_copies / "copies").mkdir()
+    np.savez(no_copies / "copies/cifar10.npz", **arrays, y_train=[[0], [9], [1], [2]], y_test=[[0], [1]])
+    assert datasets.load("cifar10").y.tolist() == [0, 9, 1, 2]
+    for seed, place in enumerate(("copies/cifar-10-batches-bin", "keras/datasets/cifar-10-batches-bin")):
+        x = write_cifar10(no_copies / place, seed)
+        data = datasets.load("cifar10", dtype="uint8")
+        np.testing.assert_array_equal(data.x, x, err_msg=place)
+        assert data.y.tolist() == [3, 4] * 5
+        assert data.class_names[data.y_test[0]] == "cat"
+    damaged = no_copies / place / cifar.TEST_FILE
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with pytest.raises(ValueError, match="must hold records of 3073 bytes"):
+        datasets.load("cifar10")
 
 
 def test_without_a_copy_keras_downloads(no_copies, monkeypatch):

@@ -9,12 +9,13 @@ import numpy as np
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex._utils.validation import check_choice
+from deepsimplex.datasets.cifar import read_cifar10
 from deepsimplex.datasets.files import read_csv, read_npz
 from deepsimplex.datasets.image_folder import read_folder
 from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
 from deepsimplex.datasets.mnist import read_mnist_like
 
-NAMES = ("digits", "fashion_mnist", "mnist")
+NAMES = ("cifar10", "digits", "fashion_mnist", "mnist")
 
 
 def load(
@@ -36,6 +37,7 @@ def load(
         - "mnist", "fashion_mnist" [N, 28, 28]: from the Keras cache, the folder named by the environment variable
           DEEPSIMPLEX_DATA (NAME.npz, or NAME/ with the four idx .gz files), Debian's package dataset-fashion-mnist,
           or downloaded through ``keras.datasets``, whichever comes first;
+        - "cifar10" [N, 32, 32, 3]: the same, with cifar10.npz or the binary version's folder cifar-10-batches-bin/;
         - a path to a .npz file with x_train, y_train, x_test, y_test, or x and y, and perhaps class_names;
         - a path to a folder with one subfolder of images per class, or with train/ and test/ of such;
         - a path to a .csv file with a header.
@@ -84,12 +86,18 @@ def load(
         if value is not None and kind != home:
             raise ValueError(f"{option} applies to a {home} only; {label} is a {kind}")
     if kind == "name":
-        source = _read_digits() if label == "digits" else read_mnist_like(label)
+        source = _read_named(label)
     elif kind == "folder":
         source = read_folder(name, image_size, color)
     else:
         source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
     return finish(source, label, dtype, test_fraction, seed)
+
+
+def _read_named(name: str) -> Source:
+    if name == "digits":
+        return _read_digits()
+    return read_cifar10() if name == "cifar10" else read_mnist_like(name)
 
 
 def _read_digits() -> Source:

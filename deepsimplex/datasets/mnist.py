@@ -4,6 +4,7 @@ import gzip
 import math
 import os
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import keras
@@ -31,7 +32,7 @@ CLASS_NAMES = {
 }
 
 
-def _keras_cache() -> Path:
+def keras_cache() -> Path:
     """The folder in which ``keras.datasets`` keeps its downloads."""
     home = Path.home() if os.access(Path.home(), os.W_OK) else Path("/tmp")
     return Path(os.environ.get("KERAS_HOME", home / ".keras")).expanduser() / "datasets"
@@ -40,7 +41,7 @@ def _keras_cache() -> Path:
 def _places(name: str) -> list[Path]:
     """Return the paths to search for "mnist" or "fashion_mnist", in order: .npz files and folders of idx files."""
     spellings = (name, name.replace("_", "-")) if "_" in name else (name,)
-    found = [_keras_cache() / "mnist.npz" if name == "mnist" else _keras_cache() / "fashion-mnist"]
+    found = [keras_cache() / "mnist.npz" if name == "mnist" else keras_cache() / "fashion-mnist"]
     if os.environ.get(ENVIRONMENT_VARIABLE):
         root = Path(os.environ[ENVIRONMENT_VARIABLE]).expanduser()
         found += [root / spelling for spelling in spellings]
@@ -71,18 +72,24 @@ def read_mnist_like(name: str) -> Source:
             source = Source(x, y, (x_test, y_test))
             break
     else:
-        source = _download(name)
+        source = download(name, _places(name), f"{name}/ with {', '.join(FILES)}")
     return Source(source.x, source.y, source.test, CLASS_NAMES[name])
 
 
-def _download(name: str) -> Source:
+def download(name: str, places: Sequence[Path], folder: str) -> Source:
+    """Read the data set of ``keras.datasets``, which downloads it once; ``folder`` names another copy for the error.
+
+    Raises
+    ------
+    OSError
+        If the download fails; lists the ``places`` searched.
+    """
     try:
         (x, y), test = getattr(keras.datasets, name).load_data()
     except Exception as error:  # Keras raises a bare Exception when a download fails
-        looked = [str(place) for place in _places(name)]
         raise OSError(
-            f"{name} could not be downloaded ({error}), and no copy was found in {', '.join(looked)}. Put one there, "
-            f"or set {ENVIRONMENT_VARIABLE} to a folder that holds {name}.npz or {name}/ with {', '.join(FILES)}"
+            f"{name} could not be downloaded ({error}), and no copy was found in {', '.join(map(str, places))}. Put "
+            f"one there, or set {ENVIRONMENT_VARIABLE} to a folder that holds {name}.npz or {folder}"
         ) from error
     return Source(x, y, test)
 

@@ -1,4 +1,4 @@
-"""Fashion-MNIST, whole or in part, its test images corrupted, and images of other kinds."""
+"""Labeled images, whole or in part, their test images corrupted, and images of other kinds."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,8 @@ import deepsimplex as ds
 Images = NDArray[np.float32]
 CORRUPTED, FAR = 2000, 2000  # images of each kind
 SEVERITIES = (1, 2, 3)
-HELD_OUT_CLASSES = (4, 6)  # coat and shirt, near the others, are taken out of training
+# Near the others, they are taken out of training: coat and shirt, cat and dog, 4 and 9.
+HELD_OUT_CLASSES = {"fashion_mnist": (4, 6), "cifar10": (3, 5), "digits": (4, 9)}
 
 
 class Size(NamedTuple):
@@ -41,9 +42,13 @@ class Data(NamedTuple):
 
 
 def far(data: Data, folder: Path) -> Data:
-    """With MNIST, KMNIST and noise as other images; sets that the folder lacks are left out with a word."""
+    """With MNIST, KMNIST and noise as other images, but for sets of another shape, and those that the folder lacks."""
     others: dict[str, Images] = {}
+    shape = data.x.shape[1:]
     for name, file in {"MNIST": "mnist.npz", "KMNIST": "kmnist_test.npz"}.items():
+        if shape != (28, 28):
+            print(f"images of {name} are not of shape {shape}: no {name}")
+            continue
         path = folder / "images" / file
         if not path.exists():
             print(f"{path} is not there: no {name}")
@@ -51,13 +56,13 @@ def far(data: Data, folder: Path) -> Data:
         with np.load(path, allow_pickle=False) as archive:
             key = "X_test" if "X_test" in archive else "x_test"
             others[name] = archive[key][:FAR].reshape(-1, 28, 28).astype(np.float32) / 255
-    others["noise"] = np.random.default_rng(0).random((FAR, 28, 28), dtype=np.float32)
+    others["noise"] = np.random.default_rng(0).random((FAR, *shape), dtype=np.float32)
     return data._replace(others=others)
 
 
-def near(data: Data) -> Data:
+def near(data: Data, held_out: tuple[int, ...]) -> Data:
     """With two classes held out of training, whose test images are the other ones."""
-    kept = [label for label in range(10) if label not in HELD_OUT_CLASSES]
+    kept = [label for label in range(10) if label not in held_out]
     number = np.full(10, -1)
     number[kept] = np.arange(len(kept))
     inside, inside_test = number[data.y] >= 0, number[data.y_test] >= 0
@@ -70,12 +75,12 @@ def near(data: Data) -> Data:
     )
 
 
-def load(size: Size, folder: Path, held_out: bool) -> Data:
+def load(name: str, size: Size, folder: Path, held_out: bool) -> Data:
     """The images of a benchmark."""
-    loaded: Any = ds.datasets.load("fashion_mnist")
+    loaded: Any = ds.datasets.load(name)
     (x, y), (x_test, y_test) = loaded
     data = Data(x[: size.images], y[: size.images], x_test, y_test, {})
-    return near(data) if held_out else far(data, folder)
+    return near(data, HELD_OUT_CLASSES[name]) if held_out else far(data, folder)
 
 
 def corrupted(data: Data) -> Iterator[tuple[str, Images]]:

@@ -15,7 +15,7 @@ from training.benchmarks.deep.sngp import RandomFeatureGaussianProcess
 from training.benchmarks.resources import EpochSeconds
 
 Array = NDArray[Any]
-BATCH, RATE, HELD_OUT, DROPOUT_PASSES = 128, 2e-3, 0.05, 10
+BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.95
 
 
 class Trained(NamedTuple):
@@ -31,6 +31,8 @@ class Trained(NamedTuple):
 def backbone(name: str, spectral_bound: float | None = None) -> keras.Model:
     """The backbones of the comparison, by name."""
     if name == "mlp":
+        if spectral_bound is not None:
+            raise ValueError("the mlp has no convolution to bound: take --backbone cnn or resnet")
         return ds.backbones.mlp([100], activation="sigmoid")
     if name == "cnn":
         return ds.backbones.cnn([32, 64], units=128, dropout=0.3, spectral_bound=spectral_bound)
@@ -82,12 +84,13 @@ def plain(
     *,
     loss: Any = "sparse_categorical_crossentropy",
     averaged: bool = False,
+    spectral_bound: float | None = None,
     share: float = 1.0,
     one_hot: bool = False,
 ) -> Trained:
     """A softmax network; ``share`` of the images, from the start, is trained on."""
     rows = round(share * len(data.x))
-    body = backbone(name)
+    body = backbone(name, spectral_bound)
     model = keras.Sequential([keras.Input(data.x.shape[1:]), body, keras.layers.Dense(data.num_classes, "softmax")])
     labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
     model.compile(optimizer(rows, size.epochs, averaged), loss)
@@ -135,7 +138,7 @@ def dropout(trained: Trained, data: Data) -> Trained:
 
 def sngp(data: Data, size: Size, name: str, seed: int) -> Trained:
     """SNGP with a bounded backbone."""
-    body, head = backbone(name, spectral_bound=0.95), RandomFeatureGaussianProcess(data.num_classes, seed)
+    body, head = backbone(name, SPECTRAL_BOUND), RandomFeatureGaussianProcess(data.num_classes, seed)
     model = keras.Sequential([keras.Input(data.x.shape[1:]), body, head])
     model.compile(optimizer(len(data.x), size.epochs), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     seconds, features = _fit(model, data.x, data.y, size.epochs, seed), _features(body)
@@ -144,10 +147,19 @@ def sngp(data: Data, size: Size, name: str, seed: int) -> Trained:
     return Trained(partial(_predicted, model), features, seconds, model.count_params(), model)
 
 
-def deepsimplex(data: Data, size: Size, name: str, seed: int, *, averaged: bool = False, **options: Any) -> Trained:
+def deepsimplex(
+    data: Data,
+    size: Size,
+    name: str,
+    seed: int,
+    *,
+    loss: Any = None,
+    averaged: bool = False,
+    spectral_bound: float | None = None,
+    **options: Any,
+) -> Trained:
     """The default of this package; ``options`` are others of its classifier."""
-    loss = options.pop("loss", None)
-    model = ds.SimplexClassifier(backbone(name), num_classes=data.num_classes, seed=seed, **options)
+    model = ds.SimplexClassifier(backbone(name, spectral_bound), num_classes=data.num_classes, seed=seed, **options)
     model.compile(optimizer(len(data.x), size.epochs, averaged), loss)
     watch = EpochSeconds()
     model.fit(data.x, data.y, batch_size=BATCH, epochs=size.epochs, verbose=0, callbacks=[watch])
@@ -167,14 +179,18 @@ METHODS: dict[str, Callable[..., Trained]] = {
     "label smoothing": partial(plain, loss=keras.losses.CategoricalCrossentropy(label_smoothing=0.05), one_hot=True),
     "focal loss": partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0), one_hot=True),
     "averaged weights": partial(plain, averaged=True),
+    "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
     "sngp": sngp,
     "deepsimplex": deepsimplex,
+    "deepsimplex, spectral bound": partial(deepsimplex, spectral_bound=SPECTRAL_BOUND),
     "deepsimplex, averaged weights": partial(deepsimplex, averaged=True),
     "deepsimplex, Gaussian head": partial(deepsimplex, head="gaussian"),
     "deepsimplex, cross-entropy on vertices": partial(
         deepsimplex, target="vertices", loss="sparse_categorical_crossentropy"
     ),
 }
+BOUNDED = {"cross-entropy, spectral bound", "sngp", "deepsimplex, spectral bound"}
+"""Methods whose backbone has bounded convolutions."""
 FOLLOWING: dict[str, dict[str, Callable[[Trained, Data], Trained]]] = {
     "cross-entropy": {"dropout": dropout},
     "deepsimplex": {"deepsimplex, density": with_density},
