@@ -13,6 +13,8 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
 
+from training.tables.uci import SETS
+
 Data = tuple[NDArray[np.float64], NDArray[np.int64]]
 Scores = dict[str, float]
 Cell = tuple[str, str]
@@ -32,12 +34,12 @@ class MissingDataError(Exception):
 
 @dataclass(frozen=True)
 class DataFolder:
-    """A user's copies of the data sets: NAME.npz with features X and class numbers y.
+    """A user's copies of the data sets, NAME.npz with features X and class numbers y, or those of the UCI repository.
 
     Parameters
     ----------
     path : Path or None
-        The folder. None: the environment variable DEEPSIMPLEX_DATA, and otherwise what scikit-learn has.
+        The folder. None: that of the environment variable DEEPSIMPLEX_DATA, if it is set.
     """
 
     path: Path | None = None
@@ -52,8 +54,15 @@ class DataFolder:
         """Features [N, d] and class numbers [N]; MissingDataError where there are none."""
         if name in _OWN_COPIES and not self.holds(name):
             return _OWN_COPIES[name](return_X_y=True)
-        arrays = self.arrays(name)
-        return arrays["X"].astype(np.float64), arrays["y"].astype(np.int64)
+        if name in SETS and not self.holds(name):
+            try:
+                X, y = SETS[name].load()
+            except OSError as error:
+                raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}; {error}") from error
+        else:
+            arrays = self.arrays(name)
+            X, y = arrays["X"], arrays["y"]
+        return X.astype(np.float64), y.astype(np.int64)
 
     def holds(self, name: str) -> bool:
         """Whether the folder has NAME.npz."""
