@@ -73,9 +73,7 @@ def test_a_failed_download_leaves_the_set_out(tmp_path, monkeypatch):
         raise Exception("URL fetch failure")  # as bare as Keras's own
 
     monkeypatch.setattr(keras.utils, "get_file", unreachable)
-    with pytest.raises(
-        MissingDataError, match=r"no wifi\.npz .* wireless\+indoor.* could not be downloaded"
-    ):
+    with pytest.raises(MissingDataError, match=r"no wifi\.npz .* wireless\+indoor.* could not be downloaded"):
         DataFolder(tmp_path).load("wifi")
     path = archive(tmp_path / "uci.zip", SETS["wifi"], *ROWS["wifi"])
     monkeypatch.setattr(keras.utils, "get_file", lambda name, address: str(path))
