@@ -1,13 +1,13 @@
 """deepsimplex: classification by regression on the probability simplex, with calibrated class probabilities.
 
-A classifier here is a target x a regressor x a readout, three axes that meet in a Gaussian over latent space.
+A classifier combines a target, a regressor and a readout, whose interface is a Gaussian over latent space.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
-# Keras finds the classes of a saved file among those that are registered, so the rooms that hold Keras objects come in
-# with the package. Everything else waits until it is asked for.
+# Keras loads saved objects by their registered names, so subpackages with Keras objects are imported with the package.
+# All others are imported on first use.
 from deepsimplex import backbones, calibration, heads, losses, metrics, readout
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-__all__ = [  # noqa: RUF022, by letters: a test holds it
+__all__ = [  # noqa: RUF022, alphabetical, ignoring case: checked by a test
     "CategoricalGaussianProcess",
     "GLVQ",
     "GMLVQ",

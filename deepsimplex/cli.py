@@ -35,7 +35,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="show the version and exit")
     ] = False,
 ) -> None:
-    sys.path.append(os.getcwd())  # "module:Class" names members of the user's own
+    sys.path.append(os.getcwd())  # so that "module:Class" finds the user's own members
 
 
 Config = Annotated[Path, typer.Option("--config", help="YAML file, such as configs/digits.yaml", show_default=False)]
@@ -121,13 +121,13 @@ def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) 
 
 
 def _resuming(path: Path, overrides: list[str] | None, *options: str) -> str:
-    """Return the command by which an interrupted training goes on."""
+    """Return the command that resumes an interrupted training."""
     return shlex.join(["deepsimplex", "train", "--resume", *options, "--config", str(path), *(overrides or ())])
 
 
 @contextmanager
 def _interrupted_on_one_line(again: str | None) -> Iterator[None]:
-    """Report Ctrl-C on one line, with the command that goes on."""
+    """Report Ctrl-C on one line, with the command that resumes."""
     try:
         yield
     except KeyboardInterrupt as interrupt:

@@ -20,7 +20,7 @@ def squared_distances(X: Any, Y: Any) -> Any:
     >>> squared_distances(np.zeros((1, 2)), np.array([[3.0, 4.0], [0.0, 0.0]])).numpy()
     array([[25.,  0.]])
     """
-    # Rows far from the origin would lose their differences in the expansion of the square.
+    # Centered: the expansion of the square would lose small differences between rows far from the origin.
     center = ops.stop_gradient(ops.mean(Y, axis=0))
     X, Y = X - center, Y - center
     squares = ops.sum(X * X, axis=1)[:, None] + ops.sum(Y * Y, axis=1)
@@ -71,7 +71,7 @@ KERNELS: dict[str, Callable[[Any], Any]] = {"rbf": rbf, "matern32": matern32, "m
 
 
 def median_distance(rows: NDArray[np.float64]) -> float:
-    """Return the median distance between rows that differ, a first lengthscale; 1 if all are equal.
+    """Return the median distance between distinct rows, an initial lengthscale; 1 if all are equal.
 
     Examples
     --------
@@ -80,6 +80,6 @@ def median_distance(rows: NDArray[np.float64]) -> float:
     """
     from scipy.spatial.distance import pdist
 
-    distances = pdist(np.unique(rows, axis=0))  # however often a row is repeated
+    distances = pdist(np.unique(rows, axis=0))  # repeated rows count once
     apart = distances[distances > 0]  # squares of tiny differences underflow
     return float(np.median(apart)) if apart.size else 1.0

@@ -1,4 +1,4 @@
-"""LatentGaussian: Gaussians over latent space, which targets and regressors give and readouts take."""
+"""LatentGaussian: Gaussians over latent space, as observations, predictions and inputs of readouts."""
 
 import sys
 import warnings
@@ -46,7 +46,7 @@ def _shape(value: Any) -> tuple[int | None, ...]:
 
 
 def _sum_factor(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Lower-triangular factor of scale scale^T + diag(noise^2), which may be singular where Cholesky's may not."""
+    """Lower-triangular factor of scale scale^T + diag(noise^2), by QR: unlike Cholesky's, for singular sums, too."""
     transposed = np.swapaxes(scale, -1, -2)
     diagonal = np.broadcast_to(np.eye(scale.shape[-1], dtype=scale.dtype) * noise[:, None, :], scale.shape)
     upper = np.linalg.qr(np.concatenate([transposed, diagonal], axis=-2), mode="r")
@@ -134,14 +134,14 @@ class LatentGaussian:
 
     @property
     def covariance(self) -> Covariance:
-        """Kind of Sigma; with one latent dimension all kinds are the same and this says "isotropic"."""
+        """Kind of Sigma, by the shape of ``scale``; [N, 1] is "isotropic", also with a single latent dimension."""
         if len(self.scale.shape) == 3:
             return "full"
         return "isotropic" if self.scale.shape[1] == 1 else "diagonal"
 
     @classmethod
     def of(cls, value: "LatentGaussian | dict[str, Any]") -> "LatentGaussian":
-        """Take a LatentGaussian as it is, or the dict {"loc", "scale"} that Keras layers emit."""
+        """Return a LatentGaussian as it is, or make one from the dict {"loc", "scale"} that Keras layers return."""
         if isinstance(value, cls):
             return value
         if isinstance(value, dict) and {"loc", "scale"} <= value.keys():
@@ -150,7 +150,7 @@ class LatentGaussian:
         raise TypeError(f"latent must be a LatentGaussian or a dict with keys 'loc' and 'scale'; found {found}")
 
     def as_dict(self) -> dict[str, Any]:
-        """The dict {"loc", "scale"} that Keras layers emit and losses see."""
+        """The dict {"loc", "scale"} that Keras layers return and losses take."""
         return {"loc": self.loc, "scale": self.scale}
 
     @property

@@ -78,7 +78,7 @@ class _MeanScore(keras.metrics.Mean):
     ----------
     name : str
     dtype : str, optional
-        Of the sums. The default is Keras' ``floatx``.
+        Dtype of the sums. The default is Keras' ``floatx``.
     """
 
     def score(self, labels: Any, probabilities: Any) -> Any:
@@ -104,7 +104,7 @@ class NegativeLogLikelihood(_MeanScore):
     ----------
     name : str
     dtype : str, optional
-        Of the sums. The default is Keras' ``floatx``.
+        Dtype of the sums. The default is Keras' ``floatx``.
 
     Notes
     -----
@@ -135,7 +135,7 @@ class BrierScore(_MeanScore):
     ----------
     name : str
     dtype : str, optional
-        Of the sums. The default is Keras' ``floatx``.
+        Dtype of the sums. The default is Keras' ``floatx``.
 
     Notes
     -----
@@ -180,7 +180,7 @@ class ExpectedCalibrationError(keras.metrics.Metric):
         Number of bins of [0, 1]. The default is 15.
     name : str
     dtype : str, optional
-        Of the sums. The default is Keras' ``floatx``; float32 counts exactly up to 2^24 samples.
+        Dtype of the sums. The default is Keras' ``floatx``; float32 counts exactly up to 2^24 samples.
 
     Notes
     -----
@@ -242,7 +242,7 @@ class ClasswiseCalibrationError(keras.metrics.Metric):
         create variables.
     name : str
     dtype : str, optional
-        Of the sums. The default is Keras' ``floatx``.
+        Dtype of the sums. The default is Keras' ``floatx``.
 
     Notes
     -----

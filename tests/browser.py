@@ -1,4 +1,4 @@
-"""A browser without a window, to see whether pages show what they should."""
+"""Headless browser for tests of web pages."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""How the tests use the machine, and the digits that several of them train on."""
+"""Resource settings of the test session, and shared fixtures."""
 
 import gc
 import os

@@ -1,4 +1,4 @@
-"""Few steps of a Keras model take less time eagerly than the tracing of their functions."""
+"""Run Keras models eagerly, which is faster than tracing for few steps."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

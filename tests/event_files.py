@@ -1,4 +1,4 @@
-"""What event files hold, read back."""
+"""Read the contents of TensorBoard event files."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Programs run in fresh processes, and what every classifier that is saved and exported must do in one.
+"""Run programs in fresh processes, and test saved and exported classifiers there.
 
 A process is forked from a server that has imported TensorFlow and Keras and done nothing with them, which saves the six
 seconds of the imports. Nothing of the tests, nor of deepsimplex, is in its memory.

@@ -1,4 +1,4 @@
-"""A disk that is full: a real limit on the size of files, which an ordinary user may set."""
+"""Simulate a full disk by a limit on the size of files."""
 
 import resource
 import signal

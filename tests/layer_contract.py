@@ -1,4 +1,4 @@
-"""What every Keras layer of this project must do."""
+"""Contract test of every Keras layer of the package."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""Runs of experiments without the pictures that take most of the time of a small one."""
+"""Run experiments without figures, which take most of the time of a small run."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext

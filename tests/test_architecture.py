@@ -1,4 +1,4 @@
-"""The house keeps its order: no room imports upwards, the package comes in lightly, its face is complete."""
+"""Architecture: allowed imports between subpackages, lightweight import of the package, complete ``__all__``."""
 
 import ast
 import graphlib

@@ -1,4 +1,4 @@
-"""Calibrated classifiers as their users meet them: predictions, files, SavedModels, further training."""
+"""Calibrated classifiers: predictions, files, SavedModels, further training."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""Post-hoc calibration by itself: against fine grids, scikit-learn, and what is known of simulated samples."""
+"""Post-hoc calibration: against fine grids, scikit-learn, and known results for simulated samples."""
 
 import json
 

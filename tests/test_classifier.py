@@ -1,4 +1,4 @@
-"""SimplexClassifier as a Keras user meets it: fit, evaluate, predict, save, reload, resume."""
+"""SimplexClassifier as a Keras model: fit, evaluate, predict, save, reload, resume."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""What fit takes beside arrays and tf.data: PyDatasets and generators, for every kind of target and head."""
+"""Data for fit other than arrays and tf.data: PyDatasets and generators, for every kind of target and head."""
 
 import gc
 import weakref

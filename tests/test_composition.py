@@ -1,4 +1,4 @@
-"""Compositions of latents, and the scale that gives them a mass."""
+"""Compositions of latents, and the scale at which they have a given mass."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Data by name, from archives, folders and tables; and every way in which they can be wrong."""
+"""Data sets by name, from archives, folders and tables, and errors for invalid ones."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""Public docstrings: there, and their examples run."""
+"""Public docstrings exist, and their examples run."""
 
 import doctest
 import importlib

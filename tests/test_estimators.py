@@ -1,4 +1,4 @@
-"""The scikit-learn classifiers: their ecosystem's own checks, labels of every kind, and what users do with them."""
+"""The scikit-learn classifiers: scikit-learn's own checks, labels of every kind, and common uses."""
 
 import pickle
 

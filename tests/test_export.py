@@ -1,4 +1,4 @@
-"""The SavedModel as its users meet it: TensorFlow alone, any batch size, damaged files."""
+"""Exported SavedModels: loaded by TensorFlow alone, any batch size, damaged files."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Familiarity tells samples like the training samples from others: by itself, in classifiers, files and exports."""
+"""Familiarity separates samples like the training samples from others: densities, classifiers, files and exports."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Full disks: one error that names the path from everything that writes, and a warning from what only watches."""
+"""Full disks: one error that names the path for everything that is written, and a warning in monitoring."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""The benchmark of GPUs runs on the processor, on little, and says what was not measured."""
+"""The benchmark of GPUs runs on the CPU with few images, and marks what was not measured."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The waist: what it accepts, and that noise adds up as covariances do."""
+"""LatentGaussian: accepted inputs, and noise that is added to covariances."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""A loaded model is a whole model: training goes on in a fresh process, whatever its target."""
+"""Loaded models can be trained further in a fresh process, with any target."""
 
 import zipfile
 

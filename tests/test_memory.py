@@ -1,4 +1,4 @@
-"""Models and samples that are no longer needed are given up: fits in a loop do not fill the memory."""
+"""Models and samples are freed when no longer needed: fits in a loop do not fill the memory."""
 
 import gc
 import weakref

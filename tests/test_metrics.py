@@ -1,4 +1,4 @@
-"""The Keras metrics: streaming, and equal to the evaluation room."""
+"""The Keras metrics: streaming, and equal to ``deepsimplex.evaluation``."""
 
 import keras
 import numpy as np

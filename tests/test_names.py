@@ -1,4 +1,4 @@
-"""Hints for names that are not known: one helper, used everywhere."""
+"""Hints for unknown names: one helper, used everywhere."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Notebooks stay alive: they are executed as for the site, with their training cut short."""
+"""The notebooks run: executed as for the site, with shortened training."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Odd arguments are refused by name, and numbers at the ends of their ranges give finite answers."""
+"""Odd arguments raise errors that name them, and numbers at the ends of their ranges give finite answers."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Sets of classes hold the true one as often as promised: by themselves, in classifiers, files and exports."""
+"""Prediction sets have the given coverage: fitted directly, in classifiers, files and exports."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""Progress shows itself only where it should, and what it says is true."""
+"""Progress is shown only where it should be, and is accurate."""
 
 import io
 import re

@@ -1,4 +1,4 @@
-"""The examples of the README and of the documentation's pages run, and what they say holds."""
+"""The examples of the README and of the documentation's pages run, and their statements hold."""
 
 import ast
 import json

@@ -1,4 +1,4 @@
-"""Members by name: what their constructors take is read the same on every version of Python."""
+"""Members by name: parameters of constructors are the same on every version of Python."""
 
 from deepsimplex._utils.parameters import constructor_parameters
 

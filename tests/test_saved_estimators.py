@@ -1,4 +1,4 @@
-"""Gaussian-process classifiers as files and SavedModels, as users meet them: in another process, damaged, alone."""
+"""Gaussian-process classifiers as files and SavedModels: in other processes, damaged, with TensorFlow alone."""
 
 import pickle
 from pathlib import Path

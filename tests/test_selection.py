@@ -1,4 +1,4 @@
-"""How far apart targets put the classes, chosen by the likelihood of labels."""
+"""Choice of a target's smoothing or concentration by the likelihood of labels."""
 
 import numpy as np
 import pytest

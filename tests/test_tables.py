@@ -1,4 +1,4 @@
-"""The scripts of the papers' tables, at a size that shows no figures."""
+"""The scripts of the papers' tables run at a small size."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""Gaussian-process classifiers on data that are short of something: right answers, or errors that say of what."""
+"""Gaussian-process classifiers on degenerate data: right answers, or errors that name the problem."""
 
 import re
 

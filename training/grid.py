@@ -1,4 +1,4 @@
-"""The grid of targets, heads and readouts on real images, beside softmax cross-entropy on the same backbone.
+"""The grid of targets, heads and readouts on real images, compared with softmax cross-entropy on the same backbone.
 
     python -m training.grid [--data digits] [--seeds 3] [--epochs 40] [--limit 5000] [--output grid.json]
 

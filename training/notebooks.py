@@ -1,4 +1,4 @@
-"""The notebooks executed, as pages of the site.
+"""Execute the notebooks and write them as pages of the site.
 
     python -m training.notebooks [NAME ...] [--output build/notebooks]
 

@@ -1,4 +1,4 @@
-"""Archives of arrays: their sizes checked before memory is asked for them, written and read with a checksum."""
+"""Write and read .npz archives with a checksum, and check their sizes before memory is allocated."""
 
 import hashlib
 import math
@@ -13,15 +13,15 @@ from numpy.lib.format import read_array_header_1_0, read_array_header_2_0, read_
 from numpy.typing import NDArray
 
 FORMAT = 2  # raise it when the meaning of stored arrays changes: older files are then refused
-HASH_BYTES = 1 << 24  # of samples that are made contiguous and hashed at a time
+HASH_BYTES = 1 << 24  # of an array that are made contiguous and hashed at a time
 
-# Bytes that any archive may hold inflated, and how many times what is stored if that is more. Images and weights shrink
-# to a half or a tenth; deflation can state a thousand times a file's size.
+# Limits on the uncompressed size of an archive: so many bytes, or so many times the compressed size if that is more.
+# Images and weights compress to a half or a tenth; a zip bomb expands a thousandfold.
 ALWAYS, TIMES = 1 << 30, 100
 
 
 def check_archive(path: str | os.PathLike[str]) -> None:
-    """Raise an error for an archive that states more than it can hold; what is no zip archive is left alone.
+    """Raise an error for a zip archive whose stated size is implausibly large; ignore other files.
 
     Parameters
     ----------
@@ -31,8 +31,8 @@ def check_archive(path: str | os.PathLike[str]) -> None:
     Raises
     ------
     ValueError
-        When the members are together more than 1 GiB and more than 100 times what is stored, and when the header of an
-        array says another size than its member has.
+        When the uncompressed size is more than 1 GiB and more than 100 times the compressed size, or when the size in
+        an array's header is not that of its member.
 
     Examples
     --------
@@ -55,7 +55,7 @@ def check_archive(path: str | os.PathLike[str]) -> None:
 
 
 def _check_header(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
-    """Raise ValueError for an array whose header does not say what the member holds: memory for that is asked."""
+    """Raise ValueError if an array's header states another size than its member has: NumPy allocates what it states."""
     with archive.open(member) as content:
         version = read_magic(content)
         shape, _, dtype = (read_array_header_1_0 if version[0] == 1 else read_array_header_2_0)(content)
@@ -72,7 +72,7 @@ def fingerprint(*parts: Any) -> str:
     Parameters
     ----------
     *parts : ndarray or object
-        Their order matters. Python objects in an array count by their addresses, which no other process knows again.
+        Their order matters. Python objects in an array are hashed by their addresses, which differ between processes.
 
     Returns
     -------
@@ -131,8 +131,8 @@ def save_arrays(path: str | os.PathLike[str], key: str, arrays: Mapping[str, NDA
     [0, 1, 2]
     """
     digest = np.array(_digest(key, arrays))
-    # What numpy.savez does, with an archive that is closed whatever happens: numpy's is left to its destructor when the
-    # disk fills up, which then prints a second error of its own.
+    # As numpy.savez, but the archive is always closed: when the disk fills up, NumPy leaves that to the destructor,
+    # which then prints a second error.
     with zipfile.ZipFile(path, "w", allowZip64=True) as archive:
         for name, array in {**arrays, "digest": digest}.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as file:
@@ -157,7 +157,7 @@ def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any
     OSError
         When the file is not there or cannot be read.
     ValueError
-        When the file is another key's, or was changed, or states more than it holds. A damaged archive may raise
+        When the file was saved under another key, was changed, or fails ``check_archive``. A damaged archive may raise
         anything else, from ``zipfile.BadZipFile`` to ``MemoryError``.
 
     Examples
@@ -169,7 +169,7 @@ def load_arrays(path: str | os.PathLike[str], key: str) -> dict[str, NDArray[Any
     FileNotFoundError: [Errno 2] No such file or directory: 'nowhere.npz'
     """
     check_archive(path)
-    # numpy leaves a file that it opens itself open when the archive is cut short.
+    # NumPy does not close a file that it opened itself if the archive is truncated.
     with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     if str(arrays.pop("digest")) != _digest(key, arrays):

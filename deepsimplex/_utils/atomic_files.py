@@ -16,7 +16,7 @@ try:
 except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
-EARLIER = "earlier"  # what a folder is called that stepped aside
+EARLIER = "earlier"  # name of an existing folder that is moved aside while it is replaced
 _LIBC = ctypes.CDLL(None) if os.name == "posix" else None
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2  # of Linux' renameat2
 _NO_ROOM = {code: os.strerror(code) for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)}
@@ -30,13 +30,13 @@ class DiskFullError(OSError):
 def disk_full_at(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn errors of a full disk inside the block into one that names ``path``.
 
-    TensorFlow has errors of its own for it (OutOfRangeError, ResourceExhaustedError), which hold the system's words, as
-    do those of HDF5; Python's often name no file.
+    TensorFlow (OutOfRangeError, ResourceExhaustedError) and HDF5 raise errors of their own, which are recognized by the
+    system's message; Python's often name no file.
 
     Raises
     ------
     DiskFullError
-        An OSError with the system's number, and ``path`` as its filename.
+        An OSError with the system's errno, and ``path`` as its filename.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     Raises
     ------
     DiskFullError
-        When the disk is full, whatever error the writer has for it: an OSError with the final path.
+        When the disk is full, whatever error the writer raises for it: an OSError with the final path.
 
     Examples
     --------
@@ -87,7 +87,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     ...     (Path(folder) / "numbers.txt").read_text()
     '1 2 3'
     """
-    final = Path(os.path.realpath(Path(path).expanduser()))  # a link stays one: what it leads to is replaced
+    final = Path(os.path.realpath(Path(path).expanduser()))  # a symbolic link is kept: its target is replaced
     with disk_full_at(final), ExitStack() as lock:
         final.parent.mkdir(parents=True, exist_ok=True)
         remove_leftovers(final)
@@ -104,10 +104,10 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def _replace_folder(fresh: Path, final: Path, aside: Path) -> None:
-    """Put a folder in the place of another: in one step where the system can exchange two."""
+    """Replace a folder by another: atomically if the system can exchange two paths."""
     if _exchange(fresh, final):
         return
-    os.replace(final, aside)  # from here to the next step a kill leaves neither: the next writer brings it back
+    os.replace(final, aside)  # if killed before the next step, neither exists: the next writer restores it
     try:
         os.replace(fresh, final)
     except BaseException:  # an interrupt must not lose both
@@ -116,7 +116,7 @@ def _replace_folder(fresh: Path, final: Path, aside: Path) -> None:
 
 
 def _exchange(one: Path, other: Path) -> bool:
-    """Exchange two paths atomically, and return whether the system could: Linux can on most file systems."""
+    """Exchange two paths atomically, and return whether the system supports it: Linux does on most file systems."""
     if _LIBC is None or not hasattr(_LIBC, "renameat2"):
         return False
     return _LIBC.renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0
@@ -134,17 +134,17 @@ def _locked_folder(parent: Path, prefix: str, lock: ExitStack) -> Path:
 
 
 def _prefix(final: Path) -> str:
-    """What the temporary folders of a file begin with: of one length, since names may be as long as is allowed."""
+    """Prefix of a file's temporary folders: a hash of fixed length, since the name may have the maximum length."""
     return f".{hashlib.blake2b(final.name.encode(), digest_size=6).hexdigest()}."
 
 
 def remove_leftovers(final: Path) -> None:
-    """Remove temporary folders of writers that were killed; a folder that one had taken aside comes back.
+    """Remove temporary folders of killed writers, and restore a folder that one of them had moved aside.
 
-    ``replacing`` does so first; a reader of what is written only once does it as well.
+    ``replacing`` calls it first; readers of files that are written only once call it, too.
     """
     for place in final.parent.glob(f"{_prefix(final)}*"):
-        # Without locks they cannot be told from those of writers that are at work.
+        # Without locks they cannot be distinguished from those of running writers.
         with suppress(OSError), locked(place) as held:
             if held and (place / EARLIER).exists() and not final.exists():
                 os.replace(place / EARLIER, final)
@@ -154,17 +154,17 @@ def remove_leftovers(final: Path) -> None:
 
 @contextmanager
 def locked(folder: str | os.PathLike[str]) -> Iterator[bool]:
-    """Hold a folder for the block, or until this process ends, however it does.
+    """Lock a folder inside the block. The lock also ends with the process, even if that is killed.
 
     Yields
     ------
     bool
-        False where the system or the file system has no locks: nobody is kept out.
+        False if the system or the file system has no locks: others are not kept out.
 
     Raises
     ------
     BlockingIOError
-        When another process or thread holds it.
+        When another process or thread holds the lock.
     FileNotFoundError
         When there is no such folder, or no longer.
 
@@ -173,7 +173,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[bool]:
     >>> with tempfile.TemporaryDirectory() as folder, locked(folder):
     ...     pass
     """
-    if fcntl is None:  # nor can folders be opened there
+    if fcntl is None:  # Windows, where folders cannot be opened either
         yield False
         return
     descriptor = os.open(folder, os.O_RDONLY)
@@ -198,7 +198,7 @@ def _flock(descriptor: int) -> bool:
 
 
 def check_path(value: Any, name: str) -> Path:
-    """Return a path with the user's home folder in place of "~"; raise TypeError, which names it, for no path."""
+    """Return a path with "~" expanded; raise a TypeError that names the argument if ``value`` is no path."""
     try:
         return Path(value).expanduser()
     except TypeError:

@@ -7,7 +7,8 @@ import numpy as np
 
 
 def parts(whole: slice, length: int) -> list[slice]:
-    """Split a slice, with start and stop, into slices of at most ``length``; an empty one has no parts.
+    """Split a slice, with start and stop, into slices of at most ``length``; an empty slice gives an empty list.
+
     Examples
     --------
     >>> parts(slice(2, 7), 3)
@@ -19,7 +20,8 @@ def parts(whole: slice, length: int) -> list[slice]:
 
 
 def row_slices(rows: int, most: int) -> list[slice]:
-    """Split rows into slices of at most ``most``; no rows are one empty slice, so that results keep their shape.
+    """Split rows into slices of at most ``most``; zero rows give one empty slice, so that results keep their shape.
+
     Examples
     --------
     >>> row_slices(5, 3)
@@ -31,9 +33,9 @@ def row_slices(rows: int, most: int) -> list[slice]:
 
 
 def is_sliced_by_rows(X: Any) -> bool:
-    """Return whether X [N, d] holds real numbers of which blocks of rows can be read without a copy of all.
+    """Return whether X [N, d] holds real numbers and can be read in blocks of rows without a copy of the whole.
 
-    NumPy's arrays and memory maps do, and what has their ``shape``, ``dtype`` and slices, as data sets of h5py.
+    True for NumPy arrays and memory maps, and for objects with ``shape``, ``dtype`` and slicing, as h5py data sets.
 
     Examples
     --------
@@ -70,7 +72,7 @@ def row_blocks(X: Any) -> list[slice]:
 def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
     """Return the index of the first number of X [N, ...] that is not finite, read in blocks; None if all are.
 
-    With a ``dtype``, of those that are not finite in it.
+    With a ``dtype``, numbers are checked after conversion to it.
 
     Examples
     --------

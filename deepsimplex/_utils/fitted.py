@@ -6,9 +6,9 @@ import numpy as np
 
 
 class Fitted:
-    """Base class of what is fitted on held-out samples and saved by its configuration, fitted attributes included."""
+    """Base class of objects that are fitted on held-out samples and keep fitted attributes in their configuration."""
 
-    # Names of numbers, arrays, or lists of arrays.
+    # Names of the fitted attributes, which are numbers, arrays, or lists of arrays.
     fitted_attributes: ClassVar[tuple[str, ...]] = ()
 
     @property
@@ -28,7 +28,7 @@ class Fitted:
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Make one from ``get_config``'s dict."""
+        """Make the object from ``get_config``'s dict."""
         made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
         for name in cls.fitted_attributes:
             if name in config:

@@ -9,7 +9,7 @@ import numpy as np
 
 
 def json_value(value: Any) -> Any:
-    """Convert a value to what JSON can hold: NaN becomes None, infinity "Infinity", unknown objects their text.
+    """Convert a value to what JSON can hold: NaN becomes None, infinity "Infinity", other objects their ``str``.
 
     Examples
     --------
@@ -27,5 +27,5 @@ def json_value(value: Any) -> Any:
 
 
 def to_json(fields: Mapping[str, Any], indent: int | None) -> str:
-    """Write fields by name as JSON."""
+    """Serialize a mapping as strict JSON."""
     return json.dumps(json_value(fields), indent=indent, allow_nan=False)

@@ -7,13 +7,13 @@ import keras
 
 
 def stated_inputs(model: Any) -> Any:
-    """Return the tensors that a functional or sequential model states as its inputs, in their structure; else None."""
+    """Return the symbolic inputs of a functional or sequential model, in their structure; None for other models."""
     inputs = getattr(model, "inputs", None)
     return inputs and (inputs[0] if isinstance(model, keras.Sequential) else model.input)
 
 
 def input_shapes(model: Any) -> dict[str, tuple[int | None, ...]]:
-    """Return the shapes of one sample by input, in order; none for a model that states no inputs, or nested ones.
+    """Return the shape of one sample by input name, in order; an empty dict if inputs are unknown or nested.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def input_shapes(model: Any) -> dict[str, tuple[int | None, ...]]:
 
 
 def as_inputs(model: Any, samples: Mapping[str, Any]) -> Any:
-    """Return samples by input as the structure that a model, one that states its inputs, is called with.
+    """Return samples, given by input name, in the structure that a functional or sequential model is called with.
 
     Examples
     --------

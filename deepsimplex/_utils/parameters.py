@@ -11,7 +11,7 @@ from deepsimplex._utils.names import did_you_mean
 def constructor_parameters(kind: type[Any]) -> dict[str, inspect.Parameter]:
     """Parameters of a class' constructor.
 
-    Of ``__init__``: before Python 3.11.4 the signature of a Keras layer is that of ``__new__(cls, *args, **kwargs)``.
+    From ``__init__``: before Python 3.11.4 the signature of a Keras layer is that of ``__new__(cls, *args, **kwargs)``.
     """
     if kind.__init__ is object.__init__:
         return {}
@@ -20,9 +20,9 @@ def constructor_parameters(kind: type[Any]) -> dict[str, inspect.Parameter]:
 
 
 class Parameters:
-    """``get_params`` and ``set_params`` of scikit-learn for classes that keep arguments under the arguments' names.
+    """``get_params`` and ``set_params`` of scikit-learn for classes that keep arguments as attributes of that name.
 
-    A search over the parameters of an estimator then reaches into its pieces: "target__smoothing".
+    A search over the parameters of an estimator then reaches nested objects: "target__smoothing".
 
     Examples
     --------
@@ -34,7 +34,7 @@ class Parameters:
     """
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Arguments of the constructor by name; with ``deep`` those of pieces too, as "piece__argument"."""
+        """Arguments of the constructor by name; with ``deep`` those of nested objects too, as "object__argument"."""
         params = {key: getattr(self, key) for key in constructor_parameters(type(self)) if hasattr(self, key)}
         pieces = {key: value for key, value in params.items() if deep and isinstance(value, Parameters)}
         nested = {
@@ -43,12 +43,12 @@ class Parameters:
         return params | nested
 
     def set_params(self, **params: Any) -> Self:
-        """Make the object anew, with some of its arguments changed; what was fitted is forgotten.
+        """Change arguments and initialize the object again; fitted attributes are discarded.
 
         Raises
         ------
         ValueError
-            For an argument that there is not, and whatever the constructor refuses; nothing is then changed.
+            For an unknown argument, or one that the constructor rejects; the object is then unchanged.
         """
         known, own = constructor_parameters(type(self)), {}
         pieces: dict[str, dict[str, Any]] = {}
@@ -68,18 +68,18 @@ class Parameters:
         return self
 
     def state(self) -> dict[str, Any]:
-        """Arrays by name that are saved beside the configuration: by default those of the pieces."""
+        """Arrays by name that are saved beside the configuration: by default those of nested objects."""
         return {
             f"{key}__{name}": value for key, piece in self._pieces().items() for name, value in piece.state().items()
         }
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take what ``state`` returned; what is missing stays as it is."""
+        """Restore the arrays that ``state`` returned; missing ones are left unchanged."""
         for key, piece in self._pieces().items():
             piece.load_state({name[len(key) + 2 :]: state[name] for name in state if name.startswith(f"{key}__")})
 
     def _pieces(self) -> dict[str, Any]:
-        """Return the arguments that have parameters themselves, and the members of lists of such."""
+        """Return the arguments, and members of lists among them, that are ``Parameters`` themselves."""
         found = {
             key: value if isinstance(value, list) else [value] for key, value in self.get_params(deep=False).items()
         }

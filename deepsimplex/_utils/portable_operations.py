@@ -1,4 +1,4 @@
-"""Operations in TensorFlow's forms, or in those that ONNX and LiteRT can hold."""
+"""Mathematical functions in TensorFlow, with portable forms for export to ONNX and LiteRT."""
 
 import contextvars
 import functools
@@ -19,7 +19,7 @@ _DEGREE = {"float32": 14, "float64": 30}
 
 @contextmanager
 def portable_operations(format: Format) -> Iterator[None]:
-    """Inside the block graphs are traced from operations that the format has, with weights as they are.
+    """Inside the block, trace graphs from operations that the format supports, with the current weights as constants.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def portable_operations(format: Format) -> Iterator[None]:
 
 
 def portable() -> bool:
-    """Return whether portable operations are asked for."""
+    """Return whether portable operations are enabled."""
     return _format.get() is not None
 
 
@@ -108,9 +108,9 @@ def precise_dtype() -> str:
 
 
 def solve_lower(factor: Callable[[], Any], B: Any) -> Any:
-    """Return L^-1 B of a lower-triangular L [M, M] = ``factor()`` of weights alone, and B [M, N].
+    """Return L^-1 B for lower-triangular L [M, M] = ``factor()``, which depends on weights alone, and B [M, N].
 
-    The portable form holds L^-1 as a constant: the formats have neither the factorization nor the solution.
+    The portable form holds L^-1 as a constant: the formats have neither Cholesky factorizations nor triangular solves.
     """
     if not portable():
         return tf.linalg.triangular_solve(factor(), B)

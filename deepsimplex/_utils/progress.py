@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PATIENCE_SECONDS = 2.0  # work that is done sooner shows nothing
-LINE_SECONDS = 10.0  # from one line in a log to the next, at least
-BAR_SECONDS = 0.1  # from one change of the bar to the next: it is drawn as often
+LINE_SECONDS = 10.0  # minimum time between lines in a log
+BAR_SECONDS = 0.1  # minimum time between updates of the bar
 
 
 @contextmanager
@@ -29,12 +29,12 @@ def progress(
     total : float
         Units of work in all.
     show : bool, optional
-        None (default) shows the bar on a terminal and in a notebook, and nothing elsewhere; True shows the lines
-        there; False never shows anything.
+        None (default) shows the bar on a terminal and in a notebook, and nothing elsewhere; True shows lines
+        elsewhere, too; False never shows anything.
     unit : str
         What is counted, in the plural. The default is "steps".
     done : float
-        Units of the total that were done earlier, by work that was cut short. They count as done, but not in the rate.
+        Units of the total that were done before an interruption. They count as done, but not in the rate.
         The default is 0.
 
     Yields
@@ -51,7 +51,7 @@ def progress(
     if show is False:
         yield lambda amount: None
         return
-    from rich.console import Console  # imported late: most calls are done before anything is due
+    from rich.console import Console  # imported late: most calls end before anything is shown
 
     console = Console(stderr=True)
     drawn = console.is_terminal or console.is_jupyter
@@ -94,7 +94,7 @@ def rate_text(rate: float, unit: str) -> str:
 
 
 class _Lines:
-    """A line at every update, and a last one that says how long the work took."""
+    """Progress as printed lines, the last with the time that the work took."""
 
     interval = LINE_SECONDS
 
@@ -112,7 +112,7 @@ class _Lines:
             self.update()
 
     def update(self) -> None:
-        if self.completed < self.total:  # else the last line is about to say it
+        if self.completed < self.total:  # else ``close`` prints the last line
             self._print(self.left)
 
     def close(self) -> None:
@@ -120,7 +120,7 @@ class _Lines:
 
     @property
     def percentage(self) -> int:
-        """Rounded down: 100 means that nothing is left."""
+        """Percentage done, rounded down: 100 means that nothing is left."""
         return int(100 * self.completed / self.total) if self.total else 100
 
     @property
@@ -137,7 +137,7 @@ class _Lines:
         """Time that the rest takes at this rate; empty if unknown or if nothing is left."""
         if self.rate == 0 or self.completed >= self.total:
             return ""
-        # Counted from the latest units on, the time left runs down while the next are being done.
+        # Less the time since the latest update, so that the time left counts down between updates.
         seconds = (self.total - self.completed) / self.rate - (time.monotonic() - self.latest)
         return f"{duration(max(seconds, 0))} left"
 
@@ -168,7 +168,7 @@ class _Bar(_Lines):
 
     def update(self) -> None:
         self.bar.update(self.task, completed=self.completed)
-        self.bar.start()  # again and again: a bar that runs goes on
+        self.bar.start()  # has no effect on a bar that is already shown
 
     def close(self) -> None:
         if self.bar.live.is_started:  # stopping one that was never shown prints an empty line

@@ -1,4 +1,4 @@
-"""Look up the members of a kind (targets, readouts, ...) by name, on top of Keras' serialization."""
+"""Look up classes of one kind (targets, readouts, ...) by name, on top of Keras' serialization."""
 
 import importlib
 import inspect
@@ -110,7 +110,7 @@ class Registry(dict[str, type[Member]]):
 
 
 def imported(name: str, kind: str) -> Any:
-    """Return the object of "module:attribute"; raise ValueError, with the kind of member that it is to be, for none."""
+    """Return the object of "module:attribute"; raise a ValueError that names ``kind`` if it cannot be imported."""
     module, _, attribute = name.partition(":")
     try:
         return getattr(importlib.import_module(module), attribute)

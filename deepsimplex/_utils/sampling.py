@@ -7,8 +7,8 @@ from numpy.typing import NDArray
 def smallest_keys(keys: NDArray[np.float64], labels: NDArray[np.generic], number: int) -> NDArray[np.int64]:
     """Return the positions of the smallest keys of every label, ``number`` of each at most.
 
-    With independent uniform keys they are a random sample without replacement; of batches, the smallest of all rows are
-    the smallest of those that were smallest before and of the new ones.
+    With independent uniform keys they are a random sample without replacement. Rows can be read in batches: apply the
+    function to the rows kept so far and the new ones together.
 
     Examples
     --------

@@ -12,13 +12,13 @@ from deepsimplex._utils.batching import not_finite
 from deepsimplex._utils.names import did_you_mean
 
 SUM_TOLERANCE = 1e-3
-"""How far the probabilities of one sample may sum from 1: room for a softmax computed in half precision."""
+"""Largest difference from 1 of the sum of one sample's probabilities: allows for a softmax in half precision."""
 
 ROUNDING = 1e-6
-"""How far a probability may lie below 0 and count as 0: 1 - q of a q that single precision rounded above 1."""
+"""How far below 0 a probability may lie and count as 0: allows for 1 - q if q was rounded above 1 in float32."""
 
 MOST_CLASSES = 2**20
-"""Largest number of classes that labels may name: far more are a mistake, and arrays with a column for each."""
+"""Largest number of classes: higher labels are likely a mistake, and arrays get a column for every class."""
 
 
 def check_whole(value: Any, name: str, least: int, most: int = 2**31 - 1) -> int:
@@ -71,7 +71,7 @@ def check_flag(value: Any, name: str) -> bool:
 
 
 def unmasked(values: ArrayLike, name: str) -> NDArray[Any]:
-    """Return ``values`` as an array; raise for masked values, which NumPy would uncover, and rows of many lengths."""
+    """Return ``values`` as an array; raise for masked values, whose mask NumPy would ignore, and for ragged rows."""
     if np.ma.is_masked(values):
         hidden: NDArray[np.bool_] = np.ma.getmaskarray(np.ma.asarray(values))
         raise ValueError(
@@ -111,8 +111,8 @@ def check_array(
     finite : bool
         Refuse NaN and infinity. The default is True.
     dtype : {"float64", "floating", "any"}
-        "floating" keeps float32, "any" float32, integers and booleans; everything else becomes float64, half
-        precision float32.
+        "floating" keeps float32, "any" float32, integers and booleans; with both, half precision becomes float32.
+        Everything else becomes float64.
 
     Raises
     ------

@@ -23,7 +23,7 @@ def backbone(name: str, **options: Any) -> keras.Model:
         "mlp", "cnn", "resnet", or "module:function" for any function or class that returns a keras.Model, such as
         "keras.applications:MobileNetV3Small".
     **options
-        Its arguments.
+        Arguments of the backbone.
 
     Raises
     ------

@@ -28,12 +28,12 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     activation : str
         Any Keras activation. Default "relu".
     dropout : float
-        Rate of dropout after each hidden layer. Default none.
+        Rate of dropout after each hidden layer. Default 0.
 
     Returns
     -------
     keras.Sequential
-        Unbuilt: it takes the shape of the first samples it sees.
+        Unbuilt: the first batch determines its input shape.
 
     Examples
     --------
@@ -56,7 +56,7 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
 def convolution(
     filters: int, spectral_bound: float | None, size: int = 3, strides: int = 1, **kwargs: Any
 ) -> keras.layers.Layer:
-    """Convolution without bias that keeps the images' size (divided by the strides), bounded or not."""
+    """Convolution without bias that keeps the images' size (divided by the strides), with or without spectral bound."""
     options: dict[str, Any] = {"strides": strides, "padding": "same", "use_bias": False, **kwargs}
     if spectral_bound is None:
         return keras.layers.Conv2D(filters, size, **options)
@@ -64,7 +64,7 @@ def convolution(
 
 
 def normalization(**kwargs: Any) -> keras.layers.Layer:
-    """Batch normalization, made in the scope of a ``tf.distribute`` strategy by the samples of all its replicas."""
+    """Batch normalization; in the scope of a ``tf.distribute`` strategy, over the samples of all replicas."""
     return keras.layers.BatchNormalization(momentum=0.9, synchronized=tf.distribute.has_strategy(), **kwargs)
 
 
@@ -80,14 +80,14 @@ def cnn(
     units : int
         Units of the dense layer at the end: the number of features d.
     dropout : float
-        Rate of dropout before and after that layer. Default none.
+        Rate of dropout before and after that layer. Default 0.
     spectral_bound : float, optional
         Largest gain of every convolution, ``SpectralConv2D(bound=...)``. Default None: no bound.
 
     Returns
     -------
     keras.Sequential
-        Unbuilt: it takes the shape of the first images it sees.
+        Unbuilt: the first batch determines its input shape.
 
     Examples
     --------
@@ -96,9 +96,9 @@ def cnn(
 
     Notes
     -----
-    Batch normalization keeps its averages with momentum 0.9, not Keras' 0.99, which takes hundreds of steps to forget
-    its start: a hundred images and 20 epochs would be predicted with averages that fit none of them. In the scope of a
-    ``tf.distribute`` strategy its moments are those of all replicas' samples.
+    The moving averages of batch normalization have momentum 0.9 instead of Keras' 0.99, with which they take hundreds
+    of steps to converge: more than a short training on few images has. In the scope of a ``tf.distribute`` strategy
+    the moments are computed over the samples of all replicas.
     """
     check_number(dropout, "dropout", least=0, below=1)
     check_whole(units, "units", 1)

@@ -24,15 +24,15 @@ def resnet(
     blocks : int
         Residual blocks of a stage. Default 1.
     dropout : float
-        Rate of dropout between the two convolutions of each block, in [0, 1). Default none.
+        Rate of dropout between the two convolutions of each block, in [0, 1). Default 0.
     spectral_bound : float, optional
-        Largest gain of every convolution, ``SpectralConv2D(bound=...)``. Below 1 no two images can become alike in
-        their features, so that what is far from the training samples stays far. Default None: no bound.
+        Largest gain of every convolution, ``SpectralConv2D(bound=...)``. Below 1, residual blocks
+        preserve distances: images unlike the training samples keep features unlike theirs. Default None: no bound.
 
     Returns
     -------
     keras.Sequential
-        Unbuilt: it takes the shape of the first images it sees. It ends in the mean over all places.
+        Unbuilt: the first batch determines its input shape. It ends in global average pooling.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class ResidualBlock(keras.layers.Layer):
         super().__init__(**kwargs)
         self.filters, self.strides = check_whole(filters, "filters", 1), check_whole(strides, "strides", 1)
         self.dropout, self.spectral_bound = check_number(dropout, "dropout", least=0, below=1), spectral_bound
-        # Parts made after a layer was frozen do not know of it.
+        # Setting ``trainable`` reaches only sublayers that exist already: pass it to new ones.
         shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
         self.first = convolution(self.filters, spectral_bound, strides=self.strides, **shared)
         self.second = convolution(self.filters, spectral_bound, **shared)

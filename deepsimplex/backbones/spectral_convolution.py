@@ -1,4 +1,4 @@
-"""A convolution whose largest gain is bounded, so that a network keeps apart what its inputs keep apart."""
+"""Convolution with a bounded spectral norm, with which residual networks preserve distances between inputs."""
 
 from typing import Any
 
@@ -14,8 +14,8 @@ class SpectralConv2D(keras.layers.Conv2D):
 
     The kernel is divided by max(1, sigma / bound), where sigma is the largest singular value of the convolution itself,
     not of the kernel as a matrix, as keras.layers.SpectralNormalization has it: a soft bound, smaller kernels are left
-    as they are. sigma follows from power iterations through the convolution and its transpose, some in every training
-    step.
+    as they are. sigma is estimated by power iterations through the convolution and its transpose in every
+    training step.
 
     Parameters
     ----------
@@ -26,7 +26,7 @@ class SpectralConv2D(keras.layers.Conv2D):
         a factor of 1 - 0.95^k to 1 + 0.95^k, k the number of convolutions of g.
     power_iterations : int
         Power iterations in a training step. Default 1: the kernel changes little between two of them. The bound holds
-        once they have followed the kernel, not yet in the first steps. A frozen layer makes none.
+        once the iterations have converged, not yet in the first steps. A frozen layer makes none.
 
     Raises
     ------
@@ -87,14 +87,14 @@ class SpectralConv2D(keras.layers.Conv2D):
                 direction = tf.nn.conv2d_transpose(
                     gained, fixed, direction.shape, [1, *self.strides, 1], self.padding.upper()
                 )
-            # A kernel of zeros has no largest gain: the direction stays, for what the kernel becomes.
+            # A kernel of zeros maps every direction to zero: keep the previous one for later kernels.
             direction = tf.where(tf.norm(direction) > 0, tf.stop_gradient(direction), self.direction)
             self.direction.assign(direction)
         sigma = tf.norm(self.convolution_op(_normalized(direction), kernel))
         return tf.maximum(1.0, sigma / self.bound)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the direction too: convolutions of Keras save kernel and bias alone."""
+        """Save the direction too: Keras' convolutions save kernel and bias only."""
         super().save_own_variables(store)
         store["direction"] = self.direction
 

@@ -1,8 +1,8 @@
 """Calibration of class probabilities, conformal prediction sets, and familiarity, fitted after training.
 
-``calibrate`` and ``conformalize``, on held-out samples, and ``fit_density``, on the training samples, of
-``SimplexClassifier`` and of the scikit-learn classifiers put them into a classifier, its files and its SavedModel; by
-themselves they serve any other.
+The methods ``calibrate`` and ``conformalize`` (on held-out samples) and ``fit_density`` (on the training samples) of
+``SimplexClassifier`` and of the scikit-learn classifiers fit them; they are then saved and exported with the
+classifier. They can also be used alone, with the outputs of any other classifier.
 """
 
 from deepsimplex._utils.registry import Registry

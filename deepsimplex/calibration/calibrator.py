@@ -19,9 +19,9 @@ class Calibration(Fitted, ABC):
     """Base class of calibrations: what ``SimplexClassifier.calibrate`` and the scikit-learn classifiers fit and apply.
 
     A subclass defines ``fit_outputs`` and one of ``apply_latent`` and ``apply_probabilities``, which both are the
-    identity here, and names what ``fit`` finds in ``fitted_attributes``. One with arguments of its own adds them to
-    ``get_config``. Register it with ``keras.saving.register_keras_serializable``, so that classifiers that hold it can
-    be saved.
+    identity here, and lists the attributes that fitting sets in ``fitted_attributes``. A subclass with arguments of its
+    own adds them to ``get_config``. Register it with ``keras.saving.register_keras_serializable``, so that classifiers
+    that hold it can be saved.
 
     Examples
     --------
@@ -73,11 +73,11 @@ class Calibration(Fitted, ABC):
         """
 
     def apply_latent(self, latent: Any) -> Any:
-        """Calibrate latents, a LatentGaussian or the dict {"loc", "scale"}, of arrays or tensors: by default as is."""
+        """Calibrate latents, a LatentGaussian or a dict {"loc", "scale"} of arrays or tensors; unchanged by default."""
         return latent
 
     def apply_probabilities(self, p: Any) -> Any:
-        """Calibrate class probabilities [N, n], an array or a tensor, which may be of a graph: by default as is."""
+        """Calibrate class probabilities [N, n], an array or a tensor, which may be symbolic; unchanged by default."""
         return p
 
     @property
@@ -95,7 +95,7 @@ class ProbabilityCalibration(Calibration):
 
     @abstractmethod
     def _transform(self, p: Any, floor: float) -> Any:
-        """Calibrated probabilities of a tensor [N, n], float64 but for a format without it."""
+        """Calibrated probabilities of a tensor [N, n], float64 except for export formats without it."""
 
     def fit(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to the class probabilities of held-out samples and their labels.
@@ -103,8 +103,8 @@ class ProbabilityCalibration(Calibration):
         Parameters
         ----------
         p : array_like, shape [N, n]
-            Uncalibrated class probabilities of samples that the classifier was not trained on: on its training samples
-            it looks better calibrated, or worse, than it is.
+            Uncalibrated class probabilities of samples that the classifier was not trained on: its calibration on
+            the training samples differs from that on new ones.
         y : array_like, shape [N] or [N, 1]
             Class numbers 0..n-1.
         sample_weight : array_like, shape [N], optional
@@ -132,7 +132,7 @@ class ProbabilityCalibration(Calibration):
         Parameters
         ----------
         p : array_like or tensor, shape [N, n]
-            Arrays are checked; tensors are not, and may be of a graph.
+            Arrays are checked; tensors are not, and may be symbolic.
 
         Returns
         -------
@@ -146,7 +146,7 @@ class ProbabilityCalibration(Calibration):
         return tf.cast(self._transform(tf.cast(p, precise_dtype()), tiny_of(dtype)), dtype)
 
     def fit_transform(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
-        """Fit, and calibrate the same samples: their probabilities become better than those of new samples will be."""
+        """Fit to samples and calibrate the same samples; they are then better calibrated than new samples are."""
         return self.fit(p, y, sample_weight).transform(p)
 
     def fit_outputs(
@@ -178,6 +178,6 @@ def check_columns(p: Any, fitted: int) -> None:
 
 
 def check_removal(y: Any, samples: str, method: str, what: str) -> None:
-    """Raise ValueError if labels are given without samples, where None removes what a method fitted."""
+    """Raise ValueError if labels are given without samples: samples of None remove what a method fitted."""
     if y is not None:
         raise ValueError(f"{samples} must be given beside y; {method}(None) removes the {what}")

@@ -1,4 +1,4 @@
-"""Split conformal prediction: sets of classes that hold the true one with a promised frequency."""
+"""Split conformal prediction: sets of classes that hold the true one with a guaranteed frequency."""
 
 import math
 from typing import Any, Literal, get_args
@@ -27,26 +27,28 @@ ConformalMethod = Literal["lac", "aps", "raps"]
 class ConformalSets(Fitted):
     """Sets of classes from class probabilities, which hold the true class with at least the stated frequency.
 
-    The promise needs nothing of the classifier: only that the held-out samples of ``fit`` and those to be predicted are
-    exchangeable, as samples of one source drawn at random are. How good the probabilities are shows in the sets' size.
+    The guarantee requires nothing of the classifier: only that the held-out samples of ``fit`` and those to be
+    predicted are exchangeable, as samples of one source drawn at random are. The better the probabilities, the smaller
+    the sets.
 
     Parameters
     ----------
     coverage : float
-        Promised frequency, between 0 and 1. Default 0.9.
+        Guaranteed frequency, between 0 and 1. Default 0.9.
     method : {"lac", "aps", "raps"}
         "lac", the default: all classes above one threshold of probability, the smallest sets on average; few or none
-        for odd samples. "aps": the likeliest classes until their sum reaches a threshold, so that sets grow where a
-        sample is hard. "raps": the same with a penalty of the classes after the likeliest few, against long tails.
+        for atypical samples. "aps": the likeliest classes until their sum reaches a threshold, so that sets grow where
+        a sample is hard. "raps": the same with a penalty of the classes after the likeliest few, against long tails.
     by_class : bool
-        Whether the promise holds for the samples of every class, with a threshold each. Default False: for all samples
-        together.
+        Whether the guarantee holds for the samples of every class, with a threshold for each. Default False: for all
+        samples together.
     penalty : float
         Of "raps", for each class after the first ``free_classes``. Default 0.01.
     free_classes : int
-        Default 5, as ``penalty`` in the paper's experiments on images of many classes.
+        Number of likeliest classes without penalty. Default 5. Both defaults are the paper's, for images of many
+        classes.
     seed : int
-        Of the random part of "aps" and "raps". Default 0.
+        Seed of the random part of "aps" and "raps". Default 0.
 
     Attributes
     ----------
@@ -129,7 +131,7 @@ class ConformalSets(Fitted):
         Parameters
         ----------
         p : array_like or tensor, shape [N, n]
-            Arrays are checked; tensors are not, and may be of a graph.
+            Arrays are checked; tensors are not, and may be symbolic.
 
         Returns
         -------
@@ -148,7 +150,7 @@ class ConformalSets(Fitted):
         return self._scores(tf.cast(p, dtype)) <= tf.constant(self.thresholds_ + slack, dtype)
 
     def _scores(self, p: Any) -> Any:
-        """Scores [N, n] of all classes: the larger, the less does a class conform."""
+        """Nonconformity scores [N, n] of all classes."""
         if self.method == "lac":
             return 1.0 - p
         order = tf.argsort(p, axis=-1, direction="DESCENDING", stable=True)
@@ -160,7 +162,7 @@ class ConformalSets(Fitted):
         return scores
 
     def _uniform(self, p: Any) -> Any:
-        """Numbers [N, 1] in [0, 1), as good as random: the fractional part of a sum with large weights."""
+        """Pseudo-random numbers [N, 1] in [0, 1): the fractional part of a sum of probabilities with large weights."""
         weights = np.random.default_rng(self.seed).uniform(1e3, 1e4, p.shape[-1])
         total = tf.linalg.matvec(p, tf.constant(weights, p.dtype))[:, tf.newaxis]
         return total - tf.floor(total)

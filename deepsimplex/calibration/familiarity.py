@@ -1,4 +1,4 @@
-"""Familiarity: how typical a sample's features are of those that a classifier learned from."""
+"""Familiarity: how typical a sample's features are of the training samples of a classifier."""
 
 import math
 from abc import ABC, abstractmethod
@@ -19,23 +19,23 @@ from deepsimplex.latent import is_tensor
 
 # Parts of the training samples, each scored by a density of the others.
 _FOLDS = 5
-# Scores of training samples that are kept: familiarity is known to a thousandth.
+# Number of quantiles of the training scores that are stored: familiarity has a resolution of a thousandth.
 _QUANTILES = 1000
 _FARTHEST = 1e12
-# Of them, from where on variances grow, and with it the range that they grow in units of.
+# Quantiles of the training scores: variances grow below the first one, in units of the range between the two.
 UNFAMILIAR = (0.1, 0.9)
-# Of the variance of a network's features, in the principal components that a density is of.
+# Share of the variance of a network's features that the principal components of a density hold.
 VARIANCE_SHARE = 0.98
 # Numbers in the largest tensor of a batch of rows.
 _BUDGET = 2**23
 
 
 class FeatureDensity(Fitted, ABC):
-    """Base class of densities of features, whose quantiles over the training samples are the familiarity.
+    """Base class of densities of features; familiarity is the quantile of a score over the training samples.
 
-    A network's features crowd together away from what it learned, and its variance with them. ``variance_factor`` makes
-    up for that: with the score t of a sample, and its quantiles t_q over the training samples, variances grow by
-    1 + max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
+    Away from the training samples, a network's features collapse and its variances stay too small. ``variance_factor``
+    compensates for that: with the score t of a sample, and its quantiles t_q over the training samples, variances
+    grow by 1 + max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
 
     A subclass defines ``_fit`` and ``_score``, and names the arrays that ``_fit`` makes in ``fitted_arrays``. Register
     it with ``keras.saving.register_keras_serializable``.
@@ -43,14 +43,14 @@ class FeatureDensity(Fitted, ABC):
     Parameters
     ----------
     seed : int
-        Of the division of the training samples into five folds. Default 0.
+        Seed of the division of the training samples into five folds. Default 0.
 
     Attributes
     ----------
     quantiles_ : ndarray, shape [1000]
-        Of the scores of training samples under the density of the other folds.
+        Quantiles of the scores of training samples under the density of the other folds.
     mean_, projection_ : ndarray, shapes [d], and [d] or [d, q]
-        What features are transformed by before: (z - mean), times factors or a matrix.
+        Transformation of the features before the density: (z - mean), times factors or a matrix.
     """
 
     fitted_arrays: ClassVar[tuple[str, ...]] = ()
@@ -81,10 +81,10 @@ class FeatureDensity(Fitted, ABC):
         z : array_like, shape [N, d]
         y : array_like, shape [N]
         variance_share : float, optional
-            Default None: every feature is standardized, as columns of a table in units of their own ask for. Otherwise
-            the leading principal components that hold this share of the variance take the features' place:
-            ``SimplexClassifier.fit_density`` takes 0.98, since units of a network that hardly vary among the training
-            samples tell nothing of others that is worth their noise.
+            Default None: every feature is standardized, which suits columns of a table in different units. Otherwise
+            features are replaced by the leading principal components that hold this share of the variance:
+            ``SimplexClassifier.fit_density`` uses 0.98, since the directions in which the features of training samples
+            hardly vary add mostly noise.
 
         Raises
         ------
@@ -105,7 +105,7 @@ class FeatureDensity(Fitted, ABC):
         return self
 
     def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Scores [N] of training samples under the density of others: a density fits best the samples that made it."""
+        """Scores [N] of training samples, each under a density that was fitted to other samples (cross-validation)."""
         fold, scores = np.random.default_rng(self.seed).permutation(len(z)) % _FOLDS, np.empty(len(z))
         for held_out in range(_FOLDS):
             rest = fold != held_out
@@ -114,7 +114,7 @@ class FeatureDensity(Fitted, ABC):
         return scores
 
     def variance_factor(self, z: Any) -> Any:
-        """Return what the variances of latents are multiplied by, at these features.
+        """Return the factors by which the variances of latents are multiplied at these features.
 
         Parameters
         ----------
@@ -123,7 +123,7 @@ class FeatureDensity(Fitted, ABC):
         Returns
         -------
         tensor, shape [N]
-            1 for samples like nine of ten training samples, and more the less familiar a sample is.
+            1 for samples of familiarity 0.1 or more, and larger the less familiar a sample is.
         """
         scores = self._scores(z)
         low, high = np.quantile(self.quantiles_, UNFAMILIAR)
@@ -151,12 +151,12 @@ class FeatureDensity(Fitted, ABC):
         Parameters
         ----------
         z : array_like or tensor, shape [N, d]
-            Tensors may be of a graph.
+            Tensors may be symbolic.
 
         Returns
         -------
         ndarray or tensor, shape [N]
-            0, unlike anything learned, to 1; of samples like the training samples as often in any tenth of that.
+            From 0, unlike all training samples, to 1; uniformly distributed for samples like the training samples.
         """
         if not is_tensor(z):
             return self._in_batches(self._features(z), self.familiarity)
@@ -183,15 +183,15 @@ class FeatureDensity(Fitted, ABC):
         return {name: getattr(self, name) for name in names} if self.is_fitted else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Take what ``state`` returned."""
+        """Restore the arrays of ``state``."""
         vars(self).update({name: np.asarray(value) for name, value in state.items()})
 
 
 def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray[np.float64]:
     """Factors [d] that standardize centered features, or a matrix [d, q] to their principal components in one unit."""
     if variance_share is None:
-        deviation = z.std(axis=0)
-        return 1.0 / np.where(deviation > 0, deviation, 1.0)  # a unit that never fires
+        std = z.std(axis=0)
+        return 1.0 / np.where(std > 0, std, 1.0)  # zero for a unit that never fires
     share = check_number(variance_share, "variance_share", above=0, most=1)
     variances, components = np.linalg.eigh(z.T @ z / len(z))
     variances, components = np.maximum(variances[::-1], 0.0), components[:, ::-1]
@@ -206,11 +206,11 @@ def _times(z: Any, projection: Any) -> Any:
 
 
 def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A [d, d] with A A^T the inverse covariance of centered rows, shrunk as far as their number asks for."""
+    """A [d, d] with A A^T the inverse covariance of centered rows, by Ledoit and Wolf's shrinkage."""
     from sklearn.covariance import ledoit_wolf
 
     covariance = ledoit_wolf(z, assume_centered=True)[0] if len(z) > 1 else np.zeros((z.shape[1], z.shape[1]))
-    # Units that never fire in a class, and classes of one sample: the features have variance one on average.
+    # For units that never fire in a class, and classes of one sample; the features have variance one on average.
     covariance += 1e-6 * np.eye(len(covariance))
     return np.linalg.inv(np.linalg.cholesky(covariance)).T
 
@@ -293,13 +293,13 @@ class RelativeMahalanobis(FeatureDensity):
 class NeighborDistance(FeatureDensity):
     """Distance from the k-th nearest training sample (Sun et al. 2022): for features that no Gaussian fits.
 
-    The score is minus that distance between transformed features; the paper divides features by their length in
-    addition, and so does not see how far out they are. It holds all N d training features.
+    The score is minus that distance between transformed features; the paper also normalizes features to length
+    one, which discards how far out they are. It holds all N d training features.
 
     Parameters
     ----------
     k : int
-        Default 10; all training samples if there are fewer.
+        Number of neighbors. Default 10; all training samples if there are fewer.
     seed : int
 
     Examples

@@ -14,7 +14,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.readout.readout_base import log_probabilities
 
-# Logarithms of factors lie within +-_MOST; the search begins at the best of the others.
+# Logarithms of factors lie within +-_MOST; the search starts at the best of these candidates.
 _MOST = float(np.log(100.0))
 _SCALES = np.log([0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0])
 _PAIRS = [(mean, scale) for mean in np.log([0.5, 1.0, 2.0, 4.0]) for scale in np.log([0.1, 0.5, 1.0, 2.0])]
@@ -90,7 +90,7 @@ class LatentScaling(Calibration):
             classified correctly, or their classes are no likelier than by chance.
         """
         latents = LatentGaussian.of(latent).numpy()
-        # A quarter of the time of float64, and factors are found to a thousandth.
+        # float32 is faster, and precise enough for factors to within a thousandth.
         latents = LatentGaussian(latents.loc.astype(np.float32), latents.scale.astype(np.float32))
         layer = readout_layer(readout, scores)
         weights = check_sample_weight(sample_weight, len(latents))
@@ -139,7 +139,7 @@ class LatentScaling(Calibration):
         return scaled if isinstance(latent, LatentGaussian) else scaled.as_dict()
 
     def transform(self, latent: LatentGaussian | dict[str, Any]) -> LatentGaussian:
-        """Calibrated latents, of arrays or of tensors, which may be of a graph.
+        """Calibrate latents, given as arrays or as tensors, which may be symbolic.
 
         Parameters
         ----------

@@ -67,12 +67,12 @@ class FittedAfterTraining:
         Raises
         ------
         TypeError, ValueError
-            For samples that ``evaluate`` would refuse, soft labels, and samples that do not determine the calibration.
+            For samples that ``evaluate`` would reject, soft labels, and samples that do not determine the calibration.
             The model is then unchanged.
 
         Notes
         -----
-        Training never sees a calibration: neither losses nor the metrics of training batches, nor
+        Calibration has no effect in training: neither on losses nor on metrics of training batches, nor on
         ``model(x, training=True)``, and the loss of ``evaluate`` is that of uncalibrated outputs. ``fit`` and
         ``train_on_batch`` change the outputs that a calibration was fitted to, and remove it with a warning.
 
@@ -121,7 +121,7 @@ class FittedAfterTraining:
         batch_size: int | None = None,
         verbose: str | int = 0,
     ) -> Self:
-        """Find the sets of classes that hold the true one with a promised frequency, on held-out samples.
+        """Fit conformal prediction sets, which contain the true class with a given coverage, to held-out samples.
 
         Parameters
         ----------
@@ -130,11 +130,11 @@ class FittedAfterTraining:
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
         coverage : float
-            Promised frequency. Default 0.9.
+            Share of samples whose set contains the true class. Default 0.9.
         method : {"lac", "aps", "raps"}
             See ``deepsimplex.calibration.ConformalSets``. Default "lac", the smallest sets on average.
         by_class : bool
-            Whether the promise holds for every class. Default False: for all samples together.
+            Whether the coverage holds for every class. Default False: for all samples together.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2
@@ -148,7 +148,7 @@ class FittedAfterTraining:
         Raises
         ------
         TypeError, ValueError
-            As ``calibrate``, and for fewer samples than the promise needs. The model is then unchanged.
+            As ``calibrate``, and for fewer samples than the coverage needs. The model is then unchanged.
 
         Examples
         --------
@@ -188,8 +188,7 @@ class FittedAfterTraining:
         """Fit a density of the backbone's features to the training samples, for ``familiarity``.
 
         From then on the latent Gaussians are wider where samples are unfamiliar (``FeatureDensity.variance_factor``):
-        class probabilities become less sure there, and their intervals wider. On corrupted images of Fashion-MNIST the
-        NLL falls by 6%, and on clean ones stays. Calibrations and sets are fitted afterwards.
+        class probabilities are less confident there, and their intervals wider. Fit calibrations and sets afterwards.
 
         Parameters
         ----------
@@ -213,6 +212,7 @@ class FittedAfterTraining:
         Examples
         --------
         >>> import deepsimplex as ds
+        >>> keras.utils.set_random_seed(0)
         >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
         >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", num_classes=10)
         >>> model.compile()
@@ -231,23 +231,23 @@ class FittedAfterTraining:
         return self
 
     def familiarity(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
-        """Return how typical samples are, [N]: 0 for unlike anything learned, to 1; after ``fit_density``.
+        """Return how similar samples are to the training samples, [N], from 0 to 1; needs ``fit_density``.
 
-        The share of training samples that are less typical. Of samples like them a tenth has a familiarity below 0.1.
+        It is the share of training samples that are less typical: of samples like them, a tenth is below 0.1.
         """
         if self.density is None:
             raise ValueError("familiarity needs fit_density(x, y) with the training samples first")
         return self.density.familiarity(self.predict_features(x, batch_size, verbose))
 
     def _set_density(self, density: FeatureDensity | None) -> None:
-        """Widen latents by this density; what was fitted to the probabilities before is removed."""
+        """Set the density, which widens latents, and remove calibration and sets, which were fitted without it."""
         self._give_up_calibration("fit_density")
         self._give_up_sets("fit_density")
         self.density = density
         self._set_calibration(None)
 
     def _give_up_calibration(self, cause: str) -> None:
-        """Remove the calibration before the outputs change that it was fitted to."""
+        """Remove the calibration, with a warning, because the outputs that it was fitted to change."""
         if self.calibration is not None:
             warn_caller(
                 f"{cause} changes the outputs that the model was calibrated for, and removes the calibration: call "
@@ -256,7 +256,7 @@ class FittedAfterTraining:
             self._set_calibration(None)
 
     def _give_up_sets(self, cause: str) -> None:
-        """Remove the sets before the probabilities change that they were found for."""
+        """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
         if self.prediction_sets is not None:
             warn_caller(
                 f"{cause} changes the probabilities that the sets were found for, and removes them: call "
@@ -265,16 +265,16 @@ class FittedAfterTraining:
             self.prediction_sets = None
 
     def _set_calibration(self, calibration: Calibration | None) -> None:
-        """Predict by this calibration: functions that Keras traced with another are made anew."""
+        """Set the calibration, and drop the functions that Keras traced with an earlier one."""
         self.calibration = calibration
         self.predict_function = self.test_function = None
         self._hide("_latents", None)
 
     def _train_uncalibrated(self) -> None:
-        """Remove calibration, sets and density before the weights change that they were fitted to."""
+        """Remove calibration, sets and density, because training changes the weights that they were fitted to."""
         self._give_up_calibration("training")
         self._give_up_sets("training")
         if self.density is not None:
             warn_caller("training changes the features, and removes their density: call fit_density again afterwards")
             self.density = None
-            self._set_calibration(None)  # functions that widened latents are traced anew
+            self._set_calibration(None)  # drop the functions that were traced with the density

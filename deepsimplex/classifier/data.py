@@ -1,4 +1,4 @@
-"""Data adapter: convert what ``fit`` takes to batches (x, observation[, weight])."""
+"""Data adapter: convert the data given to ``fit`` to batches (x, observation[, weight])."""
 
 import math
 import weakref
@@ -48,16 +48,16 @@ class Samples(NamedTuple):
 
 @dataclass(frozen=True)
 class DataAdapter:
-    """Turns samples and labels into what ``SimplexClassifier`` trains on and is evaluated with.
+    """Convert samples and labels to the batches that ``SimplexClassifier`` is trained and evaluated on.
 
     Parameters
     ----------
     target : Target
     num_classes : int
     loss : ClassifierLoss, optional
-        Training loss; it decides whether observations contain latents. Without one they contain labels alone.
+        Training loss, which determines whether observations contain latents. Default None: labels only.
     workers : Workers, optional
-        Those that train together: the first computes latents for all.
+        Workers that train together; the chief computes the latents for all.
     """
 
     target: Target
@@ -207,7 +207,7 @@ class DataAdapter:
         return divided_among_workers(observed)
 
     def _example(self, spec: Any) -> Any:
-        """One sample's labels or latents of the same form."""
+        """Return the labels or latents of one sample that match a specification."""
         if isinstance(spec, dict):
             return {"loc": np.zeros((1, spec["loc"].shape[1])), "scale": np.ones((1, *spec["scale"].shape[1:]))}
         if _is_hard(spec):
@@ -223,7 +223,7 @@ class DataAdapter:
         )
 
     def adapts_by_reading(self, labels: Any) -> bool:
-        """Return whether the loss must read a stream of such labels; if the latents of the classes do, adapt it."""
+        """Return whether the loss must read a stream of these labels; if the classes' latents suffice, adapt it."""
         if self.loss is None or not self.loss.needs_adapt:
             return False
         table = self.target.table(self.num_classes)
@@ -273,7 +273,7 @@ class DataAdapter:
 
 
 def check_lengths(epochs: int = 1, batch_size: int | None = None, validation_split: float | None = None) -> None:
-    """Raise ValueError for numbers of epochs and of samples in a batch, and for a share, that are none."""
+    """Raise ValueError for an invalid number of epochs, batch size or validation split."""
     check_whole(epochs, "epochs", 0)
     if batch_size is not None:
         check_whole(batch_size, "batch_size", 1)
@@ -284,7 +284,7 @@ def check_lengths(epochs: int = 1, batch_size: int | None = None, validation_spl
 def batches(
     samples: Samples, batch_size: int | None = None, epochs: SeededEpochs | None = None, workers: Workers | None = None
 ) -> tf.data.Dataset:
-    """Return batches of arrays, in the order that ``epochs`` draws, or as they are; of several ``workers`` its part.
+    """Return batches of arrays, in the order drawn by ``epochs``, if given; with several ``workers``, this one's part.
 
     Arrays are copied once, into tensors, of which batches are cut or gathered. A ``numpy.memmap`` is read in batches.
     """
@@ -296,7 +296,7 @@ def batches(
         tensors = keras.tree.map_structure(as_tensor, arrays)
         return tf.data.Dataset.from_tensor_slices(tensors).batch(batch_size).prefetch(tf.data.AUTOTUNE)
 
-    # TensorFlow keeps functions of NumPy too: this one does not keep the model.
+    # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the model be freed.
     current: Any = None if epochs is None else weakref.ref(epochs)
 
     @not_converted
@@ -350,7 +350,7 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
             if np.ndim(array) == 0 or len(array) != rows:
                 found = len(array) if np.ndim(array) else "a single number"
                 raise ValueError(f"x and {name} must have the same number of samples; found {rows} and {found}")
-    if sample_weight is not None:  # of a batch all may be zero
+    if sample_weight is not None:  # all weights of a single batch may be zero
         sample_weight = check_sample_weight(sample_weight, rows, all_zero=True)
         sample_weight = check_finite_rows(sample_weight, "sample_weight", keras.config.floatx())
     return x, y, sample_weight

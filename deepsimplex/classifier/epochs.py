@@ -38,7 +38,7 @@ class SeededEpochs(keras.callbacks.Callback):
 
 
 def with_callback(callbacks: Any, own: keras.callbacks.Callback) -> Any:
-    """Return callbacks as Keras takes them, with another at their end."""
+    """Append a callback to the ``callbacks`` argument of ``fit``."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
         callbacks.append(own)
         return callbacks

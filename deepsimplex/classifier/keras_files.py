@@ -1,4 +1,4 @@
-"""Files of Keras models: loaded, or an error that says what is wrong with them."""
+"""Load files of Keras models, with errors that name the problem, and replace them safely."""
 
 import io
 import os
@@ -15,7 +15,7 @@ from deepsimplex._utils.archives import check_archive
 def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     """Load a ``.keras`` file, after checking that it is whole.
 
-    ``keras.models.load_model`` does as well once deepsimplex is imported; it says less when a file is cut short.
+    ``keras.models.load_model`` works too once deepsimplex is imported, with less specific errors for truncated files.
 
     Parameters
     ----------
@@ -33,8 +33,8 @@ def load_model(filepath: str | os.PathLike[str], **kwargs: Any) -> keras.Model:
     FileNotFoundError
         When there is no such file.
     ValueError
-        When the file is damaged or cut short, states more than it holds, or holds no model that can be made again: a
-        piece that is none, weights that do not fit or are not finite. Keras' own error is its cause.
+        When the file is damaged or truncated, declares more data than it contains, or holds no model that can be
+        rebuilt: invalid parts, or weights that do not fit or are not finite. Keras' own error is its cause.
 
     Examples
     --------
@@ -85,9 +85,9 @@ def check_overwrite(filepath: str | os.PathLike[str], overwrite: bool) -> None:
 
 
 class FileInMemory(io.BytesIO):
-    """What Keras writes as HDF5 to be stored afterwards, under the name whose ending Keras checks.
+    """In-memory file for the HDF5 that Keras writes, named by its path, since Keras checks the ending.
 
-    HDF5 ends the process (segmentation fault) when it closes a file for which the disk has no room.
+    HDF5 crashes (segmentation fault) when it closes a file on a full disk.
     """
 
     def __init__(self, filepath: str | os.PathLike[str]) -> None:

@@ -47,15 +47,15 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         Number of classes n, at least 2. Default: the number of ``class_names``.
     covariance : {"isotropic", "diagonal", "full"}, optional
         Covariance of the head. Default "isotropic": one variance per sample, which the argmax readout integrates
-        exactly. Given without a head it asks for the Gaussian one: "diagonal" is the network of [CASIMAC] sec. 3.4.
+        exactly. If it is given without a head, the head is "gaussian"; "diagonal" is the network of [CASIMAC] sec. 3.4.
     head : str, dict or keras.layers.Layer, optional
         From features to a dict {"loc", "scale"}: "variational" (default, ``heads.VariationalGaussianProcess``),
         "gaussian" (``heads.GaussianHead``), "prototypes", one of these as a dict {"name": ..., arguments}, or a layer.
-        Heads that start among the features of training samples are adapted to them by the first ``fit``.
+        Heads that are initialized from features of training samples are adapted by the first ``fit``.
     readout : str, dict or keras.layers.Layer, optional
-        "argmax", "softmax" or a layer of ``deepsimplex.readout``. Default: what the target is meant for.
+        "argmax", "softmax" or a layer of ``deepsimplex.readout``. Default: that of the target.
     class_names : list of str, optional
-        Names of the classes, in label order; they travel with the model and its export. Default "0", "1", ...
+        Names of the classes, in label order, saved and exported with the model. Default "0", "1", ...
     seed : int
         Seed of the order of samples and of random layers. Two runs with the same seed give the same weights, whether
         interrupted and resumed or not. Default 0.
@@ -65,22 +65,22 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     Raises
     ------
     ValueError
-        If the pieces do not fit: a head for another latent space, features not of rank 2, class names of another
-        number.
+        If target, backbone, head and readout do not fit together: a head for another latent space, features not of
+        rank 2, another number of class names.
 
     Notes
     -----
-    A target with a fixed noise of its own (ILR) explains the residuals by it, and the head's scale collapses; class
-    probabilities are therefore read out from N(mu, Sigma + noise^2). Targets without noise (CASIMAC) leave all of it to
-    the head; Dirichlet latents are read out as they are.
+    If a target has a fixed noise of its own (ILR), that noise explains the residuals, and the head's scale collapses;
+    class probabilities are therefore read out from N(mu, Sigma + noise^2). For targets without noise (CASIMAC) the head
+    learns all of it; Dirichlet latents are read out as they are.
 
     While ``fit`` trains latents, the metrics of training batches use a readout of few points where the readout samples
     (argmax of a diagonal or full covariance, softmax); validation, ``evaluate`` and ``predict`` never do. A loss of
-    class probabilities takes all its points in every step, which then takes several times as long;
-    ``ArgmaxReadout(num_points=32)`` is one way out, an isotropic covariance, read out exactly, another.
+    class probabilities takes all its points in every step, which then takes several times as long. To avoid this, use
+    ``ArgmaxReadout(num_points=32)``, or an isotropic covariance, which is read out exactly.
 
     Created inside the scope of a ``tf.distribute.Strategy``, the model is trained under that strategy, with the losses
-    and weights of a single device; ``fit`` refuses one whose weights or optimizer were made outside.
+    and weights of a single device; ``fit`` raises an error if weights or optimizer were made outside.
 
     Sources: [CASIMAC] sec. 3.4 (the network) and B.5 (the map softmax(tau S f)), [ILR-GP] sec. 3.1 and [GPD] sec. 4
     (their targets).
@@ -144,7 +144,8 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         Raises
         ------
         ValueError
-            Before training, for labels out of range, samples of different number, NaN, and what the target cannot use.
+            Before training, for labels out of range, different numbers of samples and labels, NaN, and data that the
+            target cannot use.
         """
         check_lengths(epochs, batch_size, validation_split)
         epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
@@ -244,10 +245,10 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     def train_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
     ) -> Any:
-        """Train on one batch, as in keras.Model; a distance target finds the batch's latents in ``fit`` alone.
+        """Train on one batch, as in keras.Model; with a distance target, latents of labels are found in ``fit`` only.
 
         Pass latents as ``y`` to step by hand with such a target; a loss that compares with labels alone takes labels
-        with any. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
+        with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
         adapter = self._adapter("train_on_batch")
         x, y, sample_weight = check_arrays(x, y, sample_weight)
@@ -295,13 +296,13 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         input_dtype: str | dict[str, str] = "float32",
         verbose: bool = False,
     ) -> None:
-        """Write what serves the model without this package: a SavedModel, an ONNX or a LiteRT file.
+        """Export the model for serving without this package: as a SavedModel, an ONNX or a LiteRT file.
 
         Parameters
         ----------
         filepath : path-like
-            Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``; replaced whole
-            or not at all.
+            Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``; written
+            atomically.
         format : {"tf_saved_model", "onnx", "litert"}
             Default "tf_saved_model". ONNX needs tf2onnx (``pip install "deepsimplex[onnx]"``); LiteRT takes one sample
             at a time.
@@ -360,7 +361,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
-        """Make a classifier from what ``get_config`` returned."""
+        """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
         for name in (*_PIECES, *_FITTED_LATER, "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)

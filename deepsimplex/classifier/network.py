@@ -1,4 +1,4 @@
-"""The network of a classifier: a backbone, a head and a readout, joined and read out as probabilities or latents."""
+"""The network of a classifier: backbone, head and readout, with predictions of probabilities and latents."""
 
 import dataclasses
 import os
@@ -26,8 +26,9 @@ from deepsimplex.targets import TARGETS, Target
 
 
 class SimplexNetwork(keras.Model):
-    """Samples to class probabilities, by a Gaussian over the latent space of a target; the parameters are those of
-    ``SimplexClassifier``, which adds training and files.
+    """Keras model from samples to class probabilities, by a Gaussian over the latent space of a target.
+
+    The parameters are those of ``SimplexClassifier``, which adds training and files.
     """
 
     _predicts = False
@@ -69,8 +70,8 @@ class SimplexNetwork(keras.Model):
         self._hide("_sample_shapes", None)
         self._hide("_latents", None)
         self._hide("_features", None)
-        tensors = stated_inputs(backbone)  # not input_shape, which lists those of a dict
-        if tensors is not None:  # as a functional model's weights, which exist from the start and can be loaded
+        tensors = stated_inputs(backbone)  # not input_shape, which is a list for a dict of inputs
+        if tensors is not None:  # build at once, as functional models, so that weights can be loaded
             self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
 
     def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
@@ -114,7 +115,7 @@ class SimplexNetwork(keras.Model):
         return Workers(super().distribute_strategy)
 
     def build(self, input_shape: Any) -> None:
-        """Create the weights of all pieces, and check that the pieces fit together."""
+        """Create the weights, and check that backbone, head and readout fit together."""
         samples = keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape), input_shape)
         features = self.backbone(samples)
         if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
@@ -165,7 +166,7 @@ class SimplexNetwork(keras.Model):
         return {**latent, "scale": latent["scale"] * tf.reshape(factor, [-1] + [1] * (len(latent["scale"].shape) - 1))}
 
     def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:
-        """Return the Gaussian that is read out: the head's, with the target's own noise added where it has one."""
+        """Return the Gaussian that is read out: the head's, with the target's own noise added, if it has one."""
         return latent if self._noise is None else LatentGaussian.of(latent).with_noise(self._noise).as_dict()
 
     def calibrated_latent(self, latent: dict[str, Any]) -> dict[str, Any]:
@@ -174,7 +175,7 @@ class SimplexNetwork(keras.Model):
         return predictive if self.calibration is None else self.calibration.apply_latent(predictive)
 
     def read_out(self, latent: dict[str, Any]) -> Any:
-        """Return calibrated class probabilities [N, n] of what ``calibrated_latent`` gives."""
+        """Return calibrated class probabilities [N, n] of latents from ``calibrated_latent``."""
         probabilities = self.readout(latent)
         return probabilities if self.calibration is None else self.calibration.apply_probabilities(probabilities)
 
@@ -201,7 +202,7 @@ class SimplexNetwork(keras.Model):
         Raises
         ------
         TypeError, ValueError
-            For arrays that are no numbers, hold no sample, are not finite or not of the shape of the backbone's inputs.
+            For arrays that are not numeric, have no samples, are not finite or do not fit the backbone's inputs.
         """
         x = self._checked(x)
         with self._predicting():
@@ -313,11 +314,11 @@ class SimplexNetwork(keras.Model):
 
 
 class _Part(keras.Model):
-    """Keras model from samples to what a function of a network gives for them, in the order of its layers."""
+    """Keras model from samples to one output of a network, such as its latents or features."""
 
     def __init__(self, network: SimplexNetwork, function: Callable[[Any], Any]) -> None:
         super().__init__(name="part", dtype=network.dtype_policy)
-        self._network = lambda: network  # as an attribute, Keras would walk in a circle when it loads
+        self._network = lambda: network  # as an attribute, Keras would follow a cycle of references when it loads
         self._function = function
 
     def build(self, input_shape: Any) -> None:
@@ -328,12 +329,12 @@ class _Part(keras.Model):
                 network.build(keras.tree.map_shape_structure(lambda shape: (None, *shape[1:]), input_shape))
 
     def call(self, inputs: Any) -> Any:
-        """Return what the function gives."""
+        """Return the output of the function."""
         return self._function(inputs)
 
     @one_line_of_graphs()
     def predict_all(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
-        """Return what ``predict`` does, for arrays of a few samples much sooner."""
+        """Predict as ``keras.Model.predict`` does, with less overhead for arrays of few samples."""
         if _in_slices(self, x, batch_size, verbose):
             return _predict_slices(self, x, batch_size)
         x, batch_size = in_batches(x, batch_size)
@@ -341,7 +342,7 @@ class _Part(keras.Model):
 
 
 def _in_slices(model: keras.Model, x: Any, batch_size: int | None, verbose: str | int) -> bool:
-    """Whether nothing of ``predict`` is asked for but its answer for arrays, one batch after the other."""
+    """Return whether ``_predict_slices`` can replace ``predict``: arrays, a single device, no progress bar."""
     leaves = keras.tree.flatten(x)
     check_lengths(batch_size=batch_size)
     return (
@@ -354,9 +355,9 @@ def _in_slices(model: keras.Model, x: Any, batch_size: int | None, verbose: str 
 
 
 def _predict_slices(model: keras.Model, x: Any, batch_size: int | None) -> Any:
-    """Predict arrays by the function and in the batches of ``keras.Model.predict``.
+    """Predict arrays by the function and in the batches of ``keras.Model.predict``, without its data set.
 
-    Keras makes a data set of them in every call and traces its functions, a tenth of a second for a single sample.
+    Keras creates a data set in every call and traces its functions, which takes most of the time for few samples.
     """
     x, size, found = keras.tree.lists_to_tuples(x), batch_size or 32, []
     model.make_predict_function()
@@ -367,11 +368,11 @@ def _predict_slices(model: keras.Model, x: Any, batch_size: int | None) -> Any:
 
 
 def _fits(found: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
-    """Whether samples fit an input; Keras adds a last axis of length one where it is missing, and leaves it out."""
+    """Return whether samples fit an input; Keras adds or removes a last axis of length one."""
     a, b = (shape[:-1] if shape[-1:] == (1,) else shape for shape in (found, wanted))
     return len(a) == len(b) and all(own == size or None in (own, size) for own, size in zip(a, b, strict=True))
 
 
 def is_shape(value: Any) -> bool:
-    """Whether a value is a shape, and no structure of shapes."""
+    """Return whether a value is a single shape rather than a structure of shapes."""
     return isinstance(value, list | tuple) and all(entry is None or isinstance(entry, int) for entry in value)

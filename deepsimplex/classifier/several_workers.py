@@ -21,11 +21,11 @@ _DIVIDED = _AutoShardPolicy.OFF
 
 
 class ChiefError(RuntimeError):
-    """Raised on all other workers for an error of the chief, which it repeats."""
+    """Raised on the other workers when the chief fails, with the message of the chief's error."""
 
 
 def versions() -> str:
-    """Return the versions that all workers must have."""
+    """Return the versions of Python and packages that must be the same on all workers."""
     return ", ".join(f"{name} {version(name)}" for name in _SAME_VERSIONS)
 
 
@@ -42,9 +42,9 @@ def divides_files(dataset: tf.data.Dataset) -> bool:
 
 
 def divided_among_workers(dataset: tf.data.Dataset) -> tf.data.Dataset:
-    """Have workers divide every batch of a data set: an epoch is that of one process.
+    """Have workers divide every batch of a data set, so that an epoch equals that of one process.
 
-    All of them read all of it, unless they divide its files.
+    Every worker reads the whole data set, unless the workers divide its files.
     """
     options = tf.data.Options()
     if not divides_files(dataset):
@@ -56,10 +56,10 @@ class LocalReduction:
     """A strategy of several workers whose steps return the values of this worker's replicas.
 
     Keras 3 fails in ``fit`` under ``MultiWorkerMirroredStrategy``: it reduces a whole structure of batches at once, and
-    scalars along an axis (keras-team/keras#20585, open). Neither needs the other workers: the batch tells its shapes,
-    the scalars are the running means of the progress bar. Gradients, and at the end of an epoch the sums behind loss
-    and metrics, are reduced over all workers by their variables. Callbacks that stop within an epoch see the running
-    means of one worker.
+    scalars along an axis (keras-team/keras#20585, open). Neither needs the other workers: only the shapes of the batch
+    are used, and the scalars are the running means of the progress bar. Gradients, and at the end of an epoch the sums
+    behind loss and metrics, are reduced over all workers by their variables. Callbacks that stop within an epoch see
+    the running means of one worker.
     """
 
     def __init__(self, strategy: tf.distribute.Strategy) -> None:
@@ -73,7 +73,7 @@ class LocalReduction:
         return tf.nest.map_structure(lambda leaf: self.whole.experimental_local_results(leaf)[0], value)
 
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
-        """Return the batches of a data set divided among the workers, as those of ``Workers.own_part`` are already."""
+        """Divide the batches of a data set among the workers, unless ``Workers.own_part`` has divided them."""
         if dataset.options().experimental_distribute.auto_shard_policy != _DIVIDED:
             return self.whole.experimental_distribute_dataset(dataset)
         return self.whole.distribute_datasets_from_function(lambda _: dataset)
@@ -85,14 +85,14 @@ class Workers:
     Parameters
     ----------
     strategy : tf.distribute.Strategy, optional
-        Any other than ``MultiWorkerMirroredStrategy``, and None (default), is that of one worker, which is the chief.
+        A ``MultiWorkerMirroredStrategy``. With any other, or None (default), there is one worker, which is the chief.
 
     Attributes
     ----------
     count : int
         Number of workers.
     number : int
-        Number of this one; 0 is the chief, which computes what all need and alone writes files.
+        Number of this worker; 0 is the chief, which alone writes files and computes shared values.
     """
 
     def __init__(self, strategy: Any = None) -> None:
@@ -121,7 +121,7 @@ class Workers:
     def own_part(self, indices: tf.data.Dataset) -> tf.data.Dataset:
         """Return this worker's part of every batch of indices, so that it reads no other rows.
 
-        Of workers with several devices all of it, which TensorFlow divides among the devices.
+        If workers have several devices, batches are returned whole, and TensorFlow divides them among the devices.
         """
         if self.count == 1 or self._replicas > 1:
             return indices
@@ -152,7 +152,7 @@ class Workers:
                 buffer = io.BytesIO()
                 np.savez(buffer, **compute())  # type: ignore[arg-type]
                 payload = buffer.getbuffer()
-            except Exception as error:  # the others would wait for ever
+            except Exception as error:  # else the others would wait forever
                 failure, payload = error, json.dumps(f"{type(error).__name__}: {error}").encode()
         payload = self._bytes_from_chief(payload)
         if failure is not None:
@@ -196,9 +196,9 @@ class Workers:
 
 
 class StateOfChief(keras.callbacks.Callback):
-    """Begin training with the weights and the optimizer of the chief, whatever other callbacks have restored.
+    """Copy the chief's weights and optimizer state to all workers when training begins.
 
-    Workers of unlike machines adapt a head to the same features up to rounding; and files are the chief's alone.
+    Different machines adapt a head with different rounding, and only the chief has files to restore from.
     """
 
     def __init__(self, workers: Workers) -> None:
@@ -207,7 +207,7 @@ class StateOfChief(keras.callbacks.Callback):
         self._begun = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-        """Raise ValueError if workers have resumed at unlike epochs: some would wait for the others for ever."""
+        """Raise ValueError if workers have resumed at different epochs: some would wait forever for the others."""
         if not self._begun:
             self._workers.check_same({"first epoch": f"epoch {epoch}"})
         self._begun = True

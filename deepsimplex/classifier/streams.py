@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from deepsimplex.latent import LatentGaussian
 
-# AutoGraph keeps what it converts, and with it the samples and the model, for as long as the process lives.
+# AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
 not_converted = tf.autograph.experimental.do_not_convert
 
 
@@ -45,13 +45,13 @@ class ObservedDataset(keras.utils.PyDataset):
         return self.observe(self.dataset[index if self.indices is None else int(self.indices[index])])
 
     def on_epoch_begin(self) -> None:
-        """Draw the order of the batches, and pass the event on."""
+        """Draw the order of the batches, and call the data set's own ``on_epoch_begin``."""
         if self.order is not None and self.num_batches is not None:
             self.indices = self.order(self.num_batches)
         self.dataset.on_epoch_begin()
 
     def on_epoch_end(self) -> None:
-        """Pass the event on."""
+        """Call the data set's own ``on_epoch_end``."""
         self.dataset.on_epoch_end()
 
 
@@ -61,7 +61,7 @@ def is_stream(x: Any) -> bool:
 
 
 def is_observed(x: Any) -> bool:
-    """Return whether a stream went through the adapter already: Keras calls evaluate from fit."""
+    """Return whether a stream's labels are observations already, as when Keras calls evaluate from fit."""
     if isinstance(x, tf.data.Dataset):
         spec = x.element_spec
         return isinstance(spec, tuple) and len(spec) > 1 and isinstance(spec[1], dict) and "label" in spec[1]
@@ -127,13 +127,13 @@ def has_memmap(arrays: Any) -> bool:
 
 
 def gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
-    """Return the batches of arrays that a data set of indices names; those of memmaps are read from their files."""
+    """Return batches of the rows that a data set of indices selects; rows of memmaps are read from their files."""
     arrays = keras.tree.map_structure(lambda leaf: leaf if isinstance(leaf, np.memmap) else as_tensor(leaf), arrays)
 
     def rows(array: Any, index: tf.Tensor) -> tf.Tensor:
         if not isinstance(array, np.memmap):
             return tf.gather(array, index)
-        # TensorFlow keeps functions of NumPy: this one does not keep the file open, only the data set does.
+        # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
         current: Any = weakref.ref(array)
         native = array.dtype.newbyteorder("=")
 
@@ -178,7 +178,7 @@ def element_spec(dataset: tf.data.Dataset) -> Any:
 
 
 def refuse_beside_stream(**arguments: Any) -> None:
-    """Raise ValueError for arguments that a stream holds itself."""
+    """Raise ValueError for arguments that must not be given with a stream, whose batches hold them."""
     given = [name for name, value in arguments.items() if value is not None]
     if given:
         raise ValueError(
@@ -193,7 +193,7 @@ NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repa
 
 @contextmanager
 def one_line_of_graphs() -> Iterator[None]:
-    """Turn TensorFlow's error about samples or labels of a batch, with the trace of a graph, into our own line."""
+    """Replace TensorFlow's error about samples or labels of a batch, with a graph's trace, by a one-line ValueError."""
     try:
         yield
     except tf.errors.InvalidArgumentError as error:
@@ -203,7 +203,7 @@ def one_line_of_graphs() -> Iterator[None]:
 
 
 def checked_stream(stream: Any, check_spec: Callable[[Any], None], check: Callable[[Any], None]) -> Any:
-    """Return a stream of the same kind with checks of its samples; ``check_spec`` is for those of a data set."""
+    """Return a stream of the same kind that checks its samples; ``check_spec`` checks a data set's specification."""
     if isinstance(stream, tf.data.Dataset):
         spec = stream.element_spec
         check_spec(spec[0] if isinstance(spec, tuple) else spec)
@@ -227,7 +227,7 @@ def checked_stream(stream: Any, check_spec: Callable[[Any], None], check: Callab
 
 
 def checked_finite(tensor: Any) -> Any:
-    """Return a tensor of samples that stops the graph where it is not finite."""
+    """Return a tensor of samples with an assertion that it is finite."""
     if not tensor.dtype.is_floating:
         return tensor
     return tf.debugging.assert_all_finite(tensor, NOT_FINITE)

@@ -1,4 +1,4 @@
-"""Training of a network: the loss that compile chooses, and one step of training and of evaluation."""
+"""Training of a network: choice of the loss, and the steps of training and evaluation."""
 
 import itertools
 from typing import Any, NamedTuple
@@ -31,8 +31,8 @@ class TrainableNetwork(SimplexNetwork):
         optimizer : str or keras.optimizers.Optimizer
             Default "adam".
         loss : loss, str, dict or callable, optional
-            None is the target's own default: ``losses.Composition()`` for targets of distances, and for others
-            the negative log density of the latents. A latent loss
+            None (default) is the default of the target: ``losses.Composition()`` for distance targets, the negative
+            log density of the latents for others. A latent loss
             (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
             probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
             ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
@@ -44,11 +44,11 @@ class TrainableNetwork(SimplexNetwork):
         Raises
         ------
         TypeError, ValueError
-            If there is no such loss, or it does not fit the head or the readout.
+            If the loss is unknown, or does not fit the head or the readout.
         """
         loss = get_loss(loss)
         chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
-        if chosen.needs_adapt:  # to the training samples of this model, which a copy keeps
+        if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, getattr(self.head, "covariance", None))
         if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
@@ -117,10 +117,10 @@ class TrainableNetwork(SimplexNetwork):
         return self._report(x, y, outputs, loss, sample_weight, rows, training=False)
 
     def _latent_of_part(self, x: Any, rows: "_Rows", training: bool) -> dict[str, Any]:
-        """Return latents of a replica's part of a batch; layers see a sample of zeros in place of none.
+        """Return latents of a replica's part of a batch; an empty part is computed with a sample of zeros.
 
-        The last batch may have fewer samples than there are replicas, and layers need not take none: the moments of
-        batch normalization would be NaN.
+        The last batch may have fewer samples than there are replicas. Not all layers accept empty batches: the moments
+        of batch normalization would be NaN.
         """
         if rows.replicas == 1:
             return self.latent(x, training=training)
@@ -142,11 +142,11 @@ class TrainableNetwork(SimplexNetwork):
     ) -> dict[str, Any]:
         """Update the loss and the metrics of the epoch, and return them."""
         tracker, *others = self.metrics
-        # Sums count alike, however many samples they are of.
+        # Losses that are sums have equal weights, whatever the number of samples.
         counted = rows.own if self.training_loss.averages else rows.mean
         tracker.update_state(rows.times(loss, rows.replicas), sample_weight=counted)
         if not others:
-            return self.get_metrics_result()  # no metric asks for probabilities
+            return self.get_metrics_result()  # no metric needs probabilities
         latent = {name: outputs[name] for name in ("loc", "scale")}
         if "log_probabilities" in outputs and (training or self.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
@@ -186,7 +186,7 @@ class TrainableNetwork(SimplexNetwork):
     def _build_pieces(self, samples: Any) -> None:
         """Create the weights before training: Keras would do so in the first step, too late for a backup.
 
-        Pieces that do not fit are found here too, before the target's work.
+        Raises an error for parts that do not fit together, before the latents are computed.
         """
         self._check_strategy()
         self._check_shape(samples)
@@ -197,10 +197,10 @@ class TrainableNetwork(SimplexNetwork):
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), samples))
 
     def _check_workers(self, workers: Workers, settings: Any, *data: Any) -> None:
-        """Raise ValueError, before any work, if another worker is about to train something else or on something else.
+        """Raise ValueError, before any work, if another worker has a different model, settings or data.
 
-        ``data`` are arrays, or the specifications of a stream's and the stream: of a data set the first batch counts,
-        unless each worker reads its own files.
+        ``data`` are arrays, or the specifications of a stream and the stream: data sets are compared by their first
+        batch, unless each worker reads its own files.
         """
         if workers.count == 1:
             return
@@ -227,7 +227,7 @@ class TrainableNetwork(SimplexNetwork):
 
     def _build_metrics(self, data: Any) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
-        # Under a strategy Keras does it.
+        # Under a strategy Keras creates them.
         if not isinstance(data, tf.data.Dataset) or self.distribute_strategy.num_replicas_in_sync > 1:
             return
         if len(self.metrics) < 2 or self.metrics[1].variables:
@@ -238,7 +238,7 @@ class TrainableNetwork(SimplexNetwork):
         self.reset_metrics()
 
     def _adapt_head(self, x: Any, labels: Any = None, num_samples: int | None = None) -> None:
-        """Start the head among the features of training samples, unless it has been adapted or loaded."""
+        """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not getattr(self.head, "adapted", True):
             hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
             self.head.adapt(x, hard, self.backbone, seed=self.seed)
@@ -254,7 +254,7 @@ class TrainableNetwork(SimplexNetwork):
     # Files
 
     def save_own_variables(self, store: Any) -> None:
-        """Save what the loss adapted to, and the arrays of target and density, with the weights."""
+        """Save the state of the loss, and the arrays of target and density, with the weights."""
         super().save_own_variables(store)
         for prefix, piece in self._stateful():
             for name, value in piece.state().items():
@@ -290,7 +290,7 @@ class TrainableNetwork(SimplexNetwork):
 
 
 def _with_rows(tensor: Any, count: Any) -> Any:
-    """Return a tensor with as many rows, the last of zeros."""
+    """Pad a tensor with rows of zeros to ``count`` rows."""
     none = tf.zeros([len(tensor.shape) - 1, 2], tf.int32)
     padded = tf.pad(tensor, tf.concat([[[0, count - tf.shape(tensor)[0]]], none], axis=0))
     return tf.ensure_shape(padded, tensor.shape)
@@ -311,7 +311,7 @@ class _Rows(NamedTuple):
 
 
 def _as_given(member: Any) -> Any:
-    """Configuration of a target or loss, without what fitting adds on the chief; its class if it has none."""
+    """Return the configuration of a target or loss, without values that only the chief fits, or its class name."""
 
     def given(config: Any) -> Any:
         if isinstance(config, dict):
@@ -320,16 +320,16 @@ def _as_given(member: Any) -> Any:
 
     try:
         return given(member.get_config())
-    except (AttributeError, ValueError):  # a function, or one in it without a name to save it by
+    except (AttributeError, ValueError):  # a function, or a configuration with an unregistered one
         return type(member).__name__
 
 
 def _without_name(optimizer: Any) -> dict[str, Any]:
-    """Configuration of an optimizer; its default name counts those that were made before."""
+    """Return the configuration of an optimizer without its name, which is numbered by default."""
     return {key: value for key, value in optimizer.get_config().items() if key != "name"}
 
 
-# Before the names of their states among those of weights.
+# Prefixes of the names of their arrays among the saved weights.
 _OF_PIECES = _OF_LOSS, _OF_TARGET, _OF_DENSITY = "loss_", "target_", "density_"
 
 

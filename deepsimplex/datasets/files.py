@@ -30,7 +30,7 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
                 raise ValueError("it is a single array, not an archive of several")
             found = archive.files
             arrays = {key.lower(): archive[key] for key in found if key.lower() in KEYS}
-        # A changed byte can also ask for a negative position (OSError) or a password (RuntimeError).
+        # A corrupt archive may also hold a negative position (OSError) or seem encrypted (RuntimeError).
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError) as error:
             raise ValueError(
                 f"{path} cannot be read as a .npz archive without pickled objects ({error}); write it again with "
@@ -59,7 +59,7 @@ def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
     Raises
     ------
     ValueError
-        Naming the column or line that breaks this.
+        If this does not hold; the message names the column or line.
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:

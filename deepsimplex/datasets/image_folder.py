@@ -130,7 +130,7 @@ def _read(
         return image
 
     found = []
-    with ThreadPoolExecutor() as pool:  # decoding does not hold the interpreter's lock
+    with ThreadPoolExecutor() as pool:  # decoding releases the global interpreter lock
         for classes in parts:
             x = np.stack([*pool.map(read, [path for files in classes.values() for path in files])])
             found.append((x, np.repeat(np.arange(len(classes)), [len(files) for files in classes.values()])))

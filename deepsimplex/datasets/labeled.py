@@ -20,7 +20,7 @@ class LabeledData:
     Attributes
     ----------
     name : str
-        What was asked for.
+        Name or path that was loaded.
     x, x_test : ndarray, shape [N, H, W], [N, H, W, C] or [N, d]
         Images, float32 in [0, 1] or uint8, or rows of a table, float32.
     y, y_test : ndarray, shape [N], int64
@@ -105,7 +105,7 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
 
 
 def check_written(names: Iterable[Any], what: str) -> list[str]:
-    """Names as text; raise ValueError for those that are no text in UTF-8, which no file could hold later."""
+    """Return names as strings; raise ValueError for those that UTF-8 cannot encode, and that could not be saved."""
     found = []
     for row, name in enumerate(names):
         try:

@@ -42,8 +42,8 @@ def load(
         - a path to a folder with one subfolder of images per class, or with train/ and test/ of such;
         - a path to a .csv file with a header.
     dtype : {"float32", "uint8"}
-        Images as float32 in [0, 1] (default), or as the integers 0..255 that the source holds. Tables are float32, as
-        they are.
+        Images as float32 in [0, 1] (default), or as the integers 0..255 that the source holds. Tables are float32,
+        not scaled.
     test_fraction : float, optional
         Share of every class held out for testing, for a source without a test part. The default is 0.2.
     seed : int
@@ -53,7 +53,7 @@ def load(
     color : {"rgb", "grayscale"}, optional
         Folders only; "rgb" by default. Gray images are [N, H, W].
     target_column : str, optional
-        CSV only, and needed there: the column of labels. String labels are numbered in sorted order.
+        CSV only, where it is required: the column of labels. String labels are numbered in sorted order.
 
     Returns
     -------

@@ -46,7 +46,7 @@ def _places(name: str) -> list[Path]:
         root = Path(os.environ[ENVIRONMENT_VARIABLE]).expanduser()
         found += [root / spelling for spelling in spellings]
         found += [root / f"{spelling}.npz" for spelling in spellings]
-        # All such sets name their files alike: without a folder of the set's name they could be those of another.
+        # MNIST and Fashion-MNIST have the same file names: only the folder's name identifies the data set.
         found += [root] if root.name in spellings else []
     if name == "fashion_mnist":
         found.append(DEBIAN_FASHION_MNIST)

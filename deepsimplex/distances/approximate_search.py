@@ -32,9 +32,11 @@ CELLS_PER_CANDIDATE = 2
 RECALL_QUERIES = 256
 # Below this number of samples an exhaustive index is as fast as cells.
 FLAT = 2000
-# Of Fashion-MNIST they hold 88% of the variance, and 99.6% of the nearest neighbors are among 16 candidates.
+# Principal components in the index. On Fashion-MNIST they hold 88% of the variance, and 99.6% of the nearest neighbors
+# are among 16 candidates.
 COMPONENTS = 64
-# Samples that the components are computed of: these many, and fewer, but not below the last, if that is more numbers.
+# Samples from which components are computed: at most the first, fewer if they hold more numbers than the second, but at
+# least the third.
 COMPONENT_ROWS, COMPONENT_NUMBERS, LEAST_ROWS = 2**14, 2**24, 512
 QUERIES_AT_ONCE = 4096
 _SEED = 0
@@ -49,9 +51,9 @@ class CandidateSearch:
     metric : Distance
     search : Search
     points : ndarray, shape [N, p], float32
-        What the index compares of the samples.
+        Features or principal components of the samples, as the index holds them.
     queries : ndarray, shape [M, p], float32
-        The same of the queries.
+        Those of the queries.
     count : int
         Candidates of each class.
     """
@@ -63,7 +65,7 @@ class CandidateSearch:
     count: int
 
     def index(self, label: int) -> Any:
-        """Make the index of a class; None if no query wants neighbors in it."""
+        """Make the index of a class; None if no query needs neighbors in it."""
         import faiss
 
         search = self.search
@@ -77,7 +79,7 @@ class CandidateSearch:
         else:
             index = faiss.IndexIVFFlat(faiss.IndexFlatL2(features), features, int(4 * len(points) ** 0.5))
             index.cp.seed, index.nprobe = _SEED, CELLS_PER_CANDIDATE * self.count
-            # Better cells than these cost more than they save.
+            # More iterations cost more time than the better cells save.
             index.cp.niter, index.cp.min_points_per_centroid, index.cp.max_points_per_centroid = 10, 1, 64
             index.train(points)
         index.add(points)
@@ -178,7 +180,7 @@ def search_approximately(
 
 
 def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """What the index compares of samples and queries: flat, about the samples' mean, within [-1, 1]; or components."""
+    """Samples and queries for the index: flattened, centered, scaled into [-1, 1]; if long, principal components."""
     x = search.x.reshape(len(search.x), -1)
     others = x if search.queries is None else search.queries.reshape(len(search.queries), -1)
     mean, scale = center(x, others)
@@ -196,7 +198,7 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
         rows = min(COMPONENT_ROWS, max(LEAST_ROWS, COMPONENT_NUMBERS // columns))
         sample = filled(x[:: -(-len(x) // rows)], columns)
-        with threadpool_limits(limits=1, user_api="blas"):  # threads that wait for work take cores from those that work
+        with threadpool_limits(limits=1, user_api="blas"):  # waiting BLAS threads would keep cores busy
             axes = PCA(COMPONENTS, random_state=_SEED, copy=False).fit(sample).components_.T
         columns = COMPONENTS
     points = filled(x, columns, axes)
@@ -204,7 +206,7 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
 
 
 def _complete(metric: Distance, search: Search, found: Neighbors) -> None:
-    """Search exactly for queries with fewer neighbors than a class has: copies of a sample can fill its cells."""
+    """Search exactly for queries with fewer neighbors than a class has: copies of a sample can fill these cells."""
     sizes = np.diff(search.bounds)
     own = search.query_labels[:, None] == np.arange(search.num_classes)
     wanted = search.wanted[np.where(own, 0, 1)]

@@ -81,7 +81,7 @@ class Checkpoint:
             return None
 
     def keep(self, state: dict[str, NDArray]) -> None:
-        """Save the state if the last time is ``SECONDS_BETWEEN`` ago."""
+        """Save the state if it was last saved at least ``SECONDS_BETWEEN`` ago."""
         if self.path is None or time.monotonic() - self._written < SECONDS_BETWEEN:
             return
         try:

@@ -3,8 +3,8 @@
 The samples go into the object store once. A task takes all cores of a node, and is tried again if its node dies.
 
 Exact: groups of tiles are the tasks, which start from the neighbors that are known when they are submitted, and whose
-lists are merged. Tiles, pairs and ties are those of the search on one machine, so that the answer is equal to the bit,
-and a checkpoint of either is resumed by the other.
+lists are merged. Tiles, pairs and ties are those of the search on one machine, so that the answer is the same bit for
+bit, and either can resume a checkpoint of the other.
 
 Approximate: a task makes the index of a class, and others search blocks of queries in it, as on one machine.
 """
@@ -27,11 +27,11 @@ from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateS
 from deepsimplex.distances.distance import Distance
 from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visit
 
-# Enough that nodes of unequal speed end together, and that little is lost with one of them.
+# Enough that nodes of unequal speed finish together, and that little work is lost if one dies.
 TASKS_PER_NODE = 16
 TRIES = 5
 SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss")
-# Seconds without an answer after which it is looked whether any node is left that can give one.
+# Seconds without an answer after which to check whether any node is left that can run the tasks.
 PATIENCE = 30.0
 
 Visitor = Callable[[Distance, Search], Visit]
@@ -99,7 +99,7 @@ def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
 
 
 def _first_ready(ray: Any, cores: int, running: list[Any]) -> tuple[Any, Any]:
-    """Wait for the first of the tasks, and return it with its answer; a ClusterError if no node can give one."""
+    """Wait for the first of the tasks, and return it with its answer; raise ClusterError if no node can run it."""
     while not (ready := ray.wait(running, timeout=PATIENCE)[0]):
         if not any(node["Alive"] and node["Resources"].get("CPU", 0) >= cores for node in ray.nodes()):
             raise ClusterError(
@@ -121,7 +121,7 @@ def _run(
 
     waiting = _groups(left, TASKS_PER_NODE * at_once)[::-1]
     running: dict[Any, slice] = {}
-    # Tasks that run when the search is cut short end by themselves: cancelling them can end this process (Ray 2.60).
+    # Tasks that run when the search is interrupted end by themselves: cancelling them can end this process (Ray 2.60).
     while waiting or running:
         while waiting and len(running) < at_once:
             tiles = left.tiles[waiting[-1]]
@@ -138,7 +138,7 @@ _visits: dict[str, Visit] = {}  # the visit that this worker has prepared, by th
 def _visit(
     key: str, shared: tuple[Visitor, Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
 ) -> Neighbors:
-    """Visit tiles on a node, and return what is known with the neighbors that they add."""
+    """Visit tiles on a node, and return the known neighbors merged with those that it finds."""
     visitor, metric, search, cores = shared
     found = Neighbors(known.distances.copy(), known.indices.copy())
     with _threads(cores):
@@ -169,7 +169,7 @@ def _search_class(shared: tuple[CandidateSearch, int], index: Any, label: int, r
 
 @contextmanager
 def _threads(cores: int) -> Iterator[None]:
-    """Use so many threads in compiled loops, BLAS and faiss."""
+    """Set the number of threads of compiled loops, BLAS and faiss."""
     import faiss
 
     numba.set_num_threads(min(cores, numba.config.NUMBA_NUM_THREADS))  # type: ignore[attr-defined]
@@ -179,7 +179,7 @@ def _threads(cores: int) -> Iterator[None]:
 
 
 def _groups(left: TileList, count: int) -> list[slice]:
-    """Divide the tiles that are left into about so many neighboring groups of like areas."""
+    """Divide the remaining tiles into about ``count`` groups of consecutive tiles with similar areas."""
     reached = np.cumsum([0, *left.areas])
     wanted = np.linspace(reached[left.done], reached[-1], count + 1)
     bounds = np.unique([left.done, *np.searchsorted(reached, wanted), len(left.tiles)])
@@ -215,9 +215,9 @@ def _errors(ray: Any) -> Iterator[None]:
 
 @contextmanager
 def _connected(ray: Any) -> Iterator[tuple[int, int]]:
-    """Connect to the cluster that is there, or start one of this machine's cores.
+    """Connect to the running Ray cluster, or start one on this machine.
 
-    Yields the number of cores of a task, which every node that has any can run, and how many tasks run at once.
+    Yields the number of cores of a task, the smallest of any node, and how many tasks run at once.
     """
     ours = not ray.is_initialized()
     if ours:
@@ -245,7 +245,7 @@ def _versions() -> tuple[str, ...]:
 
 
 def _check_versions(ray: Any, nodes: list[dict[str, Any]]) -> None:
-    """Raise an error, before any work, if a node would compute something else."""
+    """Raise an error, before any work, if a node has other versions of the packages."""
     if not nodes:
         raise ClusterError("executor='ray' needs a node with at least one core; found none alive")
     strategy = ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy

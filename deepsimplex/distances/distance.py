@@ -92,7 +92,7 @@ class Distance(Parameters):
         Raises
         ------
         ValueError
-            By default: ``Embedding`` compares what its model makes of several inputs.
+            By default; ``Embedding`` overrides this method for models with several inputs.
         """
         raise ValueError(
             "x must be a single array for a distance between arrays; found several inputs. Give an Embedding whose "
@@ -204,7 +204,7 @@ class Distance(Parameters):
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class CallableDistance(Distance):
-    """d(a, b) = function(a, b), called once for every pair: slow, microseconds a pair at best.
+    """d(a, b) = function(a, b), called once for every pair, which is slow.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from deepsimplex.distances.named_distances import get_distance
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class Embedding(Distance):
-    """d(a, b) = distance(model(a), model(b)): distances between the features that a Keras model makes of the samples.
+    """d(a, b) = distance(model(a), model(b)): distances between features that a Keras model computes.
 
     For photographs and other data where distances between pixels mean little. Every sample passes through the
     model once.
@@ -28,8 +28,8 @@ class Embedding(Distance):
     Parameters
     ----------
     model : keras.Model
-        Maps samples [N, ...] to one array of features [N, ...]. With several inputs, or one of those that a
-        classifier's backbone has, it takes them from a dict by their names, or all of them in order.
+        Maps samples [N, ...] to one array of features [N, ...]. A model with several inputs, or with some of those of
+        a classifier's backbone, takes them from a dict by their names, or all of them in order.
     distance : str, dict or Distance
         Distance between the features, as ``get_distance`` takes it. The default is "euclidean".
     batch_size : int
@@ -75,12 +75,12 @@ class Embedding(Distance):
         return self.distance.check(outputs, f"the model's features of {name}")
 
     def join(self, x: Any) -> NDArray[Any]:
-        """Return the model's inputs side by side, [N, d]; of one input the array itself.
+        """Concatenate the model's inputs to one array [N, d]; a single input is returned as it is.
 
         Raises
         ------
         ValueError
-            If ``x`` lacks an input of the model, or the model does not state inputs of known shapes.
+            If ``x`` lacks an input of the model, or the model has no inputs of known shapes.
         """
         names = list(shapes := input_shapes(self.model))
         arrays = x if isinstance(x, Mapping) else dict(zip(names, x, strict=False))
@@ -94,7 +94,7 @@ class Embedding(Distance):
         return parts[0] if len(parts) == 1 else np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 
     def _separate(self, x: NDArray[Any]) -> Any:
-        """Return what ``join`` joined as the model takes it."""
+        """Split an array that ``join`` concatenated into the inputs of the model."""
         shapes: dict[str, Any] = input_shapes(self.model)
         if len(shapes) < 2:
             return x

@@ -73,7 +73,7 @@ class Search:
     own_positive : bool
         Whether neighbors in the query's own class must lie at a positive distance.
     classes : {"all", "own", "other"}
-        In which classes each query wants neighbors, by its own.
+        Whether neighbors are searched in all classes, in the query's own, or in the others.
     num_classes, k : int
         n and k.
     block_bytes : int
@@ -98,7 +98,7 @@ class Search:
     show_progress: bool | None
 
     def __post_init__(self) -> None:
-        """Make all arrays read-only, as they are in the workers of a cluster: loops are compiled for one kind."""
+        """Make all arrays read-only, as in the workers of a cluster: numba then compiles loops for one type only."""
         for name, array in list(vars(self).items()):
             if isinstance(array, np.ndarray):
                 object.__setattr__(self, name, _read_only(array))
@@ -129,7 +129,7 @@ class Search:
         return Neighbors(np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64))
 
     def both_sides(self, metric: Any) -> bool:
-        """Whether each tile of a distance serves its rows and its columns."""
+        """Whether each tile of a distance gives neighbors of its rows and of its columns."""
         return bool(metric.symmetric) and self.queries is None
 
     def tiles(self, both_sides: bool) -> list[tuple[slice, slice]]:
@@ -174,11 +174,11 @@ class TileList:
     ----------
     tiles : list of (slice, slice)
     areas : list of int
-        Their numbers of pairs.
+        Numbers of pairs of the tiles.
     done : int
-        So many tiles, from the start, need no visit.
+        Number of tiles, from the start, that are finished.
     found : Neighbors
-        Of the rows of the distance matrix.
+        Neighbors so far of the rows of the distance matrix.
     """
 
     def __init__(self, search: Search, metric: Any) -> None:
@@ -197,7 +197,7 @@ class TileList:
         return progress(name, total, self._search.show_progress, unit="pairs", done=done)
 
     def keep(self, done: int) -> None:
-        """Keep the neighbors, with so many tiles done; those of later tiles among them do no harm."""
+        """Keep the neighbors, with ``done`` tiles finished; they may include neighbors from later tiles."""
         self.done = done
         lists = {"distances": self.found.distances, "indices": self.found.indices}
         self._checkpoint.keep(lists | {"tiles": np.array(done)})

@@ -31,9 +31,9 @@ def insert(distance, index, distances, indices):
 def merge_block(values, row, column, wanted, own_positive, distances, indices):
     """Merge distances [A, B] into the k nearest of every row, ``distances`` and ``indices`` [A, n, k].
 
-    ``row`` and ``column`` are (labels, indices) of the two sides. A row's own index is left out, and pairs of the same
-    class (of different classes) are if ``wanted`` [2] says so. With ``own_positive`` zero distances in the own class
-    are left out too.
+    ``row`` and ``column`` are (labels, indices) of the two sides. ``wanted`` [2] is whether pairs of the same class,
+    and of different classes, count. A row's own index is left out and, with ``own_positive``, zero distances in the own
+    class.
     """
     labels, ids = row
     other_labels, other_ids = column

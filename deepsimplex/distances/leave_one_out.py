@@ -1,4 +1,4 @@
-"""The leave-one-out error of the nearest neighbor: how far a distance tells the classes apart."""
+"""The leave-one-out error of the nearest neighbor: how well a distance separates the classes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ def neighbor_error(
 ) -> float:
     """Return the share of samples whose nearest other sample is of another class.
 
-    By Cover and Hart it is at most twice the error of the best classifier there could be, once there are many samples.
+    With many samples it is at most twice the Bayes error (Cover and Hart).
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ def neighbor_error(
     distance : str, dict, callable, ndarray or Distance
         As ``get_distance`` takes it. The default is "euclidean".
     max_samples : int
-        Samples that are asked for their neighbor among all, drawn at random. The default 1000 gives a standard error
-        of at most .016.
+        Number of samples, drawn at random, whose nearest neighbor among all is searched. The default 1000 gives a
+        standard error of at most 0.016.
     seed : int
-        Of the draw. The default is 0.
+        Seed of the draw. The default is 0.
 
     Returns
     -------
@@ -55,7 +55,7 @@ def neighbor_error(
     N, most = len(samples), check_whole(max_samples, "max_samples", 1)
     if N < 2:
         raise ValueError(f"x must hold at least two samples; found {N}")
-    if most >= N or not metric.has_features:  # they may be places in a matrix
+    if most >= N or not metric.has_features:  # samples may be indices into a matrix
         nearest = class_neighbors(samples, labels, metric, show_progress=False).distances[..., 0]
     else:
         chosen = np.sort(np.random.default_rng(check_whole(seed, "seed", 0)).permutation(N)[:most])

@@ -64,13 +64,13 @@ def class_neighbors(
         Whether only neighbors at a positive distance count in the query's own class [CASIMAC Eq. 7a].
         The default is False.
     classes : {"all", "own", "other"}
-        In which classes a query's neighbors are wanted, by its own. In the others they stay inf and -1, and take no
-        time. The default is "all".
+        Whether neighbors are searched in all classes, in the query's own, or in the others; elsewhere they stay inf
+        and -1, and take no time. The default is "all".
     method : {"exact", "brute_force", "approximate"}
         "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them; "brute_force"
         evaluates every pair, for comparison; "approximate" evaluates only ``candidates`` samples of every class, the
         nearest by the Euclidean distance of their first principal components as an index finds them, and measures the
-        share of true neighbors that it finds (``recall``): for samples by the million.
+        share of true neighbors that it finds (``recall``): for millions of samples.
     candidates : int
         Number of samples of each class that "approximate" evaluates for every query, at least k: more find a larger
         share of the true neighbors, and take longer. None (default): 16, or k if that is more.
@@ -83,8 +83,8 @@ def class_neighbors(
         keeps nothing.
     executor : {None, "ray"}
         Where the search runs: None (default) on this machine, "ray" on the nodes of a Ray cluster, that of the
-        environment variable RAY_ADDRESS or one of this machine's cores. An exact answer is the same to the bit, and a
-        checkpoint of either is resumed by the other. Needs the extra ``cluster``.
+        environment variable RAY_ADDRESS or one of this machine's cores. An exact answer is the same bit for bit, and
+        either can resume a checkpoint of the other. Needs the extra ``cluster``.
     show_progress : bool, optional
         None (default) shows a progress bar on terminals and in notebooks if the work takes long; True also prints
         lines elsewhere.
@@ -112,7 +112,7 @@ def class_neighbors(
     Warns
     -----
     CheckpointWarning
-        If the state of an earlier search is damaged, or cannot be written any more; the answer is right.
+        If the state of an earlier search is damaged, or cannot be written any more; the answer is correct.
 
     Examples
     --------
@@ -150,14 +150,14 @@ def class_neighbors(
         check_choice(executor, "executor", EXECUTORS)
         from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
 
-        ray_module()  # before a model sees every sample
+        ray_module()  # before an embedding is computed
     if others is not None and other_labels is None and (own_positive or classes != "all"):
         what = "own_positive" if own_positive else f"classes={classes!r}"
         raise ValueError(f"{what} needs query_labels, the classes of the queries")
     folder = None if checkpoint is None else check_path(checkpoint, "checkpoint")
     if folder is not None:
-        Checkpoint.check(folder, metric.cache_key())  # before a model sees every sample
-    # Sorted by class, and shuffled within each so that a search soon knows near samples.
+        Checkpoint.check(folder, metric.cache_key())  # before an embedding is computed
+    # Sorted by class, and shuffled within each so that a search finds near samples early.
     order = np.random.default_rng(_SEED).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
     row_labels = labels[order] if others is None else other_labels
@@ -194,7 +194,7 @@ def class_neighbors(
 
 
 def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Return ``samples[order]``, read in their own order: those of a file would be read at random otherwise."""
+    """Return ``samples[order]``, read in their own order: random access to a memory map is slow."""
     place, ordered = np.empty_like(order), np.empty_like(samples, subok=False)
     place[order] = np.arange(len(order))
     for rows in row_blocks(samples):

@@ -32,7 +32,7 @@ from deepsimplex.distances.exact_search import Neighbors, Search, Visit
 # Squares of differences beyond this overflow float64.
 LARGEST = 1e150
 _ROUNDOFF = 2.0**-24  # unit roundoff of float32
-_UNDERFLOW = 2.0**-126  # an upper bound of what float32 loses if results are too small for it
+_UNDERFLOW = 2.0**-126  # upper bound of the underflow error of float32
 
 
 class VectorDistance(Distance):
@@ -105,8 +105,8 @@ class VectorDistance(Distance):
 class Euclidean(VectorDistance):
     """d(a, b) = sqrt(sum_i (a_i - b_i)^2) between flattened samples; exact duplicates have distance exactly 0.
 
-    Evaluated in float64 by direct differences: the expansion |a|^2 + |b|^2 - 2 a.b would give duplicates distances of
-    1e-8 to 1e-6 [CASIMAC Eq. 7a, errata]. Samples may be images or rows of features, of any real type.
+    Evaluated in float64 by direct differences: round-off in the expansion |a|^2 + |b|^2 - 2 a.b would give duplicates
+    positive distances [CASIMAC Eq. 7a, errata]. Samples may be images or rows of features, of any real type.
 
     Examples
     --------
@@ -133,7 +133,7 @@ class Cityblock(VectorDistance):
 class _Products:
     """Inner products of two sides, on as many threads as the compiled loops have.
 
-    Each thread multiplies its share of the rows by a BLAS of one thread: BLAS's own threads go on looking for work, and
+    Each thread multiplies its share of the rows by a BLAS of one thread: BLAS's own threads keep waiting actively, and
     take the cores from the loops that follow.
     """
 
@@ -179,7 +179,7 @@ class _Side:
         self._of = slice(0, 0)
 
     def part(self, rows: slice) -> tuple[NDArray[np.float32], tuple[NDArray[Any], ...]]:
-        """Return the float32 points of some rows, and what belongs to them."""
+        """Return the float32 points of some rows, and their samples, labels, indices, squared norms and norms."""
         from deepsimplex.distances.simd import aligned, lanes_of
 
         if rows != self._of:
@@ -190,7 +190,7 @@ class _Side:
             self._samples.fill(self._points[:, :features], rows)
             others = (part[rows] for part in (*given[1:], self._samples.squares, self._samples.norms))
             samples = _floats(given[0][rows])
-            samples.flags.writeable = False  # loops are compiled for one kind
+            samples.flags.writeable = False  # numba then compiles loops for one type only
             self._part, self._of = (samples, *others), rows
         return self._points, self._part
 

@@ -22,7 +22,7 @@ _CALIBRATION = 0.2
 
 
 class _DecidesByMeans(ClassifierMixin, BaseEstimator):
-    """A process with its means as decision function, for Platt scaling, which copies both before it fits them."""
+    """Classifier with the means of a Gaussian process as decision function, for Platt scaling."""
 
     def __init__(self, process: SimplexGaussianProcess) -> None:
         self.process = process
@@ -57,7 +57,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
         Whether means become probabilities by Platt scaling: a sigmoid per class, fitted to a stratified, held-out 20 %
         of the samples [GPD sec. 5], and normalized over the classes. Default False.
     random_state : int, numpy.random.RandomState or None
-        Of the process and of that split. Default 0.
+        Seed of the process and of that split. Default 0.
     **settings
         See ``SimplexGaussianProcess``.
 
@@ -105,9 +105,9 @@ def nystroem_kernel_ridge(
     cv : int
         Folds of the stratified cross-validation. Default 5.
     platt : bool
-        Whether it is calibrated; without, it has no ``predict_proba``. Default True.
+        Whether to calibrate; without, there is no ``predict_proba``. Default True.
     random_state : int, numpy.random.RandomState or None
-        Of all parts. Default 0.
+        Seed of all parts. Default 0.
 
     Returns
     -------

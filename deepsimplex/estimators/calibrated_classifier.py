@@ -31,7 +31,7 @@ _SEEDS = 2**32
 
 @dataclass(frozen=True)
 class ClassifierStep:
-    """A step of the optimization behind a classifier, as callbacks of ``fit`` receive it.
+    """A step of the optimization of a classifier, passed to callbacks of ``fit``.
 
     Attributes
     ----------
@@ -44,8 +44,7 @@ class ClassifierStep:
     num_samples : int
         Number of training samples N.
     classifier : callable
-        Makes the classifier at this step, which predicts and saves as a fitted one does. It costs as much as some
-        steps.
+        Returns the classifier at this step, which can predict and be saved. A call costs as much as a few steps.
 
     Examples
     --------
@@ -88,9 +87,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     # Formats of ``export``.
     _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
-    # Of ``FeatureDensity.fit``.
+    # Argument of ``FeatureDensity.fit``.
     _variance_share: ClassVar[float | None] = None
-    # The attribute that exists once a fit has ended.
+    # An attribute that only a fitted classifier has.
     _learned_as: ClassVar[str]
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -195,7 +194,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         by_class: bool = False,
         random_state: RandomState = 0,
     ) -> Self:
-        """Find the sets of classes that hold the true one with a promised frequency, on held-out samples.
+        """Fit conformal prediction sets, which contain the true class with a given coverage, to held-out samples.
 
         Parameters
         ----------
@@ -204,11 +203,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         y : array_like, shape [N]
             Labels as named in ``classes_``.
         coverage : float
-            Promised frequency. Default 0.9.
+            Share of samples whose set contains the true class. Default 0.9.
         method : {"lac", "aps", "raps"}
             See ``deepsimplex.calibration.ConformalSets``. Default "lac", the smallest sets on average.
         by_class : bool
-            Whether the promise holds for every class. Default False: for all samples together.
+            Whether the coverage holds for every class. Default False: for all samples together.
         random_state : int, numpy.random.RandomState or None
             Seed of "aps" and "raps". Default 0.
 
@@ -221,7 +220,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Raises
         ------
         ValueError
-            For labels that are not in ``classes_``, and for fewer samples than the promise needs. The classifier then
+            For labels that are not in ``classes_``, and for fewer samples than the coverage needs. The classifier then
             stays as it was.
         """
         check_is_fitted(self)
@@ -269,14 +268,14 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Return how typical rows are, [N]: the share of training samples that are less so; after ``fit_density``."""
+        """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""
         check_is_fitted(self)
         if not hasattr(self, "density_"):
             raise ValueError("familiarity needs fit_density(X, y) with the training samples first")
         return self.density_.familiarity(self._features(X))
 
     def _features(self, X: ArrayLike) -> NDArray[Any]:
-        """Return what the density is of: the checked features themselves."""
+        """Return the features that the density is fitted to: the checked features themselves."""
         return checked_rows(self, X, reset=False)
 
     def _class_numbers(self, y: ArrayLike | None, of: str) -> NDArray[np.int64]:
@@ -301,7 +300,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         format: str = "tf_saved_model",
         verbose: bool = False,
     ) -> None:
-        """Write what serves the classifier without this package: a SavedModel or an ONNX file.
+        """Export the classifier for serving without this package: as a SavedModel or an ONNX file.
 
         Input: "features" [N, d], float32. Outputs, float64: "class_probabilities" [N, n], "class_id" [N] (a position in
         ``classes_``), of classifiers with ``predict_latent`` "latent_mean" [N, L], "latent_scale", and after
@@ -312,12 +311,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         filepath : path-like
-            Folder of the SavedModel, or file that ends in .onnx; may begin with ``~``; replaced whole or not at all.
+            Folder of the SavedModel, or file that ends in .onnx; may begin with ``~``; written atomically.
         class_names : list of str, optional
-            In the order of ``classes_``. Default None: those as text.
+            In the order of ``classes_``. Default None: ``classes_`` as text.
         format : {"tf_saved_model", "onnx"}
-            Default "tf_saved_model". ``LatentRegressionClassifier`` has "onnx" alone. LiteRT has no arithmetic of
-            float64, which covariances need.
+            Default "tf_saved_model". ``LatentRegressionClassifier`` supports only "onnx". LiteRT has no float64
+            arithmetic, which covariances need.
         verbose : bool
             Print Keras' summary of the endpoint. Default False.
         """
@@ -336,13 +335,13 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     @abstractmethod
     def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:
-        """Return what holds the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
+        """Return the owner of the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
 
     def _served_familiarity(self, X: Any) -> Any:
         return self.density_.familiarity(X)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
-        """Return what a calibration is fitted to: probabilities and, if there are any, latents and their readout."""
+        """Return the outputs that a calibration is fitted to: probabilities and, if any, latents and their readout."""
         return {"probabilities": self.predict_proba(X)}
 
     @property

@@ -62,13 +62,13 @@ class PosteriorMixin(Saved):
         return self.regressor_.posterior_.predict(X)
 
     def _set_posterior(self, posterior: "gp.posterior.Posterior") -> Self:
-        """Predict by a posterior that another fit made."""
+        """Set the posterior of another fit for predictions."""
         self.regressor_ = self._regressor(seed=0)
         self.regressor_.posterior_ = posterior
         return self
 
     def _step_callback(self, callback: Callback | None, num_samples: int) -> "Callable[[gp.Step], None] | None":
-        """Return a callback of the process that calls one of the classifier."""
+        """Return a callback for the process that calls the classifier's callback."""
         if callback is None:
             return None
 
@@ -91,7 +91,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     target : Target, str or dict
         Any target of ``deepsimplex.targets``, or its name. Default "ilr".
     inference : {"exact", "collapsed", "stochastic"}
-        "exact" factorizes the kernel matrix of all samples: up to some thousands. "collapsed" maximizes Titsias' bound
+        "exact" factorizes the kernel matrix of all samples: at most thousands. "collapsed" maximizes Titsias' bound
         over inducing points, by L-BFGS over all samples; "stochastic" the same bound by minibatches, natural gradients
         and Adam.
     smoothing : {None, "validate", "train"}
@@ -103,12 +103,12 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
     kernel, ard, noise, scale_features
         See ``deepsimplex.gp.GaussianProcess``.
     max_iter, n_restarts
-        For "exact" and "collapsed"; see the same.
+        For "exact" and "collapsed"; see ``deepsimplex.gp.GaussianProcess``.
     inducing : int or array_like, shape [M, d]
         For "collapsed" and "stochastic"; see ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
     learn_inducing : bool, optional
-        Whether the inducing points are moved. Default None: those of "stochastic" are, those of "collapsed" stay among
-        the samples.
+        Whether the inducing points are optimized. Default None: True for "stochastic", False for "collapsed", whose
+        points remain among the samples.
     separate_inducing : bool
         Whether every latent dimension has inducing points of its own, which fits better with as many points, at as many
         times the cost as there are dimensions; probabilities are quasi-Monte Carlo then. Default False.
@@ -201,7 +201,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
             whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
             (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
-            batches are the minibatches, in its own order, so that it is for the user to shuffle. See the notes.
+            batches are the minibatches, in its own order; shuffle it yourself. See the notes.
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
             data set.
@@ -220,8 +220,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Raises
         ------
         ValueError
-            For NaN, labels that are not in ``classes``, a single class, whatever the target refuses, and a data set
-            beside settings that need all rows at once: an inference but "stochastic", distances, or ``smoothing``.
+            For NaN, labels that are not in ``classes``, a single class, data that the target rejects, and a data set
+            with settings that need all rows at once: an inference other than "stochastic", distances, ``smoothing``.
 
         Warns
         -----
@@ -280,8 +280,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
 class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     """Sparse variational Gaussian processes with a categorical likelihood, by minibatches.
 
-    No target lies between labels and latents: the variational bound holds the likelihood of the labels themselves,
-    softmax(S f)_y. That costs a distribution of the inducing variables for every latent dimension.
+    There is no target: the variational bound contains the likelihood of the labels themselves, softmax(S f)_y. This
+    needs a distribution of the inducing variables for every latent dimension.
 
     Parameters
     ----------
@@ -295,7 +295,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
     inducing : int or array_like, shape [M, d]
         See ``deepsimplex.gp.CollapsedGaussianProcess``. Default 200.
     learn_inducing, separate_inducing : bool
-        Whether the inducing points are moved (default True), and whether every latent process has its own (False).
+        Whether the inducing points are optimized (default True), and whether every latent process has its own (False).
     epochs, batch_size, learning_rate
         See ``deepsimplex.gp.StochasticGaussianProcess``.
     classes : array_like, shape [n], optional

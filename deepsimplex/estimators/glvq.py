@@ -21,9 +21,9 @@ class GLVQ(PrototypeClassifier):
     prototypes_per_class, initialization, scale_features, class_weight, classes
         See ``LVQ1``.
     activation : {"sigmoid", "linear"}
-        Of the relative distance. Default "sigmoid": samples near the decision boundary count most.
+        Function of the relative distance in the cost. Default "sigmoid": samples near the decision boundary count most.
     steepness : float
-        Of the sigmoid; with 1 it is almost linear. Many classes, whose samples are all near a boundary, need more.
+        Slope of the sigmoid; with 1 almost linear. Many classes, whose samples are all near a boundary, need more.
         Default 2.
     max_iter : int
         Maximum number of iterations of L-BFGS. Default 200.
@@ -39,7 +39,7 @@ class GLVQ(PrototypeClassifier):
         In the units of the features.
     prototype_labels_ : ndarray, shape [P]
     wins_ : ndarray, shape [P]
-        Number of training samples that each prototype is the nearest of.
+        Number of training samples to which each prototype is the nearest.
     temperature_ : float
     objective_ : float
         Cost, a sum over the training samples.
@@ -51,10 +51,10 @@ class GLVQ(PrototypeClassifier):
     [GPLVQ Eq. 3.2], minimized over all samples at once with the exact gradient instead of sample by sample: repeatable
     and without a learning rate. Probabilities: see ``LVQ1``.
 
-    The cost is a plain sum over samples, whose minimum may give up a rare class: with one sample in a hundred its
-    prototype can be driven out of the data, of which a warning is raised. ``class_weight="balanced"``, a larger
-    steepness, which counts such samples in full, more prototypes, or ``GMLVQ``, whose penalty holds prototypes, keep
-    the class.
+    The cost is a plain sum over samples, and at its minimum a rare class may be ignored: with one sample in a hundred,
+    its prototype can be driven out of the data, with a warning. To avoid this, use ``class_weight="balanced"``, a
+    larger steepness, which counts such samples in full, more prototypes, or ``GMLVQ``, whose penalty keeps prototypes
+    near the class means.
 
     Examples
     --------
@@ -84,19 +84,18 @@ class GMLVQ(PrototypeClassifier):
     class_weight, classes, random_state
         See ``GLVQ``.
     rank : int, optional
-        Number of rows of Omega, at most the features: distances are then those of so many linear combinations of
-        features. Default: as many as features.
+        Number of rows of Omega, at most the number of features: distances are computed from that many linear
+        combinations of features. Default: the number of features.
     regularization : float
-        Weight, in samples, of penalties on directions that Omega loses (without them all but a few) and, with one
-        prototype per class, on the distance of prototypes from the class means. Default 8, at which wine and iris are
-        classified as well as by linear discriminant analysis.
+        Weight, in samples, of the penalties: on directions in which Omega vanishes (without penalty, all but a few do)
+        and, with one prototype per class, on the distance of prototypes from the class means. Default 8.
 
     Attributes
     ----------
     classes_, prototypes_, prototype_labels_, wins_, temperature_, n_iter_, n_features_in_
         See ``GLVQ``.
     omega_ : ndarray, shape [m, d]
-        For scaled features; its squares sum to one.
+        For scaled features; the squares of its entries sum to one.
     relevance_ : ndarray, shape [d]
         Contribution of every feature to distances: the diagonal of Omega^T Omega. Sums to one.
     objective_ : float

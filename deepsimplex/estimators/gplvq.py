@@ -31,8 +31,8 @@ class GPLVQ(PrototypeClassifier):
     Parameters
     ----------
     prototypes_per_class : int
-        A class with fewer distinct samples gets as many as those. Default 4. Beyond two classes, every class's run
-        against the rest has as many of all classes.
+        A class with fewer distinct samples gets as many as those. Default 4. With more than two
+        classes, each run of one class against the rest has this number for every class.
     lengthscale : float or "median"
         alpha of the squared exponential kernel, for scaled features. Default "median": the median distance of the
         training samples, of 1000 of them if there are more. In many dimensions all samples are about equally far from
@@ -51,7 +51,7 @@ class GPLVQ(PrototypeClassifier):
         Whether to scale features to unit standard deviation. Default True.
     class_weight : dict or "balanced", optional
         Weights of the classes by name, 1 for those that are left out, times those of the samples; "balanced": inversely
-        proportional to the numbers of samples, as scikit-learn has it. Default None: all samples alike.
+        proportional to the numbers of samples, as in scikit-learn. Default None: all samples alike.
     classes : array_like, shape [n], optional
         All classes, if y may lack some. Default: those of y.
     random_state : int, numpy.random.RandomState or None
@@ -61,14 +61,14 @@ class GPLVQ(PrototypeClassifier):
     ----------
     classes_ : ndarray, shape [n]
     prototypes_ : ndarray, shape [P, d]
-        In the units of the features; beyond two classes of all runs, run by run.
+        In the units of the features; with more than two classes, of all runs, run by run.
     prototype_labels_ : ndarray, shape [P]
         Their classes. In a run against the rest, prototypes of the rest have the class that they started in.
     prototype_runs_ : ndarray, shape [P]
         The class that each one's run separates from the rest; for two classes, the second. A prototype has the label +1
         if that is its class, else -1.
     wins_ : ndarray, shape [P]
-        Number of training samples that each prototype is the nearest of, among those of its run.
+        Number of training samples to which each prototype is the nearest of its run.
     lengthscale_ : float
         For scaled features.
     objective_ : float
@@ -218,8 +218,8 @@ class GPLVQ(PrototypeClassifier):
         Returns
         -------
         Explanation
-            Weights are k(x, w_j) b_j, b = (K + s^2 I)^-1 c: those above 0 speak for the class that ``predict`` returns,
-            those below against it. Beyond two classes, prototypes are those of that class's run.
+            Weights are k(x, w_j) b_j, b = (K + s^2 I)^-1 c: positive ones support the class that ``predict`` returns,
+            negative ones oppose it. With more than two classes, prototypes are those of that class's run.
         """
         check_whole(k, "k", 1)
         features = self._scaled(X)

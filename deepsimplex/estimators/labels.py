@@ -20,7 +20,7 @@ from deepsimplex._utils.warning import warn_caller
 
 @contextmanager
 def naming(argument: str) -> Iterator[None]:
-    """Name the argument in errors of scikit-learn's checks that do not."""
+    """Add the name of the argument to errors of scikit-learn's checks that lack it."""
     try:
         yield
     except (TypeError, ValueError, OverflowError) as error:
@@ -30,7 +30,7 @@ def naming(argument: str) -> Iterator[None]:
 
 
 def checked_rows(estimator: Any, X: ArrayLike, **options: Any) -> NDArray[np.float64]:
-    """Return scikit-learn's ``validate_data`` of X, in double precision; masks, text and dates are no numbers."""
+    """Check X by scikit-learn's ``validate_data``; return it in double precision. Text and dates are rejected."""
     if isinstance(X, tf.data.Dataset):
         raise TypeError("X must be an array; found a tf.data.Dataset, which only stochastic processes are fitted to")
     if isinstance(X, np.ndarray):
@@ -119,7 +119,7 @@ class Labels:
 
 
 def hard_labels(y: NDArray[Any]) -> NDArray[Any]:
-    """Return labels [N] or [N, 1] as [N], or raise an error for what names no classes."""
+    """Return labels [N] or [N, 1] as [N], or raise an error for values that are not class labels."""
     if y.ndim == 2 and y.shape[1] == 1:
         warn_caller(
             "A column-vector y was passed when a 1d array was expected: pass y.ravel()",

@@ -62,14 +62,14 @@ class LatentClassifier(CalibratedClassifier):
             yield np.asarray(features[rows], dtype=np.float64)
 
     def set_params(self, **params: Any) -> Any:
-        """Set parameters as scikit-learn's estimators do; "target__smoothing" reaches into a target, named or given."""
+        """Set parameters as in scikit-learn; "target__smoothing" and the like work for targets given by name too."""
         if any(key.startswith("target__") for key in params):
             self.target = TARGETS.get(params.pop("target", self.target))
         return super().set_params(**params)
 
     def _observations(self, X: NDArray[np.float64], labels: Labels, target: Any, weights: Any) -> LatentGaussian:
         """Compute the latents of the training samples by a copy of the target, which becomes ``target_``."""
-        # Not from its configuration: a distance that is a function has none.
+        # A deep copy: a distance that is a function has no configuration.
         self.target_ = copy.deepcopy(TARGETS.get(target))
         if self.scale_features and self.target_.sums_features:
             X = StandardScaler().fit_transform(X, sample_weight=weights)
@@ -91,7 +91,7 @@ class LatentClassifier(CalibratedClassifier):
 
     @abstractmethod
     def _served_latents(self) -> tuple[Any, Callable[[Any], dict[str, Any]]]:
-        """Return what holds the variables, and the function from features to uncalibrated latents, in TensorFlow."""
+        """Return the owner of the variables, and a TensorFlow function from features to uncalibrated latents."""
 
     def _served(self) -> tuple[Any, Any, Any]:
         (resource, latent), layer, calibration = self._served_latents(), self._readout, self._calibration
@@ -144,7 +144,7 @@ class LatentClassifier(CalibratedClassifier):
         return self.classes_[np.concatenate(numbers)]
 
     def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
-        """Compute how far every row is from the decision between classes.
+        """Compute log-odds of the classes, or signed distances from the boundary between two classes.
 
         Parameters
         ----------
@@ -181,7 +181,7 @@ class LatentClassifier(CalibratedClassifier):
         """Compute lower and upper ends [N, n] of intervals of the class probabilities.
 
         By the softmax readout they are credible intervals at this level. By argmax (CASIMAC, one-hot) they only show
-        how exactly the probability was computed, and almost coincide. See ``deepsimplex.readout.class_intervals``.
+        the numerical error of the probability, and almost coincide. See ``deepsimplex.readout.class_intervals``.
 
         Raises
         ------

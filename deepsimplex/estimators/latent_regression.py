@@ -38,11 +38,11 @@ class LatentRegressionClassifier(LatentClassifier):
     ----------
     regressor : regressor, optional
         With ``fit(X, Z)`` for latents Z [N, L] ([N] for L = 1) and ``predict``. One without the tag ``multi_output`` is
-        fitted to every latent dimension by itself. If its ``predict`` takes ``return_std``, or that of a pipeline's
+        fitted to each latent dimension separately. If its ``predict`` takes ``return_std``, or that of a pipeline's
         last step or of a search's best estimator, that is the latents' standard deviation. Default None: the setting
         of [CASIMAC] sec. 3, a Gaussian process with a Matern and a white kernel.
     target : Target, str or dict
-        Any target of ``deepsimplex.targets``, or its name. Default "casimac", as the paper has it.
+        Any target of ``deepsimplex.targets``, or its name. Default "casimac", as in the paper.
     cv : int
         For regressors without standard deviations: the number of cross-validation folds whose residuals give one
         standard deviation for all samples. Default 5.
@@ -50,20 +50,20 @@ class LatentRegressionClassifier(LatentClassifier):
         Default None: the target's own.
     scale_features : bool
         Whether features are standardized first, for the regressor and for the target's distances that add up features
-        ("euclidean", "cityblock"). Default True: such sums need one unit. False leaves them as they are, as for
-        a kernel of a given lengthscale.
+        ("euclidean", "cityblock"). Default True: such sums need features in one unit. Use False, for example, for
+        a kernel with a given lengthscale.
     classes : array_like, shape [n], optional
         All classes, if y may lack some. Default None: those of y.
     random_state : int, numpy.random.RandomState or None
-        Shuffles the folds; a generator (None: NumPy's global one) does so at every fit. Default 0. The regressor has a
-        setting of its own.
+        Seed of the shuffled folds; a generator (None: NumPy's global one) draws it at every fit. Default 0. The
+        regressor's own ``random_state``, if it has one, is not affected.
 
     Attributes
     ----------
     classes_ : ndarray, shape [n]
     target_ : Target
     scaler_ : sklearn.preprocessing.StandardScaler
-        Between features and ``regressor_``.
+        Scales the features for ``regressor_``.
     regressor_ : regressor
         As fitted: a ``MultiOutputRegressor`` if there is one for every latent dimension.
     residual_scale_ : float or None
@@ -75,7 +75,7 @@ class LatentRegressionClassifier(LatentClassifier):
     Notes
     -----
     [CASIMAC Eq. 12-15]. ``fit`` tests halfway between training samples whether standard deviations are the same for all
-    latent dimensions, so that the readout is exact.
+    latent dimensions: the covariance is then isotropic, and the argmax readout exact.
 
     The default regressor has a prior of variance one, as in [CASIMAC]'s benchmark: for latents of another scale, as of
     ``CASIMAC(normalize=False)``, use a kernel with an amplitude, ``ConstantKernel() * Matern()``.
@@ -85,8 +85,8 @@ class LatentRegressionClassifier(LatentClassifier):
 
     There is no ``save``, since regressors have no common format. Pickle or skops write the whole classifier. ``export``
     writes ONNX, for regressors that skl2onnx converts: linear models, nearest neighbors, trees and forests, support
-    vectors, networks, pipelines of them; not those with standard deviations, as Gaussian processes, for which
-    ``SimplexGaussianProcess`` does it.
+    vector machines, neural networks, pipelines of them; not regressors with standard deviations, such as Gaussian
+    processes: use ``SimplexGaussianProcess`` instead.
 
     Examples
     --------
@@ -128,7 +128,7 @@ class LatentRegressionClassifier(LatentClassifier):
         ------
         ValueError
             For NaN, labels that are not in ``classes``, a single class, weights that the regressor does not take, and
-            whatever the target refuses.
+            data that the target rejects.
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
@@ -162,14 +162,14 @@ class LatentRegressionClassifier(LatentClassifier):
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
         X = self.scaler_.transform(X)
         if self.residual_scale_ is not None:
-            mean, deviation = self.regressor_.predict(X), np.full((len(X), 1), self.residual_scale_)
+            mean, std = self.regressor_.predict(X), np.full((len(X), 1), self.residual_scale_)
         else:
-            mean, deviation = predict_with_standard_deviations(self.regressor_, X)
-            deviation = deviation.reshape(len(X), -1)
+            mean, std = predict_with_standard_deviations(self.regressor_, X)
+            std = std.reshape(len(X), -1)
             if self.covariance_ == "isotropic":
-                deviation = np.sqrt(np.mean(np.square(deviation), axis=1, keepdims=True))
+                std = np.sqrt(np.mean(np.square(std), axis=1, keepdims=True))
         mean = np.asarray(mean, dtype=np.float64).reshape(len(X), self.target_.latent_dim_)
-        return LatentGaussian(mean, deviation)
+        return LatentGaussian(mean, std)
 
     def _served_latents(self) -> tuple[Any, Any]:
         def latent(mean: Any) -> dict[str, Any]:
@@ -188,15 +188,15 @@ class LatentRegressionClassifier(LatentClassifier):
 
 
 def _covariance(fitted: Any, X: NDArray[np.float64]) -> Literal["isotropic", "diagonal"]:
-    """Test whether a regressor gives all of its outputs the same standard deviation, once for all predictions."""
+    """Return the covariance of all predictions: isotropic if all outputs have the same standard deviation."""
     between = (0.5 * X[:-1] + 0.5 * X[1:])[:_COMPARED]  # at training samples they may all be zero
-    _, deviation = predict_with_standard_deviations(fitted, between)
-    deviation = deviation.reshape(len(between), -1)
-    return "isotropic" if np.allclose(deviation, deviation[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
+    _, std = predict_with_standard_deviations(fitted, between)
+    std = std.reshape(len(between), -1)
+    return "isotropic" if np.allclose(std, std[:, :1], rtol=1e-9, atol=0.0) else "diagonal"
 
 
 def _weight_argument(regressor: Any) -> str:
-    """Name the argument of a regressor's ``fit`` that takes weights: of a pipeline, that of its last step."""
+    """Return the name of the sample weight argument of a regressor's ``fit``; of a pipeline, that of its last step."""
     if isinstance(regressor, Pipeline):
         name, last = regressor.steps[-1]
         return f"{name}__{_weight_argument(last)}"
@@ -209,7 +209,7 @@ def _weight_argument(regressor: Any) -> str:
 
 
 def _has_tag(regressor: Any, tag: str) -> bool:
-    """Test for a tag of scikit-learn's about targets; the tags of a search leave out those of its estimator."""
+    """Return whether a regressor, or the estimator of a search, has one of scikit-learn's target tags."""
     while isinstance(regressor, GridSearchCV | RandomizedSearchCV):
         regressor = regressor.estimator
     return bool(getattr(get_tags(regressor).target_tags, tag))
@@ -218,7 +218,7 @@ def _has_tag(regressor: Any, tag: str) -> bool:
 def has_standard_deviations(fitted: Any) -> bool:
     """Test whether a fitted regressor, the last step of a pipeline or the best of a search has ``return_std``.
 
-    A ``TransformedTargetRegressor`` has not: it would have to transform the standard deviations too.
+    A ``TransformedTargetRegressor`` has none: it does not transform standard deviations.
 
     Examples
     --------
@@ -247,9 +247,7 @@ def predict_with_standard_deviations(
     if hasattr(fitted, "best_estimator_"):
         return predict_with_standard_deviations(fitted.best_estimator_, X)
     if isinstance(fitted, MultiOutputRegressor):
-        mean, deviation = zip(
-            *(predict_with_standard_deviations(single, X) for single in fitted.estimators_), strict=True
-        )
-        return np.stack(mean, axis=1), np.stack(deviation, axis=1)
-    mean, deviation = fitted.predict(X, return_std=True)
-    return np.asarray(mean, dtype=np.float64), np.asarray(deviation, dtype=np.float64)
+        mean, std = zip(*(predict_with_standard_deviations(single, X) for single in fitted.estimators_), strict=True)
+        return np.stack(mean, axis=1), np.stack(std, axis=1)
+    mean, std = fitted.predict(X, return_std=True)
+    return np.asarray(mean, dtype=np.float64), np.asarray(std, dtype=np.float64)

@@ -20,8 +20,8 @@ class LVQ1(PrototypeClassifier):
     prototypes_per_class : int
         A class with fewer distinct samples gets as many as those. Default 1.
     initialization : {"means", "samples", "k-means++"}
-        See ``deepsimplex.prototypes.initial_prototypes``. Default "means", which no outlier dominates. The thesis draws
-        samples.
+        See ``deepsimplex.prototypes.initial_prototypes``. Default "means", less sensitive to outliers than
+        samples, which the thesis draws.
     learning_rate : float
         Initial step, as a fraction of the way to a sample, at most 1. Default 0.05.
     decay : bool
@@ -30,10 +30,10 @@ class LVQ1(PrototypeClassifier):
     max_iter : int
         Number of epochs, passes over the training samples. Default 100.
     scale_features : bool
-        Whether to scale features to unit standard deviation. Default True: distances add them up.
+        Whether to scale features to unit standard deviation. Default True, since distances are sums over features.
     class_weight : dict or "balanced", optional
         Weights of the classes by name, 1 for those that are left out, times those of the samples; "balanced": inversely
-        proportional to the numbers of samples, as scikit-learn has it. Default None: all samples alike.
+        proportional to the numbers of samples, as in scikit-learn. Default None: all samples alike.
     classes : array_like, shape [n], optional
         All classes, if y may lack some. Default: those of y.
     random_state : int, numpy.random.RandomState or None
@@ -46,7 +46,7 @@ class LVQ1(PrototypeClassifier):
         In the units of the features.
     prototype_labels_ : ndarray, shape [P]
     wins_ : ndarray, shape [P]
-        Number of training samples that each prototype is the nearest of.
+        Number of training samples to which each prototype is the nearest.
     temperature_ : float
     objective_ : float
         Number of misclassified training samples, or their total weight.

@@ -35,7 +35,7 @@ class SimplexNetworkClassifier(LatentClassifier):
     readout : {"argmax", "softmax"}, optional
         Default None: the target's own.
     optimizer, loss
-        See ``SimplexClassifier.compile``; Keras' dicts of configurations too. Objects are copied at every fit. Default
+        See ``SimplexClassifier.compile``; Keras configuration dicts too. Objects are copied at every fit. Default
         "adam", and the target's own loss.
     epochs, batch_size : int
         Default 50 and 32.
@@ -60,7 +60,7 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     Notes
     -----
-    ``keras.wrappers.SKLearnClassifier`` has no ``predict_proba``, and a clone of it loses its ``fit_kwargs``.
+    Unlike ``keras.wrappers.SKLearnClassifier``, it has ``predict_proba``, and clones keep the options of ``fit``.
 
     Examples
     --------
@@ -106,7 +106,7 @@ class SimplexNetworkClassifier(LatentClassifier):
         ------
         ValueError
             For NaN, labels that are not in ``classes``, a single class, a backbone that is a model, and what
-            ``SimplexClassifier`` refuses.
+            ``SimplexClassifier`` rejects.
         """
         with self._fitting():
             features, labels, weights = self._checked(X, y, sample_weight)
@@ -125,7 +125,7 @@ class SimplexNetworkClassifier(LatentClassifier):
             model.compile(type(optimizer).from_config(optimizer.get_config()), copy.deepcopy(self.loss))
             options = {"verbose": 0, "sample_weight": weights, **(self.fit_options or {})}
             model.fit(features, labels.memberships, self.batch_size, self.epochs, **options)
-            model.target.num_classes_ = len(labels.classes)  # a target of labels alone learns it nowhere else
+            model.target.num_classes_ = len(labels.classes)  # not set otherwise if the target is made from labels alone
             self.target_, self.model_ = model.target, model
         return self
 

@@ -1,4 +1,4 @@
-"""Base class of the scikit-learn classifiers by prototypes: LVQ and GPLVQ."""
+"""Base class of the scikit-learn classifiers with prototypes: LVQ and GPLVQ."""
 
 import copy
 from abc import abstractmethod
@@ -39,13 +39,13 @@ from deepsimplex.prototypes.class_scores import (
 )
 from deepsimplex.prototypes.relative_distance import members
 
-# From scaled features, class numbers, initial prototypes and their class numbers to a fit; with report as a keyword.
+# Function of scaled features, class numbers, initial prototypes and their class numbers; keyword ``report``.
 Algorithm = Callable[..., PrototypeFit]
 
 
 @dataclass(eq=False, repr=False)
 class PrototypeClassifier(Saved, CalibratedClassifier):
-    """A scikit-learn classifier that predicts, unless a subclass decides otherwise, the class of the nearest prototype.
+    """A scikit-learn classifier that predicts the class of the nearest prototype, unless a subclass overrides this.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     prototype_labels_ : ndarray, shape [P]
         Their classes, as named in ``classes_``.
     wins_ : ndarray, shape [P]
-        Number of training samples that each prototype is the nearest of.
+        Number of training samples to which each prototype is the nearest.
     center_, width_ : ndarray, shape [d]
         Features are compared as (x - center_) / width_.
     objective_ : float
@@ -109,7 +109,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         Warns
         -----
         UserWarning
-            If a prototype is the nearest of no training sample.
+            If a prototype is the nearest to no training sample.
         """
         with self._fitting():
             features, found, weights = self._checked(X, y, sample_weight, self.class_weight)
@@ -170,7 +170,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     def _keep_decision(
         self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], y: NDArray[np.int64], weights: Any
     ) -> None:
-        """Set ``prototype_labels_``, ``wins_`` and what else the decision needs."""
+        """Set ``prototype_labels_``, ``wins_`` and other attributes of the decision."""
         self.prototype_labels_ = self.classes_[labels]
         distances = squared_distances(X, state.prototypes, state.omega)
         self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
@@ -191,7 +191,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         return self._numbers(self.prototype_labels_)
 
     def _numbers(self, labels: NDArray[Any]) -> NDArray[np.int64]:
-        """Numbers of classes, one for each prototype: a file that was changed may hold others."""
+        """Return the class numbers of the prototypes; raise ValueError for invalid labels, as of a modified file."""
         of_class = labels[:, None] == self.classes_
         if len(of_class) != len(self.prototypes_) or not of_class.any(axis=1).all():
             raise ValueError(f"one of classes_ {self.classes_} must be known for each of prototypes_; found {labels}")
@@ -247,7 +247,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         return log_softmax(self._calibrated_scores(self._scaled(X)), axis=1)
 
     def decision_function(self, X: ArrayLike) -> NDArray[np.float64]:
-        """Compute log-odds: for two classes of the second, shape [N], else of every class against the mean, [N, n].
+        """Compute log-odds: [N] of the second class if there are two, else [N, n] of every class against the mean.
 
         The largest is that of the class that ``predict`` returns. A class without training samples has -infinity and is
         left out of the mean.

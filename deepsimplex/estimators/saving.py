@@ -1,4 +1,4 @@
-"""Files of fitted scikit-learn classifiers: arrays and JSON, without a pickle."""
+"""Save and load fitted scikit-learn classifiers: arrays and JSON, without a pickle."""
 
 import importlib
 import json
@@ -35,15 +35,15 @@ class Saved:
         Parameters
         ----------
         filepath : path-like
-            Ends in .npz and may begin with ``~``; replaced whole or not at all.
+            Ends in .npz and may begin with ``~``; written atomically.
 
         Raises
         ------
         ValueError
-            Before anything is written: for another ending, and for values that no file holds, as a GPflow kernel or a
-            random generator.
+            Before anything is written: for another ending, and for values that cannot be saved, such as a GPflow kernel
+            or a random generator.
         OSError
-            If the file cannot be written; an earlier one survives.
+            If the file cannot be written; an existing one is kept.
 
         Notes
         -----
@@ -123,7 +123,7 @@ def load(filepath: str | os.PathLike[str]) -> Any:
 
 
 def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
-    """Make the classifier of the arrays of a file, and try it on one sample: its parts fit one another."""
+    """Create a classifier from the arrays of a file, and check that it predicts one sample."""
     if strange := [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]:
         raise ValueError(f"{', '.join(strange)} must be finite")
     about = json.loads(str(arrays["about"]))
@@ -132,7 +132,7 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
     kind = getattr(importlib.import_module(_ROOM), name, None)
     if not (isinstance(kind, type) and issubclass(kind, Saved)):
         raise ValueError(f"this version of deepsimplex knows no {name}")
-    # A later version may have written parameters that this one does not know.
+    # A later version may have written parameters that this one does not have.
     if unknown := sorted(parts["parameters"].keys() - constructor_parameters(kind).keys()):
         raise ValueError(f"this version of deepsimplex knows no parameters {', '.join(unknown)} of {name}")
     classifier: Any = kind(**parts["parameters"])
@@ -144,7 +144,7 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
         state = {key.removeprefix(prefix): array for key, array in arrays.items() if key.startswith(prefix)}
         vars(classifier._set_posterior(Posterior.from_state(state)).regressor_).update(parts["regressor"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # as of features without their names
+        warnings.simplefilter("ignore")  # such as those about missing feature names
         p = classifier.predict_proba(np.ones((1, classifier.n_features_in_)))
     if p.shape != (1, len(classifier.classes_)) or not np.isfinite(p).all():
         raise ValueError(f"it gives probabilities of shape {p.shape}, not all of them finite, or of other classes")
@@ -172,7 +172,7 @@ def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         state = {key: _encode(array, name, arrays) for key, array in getattr(value, "state", dict)().items()}
         return {"member": config, "num_classes": getattr(value, "num_classes_", None), "state": state}
     if isinstance(value, Mapping):
-        # Keys of JSON are texts; a mapping's may be numbers.
+        # JSON's keys are strings; a mapping's may be numbers.
         pairs = [(_encode(key, f"a key of {name}", arrays), item) for key, item in value.items()]
         return {"mapping": [(key, _encode(item, f"{name}[{key!r}]", arrays)) for key, item in pairs]}
     raise ValueError(

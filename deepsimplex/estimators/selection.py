@@ -17,7 +17,7 @@ _HELD_OUT = 10
 
 
 def select_target(classifier: Any, samples: TrainingRows, seed: int) -> tuple[Target, float | None, dict[float, float]]:
-    """Choose the target's candidate value of least negative log-likelihood, as the classifier's ``smoothing`` asks.
+    """Choose the target's smoothing or concentration with the least negative log-likelihood.
 
     Parameters
     ----------
@@ -110,7 +110,7 @@ def hold_out(y: NDArray[np.int64], seed: int) -> tuple[NDArray[np.int64], NDArra
     shuffled = rng.permutation(np.flatnonzero(np.bincount(y)[y] > 1))
     if not len(shuffled):
         raise ValueError("smoothing='validate' needs a class of at least two samples; found single ones. Use 'train'")
-    # Every tenth row of the classes one after the other.
+    # Every tenth row in the order of the classes.
     by_class = shuffled[np.argsort(y[shuffled], kind="stable")]
     held_out = np.sort(by_class[rng.integers(min(_HELD_OUT, len(by_class))) :: _HELD_OUT])
     return np.setdiff1d(np.arange(len(y)), held_out), held_out

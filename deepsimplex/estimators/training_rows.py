@@ -24,7 +24,7 @@ class TrainingRows:
     rows : Rows
         Features X [N, d], memberships as ``Labels`` has them, and weights [N]; see ``deepsimplex.gp.rows``.
     labels : Labels
-        Of all rows of arrays; of a data set one of every class, since nothing that grows with N is kept.
+        Of all rows of arrays; of a data set one per class, so that memory does not grow with N.
     """
 
     rows: "Rows"
@@ -87,7 +87,7 @@ class TrainingRows:
 
 
 def _check_dataset(X: Any) -> None:
-    """Raise ValueError for data sets without labels, without batches, without an end, or of something else."""
+    """Raise an error unless X is a finite tf.data.Dataset of batches of numeric features and labels."""
     spec = X.element_spec
     if not (isinstance(spec, tuple) and len(spec) in (2, 3) and all(isinstance(part, tf.TensorSpec) for part in spec)):
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Bootstrap intervals of scores, and the form of a score that makes resampling cheap."""
+"""Bootstrap intervals of scores, and scores prepared for fast resampling."""
 
 import functools
 import inspect
@@ -31,8 +31,7 @@ class Interval(NamedTuple):
 class PreparedScore(NamedTuple):
     """A score of given labels and probabilities, split into terms of single samples and a function of these terms.
 
-    Arguments are checked, and whatever concerns one sample alone is computed, before. The bootstrap repeats ``finish``
-    only.
+    Arguments are checked and the terms computed once; the bootstrap repeats ``finish`` only.
 
     Attributes
     ----------
@@ -109,7 +108,7 @@ def mean_score(terms: NDArray[Any]) -> PreparedScore:
 def check_resampling(
     level: float, resamples: int, seed: int, stratified: bool = False, name: str = "level"
 ) -> tuple[float, int, int, bool]:
-    """Check the arguments of a bootstrap interval; ``name`` is that of the level."""
+    """Check the arguments of a bootstrap interval; ``name`` is the name of the level in messages."""
     return (
         check_number(level, name, 0, below=1),
         check_whole(resamples, "resamples", 1, 1_000_000),

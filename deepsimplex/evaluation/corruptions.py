@@ -1,4 +1,4 @@
-"""Common corruptions of images, by noise, blur, movement and light, at three severities."""
+"""Common corruptions of images (noise, blur, motion, brightness, resolution) at three severities."""
 
 import math
 from collections.abc import Callable
@@ -14,8 +14,8 @@ from deepsimplex._utils.validation import check_choice, check_finite_rows, check
 Image = NDArray[np.float64]
 
 
-def _gaussian_noise(image: Image, deviation: float, rng: np.random.Generator) -> Image:
-    return image + rng.normal(scale=deviation, size=image.shape)
+def _gaussian_noise(image: Image, std: float, rng: np.random.Generator) -> Image:
+    return image + rng.normal(scale=std, size=image.shape)
 
 
 def _shot_noise(image: Image, photons: float, rng: np.random.Generator) -> Image:
@@ -27,12 +27,12 @@ def _impulse_noise(image: Image, share: float, rng: np.random.Generator) -> Imag
     return np.where(rng.random(image.shape) < share, salt, image)
 
 
-def _gaussian_blur(image: Image, deviation: float, rng: np.random.Generator) -> Image:
-    return ndimage.gaussian_filter(image, deviation * min(image.shape[:2]), axes=(0, 1), mode="nearest")
+def _gaussian_blur(image: Image, std: float, rng: np.random.Generator) -> Image:
+    return ndimage.gaussian_filter(image, std * min(image.shape[:2]), axes=(0, 1), mode="nearest")
 
 
 def _motion_blur(image: Image, length: float, rng: np.random.Generator) -> Image:
-    """The mean of the image along a line of any direction."""
+    """The mean of the image along a line of random direction."""
     angle, steps = rng.uniform(0, math.pi), np.linspace(-0.5, 0.5, 9) * length * min(image.shape[:2])
     moved = [
         ndimage.shift(image, (math.sin(angle) * step, math.cos(angle) * step, 0), order=1, mode="nearest")
@@ -66,18 +66,18 @@ def _pixelation(image: Image, factor: float, rng: np.random.Generator) -> Image:
     return resize(resize(image, small, order=1, anti_aliasing=True), image.shape[:2], order=0)
 
 
-# What each does, and how much of it at severities 1, 2 and 3.
+# The function of each corruption, and its amount at severities 1, 2 and 3.
 _CORRUPTIONS: dict[str, tuple[Callable[[Image, float, np.random.Generator], Image], tuple[float, float, float]]] = {
     "gaussian_noise": (_gaussian_noise, (0.08, 0.16, 0.28)),  # standard deviation, of pixels in [0, 1]
     "shot_noise": (_shot_noise, (60, 20, 6)),  # photons at pixels of 1
     "impulse_noise": (_impulse_noise, (0.03, 0.08, 0.16)),  # share of pixels that are 0 or 1
-    "gaussian_blur": (_gaussian_blur, (0.02, 0.04, 0.06)),  # standard deviation, of the shorter side
-    "motion_blur": (_motion_blur, (0.1, 0.2, 0.3)),  # length, of the shorter side
+    "gaussian_blur": (_gaussian_blur, (0.02, 0.04, 0.06)),  # standard deviation, relative to the shorter side
+    "motion_blur": (_motion_blur, (0.1, 0.2, 0.3)),  # length, relative to the shorter side
     "rotation": (_rotation, (10, 20, 35)),  # degrees, to either side
     "shear": (_shear, (10, 20, 30)),  # degrees, to either side
     "contrast": (_contrast, (0.6, 0.4, 0.2)),  # factor of the distance to the mean
     "brightness": (_brightness, (0.1, 0.2, 0.35)),  # added to pixels in [0, 1]
-    "pixelation": (_pixelation, (0.6, 0.4, 0.28)),  # sides that are left
+    "pixelation": (_pixelation, (0.6, 0.4, 0.28)),  # factor of the sides
 }
 
 CORRUPTIONS = tuple(_CORRUPTIONS)
@@ -85,7 +85,7 @@ CORRUPTIONS = tuple(_CORRUPTIONS)
 
 
 def corrupt(images: ArrayLike, name: str, severity: int, *, seed: int = 0) -> NDArray[Any]:
-    """Corrupt images as cameras and operators do: noise, blur, motion, exposure, resolution.
+    """Corrupt images by noise, blur, motion, rotation, shear, contrast, brightness or pixelation.
 
     Parameters
     ----------
@@ -95,14 +95,14 @@ def corrupt(images: ArrayLike, name: str, severity: int, *, seed: int = 0) -> ND
         One of ``CORRUPTIONS``: "gaussian_noise", "shot_noise", "impulse_noise", "gaussian_blur", "motion_blur",
         "rotation", "shear", "contrast", "brightness", "pixelation".
     severity : {1, 2, 3}
-        From what is seen to what disturbs people too.
+        From visible (1) to disturbing for people too (3).
     seed : int
-        Of noise, directions and sides. Default 0. What happens to an image depends on it and on the image's place.
+        Seed of noise and directions. Default 0. The corruption of an image depends on it and on the image's position.
 
     Returns
     -------
     ndarray
-        Images of the same shape and dtype, cut off at the ends of their range.
+        Images of the same shape and dtype, clipped to their range.
 
     Raises
     ------
@@ -111,8 +111,8 @@ def corrupt(images: ArrayLike, name: str, severity: int, *, seed: int = 0) -> ND
 
     Notes
     -----
-    Modelled on Hendrycks and Dietterich, *Benchmarking Neural Network Robustness to Common Corruptions and
-    Perturbations*, 2019, for images small or large: lengths are shares of the sides.
+    Modeled on Hendrycks and Dietterich, *Benchmarking Neural Network Robustness to Common Corruptions and
+    Perturbations*, 2019, for images of any size: lengths are relative to the sides.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Memberships in the simplex: made of the scores of any classifier, and their distance from the corners [SPS]."""
+"""Memberships in the simplex from the scores of any classifier, and their distance from the corners [SPS]."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -30,7 +30,7 @@ def standardized_memberships(
     kind : {"ranks", "shift", "softmax"}
         "shift": subtract the absolute zero-point or an estimate of it and divide by the sum, for scores on a metric
         scale. "ranks": for ordinal scores; the lowest class of a row gets 1, the highest n, equal ones their mean rank.
-        "softmax": exponentials divided by their sum, for logarithms.
+        "softmax": exponentials divided by their sum, for log-probabilities.
     zero : float, optional
         The zero-point of "shift", at most the smallest score. Default: the smallest score.
 

@@ -32,7 +32,7 @@ def coverage(y: ArrayLike, sets: ArrayLike) -> float:
     Returns
     -------
     float
-        Between 0 and 1. Over draws of m held-out and N test samples, conformal sets of the promised coverage c have a
+        Between 0 and 1. Over draws of m held-out and N test samples, conformal sets of nominal coverage c have a
         mean between c and c + 1 / (m + 1), and a standard deviation near sqrt(c (1 - c) (1 / m + 1 / N)).
 
     Examples
@@ -45,7 +45,7 @@ def coverage(y: ArrayLike, sets: ArrayLike) -> float:
 
 
 def set_size(y: ArrayLike, sets: ArrayLike) -> float:
-    """Mean number of classes in a set; arguments as ``coverage``. Of two ways to the same coverage, less is better.
+    """Mean number of classes in a set; arguments as ``coverage``. At equal coverage, smaller is better.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Scores of whole probabilities: likelihood, Brier score and its decomposition, proba-loss."""
+"""Scores of class probabilities: likelihood, Brier score and its decomposition, proba-loss."""
 
 from dataclasses import dataclass
 from typing import Any

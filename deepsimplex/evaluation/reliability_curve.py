@@ -57,7 +57,7 @@ class ReliabilityCurve:
     frequency : ndarray, shape [bins]
         Fraction of samples in each bin for which the event happened; NaN in an empty one.
     event : "top label" or "class k"
-        The event that the confidence is about: the most probable class is the true one, or the true class is k.
+        The event that the confidence predicts: the most probable class is the true one, or the true class is k.
 
     Examples
     --------

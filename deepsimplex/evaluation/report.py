@@ -44,7 +44,7 @@ SCORE_GROUPS: dict[str, tuple[str, ...]] = {
     ),
     "Selective prediction": ("area_under_risk_coverage", "accuracy_at_coverage"),
 }
-"""Every score of a report without out-of-distribution samples, by what it judges."""
+"""Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
 
 
@@ -55,7 +55,7 @@ class Report:
     Attributes
     ----------
     samples, classes : int
-        N and n.
+        Number of samples N and of classes n.
     accuracy, top_k_accuracy, weighted_precision, weighted_recall, weighted_f1 : float
         As the functions of the same names, as are all scores but the parts of the Brier score.
     negative_log_likelihood, brier_score, proba_loss : float
@@ -69,15 +69,15 @@ class Report:
     out_of_distribution_auroc : float or None
         Of one minus the largest probability; None without ``outside``.
     set_coverage, set_size : float or None
-        How many of the sets hold the true class, and how many classes they hold; None without ``sets``.
+        Share of the sets that hold the true class, and mean number of classes in a set; None without ``sets``.
     bins : int
         Number of bins of the calibration errors and of the parts of the Brier score.
     k : int
-        Of the top-k accuracy.
+        Number of classes of the top-k accuracy.
     coverage : float
-        Of the accuracy at coverage.
+        Fraction of samples accepted for the accuracy at coverage.
     level : float or None
-        Of the intervals.
+        Level of the intervals.
     intervals : dict of str to Interval, or None
         Bootstrap interval of each score, by its name, as ``bootstrap_interval`` returns it; None if not requested.
         Those of the calibration errors, of the area deviation and of the Brier score's reliability, resolution and
@@ -181,9 +181,9 @@ def report(
         Number of bins of the calibration errors and of the parts of the Brier score, 15 by default; the area deviation
         has ten, as in its paper.
     k : int, optional
-        Of the top-k accuracy. Default: 5, or n - 1 if that is less.
+        Number of classes of the top-k accuracy. Default: 5, or n - 1 if that is less.
     coverage : float
-        Of the accuracy at coverage, 0.8 by default.
+        Fraction of samples accepted for the accuracy at coverage, 0.8 by default.
     outside : array_like, shape [M, n], optional
         Class probabilities of samples from outside the training distribution, for ``out_of_distribution_auroc``.
     sets : array_like of bool, shape [N, n], optional
@@ -191,7 +191,7 @@ def report(
     intervals : float, optional
         Level of bootstrap intervals, such as 0.95. The default is None: no intervals.
     resamples, seed, stratified
-        Of the intervals, as in ``bootstrap_interval``. 10 000 samples of 10 classes take about ten seconds.
+        Resampling for the intervals, as in ``bootstrap_interval``.
     classes : sequence of length n, optional
         The name of each column of ``p``, for labels that are not 0..n-1: ``model.classes_``.
 

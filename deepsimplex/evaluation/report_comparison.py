@@ -78,12 +78,11 @@ def compare_reports(
     bins, k, coverage
         As in ``report``.
     level : float
-        Of all intervals, 0.95 by default.
+        Level of all intervals, 0.95 by default.
     resamples, seed
         As in ``bootstrap_interval``.
     announce : callable, optional
-        Called with each classifier's name before it is scored, which takes about ten seconds for 10 000 samples of 10
-        classes.
+        Called with each classifier's name before it is scored, such as ``print`` to show progress.
 
     Returns
     -------

@@ -15,7 +15,7 @@ from deepsimplex.evaluation.memberships import check_classes_of, check_membershi
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
 
 MOST_ALONE = 0.1
-"""Share of samples alone in their region above which a partition comes with a warning."""
+"""Share of samples alone in their region above which a warning is issued."""
 REGIONS_SHOWN = 30
 SYMBOLS = {"correctness": "CR", "accuracy": "Ac", "ability_to_separate": "AS"}
 """Symbols of the measures in [SPS] sec. 5."""
@@ -89,7 +89,7 @@ class PartitionRegion:
 
 @dataclass(frozen=True, eq=False)
 class StandardizedPartition:
-    """Scaled memberships of a test set and what they measure; ``str`` gives a table.
+    """Scaled memberships of a test set and their measures; ``str`` gives a table.
 
     Attributes
     ----------
@@ -277,7 +277,7 @@ def standardized_partition(
 
 
 def warn_of_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> None:
-    """Warn of the partition, of several by name, with the most samples alone, if they are more than ``MOST_ALONE``."""
+    """Warn if a partition has a larger share of samples alone in their region than ``MOST_ALONE``, about the worst."""
     worst = max(partitions, key=lambda name: partitions[name].alone)
     partition = partitions[worst]
     if partition.alone <= MOST_ALONE:

@@ -20,7 +20,7 @@ CHECKSUMS = "checksums.json"
 
 
 class Backup(keras.callbacks.BackupAndRestore):
-    """Keep the state of the last two epochs, and checksums of them: HDF5 files have none.
+    """Back up the state of the last two epochs, with checksums, which HDF5 files lack.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Backup(keras.callbacks.BackupAndRestore):
         self.folder = folder
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Write the state, then its checksum: a state that a kill cut short has none."""
+        """Write the state, then its checksum, so that an interrupted write has none."""
         super().on_epoch_end(epoch, logs)
         with replacing(self.folder / CHECKSUMS) as fresh:
             checksums = [_checksum(self.folder, suffix) for suffix in ("", EARLIER)]
@@ -40,7 +40,7 @@ class Backup(keras.callbacks.BackupAndRestore):
 
 
 def repair_backup(folder: Path) -> int:
-    """Verify a backup before training resumes from it; if it is not whole, restore the one of the epoch before.
+    """Verify a backup before training resumes from it; if it is incomplete, restore that of the epoch before.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ def repair_backup(folder: Path) -> int:
     Returns
     -------
     int
-        Number of epochs already trained; 0 without a backup, and if the first was cut short.
+        Number of epochs already trained; 0 without a backup, or if the first one is incomplete.
 
     Raises
     ------
@@ -59,7 +59,7 @@ def repair_backup(folder: Path) -> int:
     """
     names = (WEIGHTS, METADATA)
     if not (folder / CHECKSUMS).exists() and not any((folder / (name + EARLIER)).exists() for name in names):
-        shutil.rmtree(folder, ignore_errors=True)  # a kill cut the first backup short: nothing goes before it
+        shutil.rmtree(folder, ignore_errors=True)  # the first backup was interrupted: there is no earlier one
         return 0
     try:
         known = json.loads((folder / CHECKSUMS).read_text(encoding="utf-8"))
@@ -71,7 +71,7 @@ def repair_backup(folder: Path) -> int:
             f"the backup in {folder} was cut short or damaged, and there is no complete one before it; delete that "
             "folder and --resume trains the run anew"
         )
-    if whole[0] == EARLIER:  # a kill between the two leaves a pair that has no checksum
+    if whole[0] == EARLIER:  # an interruption between the two files leaves a pair without checksum
         for name in names:
             with replacing(folder / name) as fresh:
                 shutil.copyfile(folder / (name + EARLIER), fresh)

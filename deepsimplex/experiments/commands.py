@@ -127,7 +127,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     """Train, evaluate and export the classifier of a configuration; all files go to a new run folder.
 
     Several workers train one model when each calls this function: the first computes the targets, prints and writes the
-    files, which no other needs to see.
+    files, to which the others need no access.
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     log = printer(verbose if workers.is_chief else 0)
     with _precision(config.training.mixed_precision), ExitStack() as lock, one_line_of_workers(workers):
         check_same_run(workers, config)
-        # The chief's flag counts.
+        # The chief's ``resume`` is decisive.
         folder, finished = folder_of_chief(
             workers, lambda: _finished(_run_to_resume(config, lock, log)) if resume else (None, 0)
         )
@@ -187,7 +187,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
         begun = time.monotonic()
         _fit(model, config, split, place if workers.is_chief else None, epochs, verbose)
         seconds = time.monotonic() - begun
-        # The others wait: one that has gone counts as lost.
+        # The others wait, since a worker that has exited would count as lost.
         workers.from_chief(lambda: _finish(model, config, split, place, log, training_seconds=round(seconds, 1)))
         return place
 
@@ -265,7 +265,7 @@ def _run_to_resume(config: RunConfig, lock: ExitStack, log: Callable[[str], None
     folder.describe(config)
     folder.check_same(config, sorted(RunConfig.model_fields.keys() - {"export"}), "leave --resume out to begin anew")
     if finished := folder.metrics.exists():
-        shutil.rmtree(folder.backup, ignore_errors=True)  # of a run that was killed before it did
+        shutil.rmtree(folder.backup, ignore_errors=True)  # of a run that was killed before it removed it
     log(f"{folder.path} is finished already: nothing to resume" if finished else f"resuming {folder.path}")
     return folder
 
@@ -346,7 +346,7 @@ def _evaluate(
     figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
     _draw(split, probabilities, folder)
     _save_predictions(model, split, probabilities, folder)
-    # Figures that this evaluation cannot know, such as the training time, are kept.
+    # Keep values that are not computed here, such as the training time.
     metrics = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **figures}
     folder.write_json(folder.metrics, metrics)
     log(str(report))
@@ -363,7 +363,7 @@ def _evaluate(
 
 
 def _save_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
-    # Probabilities that were calibrated after the readout are not those of the latents.
+    # Probabilities calibrated after the readout are not the readout of the latents.
     read_out = model.calibration is None or not model.calibration.maps_probabilities
     save_predictions(
         folder.test_predictions,

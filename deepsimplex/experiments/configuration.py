@@ -32,7 +32,7 @@ from deepsimplex.losses import get_loss
 from deepsimplex.readout import READOUTS
 from deepsimplex.targets import TARGETS
 
-LARGEST_BYTES, MOST_LEVELS = 2**16, 50  # of a file that people write
+LARGEST_BYTES, MOST_LEVELS = 2**16, 50  # limits of a configuration file
 
 
 class ConfigurationError(ValueError):
@@ -44,7 +44,7 @@ def _named(value: Any) -> Any:
 
 
 def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a validator that makes a member once, to see whether it can be made."""
+    """Return a validator that constructs a member once, to check its arguments."""
 
     def validate(value: Any) -> Any:
         try:
@@ -74,7 +74,7 @@ Readout = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_mak
 Loss = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_loss))]
 Method = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(CALIBRATIONS.get))]
 Density = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(DENSITIES.get))]
-MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # keys that overrides may reach into
+MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # overrides may set their arguments
 
 
 class _Section(BaseModel):
@@ -157,7 +157,7 @@ class TrainingConfig(_Section):
 
 
 class CalibrationConfig(_Section):
-    """What follows training: a density of the training samples' features, and calibration on the validation samples."""
+    """Fits after training: a density of the training samples' features, and calibration on the validation samples."""
 
     density: Density | None = Field(default=None, description="of SimplexClassifier.fit_density; null for none")
     method: Method | None = Field(default=None, description="of SimplexClassifier.calibrate; null for none")
@@ -282,7 +282,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 
 
 class _PlainLoader(yaml.SafeLoader):
-    """YAML as a tree: no key twice, and no alias, which a few lines make into billions of values or into a circle."""
+    """YAML loader that rejects duplicate keys, and aliases, which can expand to billions of values or a cycle."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         if self.check_event(yaml.AliasEvent):
@@ -307,10 +307,10 @@ class _PlainLoader(yaml.SafeLoader):
 
 
 def read_yaml(text: str | bytes, name: str) -> Any:
-    """Return the values of a YAML text; raise a ConfigurationError with its name if it is none, or not plain."""
+    """Parse a YAML text; raise a ConfigurationError with its name if it is invalid or has duplicate keys or aliases."""
     try:
         return yaml.load(text, _PlainLoader)
-    except (yaml.YAMLError, ValueError) as error:  # ValueError: a date that is none
+    except (yaml.YAMLError, ValueError) as error:  # ValueError: an invalid date
         raise ConfigurationError(f"{name} is not readable as YAML: {' '.join(str(error).split())}") from error
 
 
@@ -323,7 +323,7 @@ def _apply(content: dict[str, Any], override: str) -> None:
     for step in path:
         if isinstance(place.get(step), str) and step in MEMBERS:
             place[step] = {"name": place[step]}
-        if place.get(step) is None:  # not there, or a section with nothing under it
+        if place.get(step) is None:  # missing, or an empty section
             place[step] = {}
         place = place[step]
         if not isinstance(place, dict):

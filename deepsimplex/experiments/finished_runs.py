@@ -22,7 +22,7 @@ Source = str | os.PathLike[str] | Predictions
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A run as a report reads it; for an .npz file, the predictions only.
+    """A run with the data that a report needs; for an .npz file, the predictions only.
 
     Attributes
     ----------
@@ -40,7 +40,7 @@ class Run:
         Losses and metrics, each with one number per epoch.
     metrics : dict of str to float
         Numbers that the report does not compute from the predictions: "training_seconds", "mean_familiarity",
-        "set_coverage" and "set_size" where there are any.
+        "set_coverage" and "set_size", if there are any.
 
     Examples
     --------

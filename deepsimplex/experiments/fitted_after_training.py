@@ -14,12 +14,12 @@ BATCH = 512  # of predictions
 def fit_after_training(
     model: SimplexClassifier, config: RunConfig, split: Split, folder: RunFolder, log: Callable[[str], None]
 ) -> None:
-    """Fit what the configuration asks for to a model that is saved already, and save it again.
+    """Fit the configured density, calibration and sets to a trained model that is saved already, and save it again.
 
     Raises
     ------
     ConfigurationError
-        When a part cannot be fitted: the model is not lost.
+        When one of them cannot be fitted; the saved model is kept.
     """
     held_out = split.x_validation, split.y_validation
     steps: dict[str, Callable[[], object]] = {}

@@ -29,14 +29,14 @@ IMAGES, COLUMNS = 6, 2  # images shown of each run, and how many side by side
 
 @dataclass(frozen=True)
 class EmbeddedFigure:
-    """A figure as the page holds it.
+    """A figure embedded in the page.
 
     Attributes
     ----------
     uri : str
         Its bytes as a data URI.
     alt : str
-        What it shows, in words.
+        Alternative text.
     width, height : int
         In CSS pixels.
     caption : str
@@ -69,7 +69,7 @@ class Section:
 
     @property
     def size(self) -> str:
-        """Class of its style: "" for three figures side by side, "wide" for two, "whole" for a single one."""
+        """CSS class: "" for three figures side by side, "wide" for two, "whole" for a single one."""
         if len(self.figures) == 1:
             return "whole"
         return "wide" if any(figure.width > WIDE for figure in self.figures) else ""

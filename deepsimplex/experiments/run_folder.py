@@ -133,7 +133,7 @@ class RunFolder:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other processes from training in this folder; raise a ConfigurationError if one does.
+        """Lock this folder against training by other processes; raise a ConfigurationError if it is locked.
 
         Errors of a full disk inside the block name the file, or this folder, whatever writes there.
         """

@@ -1,4 +1,4 @@
-"""What the workers of one run have in common: configuration, folder, and the error of one that is lost."""
+"""Coordinate the workers of one run: common folder, same configuration, errors of lost workers."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ def folder_of_chief(workers: Workers, find: Callable[[], tuple[RunFolder | None,
 
 @contextmanager
 def one_line_of_workers(workers: Workers) -> Iterator[None]:
-    """Turn the errors of a worker that lost another into one that says how training goes on."""
+    """Replace errors about lost workers by a ConfigurationError that explains how to resume training."""
     try:
         yield
     except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):  # of this worker's own
@@ -43,7 +43,7 @@ def one_line_of_workers(workers: Workers) -> Iterator[None]:
 
 
 def check_same_run(workers: Workers, config: RunConfig) -> None:
-    """Raise ValueError if a worker has other versions or another configuration; folders may be each machine's own."""
+    """Raise ValueError if a worker has other versions or another configuration; output and cache folders may differ."""
     workers.check_same(
         {"versions": versions(), "configuration": config.model_dump_json(exclude={"output", "cache_dir"})}
     )

@@ -1,4 +1,4 @@
-"""The samples of a run: for training, validation and the test."""
+"""Load and split the samples of a run for training, validation and test."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""The callbacks that write the files of a training."""
+"""Keras callbacks that write history, logs and backups during training."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,12 +14,12 @@ from deepsimplex.monitoring import CalibrationBoard
 
 @contextmanager
 def files_of_training(config: RunConfig, folder: RunFolder, validation: Any) -> Iterator[list[Any]]:
-    """Yield the callbacks that write what a training leaves."""
+    """Yield the callbacks that write history, logs and backups, and close their files."""
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
     boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
     try:
         yield [
-            # The logs before the backup: an epoch that counts as trained is in them.
+            # The logs before the backup, so that they contain every epoch that it counts as trained.
             history,
             keras.callbacks.TensorBoard(str(folder.events), write_graph=False),
             epoch_log(folder, config.training.epochs),

@@ -1,4 +1,4 @@
-"""The processes that train one model: those that TF_CONFIG names, or several on this machine that are started here."""
+"""Worker processes that train one model: read from TF_CONFIG, or started on this machine."""
 
 import json
 import os
@@ -32,7 +32,7 @@ class Cluster:
     addresses : tuple of str
         "host:port" of every worker, the chief first.
     number : int
-        Of this process.
+        Number of this process.
     """
 
     addresses: tuple[str, ...]
@@ -75,7 +75,7 @@ class Cluster:
     def own_share(self, devices: Sequence[Any]) -> list[Any]:
         """Return this process' part of the machine's devices; workers on one host share them evenly.
 
-        All that it sees, where CUDA_VISIBLE_DEVICES is set: a launcher has divided them.
+        If CUDA_VISIBLE_DEVICES is set, all visible devices: a launcher has divided them.
         """
         if GPUS in os.environ:
             return list(devices)
@@ -90,7 +90,7 @@ class Cluster:
 
 
 def _part(devices: Sequence[Any], number: int, count: int) -> list[Any]:
-    """Return one of several parts of devices, all of which have as many: a strategy of several workers counts on it."""
+    """Return part ``number`` of ``count`` parts of equal size, as MultiWorkerMirroredStrategy requires."""
     share = len(devices) // count
     return list(devices[number * share :][:share])
 
@@ -145,7 +145,7 @@ def open_strategy() -> Any:
 def run_workers(count: int, command: Sequence[str]) -> int:
     """Run a command in several processes of this machine that train one model; return the exit code.
 
-    The first, the chief, prints as if it were alone. If one fails, or this process is told to end, all are ended.
+    The first, the chief, prints as if it were alone. If one fails, or this process is terminated, all are terminated.
 
     Parameters
     ----------
@@ -193,11 +193,11 @@ def run_workers(count: int, command: Sequence[str]) -> int:
             if all(worker.poll() == 0 for worker in workers):
                 return 0
             time.sleep(0.1)
-        # One that was killed goes before those that lost it, some of which TensorFlow aborts.
+        # Report a killed worker before those that lost it, some of which TensorFlow aborts.
         order = {-signal.SIGABRT: 2}
         first = min(failed, key=lambda number: (order.get(code := workers[number].returncode, code > 0), number))
         code = workers[first].returncode
-        if first == 0 and code > 0:  # it has said why
+        if first == 0 and code > 0:  # it has printed its error
             return code
         outputs[first].seek(0)
         lines = outputs[first].read().decode(errors="replace").strip().splitlines() or [""]

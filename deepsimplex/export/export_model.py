@@ -47,11 +47,10 @@ def export_model(
         Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``. An earlier one is
         replaced once the new one is complete.
     format : {"tf_saved_model", "onnx", "litert"}
-        Default "tf_saved_model". ONNX, too, takes batches of any size; LiteRT plans its memory before, and takes one
-        sample at a time.
+        Default "tf_saved_model". ONNX, too, takes batches of any size, LiteRT one sample at a time.
     latent : callable or None
-        From a float tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}; from what
-        ``features`` gives where there is that. None for a classifier without latents.
+        From a float tensor of samples [N, ...], or a dict of them by name, to the dict {"loc", "scale"}; from the
+        output of ``features`` if that is given. None for a classifier without latents.
     readout : callable
         From that dict, or from the samples where there are no latents, to class probabilities [N, n].
     sample_shape : sequence of int or None, or dict
@@ -61,14 +60,14 @@ def export_model(
     prediction_sets : ConformalSets, optional
         Fitted sets of classes, for the output "prediction_set". Default None: there is none.
     familiarity : callable, optional
-        From what ``latent`` takes to numbers [N], for the output "familiarity". Default None: there is none.
+        From the input of ``latent`` to numbers [N], for the output "familiarity". Default None: there is none.
     features : callable, optional
-        From samples to what ``latent``, ``familiarity``, and without latents ``readout``, take, computed once. Default
-        None: they take samples.
+        From samples to the input of ``latent``, of ``familiarity`` and, without latents, of ``readout``; computed once.
+        Default None: they take samples.
     input_name : str
         Name of the input in the serving signature, unless there are several.
     input_dtype : {"float32", "uint8"} or dict
-        "uint8" takes pixels 0..255, which the model sees divided by ``pixel_scale``. Of several inputs it may be a dict
+        "uint8" takes pixels 0..255, which are divided by ``pixel_scale`` first. Of several inputs it may be a dict
         by name; those that are left out are float32.
     pixel_scale : float
         255 (default) for a model of images in [0, 1], 1 for one that was trained on pixels 0..255.
@@ -85,7 +84,7 @@ def export_model(
     Raises
     ------
     ValueError
-        For another format, ending or input_dtype, and for a model with operations that the format has not; nothing is
+        For another format, ending or input_dtype, and for a model with operations that the format lacks; nothing is
         written then.
     ImportError
         For ONNX without tf2onnx: ``pip install "deepsimplex[onnx]"``.

@@ -17,7 +17,7 @@ SUFFIXES = {"onnx": ".onnx", "litert": ".tflite"}
 
 
 class _Served(keras.Model):
-    """The function that is served, as the model that Keras' exporters want."""
+    """The served function as a Keras model, which Keras' exporters require."""
 
     def __init__(self, resource: Any, serve: Callable[[Any], dict[str, Any]]) -> None:
         super().__init__(name="served", dtype="float32")
@@ -62,14 +62,14 @@ def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[st
     tf_op("SelectV2")(_Where)
     tf_op("Log")(_Log)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of NumPy, about names that the converter looks for
+        warnings.simplefilter("ignore", FutureWarning)  # of NumPy, for deprecated names that the converter uses
         model.export(path, format="onnx", input_signature=[signature], verbose=verbose)
     written = onnx.load(path)
     try:
-        onnx.checker.check_model(written)  # the converter keeps what ONNX has not, and says so in its log alone
+        onnx.checker.check_model(written)  # the converter keeps operations that ONNX lacks, and only logs them
     except onnx.checker.ValidationError as error:
         raise ValueError(f"format='onnx' cannot hold this model: {str(error).splitlines()[0]}") from None
-    # The converter makes inputs of tensors that are no weights, as those of keras.layers.Normalization.
+    # The converter turns constant tensors that are no weights, as in keras.layers.Normalization, into inputs.
     inputs = {value.name: value for value in written.graph.input}
     for name in inputs.keys() & model.constants.keys():
         written.graph.initializer.append(onnx.numpy_helper.from_array(model.constants[name].numpy(), name))
@@ -96,7 +96,7 @@ class _Log:
 
 def _write_litert(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
     one = keras.tree.map_structure(lambda spec: tf.TensorSpec((1, *spec.shape[1:]), spec.dtype, spec.name), signature)
-    # Its own operations alone: interpreters without TensorFlow's have no others.
+    # LiteRT's builtin operations only: interpreters without TensorFlow have no others.
     builtins = {"supported_ops": [tf.lite.OpsSet.TFLITE_BUILTINS]}
     try:
         model.export(path, format="litert", input_signature=[one], verbose=verbose, target_spec=builtins)

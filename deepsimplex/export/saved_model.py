@@ -34,7 +34,7 @@ def write_saved_model(
     # Compiled: Keras calls it twice, once for its variables, once to write it.
     archive.add_endpoint("serve", tf.function(serve, autograph=False), input_signature=[signature])
     with replacing(folder) as fresh, warnings.catch_warnings():
-        # Of Keras' own signature of the model that is tracked, which sorts the inputs.
+        # Raised for Keras' own signature of the tracked model, which sorts the inputs.
         warnings.filterwarnings("ignore", r"[\s\S]*The structure of `inputs` doesn't match", UserWarning)
         archive.write_out(fresh, verbose=verbose)
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
@@ -104,7 +104,7 @@ class ServedModel:
         Raises
         ------
         TypeError, ValueError
-            For samples of another shape or dtype, none, and those that are not finite; for other names of inputs.
+            For samples of another shape or dtype, no samples, values that are not finite, and other names of inputs.
         """
         single = len(self.inputs) == 1 and not isinstance(samples, Mapping)
         arrays = dict.fromkeys(self.inputs, samples) if single else samples
@@ -124,7 +124,7 @@ class ServedModel:
 
 
 def _checked(samples: Any, name: str, spec: tf.TensorSpec) -> np.ndarray:
-    """Return the samples of an input as it wants them."""
+    """Check the samples of an input and convert them to its dtype."""
     array = check_array(samples, name, "[N, ...]", least=1, finite=False, dtype="any")
     wanted, dtype = [*spec.shape[1:]], spec.dtype.name
     if array.ndim - 1 != len(wanted) or any(b not in (None, a) for a, b in zip(array.shape[1:], wanted, strict=True)):

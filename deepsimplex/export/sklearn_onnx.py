@@ -1,4 +1,4 @@
-"""ONNX files of scikit-learn's steps and regressors, as skl2onnx converts them, with one of our classifiers behind."""
+"""ONNX files of scikit-learn transformers and regressors, converted by skl2onnx, followed by one of our classifiers."""
 
 import os
 import tempfile
@@ -29,9 +29,9 @@ def export_pipeline(
     filepath : path-like
         Ends in .onnx, may begin with ``~``; replaced whole or not at all.
     X : pandas.DataFrame, optional
-        Rows of a frame such as the pipeline was fitted to: every column becomes an input [N, 1] of its name and dtype,
-        float64 as float32.
-        Default None: the pipeline was fitted to an array, and has the input "features" [N, d], float32.
+        Data frame with the columns that the pipeline was fitted to: each becomes an input [N, 1] of its name and dtype,
+        float64 as float32. Default None: the pipeline was fitted to an array, and has the input "features" [N, d],
+        float32.
     class_names : list of str, optional
         In the order of ``classes_``. Default None: those as text.
     verbose : bool
@@ -77,16 +77,16 @@ def export_pipeline(
 def write_behind(
     model: Any, filepath: str | os.PathLike[str], export: Callable[[Path], None], num_features: int, X: Any = None
 ) -> None:
-    """Write the ONNX file of a fitted transformer or regressor of scikit-learn with a graph behind.
+    """Write the ONNX file of a fitted scikit-learn transformer or regressor, followed by another graph.
 
     Parameters
     ----------
     model, filepath, X
         See ``export_pipeline``.
     export : callable
-        Writes the graph behind to a path; its input takes the output of the model.
+        Writes the following graph to a path; its input is the output of the model.
     num_features : int
-        Number of features d, without X.
+        Number of features d, used without X.
     """
     try:
         import onnx
@@ -100,7 +100,7 @@ def write_behind(
     with tempfile.TemporaryDirectory() as folder:
         export(Path(folder) / "behind.onnx")
         behind = onnx.load(Path(folder) / "behind.onnx")
-    # Not double precision: onnxruntime lacks imputers, trees and support vectors of it.
+    # Not double precision: onnxruntime lacks imputers, trees and support vector machines in it.
     single = FloatTensorType([None, num_features if X is None else 1])
     types = [("features", single)] if X is None else guess_data_type(X)
     types = [(name, single if isinstance(kind, DoubleTensorType) else kind) for name, kind in types]

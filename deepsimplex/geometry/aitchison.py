@@ -174,7 +174,7 @@ def power(x: ArrayLike, a: ArrayLike) -> NDArray[np.float64]:
     logarithm = np.log(check_composition(x, "x"))
     _check_broadcast("a", exponents, "x", logarithm)
     ends = (extreme(logarithm, axis=-1, keepdims=True) for extreme in (np.max, np.min))
-    with np.errstate(over="ignore"):  # of parts that have no share: the largest product is 0
+    with np.errstate(over="ignore"):  # only parts whose share is 0 overflow: the largest product is 0
         return shares(exponents * (logarithm - np.where(exponents >= 0, *ends)))
 
 

@@ -18,7 +18,7 @@ def to_probability_simplex(
     f : array_like, shape [..., n - 1]
         Latent points in the coordinates of ``vertices(n, construction)``.
     tau : float
-        Scale, positive; ``tau_from`` proposes one from data. The default 1 leaves the latents' own scale.
+        Scale, positive; ``tau_from`` computes one from latents. The default 1 leaves the latents' own scale.
     construction : {"iterative", "helmert"}
         The construction the latents were made with.
 
@@ -87,5 +87,5 @@ def tau_from(latents: ArrayLike) -> float:
     spread = np.ptp(points, axis=0)
     if spread.min() == 0:
         raise ValueError("latents must vary in every dimension; found one in which all are equal")
-    deviation = float(np.min(spread * (points / spread).std(axis=0)))  # squares of tiny numbers would vanish
-    return check_number(1.0 / deviation, "1 / the least standard deviation of latents")
+    std = float(np.min(spread * (points / spread).std(axis=0)))  # squares of tiny numbers would vanish
+    return check_number(1.0 / std, "1 / the least standard deviation of latents")

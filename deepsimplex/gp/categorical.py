@@ -46,8 +46,8 @@ class CategoricalProcess:
     of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
     by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
     W, and the points in standard deviations of the features: the units of the features do not matter. At the end a few
-    natural steps by all samples remove most of the last minibatches' noise from q. With ``epochs=0`` these steps are
-    all there is, at the initial hyperparameters and points.
+    natural steps by all samples remove most of the last minibatches' noise from q. With ``epochs=0`` only these
+    steps are taken, at the initial hyperparameters and points.
 
     Parameters
     ----------
@@ -72,7 +72,8 @@ class CategoricalProcess:
     Notes
     -----
     [ILR-GP sec. 3.2, Uncollapsed-ILR], [Hensman 2015]. The expectations are averages over draws in mirrored pairs.
-    The passes at the end take blocks of rows, so that memory does not grow with them, and the time of an epoch or two.
+    The passes at the end read blocks of rows, so that memory does not grow with N; they take the time of an epoch or
+    two.
 
     Examples
     --------
@@ -234,9 +235,9 @@ class CategoricalModel:
         """
         kernel, sources = self.kernel.bind(values[: self.count(values)])
         A, left = self.projected(kernel, self.points(values, frame), x)
-        mean, deviation = q.marginals(A, left)
+        mean, std = q.marginals(A, left)
         scores = self.scores(values, frame.basis)
-        logits = tf.einsum("snl,kl->snk", mean + deviation * tf.concat([half, -half], axis=0), scores)
+        logits = tf.einsum("snl,kl->snk", mean + std * tf.concat([half, -half], axis=0), scores)
         of_draws = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
         first, curvature = derivatives_by_means(logits, memberships, scores)
         gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)

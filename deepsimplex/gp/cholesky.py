@@ -22,7 +22,7 @@ def cholesky(A: NDArray[np.float64], *, warn: bool = False) -> NDArray[np.float6
     A : ndarray, shape [N, N]
         Symmetric, positive semi-definite up to round-off; its upper triangle is not read.
     warn : bool
-        Whether jitter is worth a warning. Default False.
+        Whether to warn if jitter was added. Default False.
 
     Returns
     -------

@@ -39,11 +39,11 @@ class CollapsedGaussianProcess(GaussianProcess):
         Number of inducing points, chosen by k-means++ in every class; or the points, in the units of the features.
         Default 200.
     learn_inducing : bool
-        Whether the points are moved to raise the bound. Default False: they stay among the samples.
+        Whether the points are optimized. Default False: they stay among the samples.
     separate_inducing : bool
-        Whether every latent dimension has inducing points of its own. Default False: one set for all. Separate ones
-        fit better with as many points, at as many times the cost as there are dimensions; the variances of a
-        prediction then differ, too.
+        Whether every latent dimension has inducing points of its own. Default False: one set for all. Separate sets
+        fit better for the same number of points, at L times the cost; the variances of a prediction then differ
+        between dimensions.
     **settings
         See ``GaussianProcess``.
 
@@ -252,7 +252,7 @@ class SparseProblem(Problem):
         return Frame(*map(tf.constant, (self.points, width, np.array(usual))))
 
     def spreads(self) -> list[float]:
-        """Return the standard deviations of restarts: inducing points are among the samples already."""
+        """Return the standard deviations of restarts; inducing points are not perturbed."""
         spreads = super().spreads()
         return [*spreads[:-1], 0.0] if self.model.moves else spreads
 

@@ -17,7 +17,7 @@ from deepsimplex.gp.regression import GaussianProcess, Model, Problem
 
 
 class ExactGaussianProcess(GaussianProcess):
-    """Exact Gaussian-process regression onto latents, with hyperparameters of the greatest marginal likelihood.
+    """Exact Gaussian-process regression onto latents, with hyperparameters that maximize the marginal likelihood.
 
     sum_l log N(z_l | 0, K + diag(noise_l)), with one kernel for all latent dimensions. If they share their noise
     (CASIMAC, ILR, one-hot) one Cholesky factor serves all of them, and every prediction has one variance; else
@@ -30,9 +30,9 @@ class ExactGaussianProcess(GaussianProcess):
 
     Notes
     -----
-    [ILR-GP sec. 3.2], [GPD sec. 4]. The derivative by the kernel matrix, (A^-1 - a a^T) / 2 with a = A^-1 z, is written
-    out; the kernel's own comes from GPflow. A step costs N^3, memory 12 N^2 numbers (and 3 N^2 more per dimension if
-    noise differs): up to some thousands of samples.
+    [ILR-GP sec. 3.2], [GPD sec. 4]. The derivative by the kernel matrix, (A^-1 - a a^T) / 2 with a = A^-1 z, is in
+    closed form; those of the kernel are computed by automatic differentiation. A step costs N^3, memory 12 N^2 numbers
+    (and 3 N^2 more per dimension if noise differs): up to some thousands of samples.
 
     Examples
     --------
@@ -108,8 +108,8 @@ def marginal_likelihood(
     -------
     value : float
     by_K : ndarray, shape [N, N]
-        The derivative's lower triangle, doubled below the diagonal, and zeros: it sums to the same with symmetric
-        matrices.
+        The derivative's lower triangle, doubled below the diagonal, and zeros above: its inner products with symmetric
+        matrices are those of the whole derivative.
     by_variances : ndarray, shape as theirs
     """
     value = 0.5 * Z.size * math.log(2.0 * math.pi)

@@ -17,7 +17,7 @@ with warnings.catch_warnings():  # their own imports are deprecated in TensorFlo
     warnings.simplefilter("ignore", DeprecationWarning)
     import check_shapes
 
-    # Writing the shapes into GPflow's docstrings takes five times as long as all else of its import.
+    # Writing the shapes into GPflow's docstrings takes longer than the rest of its import.
     _docstrings = check_shapes.get_rewrite_docstrings()
     check_shapes.set_rewrite_docstrings(None)
     import gpflow
@@ -40,7 +40,7 @@ _ROWS = 1000
 class NamedKernel:
     """A kernel by name. Its hyperparameters are the logarithms of the variance and of the lengthscales.
 
-    Equal ones are interchangeable, so that functions compiled for one serve all fits.
+    Equal kernels are interchangeable: functions compiled for one are reused by all fits.
 
     Parameters
     ----------
@@ -68,7 +68,7 @@ class NamedKernel:
         return kernel(pairs) if self.ard else kernel.K_r2(pairs / tf.square(kernel.lengthscales))
 
     def at(self, values: Values) -> Any:
-        """Return a GPflow kernel of its own with these hyperparameters."""
+        """Return a new GPflow kernel with these hyperparameters."""
         return kernel_from_state({"name": self.name, **self.hyperparameters(values)})
 
     def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
@@ -168,7 +168,7 @@ def make_kernel(
 
 def kernel_state(kernel: Any) -> Any:
     """Return a GPflow kernel's name and hyperparameters as NumPy arrays; a kernel without a name as it is."""
-    # One that reads only some of the features is more than its name.
+    # A kernel of some of the features only is not determined by its name.
     of_all = isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None)
     names = [name for name, kind in KERNELS.items() if type(kernel) is kind and of_all]
     if not names:

@@ -27,7 +27,7 @@ def inducing_points(
     X : ndarray, shape [N, d]
         Scaled features.
     features : Scaling
-        From the units of the data.
+        Maps points in the units of the data to scaled features.
     seed : int
     y : array_like, shape [N], optional
         Classes.

@@ -1,4 +1,4 @@
-"""L-BFGS over hyperparameters, from one or several starts, and the steps that callbacks see."""
+"""L-BFGS over hyperparameters, from one or several starts, and the steps that are passed to callbacks."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ class Step:
         The kernel's, by GPflow's names ("variance", "lengthscales"), and "noise" if that is learned: in units of
         scaled features and latents.
     posterior : callable
-        Computes the posterior at this step, which costs as much as some steps. A step that is kept keeps the training
+        Computes the posterior at this step, which costs as much as several steps. Keeping a step keeps the training
         samples in memory.
 
     Examples
@@ -77,7 +77,7 @@ def minimize(
     ----------
     evaluate : callable
         Returns the value at a list of arrays and the derivative by each of them. ``SingularError`` and values that are
-        not finite make the search turn back; at the first start they are an error.
+        not finite make the line search backtrack; at the first start they are an error.
     start : sequence of ndarray
         Unconstrained.
     max_iter : int
@@ -149,7 +149,7 @@ class _Search:
         except SingularError:
             if not np.isfinite(self._highest):
                 raise
-            # Higher than all values of this search, so that the line search turns back.
+            # Higher than all values of this search, so that the line search backtracks.
             return self._highest + max(1.0, abs(self._highest)), np.zeros_like(theta)
         self._highest = max(self._highest, value)
         if value < self.least:

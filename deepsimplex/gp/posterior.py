@@ -20,7 +20,7 @@ _BUDGET = 2**22
 
 
 class Posterior(tf.Module):
-    """Gaussians over latents from features, in TensorFlow ops: what predicts and is exported.
+    """Predict Gaussians over latents from features, in TensorFlow operations that can be exported.
 
     With k = k(Z, x) the mean is W^T k and the variance k(x, x) - ||T k||^2, both in units of scaled latents.
 
@@ -35,7 +35,7 @@ class Posterior(tf.Module):
         T, one for all latent dimensions or one for each.
     features, latents : Scaling
     scores : ndarray, shape [n, L], optional
-        Scores that were learned together with the latents. Default None: a target has them.
+        Scores that were learned together with the latents. Default None: those of the target apply.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Posterior(tf.Module):
         return LatentGaussian(loc, scale)
 
     def state(self) -> dict[str, NDArray[Any]]:
-        """Return the arrays that ``from_state`` makes a posterior of.
+        """Return the arrays from which ``from_state`` restores the posterior.
 
         Raises
         ------
@@ -125,7 +125,7 @@ class Posterior(tf.Module):
 
     @classmethod
     def from_state(cls, state: Mapping[str, NDArray[Any]]) -> "Posterior":
-        """Make the posterior of ``state``."""
+        """Restore the posterior from the arrays of ``state``."""
         values = {key: state[f"kernel_{key}"] for key in ("variance", "lengthscales")}
         kernel = kernel_from_state({"name": str(state["kernel_name"]), **values})
         features, latents = (Scaling(state[f"{of}_center"], state[f"{of}_width"]) for of in ("features", "latents"))

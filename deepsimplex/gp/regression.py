@@ -20,11 +20,11 @@ from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
-# Variance that a learned noise starts at if the observations state none, in units of the latents' own variance.
+# Initial variance of a learned noise if the observations have none, in units of the latents' own variance.
 _START = 0.1
-# Least variance to start at: below the floor all derivatives are zero.
+# Least initial variance: below the floor all derivatives are zero.
 _LEAST_START = 1e-3
-# Least variance, in the same units: keeps the covariance matrix of distinct rows regular.
+# Least variance, in the same units: keeps the covariance matrix of distinct rows invertible.
 _FLOOR = 1e-6
 
 
@@ -201,17 +201,17 @@ class GaussianProcess(ABC):
         Parameters
         ----------
         X : array_like, shape [N, d]
-            What can be sliced by rows, as memory maps, is read in blocks. Of more than 20,000 rows so many, drawn at
-            random, and one of every class are those that inducing points and hyperparameters start from.
+            Objects that can be sliced by rows, such as memory maps, are read in blocks. With more than 20,000 rows,
+            inducing points and hyperparameters are initialized from a random sample of 20,000 and one of every class.
         observation : LatentGaussian
             With an isotropic or diagonal scale.
         y : array_like, shape [N], optional
-            Classes, among which inducing points are shared out.
+            Classes, among which inducing points are distributed.
         callback : callable, optional
             Called with a ``Step`` after every iteration.
         sample_weight : array_like, shape [N], optional
-            Exponents of the rows' likelihoods: a row of weight 2 counts as two. For weight w that is
-            the noise divided by w, and a factor of the noise alone. Rows of weight 0 are left out.
+            Exponents of the rows' likelihoods: a row of weight 2 counts as two. A weight w divides
+            the noise by w, up to a factor that depends on the noise alone. Rows of weight 0 are left out.
 
         Warns
         -----

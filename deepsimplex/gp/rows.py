@@ -15,7 +15,7 @@ from deepsimplex._utils.sampling import smallest_keys
 from deepsimplex.gp.scaling import Moments
 
 Arrays = tuple[NDArray[Any], ...]
-# Number of rows that hyperparameters and inducing points start from: more change neither by much.
+# Number of rows for initial hyperparameters and inducing points: more rows change both little.
 SAMPLE = 20_000
 
 
@@ -26,7 +26,7 @@ def _unchanged(*read: NDArray[Any]) -> Arrays:
 class Rows(ABC):
     """Training samples that are read block by block, so that no array of all of them is needed.
 
-    What is read is a tuple of arrays of as many rows: features first, and what belongs to them.
+    Every read gives a tuple of arrays with equal numbers of rows: features first, then observations, weights and such.
 
     Attributes
     ----------
@@ -40,14 +40,14 @@ class Rows(ABC):
     _convert: Callable[..., Arrays]
 
     def map(self, function: Callable[..., Arrays]) -> Self:
-        """Return these rows with a function applied to whatever is read of them."""
+        """Return these rows with a function applied to the arrays of every read."""
         mapped, before = copy.copy(self), self._convert
         mapped._convert = lambda *read: function(*before(*read))
         return mapped
 
     @abstractmethod
     def blocks(self, most: int) -> Iterator[Arrays]:
-        """Read all rows once, at most so many at a time."""
+        """Read all rows once, at most ``most`` at a time."""
 
     @abstractmethod
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Arrays]:
@@ -63,9 +63,9 @@ class Rows(ABC):
 
 
 class ArrayRows(Rows):
-    """Rows of arrays, of memory maps and of what else can be sliced as they are.
+    """Rows of arrays, memory maps and other objects that can be sliced by rows.
 
-    Minibatches have another order in every epoch. The rows left over after the last whole one are left out, others in
+    Rows are shuffled in every epoch. Those left over after the last whole minibatch are skipped, different ones in
     every epoch.
 
     Parameters
@@ -114,24 +114,24 @@ class ArrayRows(Rows):
 def _take(array: Any, rows: Any) -> NDArray[Any]:
     if isinstance(array, np.ndarray) or isinstance(rows, slice):
         return np.asarray(array[rows])
-    order = np.argsort(rows)  # h5py reads rows in their order alone
+    order = np.argsort(rows)  # h5py requires increasing row numbers
     return np.asarray(array[rows[order]])[np.argsort(order)]
 
 
 class DatasetRows(Rows):
     """Rows of a ``tf.data.Dataset`` of batches, which is read anew in every pass.
 
-    Minibatches are the data set's own, in its own order, whatever size and generator are asked for.
+    Minibatches are the data set's own, in its own order; ``size`` and ``rng`` are ignored.
 
     Parameters
     ----------
     dataset : tf.data.Dataset
         Finite, of tuples of tensors.
     prepare : callable
-        Makes arrays of those of a batch, of the same rows or fewer. Its errors name the batch.
+        Converts the arrays of a batch; may drop rows. Its errors are raised with the number of the batch.
     num_features : int
     num_rows, num_batches : int
-        Numbers of all prepared rows, and of batches that have any.
+        Number of rows that ``prepare`` keeps, and of batches with at least one of them.
 
     Examples
     --------
@@ -182,12 +182,12 @@ def _joined(blocks: Iterable[Arrays]) -> Arrays:
 
 
 def read_batches(dataset: Any, prepare: Callable[..., Arrays], convert: Callable[..., Any]) -> Iterator[Any]:
-    """Yield what ``convert`` makes of the batches of a ``tf.data.Dataset`` of which ``prepare`` leaves any row.
+    """Prepare and convert the batches of a ``tf.data.Dataset``; skip those of which ``prepare`` keeps no row.
 
     Raises
     ------
     TypeError, ValueError
-        Where the data set or a function raises, with the number of the batch, from 0.
+        If the data set or a function raises; the message has the number of the batch, from 0.
     """
     batches = dataset.as_numpy_iterator()
     for number in itertools.count():
@@ -205,7 +205,7 @@ def read_batches(dataset: Any, prepare: Callable[..., Arrays], convert: Callable
 
 
 def survey(rows: Rows, seed: int) -> tuple[list[Moments], Arrays]:
-    """Read rows once for the numbers that a fit starts from.
+    """Read rows once to compute their moments and to draw a random sample, from which a fit is initialized.
 
     Parameters
     ----------
@@ -218,7 +218,7 @@ def survey(rows: Rows, seed: int) -> tuple[list[Moments], Arrays]:
     moments : list of Moments
         Of the features and of what was observed, over all rows.
     sample : tuple of ndarray
-        All that is read of at most ``SAMPLE`` rows and one of every class, in order: a random sample without
+        All arrays of at most ``SAMPLE`` rows and one of every class, in order: a random sample without
         replacement, which does not depend on how the rows are divided into blocks.
     """
     rng, keys = np.random.default_rng(seed), np.empty(0)

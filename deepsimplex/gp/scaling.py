@@ -1,4 +1,4 @@
-"""Standardization of features and latents by moments that blocks of rows add up to."""
+"""Standardization of features and latents by moments that are accumulated over blocks of rows."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
@@ -56,8 +56,8 @@ class Moments:
     center : ndarray, shape [d]
         Means.
     squares : ndarray, shape [d]
-        Mean squared deviations in units of 4**exponent: powers of two round nothing, and squares neither overflow nor
-        vanish.
+        Mean squared deviations in units of 4**exponent: scaling by powers of two is exact, and squares neither overflow
+        nor vanish.
     largest : ndarray, shape [d]
         Largest absolute values.
 

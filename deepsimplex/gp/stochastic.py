@@ -38,7 +38,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     epochs : int
         Passes over the samples. Default 30.
     batch_size : int, optional
-        Default None: a tenth of the samples, at most 512, since few samples need as many steps as many do.
+        Default None: a tenth of the samples, at most 512, since small data sets need as many steps as large ones.
     learning_rate : float
         Adam's initial learning rate; it decays along a half cosine. Hyperparameters are logarithms, so it is the
         relative change in a step. Default 0.03.
@@ -57,7 +57,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     -----
     [ILR-GP sec. 3.2] proposes these minibatches to scale beyond Titsias' bound. A step costs M^3 + M^2 batch_size,
     whatever the number of samples; Dirichlet targets cost M^3 for every class. Rows are read in blocks twice
-    before the first epoch and twice after the last, and in minibatches between; ``fit_rows`` takes those of files.
+    before the first epoch and twice after the last, and in minibatches between; ``fit_rows`` takes rows of files.
 
     Examples
     --------

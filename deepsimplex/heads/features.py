@@ -1,4 +1,4 @@
-"""Features of samples drawn in one pass over them: where inducing points and prototypes start."""
+"""Draw features of random samples in one pass, for initial inducing points and prototypes."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.sampling import smallest_keys
 from deepsimplex._utils.validation import check_array, unmasked
 
-# Rows among which points are chosen and the typical distance is taken: more change neither by much.
+# Number of rows for initial points and the median distance: more rows change both little.
 ROWS = 2000
 BATCH_SIZE = 256
 
@@ -20,7 +20,7 @@ Rows = tuple[NDArray[np.float64], NDArray[np.int64]]
 
 
 class AdaptedLayer(keras.layers.Layer):
-    """Base class of heads that start among features; ``adapted``, whether they do, is saved with the weights."""
+    """Base class of heads whose weights ``adapt`` initializes from features; ``adapted`` is saved with the weights."""
 
     adapted = False
 
@@ -102,7 +102,7 @@ def labeled_feature_rows(
         Of every class.
     rng : numpy.random.Generator
     as_labels : callable
-        Makes numbers of classes [N] of labels, or says what is wrong with them.
+        Converts labels to class numbers [N]; raises an error for invalid ones.
 
     Returns
     -------
@@ -112,7 +112,7 @@ def labeled_feature_rows(
     Raises
     ------
     ValueError
-        For labels beside a data set, a data set or samples without them, and another number of them than samples.
+        If labels are given beside a data set, are missing, or are not as many as the samples.
 
     Examples
     --------
@@ -135,7 +135,7 @@ def labeled_feature_rows(
                 f"{None if labels is None else len(np.atleast_1d(labels))}"
             )
         numbers = as_labels(labels)
-        # Those that are not drawn need not go through the backbone.
+        # Only the drawn samples go through the backbone.
         chosen = rng.permutation(smallest_keys(rng.random(len(numbers)), numbers, rows))
         batches = zip(_batches(samples, chosen), _batches(numbers, chosen), strict=True)
     with as_in_training(backbone) as features:
@@ -169,10 +169,10 @@ def features_of(batch: Any, backbone: Callable[..., Any] | None, training: bool 
 
 @contextmanager
 def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[Any], NDArray[np.float64]]]:
-    """Yield the backbone in training mode, as a function of arrays; its statistics and seeds are put back at the end.
+    """Yield the backbone in training mode, as a function of arrays; its state is restored at the end.
 
-    The averages that batch normalization uses for inference mean nothing yet in a backbone that is new: points among
-    features that they gave would be far from all that training sees.
+    In a new backbone the moving averages of batch normalization have not converged: points chosen among features in
+    inference mode would lie far from the features in training.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[An
 
 
 def _build(backbone: Any, batch: Any) -> None:
-    """Make the backbone's variables, for batches of any number of samples."""
+    """Create the backbone's variables, for batches of any size."""
 
     def of_any_number(leaf: Any) -> keras.KerasTensor:
         return keras.KerasTensor((None, *leaf.shape[1:]), dtype=keras.backend.standardize_dtype(leaf.dtype))
@@ -221,7 +221,7 @@ def is_batches(samples: Any) -> bool:
 
 
 def _of_dataset(samples: Any) -> Iterator[tuple[Any, Any]]:
-    """Batches (x, y); the last of them joins the one before it where its statistics would be those of few."""
+    """Yield batches (x, y); a batch below half the largest size is joined to the one before, for its statistics."""
     if isinstance(samples, tf.data.Dataset) and int(samples.cardinality()) == tf.data.INFINITE_CARDINALITY:
         raise ValueError(
             "samples must be a finite data set, read once; found one that repeats for ever: samples.take(n)"
@@ -253,7 +253,7 @@ def _labeled(samples: tf.data.Dataset) -> Iterator[tuple[Any, Any]]:
 
 
 def _as_arrays(samples: Any) -> Any:
-    """One array of samples, or a structure of such, of several inputs."""
+    """Convert samples to an array, or to a structure of arrays for several inputs."""
     return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict | tuple) else np.asarray(samples)
 
 
@@ -265,13 +265,13 @@ def _count(samples: Any) -> int:
 
 
 def _batches(samples: Any, chosen: NDArray[np.int64]) -> Iterator[Any]:
-    # Of equal size: statistics of a last batch of few would be none.
+    # Of equal size: batch statistics of a small last batch would be noisy.
     for part in np.array_split(chosen, max(1, -(-len(chosen) // BATCH_SIZE))):
         yield keras.tree.map_structure(lambda leaf, rows=part: leaf[rows], samples)
 
 
 def batches_of(samples: Any) -> Iterator[Any]:
-    """Samples [N, ...] in their order, some hundreds at a time.
+    """Yield samples [N, ...] in order, in batches of at most 256.
 
     Examples
     --------

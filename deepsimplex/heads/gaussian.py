@@ -62,7 +62,7 @@ class GaussianHead(Head):
         self.latent_dim = check_whole(latent_dim, "latent_dim", least=1)
         self.covariance: Covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
-        # Parts made after a layer was frozen do not know of it.
+        # Setting ``trainable`` reaches only sublayers that exist already: pass it to new ones.
         shared = {"dtype": self._output_dtype, "trainable": self.trainable}
         self._loc = keras.layers.Dense(self.latent_dim, name="loc", **shared)
         sizes = {"isotropic": 1, "diagonal": self.latent_dim, "full": self.latent_dim * (self.latent_dim + 1) // 2}

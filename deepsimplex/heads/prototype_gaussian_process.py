@@ -52,7 +52,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
     learn_latents : bool, optional
         Whether to train the positions C. Default: only if the target computes latents from samples (CASIMAC).
     noise_floor : float
-        Least s^2. Default 1e-3: duplicate prototypes leave the matrix regular.
+        Smallest s^2. Default 1e-3, which keeps the matrix invertible for duplicate prototypes.
     scale_floor : float
         Least standard deviation, added in quadrature, in units of the latents. Default 1e-3, as in
         ``heads.GaussianHead``.
@@ -165,7 +165,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         return self._weight(name, shape, keras.initializers.Constant(math.log(start)))
 
     def _adapt_to(self, X: NDArray[np.float64]) -> None:
-        some = np.random.default_rng(0).permutation(len(X))[:ROWS]  # distances are of all pairs
+        some = np.random.default_rng(0).permutation(len(X))[:ROWS]  # all pairs are compared
         self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X[some]))))
 
     def call(self, features: Any) -> dict[str, Any]:
@@ -174,7 +174,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._deviations(), k.dtype), k], axis=1))
         A = solved[:, self.latent_dim :]
         loc = self._center + ops.matmul(ops.transpose(A), solved[:, : self.latent_dim])
-        loc = ops.reshape(loc, (-1, self.latent_dim))  # a single column is cut off without a known width
+        loc = ops.reshape(loc, (-1, self.latent_dim))  # static width: otherwise a single column is dropped
         left = ops.maximum(1.0 - ops.sum(A * A, axis=0), 0.0)  # rounding may leave it below zero
         variance = ops.exp(ops.cast(self.log_variance, left.dtype)) * left[:, None]
         scale = ops.sqrt(variance + self.scale_floor**2)
@@ -187,7 +187,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         return ops.cholesky(K + noise * ops.eye(K.shape[0], dtype=K.dtype))
 
     def _deviations(self) -> Any:
-        """Positions of the prototypes about the mean of the classes [M, L]."""
+        """Positions of the prototypes less the mean position of the classes, [M, L]."""
         return ops.cast(self.latents, precise_dtype()) - self._center
 
     def _correlations(self, features: Any) -> tuple[Any, Any]:

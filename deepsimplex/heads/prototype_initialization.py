@@ -34,7 +34,7 @@ def initial_prototypes(
     rng : numpy.random.Generator, optional
         Default: a generator of seed 0.
     weights : ndarray, shape [N], optional
-        Of the samples in means and k-means. Default: all alike.
+        Sample weights for means and k-means. Default: ones.
 
     Returns
     -------

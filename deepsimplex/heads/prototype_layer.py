@@ -163,7 +163,7 @@ class PrototypeLayer(Head, AdaptedLayer):
         """Squared distances [N, M] to the prototypes, and their weights [N, M] in the decision."""
 
     def _precise(self, features: Any) -> tuple[Any, Any]:
-        """Cast features [N, d] and prototypes [M, d] to float64, but for formats without it."""
+        """Cast features [N, d] and prototypes [M, d] to float64, except for export formats without it."""
         found, known = features.shape[1], self.prototypes.shape[1]
         if found != known:
             raise ValueError(

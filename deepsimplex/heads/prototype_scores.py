@@ -20,7 +20,7 @@ _FLOOR, _LEAST = 1e-12, 1e-100
 
 def relative_scores(nearest: Any, floor: Any) -> Any:
     """Scores (d_others - d_c) / (d_c + d_others + floor) of squared distances [N, n] to the nearest of every class."""
-    # Neither top_k, which is ONNX' of float32, nor ops.argmin, whose operations on bits it has not.
+    # Not top_k, which ONNX has for float32 only, nor ops.argmin, whose bitwise operations ONNX lacks.
     first = tf.argmin(nearest, axis=1)[:, tf.newaxis] == np.arange(nearest.shape[1])
     least = ops.min(nearest, axis=1, keepdims=True)
     others = ops.where(first, ops.min(ops.where(first, np.inf, nearest), axis=1, keepdims=True), least)
@@ -77,8 +77,8 @@ class PrototypeScores(PrototypeLayer):
     Call ``adapt(x, y, backbone)`` before training: it starts prototypes among the features of real samples, and an
     Omega with fewer rows than columns along the principal components of the features.
 
-    Scores are not probabilities; ``keras.layers.Rescaling(s)`` and ``keras.layers.Softmax()`` make them such, with a
-    steepness s chosen on held-out data.
+    Scores are not probabilities; ``keras.layers.Rescaling(s)`` and ``keras.layers.Softmax()`` turn them into
+    probabilities, with a steepness s chosen on held-out data.
 
     Examples
     --------

@@ -20,7 +20,7 @@ MEAN_FUNCTIONS = ("linear", "zero")
 
 
 class _PerSample(keras.regularizers.Regularizer):
-    """A divergence of a weight, divided by the number of training samples."""
+    """Regularizer: a divergence of a weight, divided by the number of training samples."""
 
     def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
         self.divergence, self.sample_count = divergence, sample_count
@@ -38,9 +38,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
         mu_l(x) = w_l^T x + b_l + a(x)^T m_l,    var(x) = k(x, x) - a(x)^T a(x) + a(x)^T S a(x).
 
-    The prior's mean w_l^T x + b_l starts at zero, as the last layer of a softmax network would be; the processes learn
-    what is left. Far from the inducing points the variance is the kernel's: unlike ``GaussianHead`` it is unsure of
-    what is unlike the samples it was trained on, as far as the backbone keeps it apart.
+    The prior's mean w_l^T x + b_l starts at zero, as the last layer of a softmax network would be; the processes model
+    the residual. Far from the inducing points the variance is the kernel's: unlike those of ``GaussianHead``,
+    predictions are uncertain for samples unlike the training samples, if the backbone maps them to distant features.
 
     Parameters
     ----------
@@ -58,13 +58,12 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     kernel : {"rbf", "matern32", "matern52"}
         Squared exponential (default) or Matern, whose rougher functions suit features that jump.
     variance : float
-        Where the kernel's variance starts, in squared units of the latents; it is learned. Default 1, which suits
-        targets of that order (CASIMAC on images in [0, 1], ILR). Take the mean square of the latents for others:
-        where that was 196, ten epochs of Adam learned nothing from a start at 1.
+        Initial variance of the kernel, in squared units of the latents; it is learned. Default 1, which suits latents
+        of that order (CASIMAC on images in [0, 1], ILR). For others pass the mean square of the latents: from an
+        initial value far too small, training makes little progress.
     mean_function : {"linear", "zero"}
-        The prior's mean. "linear" (default) is w^T x + b with weights that are learned, without which the gradient of
-        features that lie far from all inducing points vanishes: the backbone then learns more slowly, and less. "zero"
-        is the prior of [ILR-GP], whose mean is that far away.
+        The prior's mean. "linear" (default) is w^T x + b with learned weights. With "zero", the prior of [ILR-GP], the
+        gradient vanishes for features far from all inducing points, so that the backbone learns more slowly.
     ard : bool
         Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
     latent_dim : int, optional
@@ -94,19 +93,18 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     -----
     ``adapt`` puts inducing points among the features of real samples, and the lengthscale at their typical distance,
     even if the backbone is still untrained. Without it inducing points are drawn from N(0, I), with the
-    lengthscale sqrt(2 d) that such points ask for. That does as well for standardized features (a backbone that ends
-    in LayerNormalization); on others training takes longer, or the kernel vanishes at all of them, and with it the
-    gradient.
+    matching lengthscale sqrt(2 d). That suits standardized features (a backbone that ends in LayerNormalization); with
+    others training takes longer, or the kernel and its gradient vanish at all samples.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
     regularizers of its weights. A model adds it once to what it minimizes, however often it calls the layer. Where the
     data term is the mean over samples of E_q[-log p(z | f(x))], the sum is the negative evidence lower bound of
     Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have -log E_q[p(z | f(x))] there, the predictive
     density itself: the objective of Jankowiak et al., whose variances they find better calibrated. As with any Keras
-    regularizer a frozen layer adds nothing, and sample weights do not weigh it: let theirs have mean one.
+    regularizer a frozen layer adds nothing, and sample weights do not apply to it: scale them to mean one.
 
-    Kernel matrices and the one Cholesky factorization are float64 whatever the layer's dtype: in float32 a few hundred
-    points fail below a jitter of 1e-5, and graphics cards round its products to ten bits.
+    Kernel matrices and the one Cholesky factorization are float64 whatever the layer's dtype: in float32 it fails for a
+    few hundred points with a jitter below 1e-5, and GPUs may round float32 products to ten bits (TensorFloat-32).
 
     Sources: [ILR-GP] sec. 3.2 (Gaussian processes over latents); Hensman, Fusi and Lawrence, *Gaussian Processes for
     Big Data*, 2013 (the bound); Jankowiak, Pleiss and Gardner, *Parametric Gaussian Process Regressors*, 2020.
@@ -139,7 +137,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         scale_floor: float = 1e-3,
         **kwargs: Any,
     ) -> None:
-        # Features come as they are and are cast up, never down.
+        # Features are cast to higher precision in the layer, never to lower.
         super().__init__(autocast=False, **kwargs)
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.inducing = check_whole(inducing, "inducing", least=1)
@@ -185,13 +183,13 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         x : array, tf.data.Dataset or iterator
             Samples [N, ...], or batches of them, with or without labels. One pass draws the features of 2000 samples
             (or of 10 for each inducing point, if that is more); k-means++ chooses among those, and the number of
-            samples is counted, unless ``num_samples`` was given. Where there are fewer different ones than inducing
+            samples is counted, unless ``num_samples`` was given. If there are fewer distinct ones than inducing
             points, the rest is drawn from the normal distribution of their mean and standard deviation.
         y : array, optional
             Not used.
         backbone : keras.Model or keras.layers.Layer, optional
-            What the layer follows, from samples to features [N, d]; called as in training, and left as it was. Default:
-            samples are features.
+            The network before the layer, from samples to features [N, d]. It is called in training mode, and its state
+            is restored. Default: samples are features.
         seed : int
             Seed of all draws. Default 0.
 
@@ -274,7 +272,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         return KERNELS[self.kernel](squared_distances(X / lengthscale, Y / lengthscale))
 
     def _factors(self, raw: Any) -> Any:
-        """Lower-triangular factors R of positive diagonal, from weights [1 or L, M, M] whose upper part has no use."""
+        """Lower-triangular factors R, of positive diagonal, from the lower triangles of weights [1 or L, M, M]."""
         identity = ops.eye(self.inducing, dtype=raw.dtype)
         diagonal = ops.exp(raw * identity) * identity  # masked twice: other weights must not overflow
         return diagonal + raw * ops.tril(ops.ones_like(identity), k=-1)
@@ -295,7 +293,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         return 0.5 * ops.sum(ops.square(mean))
 
     def _divergence_of_factors(self, raw: Any) -> Any:
-        """(tr S - M - log |S|) / 2 of every latent dimension; the logarithm of R's diagonal is that of the weights."""
+        """Sum of (tr S - M - log |S|) / 2 over latent dimensions; the weights' diagonal is the logarithm of R's."""
         shared_by = self.latent_dim // raw.shape[0]
         excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
         return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype)))

@@ -14,7 +14,8 @@ from deepsimplex._utils.validation import check_array, check_labels, check_numbe
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.losses.latent_losses import ClassifierLoss
 
-# Of the default mass: what the nearest neighbor's error takes, what targets made from labels alone have, and limits.
+# Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), mass for targets made from
+# labels alone, largest mass, and largest share of what the latents allow.
 SHARE_OF_ERROR, LABELS_ALONE, LARGEST_MASS, CLOSE_TO_LARGEST = 0.2, 0.97, 0.999, 0.9995
 
 
@@ -32,7 +33,7 @@ class Composition(ClassifierLoss):
         Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
         finds the tau that gives it. Default None: 1 - e/5, with e the leave-one-out error of the nearest neighbor under
         the target's distance, but at most 0.999 and what the latents allow; 0.97 for targets made from labels alone.
-        Labels are softened the more, the less the distance tells the classes apart.
+        The worse the distance separates the classes, the softer the labels.
     tau : float, optional
         Scale of the compositions, positive. Default None: ``fit`` finds it; ``model.training_loss.tau`` holds it.
     reduction, name, dtype
@@ -46,8 +47,7 @@ class Composition(ClassifierLoss):
 
     Notes
     -----
-    The map is S_tau of [CASIMAC] B.5. The fifth of the error was chosen on Fashion-MNIST (e = .18); of the digits
-    (e = .01) the best mass is the largest, too.
+    The map is S_tau of [CASIMAC] B.5.
 
     Examples
     --------
@@ -73,24 +73,24 @@ class Composition(ClassifierLoss):
 
     @property
     def adapted(self) -> bool:
-        """Whether tau is known."""
+        """Whether tau is set."""
         return self.tau is not None
 
     def adapt(self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> None:
         """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L].
 
-        A tau that the constructor was given stays. ``neighbor_error`` is that of the target.
+        A tau given to the constructor is kept. ``neighbor_error`` is that of the target.
         """
         if self._given is None:
             mass = self.mass or default_mass(loc, labels, scores, neighbor_error)
             self.tau = composition_scale(loc, labels, scores, mass)
 
     def state(self) -> dict[str, Any]:
-        """Return tau, if it is known."""
+        """Return tau, if it is set."""
         return {} if self.tau is None else {"tau": np.float64(self.tau)}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take tau."""
+        """Restore tau."""
         self.tau = float(state["tau"])
 
     @property
@@ -98,7 +98,7 @@ class Composition(ClassifierLoss):
         return "call fit first, or compile with losses.Composition(tau=...)"
 
     def observe(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
-        """Return the "composition" [N, n] of latents; nothing before tau is known."""
+        """Return the "composition" [N, n] of latents; an empty dict before tau is set."""
         return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}
 
     def check(self, num_classes: int, covariance: str | None) -> None:
@@ -159,8 +159,8 @@ def composition(loc: ArrayLike, scores: ArrayLike, tau: float) -> NDArray[np.flo
 def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass: float = 0.98) -> float:
     """The scale tau at which compositions have a given mean mass on the true class.
 
-    Latents of label targets (ILR, Dirichlet, one-hot) all lie equally far out: there ``mass`` is that of each sample,
-    and its composition a smoothed label. Those made of distances share it out by how sure each label is.
+    Latents of label targets (ILR, Dirichlet, one-hot) lie equally far from the origin: every sample then has this mass,
+    and its composition is a smoothed label. With latents made of distances the mass differs from sample to sample.
 
     Parameters
     ----------
@@ -211,7 +211,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
 
 
 def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> float:
-    """The mass of ``Composition(mass=None)``: 1 - e/5, or 0.97 where no distance tells an error e.
+    """The mass of ``Composition(mass=None)``: 1 - e/5, or 0.97 without an error e.
 
     Parameters
     ----------
@@ -227,7 +227,7 @@ def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_
     Returns
     -------
     float
-        At most 0.999, and short of the largest mass that the latents allow at any scale.
+        At most 0.999, and below the largest mass that the latents allow at any scale.
 
     Examples
     --------

@@ -19,7 +19,7 @@ class GLVQ(keras.losses.Loss):
     Parameters
     ----------
     activation : {"sigmoid", "linear"}
-        Phi. Default "sigmoid": 1 / (1 + exp(-steepness mu)), for which samples near the decision count most.
+        Phi. Default "sigmoid": 1 / (1 + exp(-steepness mu)), for which samples near the decision boundary count most.
     steepness : float
         Slope of the sigmoid; at 1 it is almost linear. Default 2.
     reduction, name, dtype

@@ -20,7 +20,8 @@ class ClassifierLoss(keras.losses.Loss):
     needs_probabilities : bool
         Whether training goes through the readout.
     needs_adapt : bool
-        Whether ``adapt`` must see the latents of the training samples first. What it finds is saved through ``state``.
+        Whether ``adapt`` must be called with the latents of the training samples before training. What it computes is
+        saved through ``state``.
 
     Examples
     --------
@@ -55,11 +56,11 @@ class ClassifierLoss(keras.losses.Loss):
 
     @property
     def adapted(self) -> bool:
-        """Whether the loss has what it needs of the training samples."""
+        """Whether ``adapt`` was called, if it is needed."""
         return not self.needs_adapt
 
     def adapt(self, loc: Any, labels: Any, scores: Any, neighbor_error: float | None = None) -> None:
-        """Take what the loss needs from the latents of the training samples; by default nothing.
+        """Compute what the loss needs from the latents of the training samples; by default nothing.
 
         Parameters
         ----------
@@ -72,19 +73,19 @@ class ClassifierLoss(keras.losses.Loss):
         """
 
     def state(self) -> dict[str, Any]:
-        """Return numbers and arrays by name that ``adapt`` found, to be saved with the weights; by default none."""
+        """Return numbers and arrays by name that ``adapt`` computed, to be saved with the weights; by default none."""
         return {}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        """Take what ``state`` returned, as arrays; by default nothing."""
+        """Restore what ``state`` returned, as arrays; by default nothing."""
 
     @property
     def how_to_adapt(self) -> str:
-        """What to do where the loss has not been adapted, for messages."""
+        """What to do if the loss has not been adapted, for error messages."""
         return "call fit first"
 
     def observe(self, loc: Any, scores: Any) -> dict[str, Any]:
-        """Return what the loss compares with beside label and latents, for latents [N, L]; by default nothing."""
+        """Return further observations of latents [N, L], by name, beside label and latents; by default none."""
         return {}
 
     def check(self, num_classes: int, covariance: str | None) -> None:
@@ -125,7 +126,7 @@ class LatentNLL(LatentLoss):
     beta : float
         Weight every term of the sum over latent dimensions by its variance, taken as a constant, to the power beta
         (Seitzer et al. 2022, "On the pitfalls of heteroscedastic uncertainty estimation with probabilistic neural
-        networks"). 0 (default) is the plain likelihood. With it, samples that the network fits badly are given up:
+        networks"). 0 (default) is the plain likelihood. With it, samples that the network fits badly are ignored:
         their variance grows and their gradient vanishes. 0.5 trains means about as well as the mean squared error does
         and keeps the variances; 1 trains the means by the squared error itself. Needs an isotropic or diagonal scale.
     reduction, name, dtype

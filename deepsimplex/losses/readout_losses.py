@@ -17,8 +17,8 @@ from deepsimplex.losses.latent_losses import ClassifierLoss, LatentLoss, LatentN
 class CrossEntropy(keras.losses.Loss):
     """Cross-entropy of labels and log-probabilities, -sum_k q_k (1 - p_k)^gamma log p_k.
 
-    It takes hard labels [N] and soft ones [N, n], and stays exact where probabilities underflow: Keras' own
-    cross-entropies are computed by it when they train a ``SimplexClassifier``.
+    It takes hard labels [N] and soft ones [N, n], and stays exact where probabilities underflow: it replaces
+    Keras' own cross-entropies when they train a ``SimplexClassifier``.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class CrossEntropy(keras.losses.Loss):
         shares = tf.cast(shares, y_pred.dtype)
         shares = shares * (1.0 - self.label_smoothing) + self.label_smoothing / n
         if self.gamma:
-            # The tangent at p = 1 of a root would be infinite, and NaN times zero.
+            # With gamma < 1 the slope at p = 1 would be infinite, and NaN times zero.
             shares *= tf.maximum(-tf.math.expm1(y_pred), keras.config.epsilon()) ** self.gamma
         return -tf.reduce_sum(self.alpha * tf.math.multiply_no_nan(y_pred, shares), axis=-1)  # 0 log 0 = 0
 
@@ -134,7 +134,7 @@ class Hybrid(ClassifierLoss):
     weight : float
         Weight w of the cross-entropy, strictly between 0 and 1. Default 0.5.
     latent : LatentLoss, optional
-        Default ``LatentNLL()``. The cross-entropy is reduced over the batch as it is.
+        Default ``LatentNLL()``. The cross-entropy has the same reduction over the batch.
     name : str
 
     Raises
@@ -184,7 +184,7 @@ _OF_KERAS = {
     if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)
 }
 
-# Those of Keras whose value is known from log-probabilities.
+# Keras losses that can be computed from log-probabilities.
 _CROSS_ENTROPIES = (
     keras.losses.SparseCategoricalCrossentropy,
     keras.losses.CategoricalCrossentropy,
@@ -193,7 +193,7 @@ _CROSS_ENTROPIES = (
 
 
 def get_loss(identifier: Any) -> Any:
-    """Return the loss of a name, a configuration or an object, as ``compile(loss=...)`` and configurations take it.
+    """Return the loss for a name, a configuration or an object, as ``compile(loss=...)`` takes them.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def get_loss(identifier: Any) -> Any:
 
 
 def classifier_loss(identifier: Any) -> ClassifierLoss:
-    """Return what ``SimplexClassifier`` trains with: a loss of this package, or any other by its probabilities.
+    """Return the loss that ``SimplexClassifier`` trains with; other losses become a ``ProbabilityLoss``.
 
     Examples
     --------
@@ -253,7 +253,7 @@ def is_soft(y_true: Any) -> bool:
 
 def value_of_label(y_true: Any, values: Any) -> Any:
     """Return the values [N] of the labels [N] or [N, 1] among those of all classes [N, n]; NaN for an unknown label."""
-    label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras made floats of them
+    label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras converts labels to floats
     # A mask, where the gradient of a gather would take fifty operations.
     own = tf.one_hot(label, values.shape[1], on_value=True, off_value=False, dtype=tf.bool)
     found = tf.reduce_sum(tf.where(own, values, tf.zeros_like(values)), axis=-1)

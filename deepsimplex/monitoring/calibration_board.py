@@ -25,7 +25,7 @@ from deepsimplex.monitoring.validation_samples import as_images, draw_samples, r
 from deepsimplex.readout.layers import readout_layer
 
 FOLDER = "calibration"
-LEAST = 10  # samples that make a density
+LEAST = 10  # samples at least for a density
 CURVES = 16  # components of a hyperparameter with a curve each; more become a histogram
 
 
@@ -41,13 +41,12 @@ class CalibrationBoard(keras.callbacks.Callback):
         As in ``keras.callbacks.TensorBoard``. Files are written to its subfolder "calibration".
     validation_data : (x, y) or tf.data.Dataset, optional
         Samples and labels (class numbers 0..n-1, or the labels of an estimator), as arrays or a finite data set of
-        batches (x, y), which is read once, now. Required by Keras models; without it only the objective and the
+        batches (x, y), read once, at construction. Required by Keras models; without it only the objective and the
         hyperparameters of an estimator are written.
     every : int
         Number of epochs (or iterations) between two writes, from the first on; the last is always written. Default 1.
     samples : int, optional
-        Use at most so many of the validation samples, drawn once at random. Default 2000, whose prediction takes about
-        a hundredth of the time of an epoch of 60 000; None uses all.
+        Maximum number of validation samples, drawn once at random. Default 2000; None uses all.
     seed : int
         Seed of that draw. Default 0.
     class_names : sequence of str, optional
@@ -55,8 +54,8 @@ class CalibrationBoard(keras.callbacks.Callback):
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
         "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
-        that of a density of the backbone's features (``calibration.GaussianDensity``), which one half of the validation
-        samples makes, at least ten, and the other is compared by.
+        that of a density of the backbone's features (``calibration.GaussianDensity``), fitted to one half of the
+        validation samples, at least ten, and evaluated on the other half.
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
@@ -146,14 +145,14 @@ class CalibrationBoard(keras.callbacks.Callback):
         self._begin()
 
     def _begin(self) -> None:
-        """Begin a fit, in a file of its own."""
+        """Start a new event file for a fit."""
         self.close()
         self._step = 0  # the last epoch or iteration
         self._warned = False
 
     def close(self) -> None:
         """Close the event file, if one is open."""
-        # What belongs to the last step beside scores, unless it was written.
+        # Scalars and histograms of the last step, if they have not been written.
         self._left_out: tuple[Any, ...] | None = None
         self._file.close()
 

@@ -40,7 +40,7 @@ class ClassifierOutputs:
     readout : keras.layers.Layer, optional
         Readout that made the probabilities from ``latent``.
     features, outside_features : ndarray, shapes [N, d] and [M, d], optional
-        Of the backbone, for a density of them, where samples from outside are given.
+        Features of the backbone, for a density, if samples from outside are given.
     """
 
     labels: NDArray[np.int64]

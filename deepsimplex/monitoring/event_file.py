@@ -22,7 +22,7 @@ THUMBNAIL = 64
 
 
 class EventFile:
-    """Scalars, histograms, images and texts by step; the first of them creates the file.
+    """TensorBoard event file of scalars, histograms, images and texts; the first write creates it.
 
     A full disk is a warning, and nothing more is written until the file is closed.
 
@@ -95,7 +95,7 @@ class EventFile:
 
     @contextmanager
     def _flushed(self) -> Iterator[None]:
-        """Write all that the block does. A writer that cannot is closed: TensorFlow would leave it the default one."""
+        """Flush after the block. A writer that fails is closed, or TensorFlow would keep it as the default."""
         try:
             yield
             self._writer.flush()
@@ -124,7 +124,7 @@ class EventFile:
 def write_embedding(folder: Path, found: ClassifierOutputs) -> None:
     """Write latent means, a table of labels and predictions, and the images, if there are any, for the projector.
 
-    The projector finds them by ``projector_config.pbtxt``, which is written last: it names complete files only.
+    The projector finds them by ``projector_config.pbtxt``, written last, so that it refers to complete files only.
     """
     assert found.latent is not None
     config = projector.ProjectorConfig()

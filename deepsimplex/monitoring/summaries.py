@@ -17,14 +17,14 @@ from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Fields of a report that are no scores of a training: settings, and sets, which are found after it.
+# Fields of a report that are not training scores: settings, and prediction sets, which are fitted afterwards.
 _SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals", "set_coverage", "set_size")
 SCORES = tuple(field.name for field in dataclasses.fields(Report) if field.name not in _SETTINGS)
 _CALIBRATION = (*SCORE_GROUPS["Calibration"], "brier_reliability")
 BY_DENSITY = "score/out_of_distribution_auroc_by_density"
 CLASS_CURVES = 20  # at most so many classes have curves of their own
 DPI = 80
-POINTS = 1000  # of a scatter: more hide one another
+POINTS = 1000  # of a scatter plot: more would overlap
 WORST = 4  # a row of images
 
 
@@ -59,7 +59,7 @@ def scalars(found: ClassifierOutputs, bins: int) -> dict[str, float]:
 
 
 def _detected_by_density(found: ClassifierOutputs) -> dict[str, float]:
-    """Return how well a density, made by one half of the samples, tells the other half from those from outside."""
+    """Return the AUROC of a density, fitted to half of the samples, for the other half against those from outside."""
     if found.features is None or found.outside_features is None:
         return {}
     density = GaussianDensity().fit(found.features[::2], found.labels[::2], VARIANCE_SHARE)

@@ -44,7 +44,7 @@ def decision_regions(
     legend: bool = True,
     ax: Axes | None = None,
 ) -> Figure:
-    """Draw the regions of the most probable class, as dark as it is probable, with samples and prototypes.
+    """Draw the regions of the most probable class, shaded by its probability, with samples and prototypes.
 
     With two features the picture is their plane. With more it is the plane through the mean of X along its first two
     principal components: regions are those of points within that plane, and samples are projected onto it, so that the
@@ -100,9 +100,9 @@ def decision_regions(
     Raises
     ------
     TypeError
-        For a classifier without predict_proba, features that are no numbers, a variance that is neither.
+        For a classifier without predict_proba, features that are no numbers, or an invalid ``variance``.
     ValueError
-        For NaN, labels that the classifier does not know, and shapes that do not fit.
+        For NaN, labels that are not among the classifier's classes, and shapes that do not fit.
 
     Notes
     -----

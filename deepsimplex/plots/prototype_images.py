@@ -38,7 +38,7 @@ def check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
 
 
 def _as_images(prototypes: ArrayLike, shape: Sequence[int] | None) -> NDArray[np.floating]:
-    """Return prototypes as [P, H, W] or [P, H, W, 3] in [0, 1], on one scale that outlying pixels do not set."""
+    """Return prototypes as [P, H, W] or [P, H, W, 3] in [0, 1], on one scale, robust to outlying pixels."""
     values = check_array(prototypes, "prototypes", dtype="floating")
     if values.ndim not in (2, 3, 4) or not values.size:
         raise ValueError(
@@ -82,8 +82,8 @@ def prototype_images(
     shape : sequence of int, optional
         [H, W] or [H, W, C] of one prototype. Default: the shape of ``prototypes``, or a square.
     wins : array_like, shape [P], optional
-        Numbers of training samples that each prototype is nearest to, such as ``classifier.wins_``; a prototype without
-        any stands out.
+        Numbers of training samples that each prototype is nearest to, such as ``classifier.wins_``; those of prototypes
+        without any are in vermillion.
     class_names : sequence of str, optional
         A name for each class of ``labels``, in sorted order.
     columns : int

@@ -18,7 +18,7 @@ from deepsimplex.plots.style import BLACK, BLUE, GRAY, ORANGE, check_axes, check
 LEGEND_SIZE = (0.5, 0.26)  # about the width and height of the legend, as shares of the axes
 GRID = 201  # confidences at which the band is drawn, besides those of its bins
 
-# Panels: how many in a row and at all; their side, the gaps between columns and rows, and the margins, in inches.
+# Panels: most in a row and in all; their side, the gaps between columns and rows, and the margins, in inches.
 MOST_COLUMNS, MOST_PANELS = 5, 50
 SIDE, ACROSS, DOWN = 1.4, 0.16, 0.5
 LEFT, RIGHT, TOP, BOTTOM = 0.5, 0.12, 0.4, 0.46
@@ -158,8 +158,8 @@ def classwise_reliability(
 ) -> Figure:
     """Draw the reliability of each class against the rest: a small panel per class, with its calibration error.
 
-    These show what the top label hides: a class whose smaller probabilities are wrong, or one that others are assigned
-    to. The mean of the errors over all classes is ``evaluation.classwise_calibration_error``.
+    These show what the top label hides: a class whose smaller probabilities are wrong, or one to which samples of
+    others are assigned. The mean of the errors over all classes is ``evaluation.classwise_calibration_error``.
 
     Parameters
     ----------

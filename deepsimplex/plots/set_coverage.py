@@ -25,7 +25,7 @@ def prediction_sets(
     sets : array_like of bool, shape [N, n]
         As ``predict_set`` returns them.
     coverage : float, optional
-        The coverage that was promised, as ``conformalize`` takes it, drawn as a line.
+        Guaranteed coverage, that of ``conformalize``, drawn as a line.
     class_names : sequence of str, length n, optional
         Their numbers by default.
 

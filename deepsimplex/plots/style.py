@@ -59,7 +59,7 @@ def new_axes(width: float, height: float, **options: Any) -> Any:
 
 
 def check_classes(classes: Any, n: int, wanted: str, *, three: bool = False) -> list[int]:
-    """Return some of n classes, none twice: at least one, or three; ``wanted`` says which."""
+    """Check a choice of n classes, none twice: at least one, or three; ``wanted`` describes it in the message."""
     found = list(classes) if np.iterable(classes) else []
     known = all(isinstance(k, Hashable) and k in range(n) for k in found)
     if not found or not known or len(set(found)) != len(found) or (three and len(found) != 3):

@@ -119,7 +119,7 @@ def fitted_temperature(
     -----
     If all samples are classified correctly, the likelihood grows without bound as T falls. As in Platt's scaling,
     labels are therefore smoothed: a sample of a class of N_c samples has the target (1 / n) / (N_c + 1) for each other
-    class and the rest for its own, as if every class had been seen once more under all labels alike.
+    class and the rest for its own, as if every class had one more sample, shared equally by all labels.
 
     Examples
     --------

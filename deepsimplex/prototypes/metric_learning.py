@@ -51,7 +51,7 @@ def fit_glvq(
     report : callable, optional
         Called with a ``PrototypeFit`` after every iteration.
     weights : ndarray, shape [N], optional
-        Of the samples in the cost. Default: ones.
+        Sample weights in the cost. Default: ones.
 
     Returns
     -------
@@ -240,7 +240,7 @@ def discriminant_directions(
     rank : int
         From 1 to d. Directions beyond the number of classes less one are those of the largest remaining variance.
     weights : ndarray, shape [N]
-        Of the samples.
+        Sample weights.
 
     Examples
     --------

@@ -18,7 +18,7 @@ from deepsimplex._utils.validation import (
 from deepsimplex.prototypes.class_scores import squared_distances
 from deepsimplex.prototypes.prototype_process import LEAST_NOISE, covariance, winner_log_likelihood
 
-# Of features: their squares are finite.
+# Largest absolute value of features: their squares are finite.
 LARGEST = 1e100
 
 
@@ -118,7 +118,7 @@ def fit_lvq(
     report : callable, optional
         Called with a ``PrototypeFit`` after every epoch.
     weights : ndarray, shape [N], optional
-        Of the samples, in the objective. Steps are multiplied by them over their mean, at most to the sample.
+        Sample weights in the objective. Steps are multiplied by weight / mean weight, and end at the sample at most.
         Default: ones.
 
     Returns

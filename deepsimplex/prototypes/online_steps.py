@@ -55,7 +55,7 @@ def gplvq_epoch(X, y, W, c, order, rates, lengthscale, noise):
     """Present the rows ``order`` of X with learning rates ``rates`` and move prototypes W in place.
 
     A step is at most as long as the distance to the sample: without that bound, noise near zero or a large rate would
-    throw prototypes out of the data.
+    move prototypes far out of the data.
     """
     for i in range(len(order)):
         x = X[order[i]]

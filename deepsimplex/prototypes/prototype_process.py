@@ -136,7 +136,7 @@ class PrototypeProcess:
         return LatentGaussian(self._means(squared)[:, None], np.sqrt(variance)[:, None])
 
     def served(self, X: Any) -> tuple[Any, Any]:
-        """Compute means and standard deviations [N, 1] of a tensor of features, in the operations of every format."""
+        """Compute means and standard deviations [N, 1] of a tensor of features, in operations of all export formats."""
         from scipy.linalg import solve_triangular
 
         inverse = solve_triangular(self._factor[0], np.eye(len(self._W)), lower=True)

@@ -22,14 +22,14 @@ ArgmaxMethods = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
 
 # Points of the sampling methods: the 1000 draws of [CASIMAC] err by 0.04 where 128 Sobol points err by 0.001.
 _SAMPLES = {"quasi_monte_carlo": 128, "monte_carlo": 1000}
-# Scramblings whose standard deviation is the numerical error: it is then known to a quarter of its size.
+# Scramblings whose standard deviation estimates the numerical error, to within a quarter of its size.
 _SCRAMBLINGS = 8
 
 
 def _of_unit_size(loc: Any, scale: Any) -> tuple[Any, Any]:
-    """Latents over a power of two near the largest number of their row, which changes no argmax, nor any digit.
+    """Divide latents by a power of two near the largest number of their row, which changes neither argmax nor digits.
 
-    Squares of what is left neither vanish nor overflow.
+    Squares of the results neither underflow nor overflow.
     """
     largest = [tf.reduce_max(tf.abs(tf.reshape(part, [tf.shape(part)[0], -1])), axis=1) for part in (loc, scale)]
     size = tf.maximum(*map(tf.stop_gradient, largest))
@@ -226,7 +226,7 @@ def argmax_error(
         "monte_carlo": the standard error [CASIMAC Eq. 38-39]. It is zero where no draw or every draw was won; the
         true probability is then within 3 / num_points of that with 95 % confidence.
         "quasi_monte_carlo": the standard deviation over eight scramblings, ``seed`` to ``seed`` + 7, plus the bound on
-        round-off. It is known to a quarter of its size, and costs eight times what ``argmax`` does.
+        round-off. It is accurate to a quarter of its size, and costs eight times what ``argmax`` does.
         "exact": a bound, not a standard error: twice the largest difference in the row to the result with twice the
         nodes, plus a bound on round-off. For n = 2, a closed form, only the bound on round-off.
         The dtype is that of ``argmax``.
@@ -242,8 +242,8 @@ def argmax_error(
     -----
     Round-off of the mean scores moves them by at most h standard deviations, and a Gaussian's mean moved by h changes
     the probability p of any set by at most h phi(Phi^-1(p)), whatever the set. Scores that ``argmax`` takes for tied,
-    because a smaller scale than their own round-off would tell them apart, count as tied here too; neither does
-    the spread of scramblings see that ``argmax`` widens narrow directions a little in float32.
+    because they differ by no more than round-off, count as tied here too. The spread of scramblings does not include
+    the effect of widening narrow directions in float32.
 
     Examples
     --------
@@ -257,7 +257,7 @@ def argmax_error(
     latent = LatentGaussian(*_of_unit_size(*LatentGaussian.of(latent).tensors())).numpy()
     chosen = ArgmaxMethod.choose(latent.latent_dim, latent.covariance, scores, method, num_points, seed)
     points = chosen.points(tf.as_dtype(latent.loc.dtype))
-    # Step by step, here and below: a graph would be traced for this one call.
+    # Eagerly, here and below: a graph would be traced for this one call.
     p = chosen.probabilities(*latent.tensors()).numpy()
     if chosen.method == "monte_carlo":
         return monte_carlo_standard_error(p, points).astype(p.dtype)
@@ -271,7 +271,7 @@ def argmax_error(
 
 def _spread(latent: LatentGaussian, scores: ArrayLike | None, num_points: int, seed: int) -> NDArray[Any]:
     """Standard deviation of quasi-Monte Carlo over independent scramblings, shape [N, n]."""
-    # Tensors are computed at once, where arrays would have a graph traced for every seed.
+    # Tensors are computed eagerly; for arrays a graph would be traced for every seed.
     eager = LatentGaussian(tf.convert_to_tensor(latent.loc), tf.convert_to_tensor(latent.scale))
     answers = [
         argmax(eager, scores, "quasi_monte_carlo", num_points, seed + step).numpy() for step in range(_SCRAMBLINGS)
@@ -284,17 +284,17 @@ def _round_off(latent: LatentGaussian, scores: ArrayLike | None, p: NDArray[Any]
     loc, scale = latent.tensors()
     S = Scores.of(scores, latent.latent_dim)
     factor = S.factor(scale).numpy()
-    deviations = np.linalg.norm(factor, axis=-1)
-    if S.num_classes == 3:  # the deviation of the narrowest direction of the plane, which quadrature resolves
-        deviations = np.linalg.svd(factor @ factor.transpose(0, 2, 1), compute_uv=False, hermitian=True)[:, 1:2] ** 0.5
-    deviations = np.maximum(deviations, noise_floor(S.mean(loc)))
+    std = np.linalg.norm(factor, axis=-1)
+    if S.num_classes == 3:  # the standard deviation in the narrowest direction of the plane of scores
+        std = np.linalg.svd(factor @ factor.transpose(0, 2, 1), compute_uv=False, hermitian=True)[:, 1:2] ** 0.5
+    std = np.maximum(std, noise_floor(S.mean(loc)))
     # A product of L terms, and a few operations before and after, each relative to the lengths of its factors.
     longest = np.linalg.norm(S.centered, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)
-    moved = (latent.latent_dim + 8) * np.linalg.norm(longest / deviations, axis=1, keepdims=True)
+    moved = (latent.latent_dim + 8) * np.linalg.norm(longest / std, axis=1, keepdims=True)
     tiny = np.finfo(p.dtype).tiny
-    # Sums of n logarithms, below 64 each where they count, and the logarithm of p itself, which the answer undoes.
+    # Sums of n logarithms, below 64 each where they count, and the logarithm of p itself, which is exponentiated.
     summed = p * (p.shape[1] + 64 - np.log(np.maximum(p, tiny)))
-    # Probabilities below that are flushed away term by term.
+    # Terms of probabilities below that may underflow to zero.
     flushed = smallest_exact(loc.dtype)
     return flushed + np.finfo(p.dtype).eps * (moved * norm.pdf(ndtri(p)) + summed).astype(p.dtype)
 

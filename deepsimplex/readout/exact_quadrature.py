@@ -40,7 +40,7 @@ def default_num_points(n: int, dtype: tf.DType) -> int:
     """Nodes of the uniform rule for n scores.
 
     Its error falls as exp(-2 pi^2 w^2 / h^2), h the step and w the width of the integrand, which narrows slowly as
-    more scores compete. A class far behind widens the step for all: these numbers hold with one at any distance.
+    more scores compete. A class far behind widens the step for all: these numbers suffice however far it is behind.
     """
     few, more, many = (128, 176, 208) if dtype == tf.float64 else (36, 48, 64)
     return few if n <= 16 else more if n <= 100 else many
@@ -72,7 +72,7 @@ def equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
 
 
 def log_equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
-    """Logarithms, accurate to margins of 80 standard deviations between two scores, and finite beyond."""
+    """Logarithms of ``equal_variances``, accurate to margins of 80 standard deviations, and finite beyond."""
 
     def logarithms(mean: Any, scale: Any) -> Any:
         nodes = max(num_points, _LOG_NODES)
@@ -103,12 +103,12 @@ def unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
     """
     z, weights, width = _panel_nodes(mean, scale, num_points, _PANELS[mean.dtype.name])
     masses = winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width
-    # Their sum is one but for quadrature error and round-off.
+    # Their sum is one up to quadrature error and round-off.
     return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
 
 
 def log_unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
-    """Logarithms, accurate to margins of 80 of the narrower standard deviations between two scores."""
+    """Logarithms of ``unequal_variances``, accurate to margins of 80 of the narrower standard deviations."""
 
     def logarithms(mean: Any, scale: Any) -> Any:
         z, weights, width = _panel_nodes(mean, scale, num_points, _LOG_PANELS)
@@ -120,7 +120,7 @@ def log_unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
 def _even_nodes(mean: Any, scale: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
     """Standardized mean scores a [N, n], below the best; evenly spaced nodes u [N, Q]; their step [N, 1]."""
     t = tf.maximum(scale, noise_floor(mean))
-    # Relative to the best score: the answer knows differences only.
+    # Relative to the best score: the answer depends on differences only.
     a = (mean - tf.stop_gradient(tf.reduce_max(mean, axis=-1, keepdims=True))) * tf.math.reciprocal(t)
     # Against one rival the integrand of the worst class peaks halfway between the two, with a standard deviation of
     # sqrt(1/2); more rivals move it right and make it narrower. No more than round-off of a class's mass lies beyond
@@ -155,13 +155,13 @@ def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
     """sum_q step phi(u_q - a_y) prod_{k != y} Phi(u_q - a_k), shape [N, n], over its sum over the classes.
 
     Written out, with its gradient in a, because a training step through the readout spends its time here: every tensor
-    of shape [N, n, Q] counts. Nodes and step are no variables.
+    of shape [N, n, Q] counts. Nodes and step are treated as constants.
     """
     n, root = a.shape[-1], math.sqrt(0.5)
     a, u = (root * a)[:, :, tf.newaxis], (root * u)[:, tf.newaxis, :]
     below = a - u
     twice_cdf = erfc(below)
-    # The hazard rate phi / Phi but for its constant; where Phi vanishes, so does the product it is multiplied with.
+    # The hazard rate phi / Phi up to a constant factor; where Phi vanishes, so does the product it is multiplied with.
     hazard = tf.math.divide_no_nan(tf.exp(below * (u - a)), twice_cdf)
     if n > 64:  # the powers of two would leave single precision
         product, halves = tf.reduce_prod(0.5 * twice_cdf, axis=1), 1.0
@@ -169,7 +169,7 @@ def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
         product, halves = tf.reduce_prod(twice_cdf, axis=1), 0.5**n
     weighted = (halves * math.sqrt(2.0 / math.pi) * step) * product
     masses = tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1)
-    # One but for quadrature error and round-off, which this shares out.
+    # One up to quadrature error and round-off, which the division by it removes.
     total = tf.reduce_sum(masses, axis=-1, keepdims=True)
 
     def gradient(upstream: Any) -> tuple[Any, None, None]:
@@ -187,15 +187,15 @@ def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
 def winning_masses(cdf: Any, density: Any, weights: Any) -> tuple[Any, Any]:
     """sum_q w_q C'_y(u_q) prod_{k != y} C_k(u_q): the probability that score y is the largest of independent ones.
 
-    With its gradient written out: TensorFlow would store and read again a dozen tensors of this size, and square
-    reciprocals that only just are numbers.
+    With its gradient written out: automatic differentiation would store a dozen tensors of this size, and the squares
+    of reciprocals would overflow.
 
     Parameters
     ----------
     cdf, density : tensor, shape [N, n, Q]
-        Distribution functions C_k of the scores at the nodes, and their derivatives by u, or by what z is in C(z).
+        Distribution functions C_k of the scores at the nodes, and their derivatives by u, or by z in C(z).
     weights : tensor, shape [N, 1, Q]
-        The nodes' weights. No variables.
+        The nodes' weights, treated as constants.
 
     Returns
     -------

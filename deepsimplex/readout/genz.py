@@ -84,15 +84,15 @@ def _masses(conditions: list[tuple[Any, Any]], num_points: int, seed: int, dtype
 def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
     """Differences g_y - g_k, k != y, of the scores, one after the other for every class y, each given those before it.
 
-    A Cholesky factorization with pivoting. The least likely to be positive comes first, given that those before are, at
-    their mean: conditioning on the tightest constraint first leaves the least variance to the points [Genz and Bretz
-    2009, sec. 4.1.3].
+    A Cholesky factorization with pivoting: next comes the difference that is least likely to be positive, with those
+    before at their mean given that they are positive. Conditioning on the tightest constraint first leaves the least
+    variance to the points [Genz and Bretz 2009, sec. 4.1.3].
 
     Returns
     -------
     list of (center, weights)
-        Of difference i: its mean [N, n, 1], and what every draw before it takes from that [N, n, i], both in units of
-        the standard deviation that those draws leave it.
+        For difference i: its mean [N, n, 1] and the weights [N, n, i] of the draws before it, which are subtracted,
+        both in units of its standard deviation given those draws.
     """
     n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
@@ -108,14 +108,14 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
         tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, mean.dtype), z), axis=-1, output_type=tf.int32)
         chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
         taken = taken + chosen
-        deviation = tf.sqrt(tf.maximum(_of(chosen, variance), least))
+        std = tf.sqrt(tf.maximum(_of(chosen, variance), least))
         before = tf.stack(slopes, axis=2) if slopes else tf.zeros_like(gap)[:, :, :0, tf.newaxis]
         weights = tf.reduce_sum(chosen[:, :, tf.newaxis] * before, axis=-1)
         # Covariances with the chosen difference, less what the draws before explain.
         of_rival = tf.matmul(chosen, covariance)
         slope = of_rival - covariance - diag_part(of_rival)[:, :, tf.newaxis] + own
-        slope = (slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)) / deviation
-        conditions.append((_of(chosen, gap) / deviation, weights / deviation))
+        slope = (slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)) / std
+        conditions.append((_of(chosen, gap) / std, weights / std))
         # The mean of a standard normal variable above -z.
         z = _of(chosen, z)
         expected = expected + tf.stop_gradient(slope) * tf.exp(log_density(z) - log_ndtr(z))

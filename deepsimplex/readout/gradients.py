@@ -22,8 +22,8 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     function : callable
         From a float tensor [rows, ...] to a tensor [rows] or [rows, n], computed with TensorFlow, each row from its
         own sample only: ``lambda x: model(x, training=False)``, ``lambda x: decision_function(model.latent(x), j, k)``,
-        a GPflow predictor. Wrapped in ``tf.function`` it is traced once, which takes seconds, and is then twice as
-        fast where the readout samples.
+        a GPflow predictor. Wrapped in ``tf.function`` it is traced once, which takes seconds, and is then
+        faster.
     x : array_like or tensor, shape [N, ...]
         Samples, in floats.
     batch_size : int
@@ -39,8 +39,8 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
     TypeError
         When ``x`` does not hold floats, or ``function`` does not return a tensor of floats.
     ValueError
-        When ``function`` returns another number of rows or another rank, or does not depend on ``x`` in a way that
-        TensorFlow can see.
+        When ``function`` returns another number of rows or another rank, or does not depend on ``x`` through
+        TensorFlow operations.
 
     Notes
     -----
@@ -73,7 +73,7 @@ def feature_gradients(function: Callable[[Any], Any], x: ArrayLike, batch_size: 
 
 
 def _batch_gradients(function: Callable[[Any], Any], x: tf.Tensor) -> NDArray[Any]:
-    """Derivatives at some rows, all at once."""
+    """Derivatives at the rows of one batch."""
     # Persistent: one reverse pass for every class.
     with tf.GradientTape(persistent=True, watch_accessed_variables=False) as tape:
         tape.watch(x)

@@ -7,14 +7,14 @@ g_k ~ N(m_k, s_k^2) the expected softmax is therefore the probability that the s
 
 C is the distribution function of a Gaussian plus a Gumbel variable, by quadrature too: over the Gaussian where that is
 narrow, over the Gumbel variable where it is wide. Its derivatives come from the same sums, and the heat equation
-dC/ds = s C'' gives that by the Gaussian's standard deviation s.
+dC/ds = s C'' gives the derivative by the Gaussian's standard deviation s.
 
 Where all classes of a row share a standard deviation s, C(u - m_k; s) is one function of one variable for all of them,
-and is interpolated from a table for each row: a third of the time for ten classes. The table holds log(-log C), which
+and is interpolated from a table for each row, which is faster. The table holds log(-log C), which
 is nearly linear at both ends (for s = 0 it is -x itself), and polynomials of degree five through the value and two
 derivatives at every node: errors of 1e-9 in float64 at any scale, relative to C and to its hazard rate C' / C. The
-gradient needs two derivatives more, of which such polynomials know little: it comes from the sums for every pair of a
-class and a node, in batches of rows.
+gradient needs two derivatives more, which such polynomials approximate poorly: it is computed from the sums for every
+pair of a class and a node, in batches of rows.
 """
 
 import math
@@ -55,7 +55,7 @@ _GUMBEL = {"float32": (-3.1, 0.5, 12.4), "float64": (-3.4, 0.4, 25.0)}
 
 
 def num_terms(dtype: tf.DType) -> int:
-    """Terms of the sums."""
+    """Largest number of terms of the sums over the Gaussian and over the Gumbel variable."""
     return max(_NARROW_NODES[dtype.name], len(_gumbel_nodes(dtype.name)[0]))
 
 
@@ -106,10 +106,10 @@ def probabilities(mean: Any, scale: Any, num_points: int) -> Any:
 
 
 def _narrowed(mean: Any, scale: Any) -> tuple[Any, Any]:
-    """Moments of scores with the same largest one, where every score of a row is too wide for the sums.
+    """Rescale the moments [N, n] of rows in which every score is too wide for the sums.
 
-    A factor on all sums g_k + G_k leaves the largest one the largest. It shrinks the Gaussians to ``_WIDEST`` with what
-    the Gumbel variables, which it would shrink too, lose in variance.
+    A common factor on all sums g_k + G_k does not change which is the largest. It shrinks the narrowest Gaussian of a
+    row to about ``_WIDEST``, with the variance that the Gumbel variables, which are not rescaled, would have lost.
     """
     widest = _WIDEST[mean.dtype.name]
     least = tf.maximum(tf.reduce_min(scale, axis=-1, keepdims=True), widest)
@@ -129,14 +129,14 @@ def _shared_winning_masses(m: Any, s: Any, u: Any, weights: Any) -> tuple[Any, A
     s : tensor, shape [N, 1]
         Standard deviations.
     u, weights : tensor, shape [N, Q]
-        Nodes, the first the least, and their weights. No variables.
+        Nodes, the first the smallest, and their weights, treated as constants.
 
     Returns
     -------
     tensor, shape [N, n]
         The gradient is that of the sums without a table.
     """
-    # Hidden from a tape that is open outside: eagerly it would keep every tensor of the table.
+    # Not recorded by an outer gradient tape, which would keep every tensor of the table in eager mode.
     means, scale = tf.stop_gradient(m), tf.stop_gradient(s)
     x = u[:, tf.newaxis, :] - means[:, :, tf.newaxis]
     log_cdf, hazard = _log_cdf_and_hazard(x, scale, u[:, :1])
@@ -214,13 +214,13 @@ def _coefficients(s: Any, low: Any, step: Any, last: int) -> Any:
 
 
 def _sinh_and_cosh(x: Any) -> tuple[Any, Any]:
-    """By exponentials, which every served format has; where x is small, sinh is precise beside what it is added to."""
+    """sinh and cosh from exponentials, which every export format has; small sinh have absolute precision only."""
     e = tf.exp(x)
     return 0.5 * (e - 1.0 / e), 0.5 * (e + 1.0 / e)
 
 
 def _asinh(x: Any) -> Any:
-    """For x >= 0, by a logarithm, as above."""
+    """asinh for x >= 0, from a logarithm, which every export format has."""
     return tf.math.log(x + tf.sqrt(tf.square(x) + 1.0))
 
 
@@ -235,7 +235,7 @@ def _log_minus_log(x: Any, s: Any) -> tuple[Any, Any, Any]:
     hazard = C1 / C
     first = hazard / log_cdf
     second = (C2 / C - tf.square(hazard)) / log_cdf - tf.square(first)
-    # What is as good as one has the exponential tail's.
+    # Where C is nearly one, the derivatives are those of the exponential tail.
     known = rest > 1e6 * least
     return (
         tf.math.log(-log_cdf),
@@ -308,7 +308,7 @@ def _weighted(terms: Any, weights: Any) -> Any:
 def _tilted(start: Any, s: Any) -> Any:
     """exp(s^2 / 2 - s start) Phi(start - s), the density at ``start`` of a Gaussian plus an exponential variable."""
     shifted = start - s
-    # Below -10 the exponential would overflow and the product is as good as zero beside what the nodes before add.
+    # Below -10 the exponential would overflow, and the product is negligible beside the terms of the nodes before.
     above = tf.maximum(shifted, -10.0)
     inside = tf.exp(-0.5 * tf.square(s) - s * above) * ndtr(above)
     return tf.where(shifted > -10.0, inside, tf.zeros_like(inside))

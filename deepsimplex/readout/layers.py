@@ -38,7 +38,7 @@ class _MethodReadout(Readout):
         self.method = check_choice(method, "method", self.method_class.methods)
 
     def choose_method(self, latent_dim: int, covariance: Covariance) -> Method:
-        """Choose the method for such latents."""
+        """Choose the method for latents of this dimension and covariance."""
         arguments = (self.scores, self.method, self.num_points, self.seed)
         return self.method_class.choose(latent_dim, covariance, *arguments)
 
@@ -49,7 +49,7 @@ class _MethodReadout(Readout):
         self.built = True
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
-        """Compute class probabilities [N, n]; of a training batch, at 16 points unless they are cheap."""
+        """Compute class probabilities [N, n]; in training from at most 16 points, unless the method is cheap."""
         given = LatentGaussian.of(latent)
         chosen = self.choose_method(given.latent_dim, given.covariance)
         if training and not chosen.is_cheap:
@@ -239,15 +239,15 @@ def class_intervals(
     scores : array_like, shape [n, L], optional
         Scores S: the vertices (the default, L = n - 1), tau P, V^T (ILR), I (Dirichlet, one-hot), or any other.
     readout : {"softmax", "argmax"}, name, configuration or Readout
-        Default "softmax", whose class probabilities have a distribution. Of a layer, ``method``, ``seed`` and its own
-        ``scores`` are the layer's.
+        Default "softmax", whose class probabilities have a distribution. A layer keeps its own ``method``,
+        ``seed`` and ``scores``.
     num_points : int, optional
         softmax: Sobol points, a power of two of at least 1 / (1 - level); default 4096, n = 2 needs none. argmax: as
         for ``argmax``.
     seed : int
         Seed of the scrambling or of the draws. The same call gives the same answer, row by row.
     method : {"auto", "exact", "quasi_monte_carlo", "monte_carlo"}
-        Of ``argmax``; for the softmax readout only "auto", the default.
+        Method of ``argmax``; for the softmax readout only "auto", the default.
 
     Returns
     -------
@@ -262,7 +262,7 @@ def class_intervals(
 
     Notes
     -----
-    [GPD Fig. 6] for the quantiles. They are exact for n = 2, where the probability grows with a Gaussian. For more
+    [GPD Fig. 6] for the quantiles. They are exact for n = 2, where the probability increases with a Gaussian. For more
     classes they are order statistics over points shared by all rows, interpolated as those of a balanced
     sample are (the i-th of Q at (i - 1/2) / Q): with 4096 points the ends have an error of about 1e-3 for ten classes.
 
@@ -319,7 +319,7 @@ def method_for(
     Raises
     ------
     ValueError
-        For an unknown readout, and what the readout itself refuses.
+        For an unknown readout, or arguments that the readout rejects.
 
     Examples
     --------

@@ -91,7 +91,7 @@ class Method(ABC):
     @property
     @abstractmethod
     def is_cheap(self) -> bool:
-        """Whether it takes a negligible share of a training step: a closed form, or one small grid for all classes."""
+        """Whether the method takes little of a training step: a closed form, or one small grid for all classes."""
 
     @abstractmethod
     def formula(self, dtype: tf.DType) -> Formula:
@@ -102,7 +102,7 @@ class Method(ABC):
         return self._compute(loc, scale, log=False, whole=whole)
 
     def log_probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
-        """Their logarithms [N, n]."""
+        """Logarithms of the class probabilities [N, n]."""
         return self._compute(loc, scale, log=True, whole=whole)
 
     def read(self, latent: LatentGaussian, log: bool) -> Any:
@@ -138,9 +138,10 @@ class Method(ABC):
 def _compiled(method: Method, log: bool, whole: bool, dtype: str) -> Any:
     """The method as a function of any number of rows, traced once per setting, not once per model.
 
-    Its derivatives are another one, which computes the probabilities again: were these handed from one graph to the
-    other, axes and shapes would be no constants in the second, as XLA wants them. TensorFlow merges the two where they
-    are not loops or branches. It also keeps the graph in which a gradient of one's own is defined: this, not a model's.
+    Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
+    to the other, axes and shapes would not be constants in the second, as XLA requires. TensorFlow merges the two
+    unless they contain loops or branches. TensorFlow also keeps the graph in which a custom gradient is defined in
+    memory: here that of this function, not that of a model.
     """
     dims = method.scores.latent_dim
     trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[method.covariance]
@@ -161,7 +162,7 @@ def _compiled(method: Method, log: bool, whole: bool, dtype: str) -> Any:
 
 @lru_cache(maxsize=32)
 def _of_arrays(method: Method, log: bool, dtype: str) -> Any:
-    """The same for NumPy arrays: TensorFlow takes the functions of several methods for one traced too often."""
+    """The same for NumPy arrays, as a concrete function: TensorFlow would warn that one function is retraced often."""
     return _compiled(method, log, False, dtype).get_concrete_function()
 
 
@@ -212,7 +213,7 @@ def map_rows(compute: Compute, loc: Any, scale: Any, row_size: int, budget: int)
 
 
 def _in_batches_if_many(compute: Compute, most: int) -> Compute:
-    """The function for many rows, or an unknown number: a loop, even of one turn, costs more than most batches do."""
+    """Wrap ``compute`` to loop over batches of more than ``most`` rows; even a loop of one iteration is slow."""
 
     @tf.custom_gradient
     def run(loc: Any, scale: Any) -> tuple[Any, Any]:
@@ -222,7 +223,7 @@ def _in_batches_if_many(compute: Compute, most: int) -> Compute:
             few = tf.shape(loc)[0] <= most
             return tf.cond(few, lambda: function(*arguments), lambda: in_batches(function, signature, most, *arguments))
 
-        # Hidden from a tape that is open outside: eagerly it would keep every tensor of every batch.
+        # Not recorded by an outer gradient tape, which would keep every tensor of every batch in eager mode.
         result = apply(compute, loc.dtype, tf.stop_gradient(loc), tf.stop_gradient(scale))
 
         # Computed again, batch by batch: memory stays bounded, and nothing passes from branch to branch.
@@ -235,20 +236,20 @@ def _in_batches_if_many(compute: Compute, most: int) -> Compute:
 
 
 def in_batches(compute: Callable[..., Any], signature: Any, most: int, *arguments: Any) -> Any:
-    """Apply a function of rows to at most so many at a time, in a loop of TensorFlow's, and join the results.
+    """Apply a row-wise function to at most ``most`` rows at a time, in a TensorFlow loop, and join the results.
 
     Parameters
     ----------
     compute : callable
         (arguments...) -> tensor, or structure of tensors, whose rows depend on those of the arguments alone.
     signature : tf.DType, or structure of such
-        Of the results.
+        Dtypes of the results.
     most : int
         Rows at a time.
     *arguments : tensor, shape [N, ...]
         N may be unknown in a graph.
     """
-    # Python numbers where the number of rows is known: XLA wants the shapes of a loop to be constants.
+    # Python numbers where the number of rows is known: XLA requires the shapes of a loop to be constants.
     static = arguments[0].shape[0]
     rows = tf.shape(arguments[0])[0] if static is None else static
     batches = -(-rows // most) if static is not None else tf.maximum(1, -(-rows // most))

@@ -28,8 +28,8 @@ def tiny_of(dtype: tf.DType) -> float:
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
     """Make calls of ``function`` single nodes of a graph, so that its operations are traced once for each shape.
 
-    A loop over ten classes is then traced, with its gradient, in half the time. Not inlined: optimizing copies of them
-    would take what tracing saves.
+    Loops over classes and their gradients are then traced faster. The nodes are not inlined: optimizing the copies
+    would take the time that tracing saves.
     """
     compiled = tf.function(function, autograph=False, experimental_attributes={"_noinline": True})
 
@@ -87,7 +87,7 @@ def log_ndtr(z: Any) -> Any:
 def ndtri(p: Any) -> tuple[Any, Any]:
     """Quantile of the standard normal distribution.
 
-    XLA computes that of tf.math from 1 - 2p, which loses small p.
+    Accurate for small p, unlike tf.math.ndtri under XLA, which computes it from 1 - 2p.
 
     Parameters
     ----------
@@ -173,7 +173,7 @@ def smallest_exact(dtype: tf.DType) -> float:
 def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Sequence[Any], least: float = 0.0) -> Any:
     """Logarithms of probabilities, taken from ``logarithms(*moments)`` for those that underflow.
 
-    Whether that is called depends on all rows; which of the two an entry takes depends on that entry alone.
+    ``logarithms`` is called if any entry needs it; which of the two an entry takes depends on that entry alone.
 
     Parameters
     ----------
@@ -197,7 +197,7 @@ def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Seq
         direct = tf.math.log(tf.maximum(probabilities, least))
         answer = tf.cond(all_held, lambda: direct, lambda: tf.where(held, direct, logarithms(*moments)))
 
-        # Computed again, so that nothing but the arguments passes from one branch to the other: XLA wants that.
+        # Computed again, so that nothing but the arguments passes from one branch to the other, as XLA requires.
         def gradient(upstream: Any) -> tuple[Any, ...]:
             nothing = tf.zeros_like(upstream)
             by_probabilities = tf.where(held, upstream / tf.maximum(probabilities, least), nothing)

@@ -65,8 +65,8 @@ def _wedges(mean: Any, factor: Any) -> tuple[Any, Any, Any]:
     """
     basis = helmert(3)
     V = tf.constant(basis, mean.dtype)
-    # Gram-Schmidt on the rows of the factor: a covariance would square the ratio of its two deviations. Noise of the
-    # size of the scores' round-off keeps the rows apart.
+    # Gram-Schmidt on the rows of the factor: a covariance would square the ratio of its two standard deviations. Noise
+    # of the size of the scores' round-off keeps the rows apart.
     floor = noise_floor(mean)[:, :, tf.newaxis] * tf.eye(2, dtype=mean.dtype)
     first, second = tf.unstack(tf.concat([tf.matmul(V, factor), floor], axis=-1), axis=1)
     width = tf.norm(first, axis=-1, keepdims=True)

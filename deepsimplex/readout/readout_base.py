@@ -51,8 +51,8 @@ class Readout(keras.layers.Layer):
     Parameters
     ----------
     scores : array_like, shape [n, L], optional
-        Scores S; None stands for the vertices, L = n - 1. A classifier passes those of its target to a readout that
-        was made without.
+        Scores S; None stands for the vertices, L = n - 1. A classifier passes those of its target to a readout
+        without scores.
     num_points : int, optional
         Sobol points, a power of two. Default 1024.
     seed : int
@@ -149,7 +149,7 @@ class Readout(keras.layers.Layer):
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], at full accuracy: what a loss needs.
 
-        By default those of ``call``, of which none is taken for less than the smallest normal number.
+        By default those of the probabilities of ``call``, floored at the smallest normal number.
         """
         return _floored_logarithms(self(latent, training=False))
 
@@ -256,7 +256,8 @@ def _latent_points(loc: Any, scale: Any, noise: NDArray[np.float64]) -> Any:
 def log_probabilities(readout: keras.layers.Layer, latent: dict[str, Any]) -> Any:
     """Compute logarithms of the class probabilities [N, n] that a layer reads out of latents.
 
-    A ``Readout`` computes them itself. Those of any other layer are floored at its smallest normal number.
+    By its ``log_probabilities`` for a ``Readout``. For other layers, probabilities are floored at the smallest normal
+    number of their dtype.
 
     Examples
     --------

@@ -69,7 +69,7 @@ class Scores:
 
     @cached_property
     def independent_variance(self) -> float | None:
-        """The alpha of S S^T = alpha I + beta 11^T, or None when the Gram matrix is no such matrix.
+        """The alpha of S S^T = alpha I + beta 11^T, or None if the Gram matrix has another form.
 
         Under isotropic noise of variance s^2 the scores then equal, up to a shift common to all of them, independent
         Gaussians of variance alpha s^2: the vertices have alpha = n/(n-1), V^T and I have alpha = 1.

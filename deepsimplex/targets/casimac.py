@@ -75,13 +75,13 @@ class CASIMAC(Target):
         Whether latents are divided by their root mean square over training samples and dimensions: without attraction
         neither units nor the number of features matter then. The default is True; False leaves them as in [CASIMAC].
     cache_dir : path-like, optional
-        A folder in which neighbor distances are kept, under a key of samples, labels, metric and numbers. It is no
-        part of ``get_config``: it says where, not what. A search that is cut short goes on from there, too.
+        A folder in which neighbor distances are cached, under a key of samples, labels, metric and numbers of
+        neighbors; it is not part of ``get_config``. An interrupted exact search is resumed from there.
     executor : {None, "ray"}
-        Where neighbors are searched, as in ``class_neighbors``; no part of ``get_config`` either.
+        Where neighbors are searched, as in ``class_neighbors``; not part of ``get_config`` either.
     method, candidates_per_class : {"exact", "approximate"}, int
         How neighbors are searched, as ``method`` and ``candidates`` of ``class_neighbors``. The default is "exact";
-        "approximate" is for samples by the million.
+        "approximate" is for millions of samples.
     show_progress : bool, optional
         None (default) shows a bar on terminals and in notebooks; True lines elsewhere too; False nothing.
 
@@ -101,8 +101,8 @@ class CASIMAC(Target):
 
     Notes
     -----
-    After ``fit`` the target refers to the training samples themselves, not to a copy: leave them unchanged. Copies of
-    the target and pickles of it do not carry them, and ask for ``fit`` before they ``transform``.
+    After ``fit`` the target refers to the training samples themselves, not to a copy: leave them unchanged. Copies and
+    pickles of the target do not hold them: call ``fit`` again before ``transform``.
 
     Examples
     --------
@@ -155,7 +155,7 @@ class CASIMAC(Target):
         self._samples: tuple[NDArray[Any], NDArray[np.int64]] | None = None
         self._latest: dict[str, tuple[str, NDArray[np.float64]]] = {}
         self._from_cache = False
-        self._unit_of: str | None = None  # key of the training samples whose unit is known
+        self._unit_of: str | None = None  # key of the training samples that unit_ belongs to
 
     @property
     def is_fitted(self) -> bool:
@@ -163,7 +163,7 @@ class CASIMAC(Target):
         return self._samples is not None
 
     def searches(self) -> list[bool]:
-        """Whether the distances needed last were read from ``cache_dir``, all or those of a search cut short."""
+        """Whether the latest distances were read from ``cache_dir``: all, or those of an interrupted search."""
         return [self._from_cache]
 
     def recall(self) -> float | None:
@@ -175,12 +175,12 @@ class CASIMAC(Target):
         return vertices(n, self.construction)
 
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
-        """Check and take the training samples; their distances are computed when latents are asked for.
+        """Check and store the training samples; their distances are computed when latents are needed.
 
         Parameters
         ----------
         x : array_like, shape [N, ...]
-            Samples, as the metric wants them.
+            Samples that suit the metric.
         y : array_like, shape [N]
             One class per sample, whole numbers from 0.
         num_classes : int, optional
@@ -222,12 +222,12 @@ class CASIMAC(Target):
         ------
         TypeError, ValueError, OSError
             As ``fit``; when a sample's own class has no sample at positive distance where there is attraction; when
-            a function returns what it must not; when ``cache_dir`` cannot be written.
+            a function returns invalid values; when ``cache_dir`` cannot be written.
 
         Warns
         -----
         TargetCacheWarning
-            When a cache file is damaged or cannot be written; the result is right all the same.
+            When a cache file is damaged or cannot be written; the result is correct nevertheless.
         """
         return self.fit(x, y, num_classes)._in_units(self._latents("training", None, None))
 
@@ -259,7 +259,7 @@ class CASIMAC(Target):
         return self._in_units(self._latents("other", queries, labels))
 
     def neighbor_error(self) -> float | None:
-        """Leave-one-out error of the nearest of 1000 training samples, after fit; None without them."""
+        """Leave-one-out error of the nearest neighbor, over at most 1000 training samples; None before fit."""
         return None if self._samples is None else neighbor_error(*self._samples, self.distance)
 
     def default_loss(self) -> keras.losses.Loss:
@@ -273,18 +273,18 @@ class CASIMAC(Target):
         return samples
 
     def _in_units(self, latents: NDArray[np.float64]) -> LatentGaussian:
-        """Latents divided by the root mean square of those of the training samples, if that is wanted."""
+        """Latents divided by the root mean square of those of the training samples, if ``normalize``."""
         if not self.normalize:
             self.unit_ = 1.0
         elif self._unit_of != (key := self._key(None, None)):
             self.unit_, self._unit_of = root_mean_square(self._latents("training", None, None)), key
-        loc = latents / self.unit_  # a copy: the caller's own, to change as they like
+        loc = latents / self.unit_  # a copy, which the caller may change
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
     def _latents(
         self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
     ) -> NDArray[np.float64]:
-        """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance; kept."""
+        """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance; cached."""
         assert self._samples is not None
         labels = self._samples[1] if query_labels is None else query_labels
         key = self._key(queries, query_labels)
@@ -298,9 +298,9 @@ class CASIMAC(Target):
         return self._latest[which][1]
 
     def _key(self, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None) -> str:
-        """Name what neighbor distances depend on."""
+        """Return a key of everything that neighbor distances depend on."""
         assert self._samples is not None
-        name = self.distance.cache_key() or f"object {id(self.distance)}"  # only this process knows what has no key
+        name = self.distance.cache_key() or f"object {id(self.distance)}"  # valid in this process only
         search = [*self._neighborhood(), name] + [self.candidates_per_class] * (self.method == "approximate")
         return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
 
@@ -358,7 +358,7 @@ class CASIMAC(Target):
         return combined
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor, the unit and the recall; not ``cache_dir`` and the like.
+        """Arguments of the constructor, the unit and the recall; not ``cache_dir``, ``executor``, ``show_progress``.
 
         Raises ValueError when a function, or that of a distance, is not registered with Keras.
         """
@@ -381,7 +381,7 @@ class CASIMAC(Target):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
-        """Make the target from ``get_config``, without training samples; for the same ones it knows their unit."""
+        """Make the target from ``get_config``, without training samples; its unit is reused for the same ones."""
         unit, recall = config.get("unit"), config.get("recall")
         target = cls(**{key: value for key, value in config.items() if key not in ("unit", "recall")})
         if recall is not None:

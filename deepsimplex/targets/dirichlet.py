@@ -14,18 +14,18 @@ from deepsimplex.targets.target import Candidates, LabelTarget
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class Dirichlet(LabelTarget):
-    """Labels as Dirichlet variables in log space, L = n, with noise of their own per sample and class [GPD sec. 4].
+    """Labels as Dirichlet variables in log space, L = n, with noise per sample and class [GPD sec. 4].
 
     With alpha_c = 1{y = c} + concentration, the observation of class c is m_c = log alpha_c - s2_c / 2 with variance
     s2_c = log(1 + 1 / alpha_c). Soft labels put their memberships in the place of 1{y = c}.
 
-    Latents are read out without that noise (``noise`` is None), behind a head as behind a Gaussian process: it is as
-    wide for certain samples as for doubtful ones, so that adding it would flatten all probabilities.
+    Latents are read out without that noise (``noise`` is None), whether a head or a Gaussian process predicts them: it
+    is as large for certain samples as for uncertain ones, so that adding it would flatten all probabilities.
 
     Parameters
     ----------
     concentration : float
-        alpha_eps > 0, the count that every class has before any sample is seen. The default is 0.01; the paper
+        alpha_eps > 0, the pseudo-count of every class. The default is 0.01; the paper
         chooses it by the training likelihood.
 
     Examples

@@ -16,7 +16,7 @@ from deepsimplex.targets.target import Candidates, LabelTarget
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class ILR(LabelTarget):
-    """Smoothed labels in ILR coordinates, L = n - 1, with one noise for all [ILR-GP sec. 3.1].
+    """Smoothed labels in ILR coordinates, L = n - 1, with the same noise for all [ILR-GP sec. 3.1].
 
     pi = lambda q + (1 - lambda) / n with q the one-hot or soft label, z = ilr(pi), observed as N(z, sigma^2 I).
 

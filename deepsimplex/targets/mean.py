@@ -20,7 +20,7 @@ from deepsimplex.targets.target import Target
 class Mean(Target):
     """The average latent of several targets, e.g. f = (f_euclidean + f_ssim5 + f_ssim13) / 3 [CASIMAC sec. 3.4].
 
-    The noises of the m targets count as independent: variances average to (s_1^2 + ... + s_m^2) / m^2.
+    The noises of the m targets are taken as independent: variances average to (s_1^2 + ... + s_m^2) / m^2.
 
     Parameters
     ----------
@@ -28,7 +28,7 @@ class Mean(Target):
         At least one. All must share latent dimensions, scores and readout: CASIMAC targets of one construction, or
         ILR targets, or Dirichlet targets.
     cache_dir, executor, show_progress : optional
-        Arguments of targets given by name or configuration that have them, as ``CASIMAC`` does.
+        Passed to targets given by name or configuration that take them, as ``CASIMAC`` does.
 
     Raises
     ------
@@ -100,11 +100,11 @@ class Mean(Target):
         return float(np.mean(errors)) if errors else None
 
     def searches(self) -> list[bool]:
-        """Those of all targets."""
+        """Whether a cache was used, for every neighbor search of all targets."""
         return [spared for target in self.targets for spared in target.searches()]
 
     def recall(self) -> float | None:
-        """The least of the targets."""
+        """Smallest recall of the targets; None if all searches are exact."""
         return min((recall for target in self.targets if (recall := target.recall()) is not None), default=None)
 
     def default_loss(self) -> keras.losses.Loss:

@@ -1,4 +1,4 @@
-"""Cache neighbor distances on disk, under a key of everything they depend on; damaged files are made again."""
+"""Cache neighbor distances on disk, under a key of everything they depend on; damaged files are replaced."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
@@ -16,16 +16,16 @@ from deepsimplex.distances import Neighbors
 
 
 class TargetCacheWarning(UserWarning):
-    """A cache file was damaged and is made again, or could not be written."""
+    """A cache file was damaged and is replaced, or could not be written."""
 
 
 _warn = partial(warn_caller, category=TargetCacheWarning)
 
 
 class Distances(NamedTuple):
-    """Distances to neighbors [N, n, k], the share of the true neighbors among them, and whether files had them.
+    """Distances to neighbors [N, n, k], the recall of the search, and whether they were read from the cache.
 
-    Those of a search that was cut short, and is continued from files, count as well.
+    ``from_cache`` is also True for an interrupted search that was resumed.
     """
 
     distances: NDArray[np.float64]
@@ -45,16 +45,16 @@ def cached_search(
     key : str
         Digest of everything the distances depend on.
     shape : tuple of int
-        Their shape.
+        Shape of the distances.
     search : callable
         Searches with the argument ``checkpoint``, a folder for its state or None.
     resumes : bool
-        Whether the search has a state to keep.
+        Whether the search can be resumed after an interruption.
 
     Raises
     ------
     OSError
-        When the folder cannot be written: before the distances are computed.
+        When the folder cannot be written; raised before the distances are computed.
 
     Warns
     -----
@@ -86,7 +86,7 @@ def cached_search(
 
 @contextmanager
 def own_folder(folder: Path) -> Iterator[Path | None]:
-    """Yield a folder for the state of a search, or None if another thread or process is at the same search.
+    """Yield a folder for the state of a search, or None if another thread or process runs the same search.
 
     It is removed at the end, unless it holds the state of a search that was interrupted.
     """
@@ -110,4 +110,4 @@ def _load(path: Path, key: str, shape: tuple[int, ...]) -> Distances:
     distances = arrays["distances"]
     if distances.shape != shape or distances.dtype != np.float64:
         raise ValueError(f"expected float64 {shape}, found {distances.dtype} {distances.shape}")
-    return Distances(distances, float(arrays.get("recall", 1.0)), True)  # without recall: an exact search, once
+    return Distances(distances, float(arrays.get("recall", 1.0)), True)  # files without recall are of exact searches

@@ -14,8 +14,8 @@ from deepsimplex.targets.target import LabelTarget
 class Vertices(LabelTarget):
     """The vertex p_y of the regular simplex for each class, L = n - 1, without noise.
 
-    The latents of [CASIMAC Eq. 4] without distances, -1 and +1 of [GPLVQ] for n classes, and the start of
-    ``heads.PrototypeGaussianProcess``. Soft labels q lie between the vertices, at sum_k q_k p_k.
+    The latents of [CASIMAC Eq. 4] without distances, a generalization of the labels -1 and +1 of [GPLVQ] to n classes,
+    and the default of ``heads.PrototypeGaussianProcess``. Soft labels q lie between the vertices, at sum_k q_k p_k.
 
     Examples
     --------

@@ -35,13 +35,13 @@ class Candidates(NamedTuple):
 class Target(Parameters, ABC):
     """Base class of targets: rules that turn labels (and samples) into Gaussian observations in latent space.
 
-    ``scores``, ``noise`` and ``latent_dim`` follow from the number of classes alone: a reloaded model carries no
-    training samples and still reads out its latents.
+    ``scores``, ``noise`` and ``latent_dim`` follow from the number of classes alone: a reloaded model can read
+    out latents without the training samples.
 
-    A target of your own subclasses this class, or ``LabelTarget`` if it needs labels only, keeps every argument of
-    its constructor under the argument's name, and is registered with
-    ``keras.saving.register_keras_serializable(package=...)``: it then trains, saves and loads like the others, and a
-    configuration reaches it as "module:Class".
+    To define your own target, subclass this class, or ``LabelTarget`` if it needs labels only, store every argument of
+    the constructor as an attribute of the same name, and register the class with
+    ``keras.saving.register_keras_serializable(package=...)``: it then trains, saves and loads like the others, and
+    configurations name it as "module:Class".
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class Target(Parameters, ABC):
 
     @abstractmethod
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
-        """Take the training samples x [N, ...] and labels y; None for ``num_classes`` counts them from y."""
+        """Fit to training samples x [N, ...] and labels y; with ``num_classes`` None the number is taken from y."""
 
     @abstractmethod
     def fit_transform(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> LatentGaussian:
@@ -84,7 +84,7 @@ class Target(Parameters, ABC):
         return self.scores(n).shape[1]
 
     def noise(self, n: int) -> NDArray[np.float64] | None:
-        """Standard deviations, shape [1, 1] or [1, L], that the readout adds to a head's own. None (default): none.
+        """Standard deviations [1, 1] or [1, L] of the noise that the readout adds to a head's latents. Default None.
 
         A head trained with the target's own variance in its loss predicts the latent without that noise, and must be
         read out with it.
@@ -98,16 +98,16 @@ class Target(Parameters, ABC):
     def neighbor_error(self) -> float | None:
         """Leave-one-out error of the nearest neighbor among the training samples, after fit.
 
-        None (default) for targets that compare no samples. ``losses.Composition`` finds its mass by it.
+        None (default) for targets that compare no samples. ``losses.Composition`` computes its default mass from it.
         """
         return None
 
     def searches(self) -> list[bool]:
-        """For every search of neighbors that the latents come from, whether a cache spared it. Default none."""
+        """For every neighbor search that the latents come from, whether a cache was used. Default: an empty list."""
         return []
 
     def recall(self) -> float | None:
-        """Share of the true neighbors found, the least of several searches. None (default) if all are exact."""
+        """Share of the true neighbors found, the smallest of several searches. None (default) if all are exact."""
         return None
 
     def default_loss(self) -> keras.losses.Loss:
@@ -126,7 +126,7 @@ class Target(Parameters, ABC):
 
     @property
     def is_fitted(self) -> bool:
-        """Whether the target knows the number of classes and, if it needs them, the training samples."""
+        """Whether the target is fitted: it has the number of classes and, if it needs them, the training samples."""
         return hasattr(self, "num_classes_")
 
     def get_config(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class LabelTarget(Target):
         return self.latents(np.eye(n))
 
     def fit(self, x: Any, y: ArrayLike, num_classes: int | None = None) -> Self:
-        """Take the number of classes from y, or from ``num_classes``; an array x is only counted."""
+        """Take the number of classes from y, or from ``num_classes``; only the rows of an array x are counted."""
         _, n = check_labels(y, num_classes, rows=_num_rows(x), soft=True)
         self.scores(n)  # arguments that do not suit n raise now
         self.noise(n)

@@ -1,4 +1,4 @@
-"""Searches that are cut short resume from their checkpoint."""
+"""Interrupted searches resume from their checkpoint."""
 
 import signal
 

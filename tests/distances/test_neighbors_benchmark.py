@@ -1,4 +1,4 @@
-"""The benchmark still runs, on little."""
+"""The benchmark of neighbors runs on few samples."""
 
 import json
 import re

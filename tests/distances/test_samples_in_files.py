@@ -1,4 +1,4 @@
-"""Samples of bytes and in memory maps: the answer of the array, without more than one copy of the samples."""
+"""Samples as bytes and in memory maps: same results as arrays, with at most one copy of the samples in memory."""
 
 import tracemalloc
 

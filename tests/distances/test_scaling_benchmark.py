@@ -1,4 +1,4 @@
-"""The benchmark of growth still runs, on little, and its fits find the growth that there is."""
+"""The scaling benchmark runs on few images, and its fits recover known growth."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Bootstrap intervals: the same numbers as calling the score on every resample, and how often they hold the truth."""
+"""Bootstrap intervals: equal to calling the score on every resample, and their coverage."""
 
 import time
 

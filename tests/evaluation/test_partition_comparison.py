@@ -1,4 +1,4 @@
-"""Standardized partitions as a reader meets them: warnings, tables, JSON, measures of scaled memberships."""
+"""Comparison of standardized partitions: warnings, tables, JSON, measures of scaled memberships."""
 
 import json
 import re

@@ -1,4 +1,4 @@
-"""What all scores share: the forms of labels and probabilities, checks, limits, independence of the order."""
+"""Arguments of all scores: forms of labels and probabilities, checks, limits, independence of the order."""
 
 import re
 

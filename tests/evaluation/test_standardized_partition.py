@@ -1,4 +1,4 @@
-"""Standardized partition spaces against the authors' group's numbers, a slow oracle, and what the paper promises."""
+"""Standardized partition spaces against published numbers, a slow oracle, and the properties stated in the paper."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""The command line without a process of its own, which would be busy with importing TensorFlow most of the time."""
+"""Run the command line in the test process, without importing TensorFlow again."""
 
 import pytest
 from typer.testing import CliRunner, Result

@@ -1,4 +1,4 @@
-"""Runs that were cut short end with the weights of a whole one, wherever the cut was."""
+"""Interrupted runs resume to the same weights as uninterrupted ones."""
 
 import csv
 import errno

@@ -1,4 +1,4 @@
-"""Configuration files: what is wrong is named, with what would do."""
+"""Configuration files: errors name the invalid key or value, and valid ones."""
 
 import time
 from pathlib import Path

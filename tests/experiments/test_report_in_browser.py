@@ -1,4 +1,4 @@
-"""A browser opens the page on two real runs: it shows everything, at any width, and fetches nothing."""
+"""The report page of two real runs in a browser: complete, at any width, and offline."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The page that compares runs: what is read, what it says, and what a browser shows of it."""
+"""The page that compares runs: its inputs, its contents, and its appearance in a browser."""
 
 import math
 import shutil

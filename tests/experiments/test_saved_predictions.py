@@ -1,4 +1,4 @@
-"""Predictions in files: as they were, few images, and nothing believed that is damaged."""
+"""Saved predictions: round trip, few images kept, damaged files rejected."""
 
 import numpy as np
 import pytest

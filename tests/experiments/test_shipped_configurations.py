@@ -1,4 +1,4 @@
-"""The configurations that come with the package do what they are there for, on real images."""
+"""The configurations shipped with the package train on real images."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""The benchmark of rows in files runs, on few; and its readers read the same."""
+"""The benchmark of Gaussian processes on rows in files runs on few rows, and its readers agree."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The benchmark of the Gaussian processes runs, at a size that shows no figures."""
+"""The benchmark of the Gaussian processes runs at a small size."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What no Gaussian process can be fitted to is told what it is; what is only unusual is fitted."""
+"""Inputs of the Gaussian processes: errors for invalid ones, fits for unusual ones."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The search for hyperparameters: where it cannot stand, where it ends, and what starts there are."""
+"""Optimization of the hyperparameters: failed factorizations, convergence, restarts and callbacks."""
 
 import numpy as np
 import pytest

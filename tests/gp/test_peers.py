@@ -1,4 +1,4 @@
-"""What gpytorch computes too; it is an extra that these tests need."""
+"""Gaussian processes against gpytorch, an optional dependency."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""The posterior as a graph: rows of any number, in pieces."""
+"""The posterior as a TensorFlow graph: any number of rows, computed in blocks."""
 
 import numpy as np
 import pytest

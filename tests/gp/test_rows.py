@@ -1,4 +1,4 @@
-"""Rows that are read in blocks and minibatches: the same whatever holds them, and however they are divided."""
+"""Rows that are read in blocks and minibatches: same results for every container and block size."""
 
 import h5py
 import numpy as np

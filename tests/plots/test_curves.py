@@ -1,4 +1,4 @@
-"""Risk-coverage and learning curves: what the lines hold."""
+"""Risk-coverage and learning curves: the data of the lines."""
 
 import numpy as np
 import pytest

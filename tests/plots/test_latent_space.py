@@ -1,4 +1,4 @@
-"""The scatter of latents: which plane, which borders, which colors."""
+"""The scatter of latents: projection plane, class boundaries and colors."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The figure of sets of classes: what its bars and dots hold."""
+"""The figure of prediction sets: the data of its bars and dots."""
 
 import numpy as np
 import pytest

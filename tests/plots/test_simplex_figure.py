@@ -1,4 +1,4 @@
-"""The simplex scatter: where samples lie, what their colors say, where sectors end."""
+"""The simplex scatter: positions and colors of samples, and boundaries of sectors."""
 
 import numpy as np
 import pytest

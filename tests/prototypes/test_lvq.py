@@ -1,4 +1,4 @@
-"""Prototypes on arrays: against loops, finite differences, and what must not matter."""
+"""Prototypes on arrays: against loops and finite differences, and invariances."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Intervals of class probabilities, of both meanings."""
+"""Intervals of class probabilities: credible intervals and numerical error."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Readouts of latents of any size: rows of scales from 1e-12 to 1e12 in one batch, against counted draws."""
+"""Readouts of latents of any size: rows of scales from 1e-12 to 1e12 in one batch, against Monte Carlo."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What the argmax readout says of its own numerical error, against the true error."""
+"""The argmax readout's estimate of its numerical error, against the true error."""
 
 import numpy as np
 import pytest

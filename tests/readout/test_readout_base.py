@@ -1,4 +1,4 @@
-"""A readout of one's own: the base class, readouts by name, and any Keras layer as a readout."""
+"""Custom readouts: the base class, readouts by name, and any Keras layer as a readout."""
 
 import keras
 import numpy as np

@@ -1,4 +1,4 @@
-"""The benchmark of the readouts runs, at a size that shows no figures; casimac is an extra that it needs."""
+"""The benchmark of the readouts runs at a small size; it needs casimac, an optional dependency."""
 
 import pytest
 

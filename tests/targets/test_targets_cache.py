@@ -1,4 +1,4 @@
-"""The cache of neighbor distances: found again, never believed when damaged, never lost to a full disk."""
+"""The cache of neighbor distances: reuse, damaged files and full disks."""
 
 import os
 

@@ -1,4 +1,4 @@
-"""Targets by name, by configuration and through Keras' serialization, those of users among them."""
+"""Targets by name, by configuration and through Keras' serialization, including user-defined ones."""
 
 import inspect
 import json

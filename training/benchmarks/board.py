@@ -1,4 +1,4 @@
-"""What monitoring costs: ``CalibrationBoard`` beside an epoch of the convolutional network on Fashion-MNIST.
+"""Cost of monitoring: ``CalibrationBoard`` beside an epoch of the convolutional network on Fashion-MNIST.
 
     python -m training.benchmarks.board [--epochs 3] [--calls 5] [--output FILE.json]
 

@@ -1,4 +1,4 @@
-"""Calibration after training, on the digits: 1100 to learn from, 337 held out to calibrate with, 360 to judge.
+"""Calibration after training, on the digits: 1100 training, 337 calibration and 360 test images.
 
     python -m training.benchmarks.calibration [--epochs 40] [--output calibration.json]
 

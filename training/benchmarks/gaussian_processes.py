@@ -1,4 +1,4 @@
-"""Gaussian-process classifiers: speed and likelihood beside gpytorch's and GPflow's.
+"""Gaussian-process classifiers: speed and likelihood compared with gpytorch's and GPflow's.
 
     pip install -e '.[peers]'
     python -m training.benchmarks.gaussian_processes --letter letter.npz [--parts exact,letter,classes,memory]

@@ -1,4 +1,4 @@
-"""Prototypes beside what is established: on images as the head of a network, on tables as GMLVQ.
+"""Prototypes compared with established classifiers: on images as the head of a network, on tables as GMLVQ.
 
     python -m training.benchmarks.prototypes [--data FOLDER] [--part mnist|fashion|tables] [--seeds 3] [--epochs 6]
         [--output FOLDER]

@@ -1,4 +1,4 @@
-"""Readouts: accuracy and speed, beside casimac's Monte Carlo.
+"""Readouts: accuracy and speed, compared with casimac's Monte Carlo.
 
     pip install -e '.[peers]'
     python -m training.benchmarks.readouts [--repeats 5] [--output FILE.json]

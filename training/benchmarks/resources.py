@@ -1,4 +1,4 @@
-"""Time and memory that something takes."""
+"""Measure the time and memory of a function."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""Growth of every stage with the number of images: seconds, core seconds and memory; what millions of them would cost.
+"""Growth of seconds, core seconds and memory of every stage with the number of images; costs for millions of them.
 
     python -m training.benchmarks.scaling [--sizes 15000,60000,240000,500000] [--exact-up-to 500000] [--price 0.04]
         [--folder FOLDER] [--output FILE.json] [--costs FILE.json]

@@ -1,4 +1,4 @@
-"""Latency and throughput of served classifiers: ours beside the same backbone with a softmax layer, in turns.
+"""Latency and throughput of served classifiers, compared with the same backbone with a softmax layer, in turns.
 
     python -m training.benchmarks.serving [--rounds 40] [--output FILE.json]
 

@@ -1,4 +1,4 @@
-"""Damaged files: each is refused with an error that names it, or read to exactly the same answers.
+"""Damaged files: each raises an error that names it, or gives exactly the same answers.
 
     python -m training.robustness.damage [--files 400] [--seed 0] [--output FILE.json]
 

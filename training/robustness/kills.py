@@ -1,4 +1,4 @@
-"""Kills: writers are killed, and what they were writing is there as it was before or as it was to be.
+"""Killed writers: the files that they were writing are either unchanged or complete.
 
     python -m training.robustness.kills [--kills 200] [--runs 10] [--seed 0] [--output FILE.json]
 

@@ -1,4 +1,4 @@
-"""What is written and read while writers are killed: small things of every kind, in one of two states."""
+"""Writers and readers for the tests of kills: small files of every kind, in one of two states."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Tables of the papers, measured again.
+"""Reproduce the tables of the papers.
 
     python -m training.tables [NAME ...] [--data FOLDER] [--runs runs/tables] [--results training/results]
         [--repetitions K] [--only TEXT ...]

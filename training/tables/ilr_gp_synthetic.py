@@ -1,4 +1,4 @@
-"""[ILR-GP] Figures 5 to 8 and Table 1: Gaussian mixtures, and what noise of the targets does to their classes."""
+"""[ILR-GP] Figures 5 to 8 and Table 1: Gaussian mixtures, and how the targets' noise affects their classes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A paper's table that is measured again: what it prints, how a repetition is measured, and the means beside it."""
+"""Reproduction of a paper's table: published numbers, measured repetitions, and their means."""
 
 import os
 import warnings

@@ -1,1 +1,1 @@
-"""Deep classifiers beside one another: identical backbones, images, order of samples, epochs and optimizer."""
+"""Comparison of deep classifiers with identical backbones, images, order of samples, epochs and optimizer."""

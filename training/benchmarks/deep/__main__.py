@@ -1,4 +1,4 @@
-"""Deep classifiers beside one another, on Fashion-MNIST unless another data set is named.
+"""Compare deep classifiers, on Fashion-MNIST unless another data set is named.
 
     python -m training.benchmarks.deep --size small --backbone cnn --seeds 3 --data FOLDER --runs FOLDER \
         --output FILE.json

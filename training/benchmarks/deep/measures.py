@@ -1,4 +1,4 @@
-"""What is measured of a trained classifier: from its predictions for test images, corrupted ones and others."""
+"""Scores of a trained classifier, from its predictions for test images, corrupted ones and other kinds of images."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""The methods: how each is trained, and what it gives for images."""
+"""The compared methods: how each is trained, and how it predicts."""
 
 from collections.abc import Callable
 from functools import partial
