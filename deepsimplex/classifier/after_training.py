@@ -212,8 +212,9 @@ class FittedAfterTraining:
         Examples
         --------
         >>> import deepsimplex as ds
-        >>> keras.utils.set_random_seed(0)
+        >>> import keras
         >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
+        >>> keras.utils.set_random_seed(0)
         >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", num_classes=10)
         >>> model.compile()
         >>> history = model.fit(x, y, epochs=2, verbose=0)
