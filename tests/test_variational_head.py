@@ -352,6 +352,7 @@ def test_it_says_why_it_cannot_start_there(samples, message):
         ({"num_classes": 1}, "num_classes must be a whole number, at least 2; found 1"),
         ({"inducing": 0}, "inducing must be a whole number, at least 1; found 0"),
         ({"num_samples": 0.5}, "num_samples must be a whole number, at least 1; found 0.5"),
+        ({"effective_samples": 0}, "effective_samples must be a whole number, at least 1; found 0"),
         ({"latent_dim": 0}, "latent_dim must be a whole number, at least 1; found 0"),
         ({"covariance": "full"}, "covariance must be one of isotropic, diagonal; found 'full'"),
         ({"mean_function": "constant"}, "mean_function must be one of linear, zero; found 'constant'"),
@@ -364,6 +365,19 @@ def test_it_says_why_it_cannot_start_there(samples, message):
 def test_it_names_a_wrong_argument(arguments, message):
     with pytest.raises(ValueError, match=message):
         ds.heads.VariationalGaussianProcess(**{"num_classes": 4, "inducing": M, "num_samples": 9, **arguments})
+
+
+def test_effective_samples_bound_what_the_divergence_is_divided_by():
+    layer = ds.heads.VariationalGaussianProcess(4, M, effective_samples=4).adapt(FEATURES)
+    assert float(layer.sample_count) == 4
+    layer.mean.assign(np.ones((M, 3)))
+    for count, expected in ((1000, 4), (3, 3)):
+        layer.set_num_samples(count)
+        assert float(sum(layer.losses)) == pytest.approx(float(layer.kl_divergence()) / expected, rel=1e-6)
+    given = ds.heads.VariationalGaussianProcess(4, M, num_samples=1000, effective_samples=20)
+    assert float(ds.heads.VariationalGaussianProcess.from_config(given.get_config()).adapt(FEATURES).sample_count) == 20
+    unbound = ds.heads.VariationalGaussianProcess(4, M, num_samples=1000, effective_samples=None).adapt(FEATURES)
+    assert float(unbound.sample_count) == 1000
 
 
 def test_it_asks_for_flat_features():

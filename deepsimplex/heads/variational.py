@@ -52,6 +52,10 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     num_samples : int, optional
         Number of training samples, less those held out for validation. The layer adds the divergence of q from the
         prior, divided by it, to the losses of the model it is in; see Notes. Default: counted by ``adapt``.
+    effective_samples : int, optional
+        Largest number that the divergence is divided by. Default 600: the features are learned from the same samples,
+        which therefore count for less than as many independent ones; without the bound the processes are too
+        confident after many epochs. None: no bound, for features that are given, where the evidence lower bound holds.
     covariance : {"isotropic", "diagonal"}
         "isotropic" (default) shares S among the latent dimensions: one variance per sample, which every readout
         integrates exactly. "diagonal" has S_l for each, and L times as many weights for them.
@@ -96,12 +100,13 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     matching lengthscale sqrt(2 d). That suits standardized features (a backbone that ends in LayerNormalization); with
     others training takes longer, or the kernel and its gradient vanish at all samples.
 
-    The divergence sum_l KL(N(m_l, S) || N(0, I)) / num_samples stands among the losses of the layer as the
-    regularizers of its weights. A model adds it once to what it minimizes, however often it calls the layer. Where the
-    data term is the mean over samples of E_q[-log p(z | f(x))], the sum is the negative evidence lower bound of
-    Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have -log E_q[p(z | f(x))] there, the predictive
-    density itself: the objective of Jankowiak et al., whose variances they find better calibrated. As with any Keras
-    regularizer a frozen layer adds nothing, and sample weights do not apply to it: scale them to mean one.
+    The divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples) stands among the losses of the
+    layer as the regularizers of its weights. A model adds it once to what it minimizes, however often it calls the
+    layer. Where the data term is the mean over samples of E_q[-log p(z | f(x))] and ``effective_samples`` is None, the
+    sum is the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have
+    -log E_q[p(z | f(x))] there, the predictive density itself: the objective of Jankowiak et al., whose variances they
+    find better calibrated. As with any Keras regularizer a frozen layer adds nothing, and sample weights do not apply
+    to it: scale them to mean one.
 
     Kernel matrices and the one Cholesky factorization are float64 whatever the layer's dtype: in float32 it fails for a
     few hundred points with a jitter below 1e-5, and GPUs may round float32 products to ten bits (TensorFloat-32).
@@ -127,6 +132,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         inducing: int = 100,
         *,
         num_samples: int | None = None,
+        effective_samples: int | None = 600,
         covariance: Literal["isotropic", "diagonal"] = "isotropic",
         kernel: Kernel = "rbf",
         variance: float = 1.0,
@@ -142,6 +148,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.inducing = check_whole(inducing, "inducing", least=1)
         self.num_samples = None if num_samples is None else check_whole(num_samples, "num_samples", least=1)
+        self.effective_samples = (
+            None if effective_samples is None else check_whole(effective_samples, "effective_samples", least=1)
+        )
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
         self.covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
@@ -161,7 +170,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.log_lengthscale = self._weight("log_lengthscale", (d,) if self.ard else (), lengthscale)
         variance = keras.initializers.Constant(math.log(self.variance))
         self.log_variance = self._weight("log_variance", (), variance)
-        count = keras.initializers.Constant(self.num_samples or 0)
+        count = keras.initializers.Constant(self._effective(self.num_samples or 0))
         self.sample_count = self._weight("sample_count", (), count, trainable=False)
         # At zero, q is the prior.
         self.mean = self._weight("mean", (M, L), regularizer=_PerSample(self._divergence_of_means, self.sample_count))
@@ -225,7 +234,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         return self
 
     def set_num_samples(self, num_samples: int) -> None:
-        """Divide the divergence by this number of training samples, unless the constructor was given one.
+        """Divide the divergence by this number of training samples, at most ``effective_samples``.
+
+        A number that the constructor was given is kept.
 
         Examples
         --------
@@ -235,7 +246,10 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         50.0
         """
         if self.num_samples is None:
-            self.sample_count.assign(num_samples)
+            self.sample_count.assign(self._effective(num_samples))
+
+    def _effective(self, num_samples: int) -> int:
+        return num_samples if self.effective_samples is None else min(num_samples, self.effective_samples)
 
     def call(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         # features: [N, d]
@@ -278,7 +292,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         return diagonal + raw * ops.tril(ops.ones_like(identity), k=-1)
 
     def kl_divergence(self) -> Any:
-        """sum_l KL(N(m_l, S_l) || N(0, I)), in nats: ``num_samples`` times what the layer adds to the loss.
+        """sum_l KL(N(m_l, S_l) || N(0, I)), in nats: ``sample_count`` times what the layer adds to the loss.
 
         Examples
         --------
@@ -303,6 +317,6 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         return {"loc": (rows, L), "scale": (rows, 1 if self.covariance == "isotropic" else L)}
 
     def get_config(self) -> dict[str, Any]:
-        sizes = ("num_classes", "inducing", "num_samples", "latent_dim")
+        sizes = ("num_classes", "inducing", "num_samples", "effective_samples", "latent_dim")
         others = ("covariance", "kernel", "variance", "mean_function", "ard", "jitter", "scale_floor")
         return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *others)}}

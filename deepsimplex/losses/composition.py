@@ -16,7 +16,7 @@ from deepsimplex.losses.latent_losses import ClassifierLoss
 
 # Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), mass for targets made from
 # labels alone, largest mass, and largest share of what the latents allow.
-SHARE_OF_ERROR, LABELS_ALONE, LARGEST_MASS, CLOSE_TO_LARGEST = 0.2, 0.97, 0.999, 0.9995
+SHARE_OF_ERROR, LABELS_ALONE, LARGEST_MASS, CLOSE_TO_LARGEST = 0.1, 0.97, 0.999, 0.9995
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -31,9 +31,9 @@ class Composition(ClassifierLoss):
     ----------
     mass : float, optional
         Mean share of the true class in the compositions of the training samples, strictly between 1/n and 1. ``fit``
-        finds the tau that gives it. Default None: 1 - e/5, with e the leave-one-out error of the nearest neighbor under
-        the target's distance, but at most 0.999 and what the latents allow; 0.97 for targets made from labels alone.
-        The worse the distance separates the classes, the softer the labels.
+        finds the tau that gives it. Default None: 1 - e/10, with e the leave-one-out error of the nearest neighbor
+        under the target's distance, but at most 0.999 and what the latents allow; 0.97 for targets made from labels
+        alone. The worse the distance separates the classes, the softer the labels.
     tau : float, optional
         Scale of the compositions, positive. Default None: ``fit`` finds it; ``model.training_loss.tau`` holds it.
     reduction, name, dtype
@@ -211,7 +211,7 @@ def composition_scale(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, mass
 
 
 def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> float:
-    """The mass of ``Composition(mass=None)``: 1 - e/5, or 0.97 without an error e.
+    """The mass of ``Composition(mass=None)``: 1 - e/10, or 0.97 without an error e.
 
     Parameters
     ----------
@@ -233,7 +233,7 @@ def default_mass(loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_
     --------
     >>> import deepsimplex as ds
     >>> round(default_mass([[1.0], [-2.0]], [0, 1], ds.geometry.vertices(2), neighbor_error=0.2), 6)
-    0.96
+    0.98
     """
     wanted = LABELS_ALONE if neighbor_error is None else 1.0 - neighbor_error * SHARE_OF_ERROR
     mean_mass, n, _ = _mean_mass(loc, labels, scores)
