@@ -202,7 +202,9 @@ def test_the_first_example_has_at_most_twenty_lines():
 METHODS = {  # of the README: of the benchmark
     "cross-entropy": "cross-entropy",
     "cross-entropy and temperature, 5% held out": "temperature",
+    "label smoothing": "label smoothing",
     "Monte Carlo dropout, ten passes": "dropout",
+    "SNGP": "sngp",
     "ensemble of three": "ensemble",
     "deepsimplex": "deepsimplex",
     "deepsimplex, density": "deepsimplex, density",

@@ -45,7 +45,7 @@ def test_it_takes_any_distance():
     ("arguments", "message"),
     [
         (([[0.0]], [0]), "x must hold at least two samples; found 1"),
-        (([[0.0], [1.0]], [0]), r"y must have shape \[2\]"),
+        (([[0.0], [1.0]], [0]), "y must hold one label for each of the 2 rows of x"),
     ],
 )
 def test_it_names_a_wrong_argument(arguments, message):
