@@ -147,8 +147,8 @@ def test_files_are_short_enough_to_read() -> None:
 def test_ladders_of_classes_have_three_steps_at_most() -> None:
     """The bases of ``_utils`` are not counted: they give parameters and configurations, as scikit-learn's mixins do."""
     bases: dict[str, set[str]] = {}
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if room_of(path) != "_utils" else ():
+    for path in (path for path in SOURCES if room_of(path) != "_utils"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
                 bases.setdefault(node.name, set()).update(map(ast.unparse, node.bases))
 

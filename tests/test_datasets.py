@@ -12,9 +12,9 @@ import pytest
 from PIL import Image
 
 from deepsimplex import datasets
-from deepsimplex.datasets import cifar, image_folder, mnist
+from deepsimplex.datasets import image_folder, image_sets
+from deepsimplex.datasets.image_sets import CIFAR_FILES, IDX_FILES, read_idx
 from deepsimplex.datasets.loading import NAMES
-from deepsimplex.datasets.mnist import FILES, read_idx
 
 SHARED = Path(os.environ.get("DEEPSIMPLEX_TEST_DATA", Path(__file__).parents[2] / "shared" / "data"))
 
@@ -46,7 +46,7 @@ def write_mnist_like(place: Path, seed: int) -> np.ndarray:
         place.parent.mkdir(parents=True, exist_ok=True)
         np.savez(place, **arrays)
     else:
-        for file, array in zip(FILES, arrays.values(), strict=True):
+        for file, array in zip(IDX_FILES, arrays.values(), strict=True):
             write_idx(place / file, array)
     return arrays["x_train"]
 
@@ -56,7 +56,7 @@ def no_copies(tmp_path, monkeypatch):
     """An empty Keras cache, no folder of copies, no Debian package, no network."""
     monkeypatch.setenv("KERAS_HOME", str(tmp_path / "keras"))
     monkeypatch.delenv("DEEPSIMPLEX_DATA", raising=False)
-    monkeypatch.setattr(mnist, "DEBIAN_FASHION_MNIST", tmp_path / "debian")
+    monkeypatch.setattr(image_sets, "DEBIAN_FASHION_MNIST", tmp_path / "debian")
 
     def unreachable():
         raise Exception("URL fetch failure")  # as bare as Keras's own
@@ -118,7 +118,7 @@ def write_cifar10(folder: Path, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     folder.mkdir(parents=True)
     images = []
-    for file in (*cifar.TRAINING_FILES, cifar.TEST_FILE):
+    for file in CIFAR_FILES:
         x = rng.integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
         planes = [np.concatenate([image[:, :, color].ravel() for color in range(3)]) for image in x]
         (folder / file).write_bytes(b"".join(bytes([k + 3]) + plane.tobytes() for k, plane in enumerate(planes)))
@@ -140,7 +140,7 @@ def test_copies_of_cifar10_are_taken_in_the_order_promised(no_copies, monkeypatc
         np.testing.assert_array_equal(data.x, x, err_msg=place)
         assert data.y.tolist() == [3, 4] * 5
         assert data.class_names[data.y_test[0]] == "cat"
-    damaged = no_copies / place / cifar.TEST_FILE
+    damaged = no_copies / place / CIFAR_FILES[-1]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     with pytest.raises(ValueError, match="must hold records of 3073 bytes"):
         datasets.load("cifar10")
@@ -166,13 +166,13 @@ def test_a_failed_download_says_where_copies_are_looked_for(no_copies, monkeypat
 def test_a_damaged_copy_is_an_error_and_not_passed_over(no_copies):
     write_mnist_like(no_copies / "debian", seed=0)
     write_mnist_like(no_copies / "keras/datasets/fashion-mnist", seed=1)
-    damaged = no_copies / "keras/datasets/fashion-mnist" / FILES[0]
+    damaged = no_copies / "keras/datasets/fashion-mnist" / IDX_FILES[0]
     damaged.write_bytes(damaged.read_bytes()[:-30])
-    with pytest.raises(ValueError, match=f"{FILES[0]} is damaged or cut short"):
+    with pytest.raises(ValueError, match=f"{IDX_FILES[0]} is damaged or cut short"):
         datasets.load("fashion_mnist")
 
 
-@pytest.mark.skipif(not mnist.DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+@pytest.mark.skipif(not image_sets.DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
 def test_real_fashion_mnist(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.delenv("DEEPSIMPLEX_DATA", raising=False)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
+from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from training.benchmarks import gpu
 from training.results import ResultTable
 

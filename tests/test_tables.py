@@ -12,7 +12,7 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import deepsimplex as ds
-from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
+from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from tests.quick_runs import eager_classifiers
 from training.benchmarks import prototypes
 from training.results import Output, ResultTable

@@ -9,13 +9,12 @@ import numpy as np
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.names import did_you_mean
 from deepsimplex._utils.validation import check_choice
-from deepsimplex.datasets.cifar import read_cifar10
 from deepsimplex.datasets.files import read_csv, read_npz
 from deepsimplex.datasets.image_folder import read_folder
+from deepsimplex.datasets.image_sets import IMAGE_SETS, read_image_set
 from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
-from deepsimplex.datasets.mnist import read_mnist_like
 
-NAMES = ("cifar10", "digits", "fashion_mnist", "mnist")
+NAMES = tuple(sorted(["digits", *IMAGE_SETS]))
 
 
 def load(
@@ -86,18 +85,12 @@ def load(
         if value is not None and kind != home:
             raise ValueError(f"{option} applies to a {home} only; {label} is a {kind}")
     if kind == "name":
-        source = _read_named(label)
+        source = _read_digits() if label == "digits" else read_image_set(label)
     elif kind == "folder":
         source = read_folder(name, image_size, color)
     else:
         source = read_npz(name) if kind == "npz" else read_csv(name, target_column)
     return finish(source, label, dtype, test_fraction, seed)
-
-
-def _read_named(name: str) -> Source:
-    if name == "digits":
-        return _read_digits()
-    return read_cifar10() if name == "cifar10" else read_mnist_like(name)
 
 
 def _read_digits() -> Source:

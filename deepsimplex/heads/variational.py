@@ -20,7 +20,7 @@ MEAN_FUNCTIONS = ("linear", "zero")
 
 
 class _PerSample(keras.regularizers.Regularizer):
-    """Regularizer: a divergence of a weight, divided by the number of training samples."""
+    """Regularizer: a divergence of a weight, divided by the number of samples that are counted."""
 
     def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
         self.divergence, self.sample_count = divergence, sample_count

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from deepsimplex import datasets, experiments
-from deepsimplex.datasets.mnist import DEBIAN_FASHION_MNIST
+from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments import load_config
 from deepsimplex.experiments.commands import build_classifier
 from deepsimplex.experiments.split import Split, load_split

@@ -52,16 +52,16 @@ class DataFolder:
 
     def load(self, name: str) -> Data:
         """Features [N, d] and class numbers [N]; MissingDataError where there are none."""
-        if name in _OWN_COPIES and not self.holds(name):
-            return _OWN_COPIES[name](return_X_y=True)
-        if name in SETS and not self.holds(name):
+        if self.holds(name) or name not in {*_OWN_COPIES, *SETS}:
+            arrays = self.arrays(name)
+            X, y = arrays["X"], arrays["y"]
+        elif name in _OWN_COPIES:
+            X, y = _OWN_COPIES[name](return_X_y=True)
+        else:
             try:
                 X, y = SETS[name].load()
             except OSError as error:
                 raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}; {error}") from error
-        else:
-            arrays = self.arrays(name)
-            X, y = arrays["X"], arrays["y"]
         return X.astype(np.float64), y.astype(np.int64)
 
     def holds(self, name: str) -> bool:
