@@ -74,11 +74,16 @@ def reproduce(
     missing = []
     console = Console(stderr=True, highlight=False)
     for cell in table.cells:
-        if only and not set(cell) & set(only) and not all(_kept(cell, k, runs).is_file() for k in range(number)):
-            missing.append(f"{', '.join(cell)}: not measured.")
-            continue
+        chosen: Sequence[int] = range(number)
+        if only and not set(cell) & set(only):
+            chosen = [k for k in range(number) if _kept(cell, k, runs).is_file()]
+            if len(chosen) < number:
+                known = f"{len(chosen)} of {number} repetitions" if chosen else "not measured"
+                missing.append(f"{', '.join(cell)}: {known}.")
+            if not chosen:
+                continue
         try:
-            found[cell] = [_measured(table, cell, k, number, data, runs, console) for k in range(number)]
+            found[cell] = [_measured(table, cell, k, number, data, runs, console) for k in chosen]
         except MissingDataError as error:
             missing.append(f"{cell[0]} is left out: {error}")
             console.print(f"{name}: {missing[-1]}", markup=False)
