@@ -289,7 +289,7 @@ def rows_of(images: int, folder: Path, exact_up_to: int, known: list[dict[str, A
             "stage": name,
             "images": images,
             "seconds": round(seconds),
-            "core seconds": round(core_seconds, 1),
+            "core seconds": round(core_seconds, 3),
             "peak MiB": round(2**10 * gibibytes),
             "times the data": gibibytes * 2**30 / (784 * images),
             "found": found,
