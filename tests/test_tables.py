@@ -120,6 +120,18 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
     assert "1 of the paper's 2 repetitions." in json.loads(path.read_text())["notes"]
 
 
+def test_some_rows_are_measured_and_others_kept_as_they_are(tmp_path):
+    cells = {("wine", "ours"): {}, ("wine", "theirs"): {}, ("iris", "ours"): {}}
+    table = PaperTable("", 2, cells, lambda *_: {"a": 1.0})
+    path = tmp_path / "table.json"
+    for repetitions, method in [(1, "theirs"), (2, "iris")]:
+        reproduce("x_1", table, DataFolder(tmp_path), tmp_path, path, repetitions, [method])
+    written = json.loads(path.read_text())
+    assert [(row["data"], row["method"]) for row in written["rows"]] == [("wine", "theirs"), ("iris", "ours")]
+    assert written["notes"] == ["wine, ours: not measured.", "wine, theirs: 1 of 2 repetitions."]
+    assert len(written["repetitions"]) == 3
+
+
 def test_repetitions_of_all_cells_have_files_of_their_own(tmp_path, monkeypatch):
     for name, table in TABLES.items():
         few = replace(table, measure=lambda *cell: {"error": 0.5})
