@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def parts(whole: slice, length: int) -> list[slice]:
@@ -86,3 +87,18 @@ def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
             row, *others = np.argwhere(~finite)[0].tolist()
             return rows.start + row, *others
     return None
+
+
+def smallest_keys(keys: NDArray[np.float64], labels: NDArray[np.generic], number: int) -> NDArray[np.int64]:
+    """Return the positions of the smallest keys of every label, ``number`` of each at most.
+
+    With independent uniform keys they are a random sample without replacement. Rows can be read in batches: apply the
+    function to the rows kept so far and the new ones together.
+
+    Examples
+    --------
+    >>> smallest_keys(np.array([0.4, 0.1, 0.2, 0.3]), np.array([0, 0, 1, 0]), 2)
+    array([1, 3, 2])
+    """
+    order = np.argsort(keys)
+    return np.concatenate([order[labels[order] == label][:number] for label in np.unique(labels)] or [order])

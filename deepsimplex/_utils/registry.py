@@ -7,7 +7,7 @@ from typing import Any, TypeVar, cast
 
 import keras
 
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.parameters import constructor_parameters
 
 Member = TypeVar("Member")

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from deepsimplex._utils.batching import not_finite
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 
 SUM_TOLERANCE = 1e-3
 """Largest difference from 1 of the sum of one sample's probabilities: allows for a softmax in half precision."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import keras
 
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.registry import imported
 from deepsimplex.backbones.networks import cnn, mlp
 from deepsimplex.backbones.residual import resnet

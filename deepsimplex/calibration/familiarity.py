@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.fitted import Fitted
+from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole

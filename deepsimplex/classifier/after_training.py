@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.calibrator import check_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod

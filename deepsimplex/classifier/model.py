@@ -6,8 +6,8 @@ from typing import Any
 import keras
 
 from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
-from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.after_training import FittedAfterTraining
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split

@@ -7,7 +7,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, divides_files, versions

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_choice
-from deepsimplex._utils.warning import warn_caller
 from deepsimplex.datasets.labeled import Source
 
 MODES = {"rgb": "RGB", "grayscale": "L"}

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from deepsimplex._utils.atomic_files import check_path
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.datasets.files import read_csv, read_npz
 from deepsimplex.datasets.image_folder import read_folder

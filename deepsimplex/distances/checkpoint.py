@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import check_writable, replacing
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 
 # The state of 60 000 samples and 10 classes is 10 MB: written this often, it costs little.
 SECONDS_BETWEEN = 20.0

@@ -15,8 +15,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
-from deepsimplex._utils.warning import warn_caller
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.calibrator import check_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod

@@ -14,8 +14,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
 
 from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_labels, unmasked
-from deepsimplex._utils.warning import warn_caller
 
 
 @contextmanager

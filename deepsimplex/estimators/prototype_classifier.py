@@ -15,8 +15,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex import kernels
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_flag, check_whole
-from deepsimplex._utils.warning import warn_caller
 from deepsimplex.estimators.calibrated_classifier import (
     CalibratedClassifier,
     Callback,

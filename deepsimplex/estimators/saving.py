@@ -14,8 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import check_path, replacing
-from deepsimplex._utils.fitted import Fitted
-from deepsimplex._utils.parameters import constructor_parameters
+from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.targets import Target
 

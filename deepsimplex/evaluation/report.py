@@ -1,6 +1,8 @@
 """Report: all scores of one set of predictions as a table, a dictionary and JSON, with bootstrap intervals."""
 
 import dataclasses
+import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.json_values import to_json
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
 from deepsimplex.evaluation import (
     calibration_errors,
@@ -46,6 +47,29 @@ SCORE_GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
+
+
+def json_value(value: Any) -> Any:
+    """Convert a value to what JSON can hold: NaN becomes None, infinity "Infinity", other objects their ``str``.
+
+    Examples
+    --------
+    >>> json_value({"mean": float("nan"), "scores": (np.float32(0.5), np.inf)})
+    {'mean': None, 'scores': [0.5, 'Infinity']}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): json_value(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(inner) for inner in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def to_json(fields: Mapping[str, Any], indent: int | None) -> str:
+    """Serialize a mapping as strict JSON."""
+    return json.dumps(json_value(fields), indent=indent, allow_nan=False)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from pydantic import (
 from pydantic.fields import FieldInfo
 
 from deepsimplex._utils.atomic_files import check_path
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.backbones import backbone
 from deepsimplex.backbones.named_backbones import BACKBONES
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES

@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.experiments.configuration import read_yaml
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions

@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack
 
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 
 # Jitter to try in turn, relative to the mean of the diagonal.
 _JITTERS = (0.0, 1e-12, 1e-10, 1e-8, 1e-6, 1e-4)

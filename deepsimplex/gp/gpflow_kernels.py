@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.kernels import median_distance
 
 with warnings.catch_warnings():  # their own imports are deprecated in TensorFlow

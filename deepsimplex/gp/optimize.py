@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
 
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.posterior import Posterior
 

@@ -10,8 +10,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.batching import parts, row_slices, rows_at_once
-from deepsimplex._utils.sampling import smallest_keys
+from deepsimplex._utils.batching import parts, row_slices, rows_at_once, smallest_keys
 from deepsimplex.gp.scaling import Moments
 
 Arrays = tuple[NDArray[Any], ...]

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.sampling import smallest_keys
+from deepsimplex._utils.batching import smallest_keys
 from deepsimplex._utils.validation import check_array, unmasked
 
 # Number of rows for initial points and the median distance: more rows change both little.

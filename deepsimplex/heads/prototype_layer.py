@@ -10,9 +10,9 @@ import numpy as np
 from keras import ops
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
-from deepsimplex._utils.warning import warn_caller
 from deepsimplex.heads.features import ROWS, AdaptedLayer, batches_of, features_of, labeled_feature_rows
 from deepsimplex.heads.head import Head
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes

@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from tensorboard.plugins.hparams import api, api_pb2, summary
 
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
-from deepsimplex._utils.warning import warn_caller
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tensorboard.plugins import projector
 
 from deepsimplex._utils.atomic_files import DiskFullError, check_writable, disk_full_at, replacing
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
 EMBEDDING = "latent"

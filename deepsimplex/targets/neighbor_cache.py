@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.archives import load_arrays, save_arrays
 from deepsimplex._utils.atomic_files import check_writable, locked, remove_leftovers, replacing
-from deepsimplex._utils.warning import warn_caller
+from deepsimplex._utils.messages import warn_caller
 from deepsimplex.distances import Neighbors
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import deepsimplex
-from deepsimplex._utils.names import did_you_mean
+from deepsimplex._utils.messages import did_you_mean
 
 PACKAGE = Path(deepsimplex.__file__).parent
 
@@ -26,4 +26,4 @@ def test_the_nearest_known_name_is_named_in_its_own_spelling(name, hint):
 
 def test_hints_are_written_nowhere_else():
     users = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "difflib" in path.read_text()}
-    assert users == {"_utils/names.py"}
+    assert users == {"_utils/messages.py"}

@@ -1,6 +1,8 @@
-"""Suggest the nearest known name for an unknown one."""
+"""Messages to users: the nearest known name in errors, and warnings that point at the caller's code."""
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -29,3 +31,17 @@ def did_you_mean(name: Any, known: Iterable[str]) -> str:
     spellings = {word.lower(): word for word in known}
     near = difflib.get_close_matches(str(name).lower(), spellings, n=1, cutoff=0.5)
     return f"; did you mean {spellings[near[0]]!r}?" if near else ""
+
+
+def warn_caller(message: str, category: type[Warning] = UserWarning) -> None:
+    """Issue a warning that points at the line of the caller's code, however deep in the package it is issued.
+
+    Examples
+    --------
+    >>> warn_caller("two rows are equal")  # doctest: +SKIP
+    """
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)
