@@ -1,17 +1,20 @@
-"""Small backbones to begin with. Any keras.Model whose output has shape [N, d] is one too."""
+"""Small backbones to begin with, by function and by name. Any keras.Model whose output has shape [N, d] is one too."""
 
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from numbers import Real
 from typing import Any
 
 import keras
 import tensorflow as tf
 
+from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.registry import imported
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
 
 
-def check_sizes(sizes: Sequence[int], name: str) -> list[int]:
+def _check_sizes(sizes: Sequence[int], name: str) -> list[int]:
     listed = isinstance(sizes, Sequence) and not isinstance(sizes, str | bytes)
     if not listed or any(not isinstance(s, Real) or not 1 <= s < 2**31 or s % 1 for s in sizes):
         raise ValueError(f"{name} must be a list of positive whole numbers; found {sizes!r}")
@@ -46,14 +49,14 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
     except (TypeError, ValueError):
         raise ValueError(f"activation must be a Keras activation, such as 'relu'; found {activation!r}") from None
     layers: list[Any] = [keras.layers.Flatten()]
-    for units in check_sizes(hidden, "hidden"):
+    for units in _check_sizes(hidden, "hidden"):
         layers.append(keras.layers.Dense(units, activation=activation))
         if dropout:
             layers.append(keras.layers.Dropout(dropout))
     return keras.Sequential(layers, name="mlp")
 
 
-def convolution(
+def _convolution(
     filters: int, spectral_bound: float | None, size: int = 3, strides: int = 1, **kwargs: Any
 ) -> keras.layers.Layer:
     """Convolution without bias that keeps the images' size (divided by the strides), with or without spectral bound."""
@@ -63,7 +66,7 @@ def convolution(
     return SpectralConv2D(filters, size, bound=check_number(spectral_bound, "spectral_bound", above=0), **options)
 
 
-def normalization(**kwargs: Any) -> keras.layers.Layer:
+def _normalization(**kwargs: Any) -> keras.layers.Layer:
     """Batch normalization; in the scope of a ``tf.distribute`` strategy, over the samples of all replicas."""
     return keras.layers.BatchNormalization(momentum=0.9, synchronized=tf.distribute.has_strategy(), **kwargs)
 
@@ -103,10 +106,10 @@ def cnn(
     check_number(dropout, "dropout", least=0, below=1)
     check_whole(units, "units", 1)
     layers: list[Any] = [EnsureChannels()]
-    for count in check_sizes(filters, "filters"):
+    for count in _check_sizes(filters, "filters"):
         layers += [
-            convolution(count, spectral_bound),
-            normalization(),
+            _convolution(count, spectral_bound),
+            _normalization(),
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
         ]
@@ -145,3 +148,161 @@ class EnsureChannels(keras.layers.Layer):
 
     def compute_output_spec(self, images: Any) -> keras.KerasTensor:
         return keras.KerasTensor(self.compute_output_shape(images.shape), dtype=self.compute_dtype)
+
+
+def resnet(
+    filters: Sequence[int] = (32, 64, 128),
+    blocks: int = 1,
+    dropout: float = 0.0,
+    spectral_bound: float | None = None,
+) -> keras.Sequential:
+    """Residual network (He et al. 2016) for images, gray [N, H, W] or with channels [N, H, W, C].
+
+    Parameters
+    ----------
+    filters : list of int
+        Filters of each stage; every stage but the first halves the images. The last one is the number of features d.
+    blocks : int
+        Residual blocks of a stage. Default 1.
+    dropout : float
+        Rate of dropout between the two convolutions of each block, in [0, 1). Default 0.
+    spectral_bound : float, optional
+        Largest gain of every convolution, ``SpectralConv2D(bound=...)``. Below 1, residual blocks
+        preserve distances: images unlike the training samples keep features unlike theirs. Default None: no bound.
+
+    Returns
+    -------
+    keras.Sequential
+        Unbuilt: the first batch determines its input shape. It ends in global average pooling.
+
+    Raises
+    ------
+    ValueError
+        For no filters, filters or blocks that are not positive whole numbers, a dropout outside of [0, 1), and a
+        spectral_bound that is not positive.
+
+    Examples
+    --------
+    >>> resnet([8, 16])(keras.Input((28, 28))).shape
+    (None, 16)
+    """
+    counts = _check_sizes(filters, "filters")
+    if not counts:
+        raise ValueError("filters must hold a number for at least one stage; found none")
+    first, *others = counts
+    rest = check_whole(blocks, "blocks", 1) - 1
+    layers: list[Any] = [
+        EnsureChannels(),
+        _convolution(first, spectral_bound),
+        _normalization(),
+        keras.layers.Activation("relu"),
+    ]
+    for count, stride in [(first, 1), *[(count, 2) for count in others]]:
+        layers += [ResidualBlock(count, stride, dropout, spectral_bound)]
+        layers += [ResidualBlock(count, 1, dropout, spectral_bound) for _ in range(rest)]
+    return keras.Sequential([*layers, keras.layers.GlobalAveragePooling2D()], name="resnet")
+
+
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class ResidualBlock(keras.layers.Layer):
+    """relu(x + g(x)), g two convolutions with batch normalization; x goes through one of size 1 where shapes differ.
+
+    Parameters
+    ----------
+    filters : int
+    strides : int
+        Default 1.
+    dropout : float
+    spectral_bound : float, optional
+        As in ``resnet``.
+    **kwargs
+        Passed to keras.layers.Layer.
+
+    Examples
+    --------
+    >>> ResidualBlock(8, strides=2)(keras.Input((28, 28, 4))).shape
+    (None, 14, 14, 8)
+    """
+
+    def __init__(
+        self, filters: int, strides: int = 1, dropout: float = 0.0, spectral_bound: float | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.filters, self.strides = check_whole(filters, "filters", 1), check_whole(strides, "strides", 1)
+        self.dropout, self.spectral_bound = check_number(dropout, "dropout", least=0, below=1), spectral_bound
+        # Setting ``trainable`` reaches only sublayers that exist already: pass it to new ones.
+        shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
+        self.first = _convolution(self.filters, spectral_bound, strides=self.strides, **shared)
+        self.second = _convolution(self.filters, spectral_bound, **shared)
+        self.first_norm, self.second_norm = (_normalization(**shared) for _ in range(2))
+        self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
+        self.shortcut: Any = None
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        inner = (*self.first.compute_output_shape(input_shape)[:-1], self.filters)
+        for layer, shape in [
+            (self.first, input_shape),
+            (self.first_norm, inner),
+            (self.second, inner),
+            (self.second_norm, inner),
+        ]:
+            layer.build(shape)
+        if input_shape[-1] != self.filters or self.strides > 1:
+            shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
+            self.shortcut = _convolution(self.filters, self.spectral_bound, size=1, strides=self.strides, **shared)
+            self.shortcut.build(input_shape)
+        super().build(input_shape)
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        # inputs: [N, H, W, C]
+        x = keras.ops.relu(self.first_norm(self.first(inputs), training=training))
+        x = self.second_norm(self.second(self.drop(x, training=training)), training=training)
+        return keras.ops.relu(x + (inputs if self.shortcut is None else self.shortcut(inputs)))
+
+    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
+        return tuple(self.first.compute_output_shape(input_shape))
+
+    def get_config(self) -> dict[str, Any]:
+        own = {name: getattr(self, name) for name in ("filters", "strides", "dropout", "spectral_bound")}
+        return {**super().get_config(), **own}
+
+
+BACKBONES: dict[str, Callable[..., keras.Model]] = {"mlp": mlp, "cnn": cnn, "resnet": resnet}
+
+
+def backbone(name: str, **options: Any) -> keras.Model:
+    """Make a backbone by name, as configuration files do.
+
+    Parameters
+    ----------
+    name : str
+        "mlp", "cnn", "resnet", or "module:function" for any function or class that returns a keras.Model, such as
+        "keras.applications:MobileNetV3Small".
+    **options
+        Arguments of the backbone.
+
+    Raises
+    ------
+    ValueError
+        When there is no such backbone, or it has no such argument.
+
+    Examples
+    --------
+    >>> backbone("mlp", hidden=[10]).name
+    'mlp'
+    """
+    make: Any = BACKBONES.get(name) if isinstance(name, str) else None
+    if make is None:
+        if not isinstance(name, str) or ":" not in name:
+            raise ValueError(
+                f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
+                f"{did_you_mean(name, BACKBONES)}"
+            )
+        make = imported(name, "backbone")
+    known = inspect.signature(make).parameters
+    unknown = next((key for key in options if key not in known), None)
+    if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):
+        raise ValueError(
+            f"backbone {name!r} has no argument {unknown!r}{did_you_mean(unknown, known)}; it takes {', '.join(known)}"
+        )
+    return make(**options)

@@ -18,10 +18,10 @@ from deepsimplex._utils.validation import (
     check_whole,
     unmasked,
 )
-from deepsimplex.classifier.epochs import SeededEpochs
 from deepsimplex.classifier.several_workers import Workers, divided_among_workers
 from deepsimplex.classifier.streams import (
     ObservedDataset,
+    SeededEpochs,
     as_tensor,
     checked_finite,
     element_spec,

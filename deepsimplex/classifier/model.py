@@ -11,11 +11,11 @@ from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.after_training import FittedAfterTraining
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split
-from deepsimplex.classifier.epochs import SeededEpochs, with_callback
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
 from deepsimplex.classifier.several_workers import StateOfChief
 from deepsimplex.classifier.streams import (
+    SeededEpochs,
     is_stream,
     one_line_of_graphs,
     peek,
@@ -178,14 +178,12 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         self._build_metrics(training)
         self._build_optimizer()
         self._train_uncalibrated()
-        callbacks = with_callback(callbacks, epoch_order)
-        if adapter.workers.count > 1:
-            callbacks = with_callback(callbacks, StateOfChief(adapter.workers))
+        own = [epoch_order] if adapter.workers.count == 1 else [epoch_order, StateOfChief(adapter.workers)]
         return super().fit(
             training,
             epochs=epochs,
             verbose=verbose,
-            callbacks=callbacks,
+            callbacks=_with_callbacks(callbacks, own),
             validation_data=validation_data,
             shuffle=False,  # the order is drawn from the seed
             **kwargs,
@@ -379,3 +377,14 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 _LAYER: Any = keras.layers.Layer
 _PIECES: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
 _FITTED_LATER: Any = {"calibration": Calibration, "prediction_sets": ConformalSets, "density": FeatureDensity}
+
+
+def _with_callbacks(callbacks: Any, own: list[keras.callbacks.Callback]) -> Any:
+    """Append callbacks to the ``callbacks`` argument of ``fit``."""
+    if isinstance(callbacks, keras.callbacks.CallbackList):
+        for callback in own:
+            callbacks.append(callback)
+        return callbacks
+    others = [] if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else [callbacks]
+    # Last: BackupAndRestore, a user's learning-rate schedule and the like act before an epoch is drawn.
+    return [*others, *own]

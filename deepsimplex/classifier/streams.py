@@ -1,4 +1,4 @@
-"""Streams of batches: tf.data data sets, PyDatasets and generators, read once or mapped to observations."""
+"""Streams of batches: tf.data data sets, PyDatasets and generators; epochs whose order is drawn by seed and step."""
 
 import itertools
 import re
@@ -15,6 +15,37 @@ from deepsimplex.latent import LatentGaussian
 
 # AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
 not_converted = tf.autograph.experimental.do_not_convert
+
+
+class SeededEpochs(keras.callbacks.Callback):
+    """Draw each epoch's order and reseed the random layers from (seed, optimizer step) as the epoch begins.
+
+    ``keras.callbacks.BackupAndRestore`` restores weights and optimizer, hence the step, but neither the state of Keras'
+    seed generators nor that of a shuffle. With this callback a resumed run equals an uninterrupted one. Two calls of
+    ``fit`` in a row still see different orders, since the step goes on.
+
+    Parameters
+    ----------
+    seed : int
+    """
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self.step = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Reseed the random layers."""
+        self.step = int(self.model.optimizer.iterations.numpy())
+        saved = {id(variable) for variable in self.model.weights}
+        generators = [v for v in self.model.variables if id(v) not in saved and v.name == "seed_generator_state"]
+        for index, state in enumerate(generators):
+            words = np.random.SeedSequence([self.seed, self.step, index]).generate_state(2, np.uint32)
+            state.assign(words.astype(state.dtype))
+
+    def order(self, rows: int) -> np.ndarray:
+        """Return the order of this epoch's samples, a permutation of range(rows), int64."""
+        return np.random.default_rng([self.seed, self.step]).permutation(rows)
 
 
 class ObservedDataset(keras.utils.PyDataset):

@@ -3,10 +3,9 @@
 from deepsimplex.estimators.baselines import least_squares_gaussian_process, nystroem_kernel_ridge
 from deepsimplex.estimators.calibrated_classifier import ClassifierStep
 from deepsimplex.estimators.gaussian_process import CategoricalGaussianProcess, SimplexGaussianProcess
-from deepsimplex.estimators.glvq import GLVQ, GMLVQ
 from deepsimplex.estimators.gplvq import GPLVQ
 from deepsimplex.estimators.latent_regression import LatentRegressionClassifier
-from deepsimplex.estimators.lvq import LVQ1, LVQ2
+from deepsimplex.estimators.lvq import GLVQ, GMLVQ, LVQ1, LVQ2
 from deepsimplex.estimators.network_classifier import SimplexNetworkClassifier
 from deepsimplex.estimators.saving import load
 from deepsimplex.heads.prototype_layer import Explanation

@@ -36,14 +36,15 @@ from deepsimplex.evaluation.reliability_curve import (
 )
 from deepsimplex.evaluation.report import Report, report
 from deepsimplex.evaluation.report_comparison import ReportComparison, compare_reports
-from deepsimplex.evaluation.selective_risk import (
+from deepsimplex.evaluation.standardized_partition import PartitionRegion, StandardizedPartition, standardized_partition
+from deepsimplex.evaluation.uncertainty import (
     RiskCoverageCurve,
     accuracy_at_coverage,
     area_under_risk_coverage,
+    out_of_distribution_auroc,
     risk_coverage_curve,
+    uncertainty,
 )
-from deepsimplex.evaluation.standardized_partition import PartitionRegion, StandardizedPartition, standardized_partition
-from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc, uncertainty
 
 __all__ = [
     "CORRUPTIONS",

@@ -16,10 +16,9 @@ from deepsimplex.evaluation import (
     classification_scores,
     prediction_sets,
     proper_scores,
-    selective_risk,
 )
 from deepsimplex.evaluation.bootstrap import PREPARED, Interval, ResampledScore, check_resampling, resample
-from deepsimplex.evaluation.uncertainty import out_of_distribution_auroc
+from deepsimplex.evaluation.uncertainty import accuracy_at_coverage, area_under_risk_coverage, out_of_distribution_auroc
 
 INTERVALS_NOTE = (
     "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
@@ -297,8 +296,8 @@ def resampled_report(
         calibration_errors.classwise_calibration_error: binned,
         calibration_errors.maximum_calibration_error: binned,
         calibration_errors.area_deviation: {},
-        selective_risk.area_under_risk_coverage: {},
-        selective_risk.accuracy_at_coverage: {"coverage": coverage},
+        area_under_risk_coverage: {},
+        accuracy_at_coverage: {"coverage": coverage},
     }
     prepared = [PREPARED[metric](labels, probabilities, **given) for metric, given in options.items()]
     prepared.append(proper_scores.prepare_brier_decomposition(labels, probabilities, bins))

@@ -24,7 +24,7 @@ from pydantic.fields import FieldInfo
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.backbones import backbone
-from deepsimplex.backbones.named_backbones import BACKBONES
+from deepsimplex.backbones.networks import BACKBONES
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.heads import HEADS

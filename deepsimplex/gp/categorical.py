@@ -15,10 +15,9 @@ from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_k
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
 from deepsimplex.gp.posterior import Posterior, fitted
-from deepsimplex.gp.rows import Arrays, Rows, survey
+from deepsimplex.gp.rows import Arrays, Rows, labeled_rows, survey
 from deepsimplex.gp.scaling import Moments, Scaling
 from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
-from deepsimplex.gp.training_arrays import labeled_rows
 from deepsimplex.latent import LatentGaussian
 
 Link = Literal["ilr", "softmax"]

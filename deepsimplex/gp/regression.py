@@ -14,9 +14,8 @@ from deepsimplex._utils.validation import check_choice, check_flag, check_whole
 from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
 from deepsimplex.gp.posterior import Posterior, fitted
-from deepsimplex.gp.rows import Arrays, Rows, survey
+from deepsimplex.gp.rows import Arrays, Rows, observed_rows, survey
 from deepsimplex.gp.scaling import Scaling
-from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]

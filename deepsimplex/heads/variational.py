@@ -10,8 +10,7 @@ from keras import ops
 
 from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
-from deepsimplex.heads.features import ROWS, AdaptedLayer, feature_rows
-from deepsimplex.heads.head import Head
+from deepsimplex.heads.features import ROWS, AdaptedLayer, Head, feature_rows
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")

@@ -13,10 +13,9 @@ from deepsimplex.gp import CategoricalProcess
 from deepsimplex.gp.categorical import derivatives_by_means
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.rows import ArrayRows
+from deepsimplex.gp.rows import ArrayRows, labeled_rows
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.gp.stochastic import Rates
-from deepsimplex.gp.training_arrays import labeled_rows
 from deepsimplex.readout import softmax
 from tests.reference.gaussian_process import rbf, variational_two_classes
 

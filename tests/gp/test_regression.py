@@ -7,7 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.gpflow_kernels import gpflow
-from deepsimplex.gp.training_arrays import observed_rows
+from deepsimplex.gp.rows import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 

@@ -5,8 +5,8 @@ import pytest
 import tensorflow as tf
 
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
+from deepsimplex.gp.rows import observed_rows
 from deepsimplex.gp.stochastic import Rates, Schedule, State, bound_step
-from deepsimplex.gp.training_arrays import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.gp.test_regression import NOISES, data, each_noise
 
