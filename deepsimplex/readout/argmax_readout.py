@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout import exact_quadrature, genz, planar
+from deepsimplex.readout import exact_quadrature, orthant_probabilities
 from deepsimplex.readout.method import Formula, Method
 from deepsimplex.readout.normal import log_ndtr, smallest_exact, tiny_of
 from deepsimplex.readout.score_matrix import Scores, noise_floor
@@ -87,7 +87,7 @@ class ArgmaxMethod(Method):
         if formula == "two classes":
             return 1
         if formula == "three classes":
-            return planar.NODES[dtype.name]
+            return orthant_probabilities.NODES[dtype.name]
         if formula == "equal variances":
             return exact_quadrature.default_num_points(self.scores.num_classes, dtype)
         return exact_quadrature.NODES_PER_PANEL[dtype.name]
@@ -111,7 +111,7 @@ class ArgmaxMethod(Method):
             logarithms = of_moments(lambda *arguments: tf.math.log(_frequencies(*arguments)))
             return Formula(of_moments(_frequencies), logarithms, n * points)
         row_size = n * (n - 1) * max(points, n)
-        return Formula(of_moments(genz.probabilities), of_moments(genz.log_probabilities), row_size)
+        return Formula(of_moments(orthant_probabilities.genz), of_moments(orthant_probabilities.log_genz), row_size)
 
     def _exact(self, nodes: int, dtype: tf.DType) -> Formula:
         scores, n = self.scores, self.scores.num_classes
@@ -124,8 +124,10 @@ class ArgmaxMethod(Method):
             return Formula.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.latent_dim)
         if formula == "three classes":
             return Formula.of_logarithms(
-                lambda loc, scale: planar.log_probabilities(scores.mean(loc), scores.factor(scale), nodes),
-                planar.PANELS * nodes,
+                lambda loc, scale: orthant_probabilities.log_three_classes(
+                    scores.mean(loc), scores.factor(scale), nodes
+                ),
+                orthant_probabilities.PANELS * nodes,
             )
         if formula == "equal variances":
             probabilities, logarithms = exact_quadrature.equal_variances, exact_quadrature.log_equal_variances

@@ -7,7 +7,7 @@ from scipy.special import ndtr
 
 from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import argmax, method_for, monte_carlo_standard_error, planar
+from deepsimplex.readout import argmax, method_for, monte_carlo_standard_error, orthant_probabilities
 from tests.reference.readout import (
     argmax_by_counting,
     argmax_independent,
@@ -358,7 +358,7 @@ def test_gradients_agree_with_finite_differences(dims, kind, scores):
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, jit_compile, monkeypatch):
     # A continued fraction cut short is as good a program as a precise one, and compiles in half of the time.
-    monkeypatch.setitem(planar._LEVELS, "float64", 3)
+    monkeypatch.setitem(orthant_probabilities._LEVELS, "float64", 3)
     latent = latents(6, dims, kind)
     loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
 
