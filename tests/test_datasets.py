@@ -12,7 +12,7 @@ import pytest
 from PIL import Image
 
 from deepsimplex import datasets
-from deepsimplex.datasets import image_folder, image_sets
+from deepsimplex.datasets import files, image_sets
 from deepsimplex.datasets.image_sets import CIFAR_FILES, IDX_FILES, read_idx
 from deepsimplex.datasets.loading import NAMES
 
@@ -536,7 +536,7 @@ def test_images_that_would_fill_the_memory_are_refused_before_they_are_decoded(t
     Image.new("1", (9_000, 9_000)).save(tmp_path / "dog" / "0.png")
     monkeypatch.setattr(Image.Image, "convert", lambda *arguments: pytest.fail("decoded"))
     with pytest.raises(ValueError, match=r"0\.png cannot be read as an image .*9000 x 9000 pixels"):
-        image_folder._read_image(tmp_path / "dog" / "0.png", None, "RGB")
+        files._read_image(tmp_path / "dog" / "0.png", None, "RGB")
 
 
 def test_train_and_test_that_are_one_folder_by_a_link_are_refused(tmp_path):

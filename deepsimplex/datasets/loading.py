@@ -9,8 +9,7 @@ import numpy as np
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex._utils.validation import check_choice
-from deepsimplex.datasets.files import read_csv, read_npz
-from deepsimplex.datasets.image_folder import read_folder
+from deepsimplex.datasets.files import read_csv, read_folder, read_npz
 from deepsimplex.datasets.image_sets import IMAGE_SETS, read_image_set
 from deepsimplex.datasets.labeled import DTYPES, LabeledData, Source, finish
 

@@ -23,7 +23,7 @@ from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.export import export_model
-from deepsimplex.export.sklearn_onnx import write_behind
+from deepsimplex.export.portable_formats import write_behind
 from deepsimplex.latent import LatentGaussian
 
 # Rows at which the standard deviations of the latent dimensions are compared.
