@@ -7,7 +7,7 @@ from functools import partial, partialmethod
 import pytest
 
 from deepsimplex import SimplexClassifier
-from deepsimplex.experiments import commands, training_files
+from deepsimplex.experiments import commands, training_run
 from deepsimplex.monitoring import CalibrationBoard
 
 
@@ -18,7 +18,7 @@ def without_pictures(*, export: bool = True, eager: bool = False) -> Iterator[No
     A few steps take less time eagerly than the tracing of the functions that train, validate and predict.
     """
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(training_files, "CalibrationBoard", partial(CalibrationBoard, pictures=False))
+        patch.setattr(training_run, "CalibrationBoard", partial(CalibrationBoard, pictures=False))
         patch.setattr(commands, "_draw", lambda *arguments: None)
         if not export:
             patch.setattr(SimplexClassifier, "export", lambda *arguments, **options: None)

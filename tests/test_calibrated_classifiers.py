@@ -12,7 +12,7 @@ from sklearn.datasets import load_wine
 import deepsimplex as ds
 from deepsimplex import evaluation, experiments
 from deepsimplex.experiments.configuration import ConfigurationError, load_config
-from deepsimplex.experiments.split import load_split
+from deepsimplex.experiments.training_run import load_split
 from tests.eager_steps import eagerly
 from tests.fresh_process import run
 from tests.quick_runs import without_pictures

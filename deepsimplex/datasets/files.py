@@ -215,8 +215,8 @@ def _warn_of_others(paths: list[Path]) -> None:
     if visible:
         suffixes = ", ".join(sorted({path.suffix.lower() or "none" for path in visible}))
         warn_caller(
-            f"{len(visible)} files were left out, the first is {visible[0]}: only {', '.join(IMAGE_SUFFIXES)} are read, "
-            f"and these have the suffixes {suffixes}. Convert them if they belong to the data",
+            f"{len(visible)} files were left out, the first is {visible[0]}: only {', '.join(IMAGE_SUFFIXES)} are "
+            f"read, and these have the suffixes {suffixes}. Convert them if they belong to the data",
         )
 
 

@@ -2,15 +2,13 @@
 
 import json
 import platform
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-
-import keras
 
 from deepsimplex._utils.atomic_files import check_writable, disk_full_at, locked, replacing
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig, load_config
@@ -189,16 +187,6 @@ class RunFolder:
 def printer(verbose: Verbosity) -> Callable[[str], None]:
     """Return a function that prints a line, or nothing for ``verbose=0``."""
     return (lambda text: print(text, flush=True)) if verbose else (lambda text: None)
-
-
-def epoch_log(folder: RunFolder, epochs: int) -> keras.callbacks.Callback:
-    """Return a callback that writes a line for every epoch to the log of a run."""
-
-    def write(epoch: int, logs: Mapping[str, float] | None) -> None:
-        scores = ", ".join(f"{name} {value:.4g}" for name, value in (logs or {}).items())
-        folder.append_to_log(f"epoch {epoch + 1} of {epochs}: {scores}")
-
-    return keras.callbacks.LambdaCallback(on_epoch_end=write)
 
 
 def into(folder: RunFolder, log: Callable[[str], None]) -> Callable[[str], None]:

@@ -1,4 +1,4 @@
-"""Worker processes that train one model: read from TF_CONFIG, or started on this machine."""
+"""Worker processes that train one model: read from TF_CONFIG, or started on this machine; what they have in common."""
 
 import json
 import os
@@ -8,13 +8,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+import tensorflow as tf
+
 from deepsimplex._utils.validation import check_whole
-from deepsimplex.experiments.configuration import ConfigurationError
+from deepsimplex.classifier.several_workers import ChiefError, Workers, versions
+from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
+from deepsimplex.experiments.run_folder import RunFolder
 
 VARIABLE = "TF_CONFIG"
 GPUS = "CUDA_VISIBLE_DEVICES"
@@ -120,8 +126,6 @@ def open_strategy() -> Any:
     ConfigurationError
         If TF_CONFIG is malformed, or TensorFlow has begun to compute.
     """
-    import tensorflow as tf
-
     cluster = Cluster.from_environment()
     if cluster is None or len(cluster.addresses) == 1:
         return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
@@ -230,3 +234,40 @@ def free_addresses(count: int) -> list[str]:
         for each in sockets:
             each.bind(("localhost", 0))
         return [f"localhost:{each.getsockname()[1]}" for each in sockets]
+
+
+def folder_of_chief(workers: Workers, find: Callable[[], tuple[RunFolder | None, int]]) -> tuple[RunFolder | None, int]:
+    """Return the run folder and the number that the chief finds."""
+
+    def found() -> dict[str, np.ndarray]:
+        folder, number = find()
+        return {"path": np.array("" if folder is None else str(folder.path)), "number": np.array(number)}
+
+    arrays = workers.from_chief(found)
+    path = str(arrays["path"])
+    return (RunFolder(Path(path)) if path else None), int(arrays["number"])
+
+
+@contextmanager
+def one_line_of_workers(workers: Workers) -> Iterator[None]:
+    """Replace errors about lost workers by a ConfigurationError that explains how to resume training."""
+    try:
+        yield
+    except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):  # of this worker's own
+        raise
+    except (tf.errors.OpError, ChiefError) as error:
+        if workers.count == 1:
+            raise
+        if isinstance(error, ChiefError):
+            raise ConfigurationError(str(error)) from error
+        raise ConfigurationError(
+            f"worker {workers.number} of {workers.count} lost another one ({type(error).__name__}). Start all of them "
+            "again with --resume: the backup of the last epoch is kept"
+        ) from error
+
+
+def check_same_run(workers: Workers, config: RunConfig) -> None:
+    """Raise ValueError if a worker has other versions or another configuration; output and cache folders may differ."""
+    workers.check_same(
+        {"versions": versions(), "configuration": config.model_dump_json(exclude={"output", "cache_dir"})}
+    )

@@ -22,7 +22,7 @@ import deepsimplex as ds
 from deepsimplex import cli, experiments
 from deepsimplex._utils import atomic_files, progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
-from deepsimplex.experiments.split import load_split
+from deepsimplex.experiments.training_run import load_split
 from deepsimplex.losses import get_loss
 from tests.fresh_process import start
 from tests.quick_runs import without_pictures
