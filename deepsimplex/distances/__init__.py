@@ -4,9 +4,8 @@ from deepsimplex.distances.checkpoint import CheckpointWarning
 from deepsimplex.distances.distance import CallableDistance, Distance
 from deepsimplex.distances.embedding_distance import Embedding
 from deepsimplex.distances.exact_search import Neighbors
-from deepsimplex.distances.leave_one_out import neighbor_error
 from deepsimplex.distances.named_distances import DISTANCES, get_distance
-from deepsimplex.distances.neighbors import class_neighbors
+from deepsimplex.distances.neighbors import class_neighbors, neighbor_error
 from deepsimplex.distances.precomputed import Precomputed
 from deepsimplex.distances.ssim import SSIM
 from deepsimplex.distances.vector_distances import Cityblock, Euclidean

@@ -87,7 +87,7 @@ class CandidateSearch:
 
     def nearest(self, index: Any, label: int, rows: slice) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Find the nearest candidates of a class: distances and indices [R, k] of some queries."""
-        from deepsimplex.distances.k_nearest import merge_pairs
+        from deepsimplex.distances.compiled_search import merge_pairs
 
         search, begin = self.search, int(self.search.bounds[label])
         distances = np.full((rows.stop - rows.start, search.k), np.inf)

@@ -117,7 +117,7 @@ def _run(
     advance: Callable[[int], None],
 ) -> None:
     """Submit groups of tiles, few at a time, and merge what they find."""
-    from deepsimplex.distances.k_nearest import merge_lists
+    from deepsimplex.distances.compiled_search import merge_lists
 
     waiting = _groups(left, TASKS_PER_NODE * at_once)[::-1]
     running: dict[Any, slice] = {}

@@ -234,7 +234,7 @@ def block_visit(block: Callable[[slice, slice], NDArray[np.float64]], search: Se
 
     It raises a ValueError if a distance that counts is NaN.
     """
-    from deepsimplex.distances.k_nearest import merge_block
+    from deepsimplex.distances.compiled_search import merge_block
 
     both_sides = search.both_sides(metric)
     options = search.wanted, search.own_positive

@@ -57,18 +57,18 @@ class VectorDistance(Distance):
         return np.ascontiguousarray(array.reshape(len(array), int(np.prod(array.shape[1:]))))
 
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
-        from deepsimplex.distances.pairwise_sums import distance_block
+        from deepsimplex.distances.compiled_search import distance_block
 
         return lambda rows, columns: distance_block(_floats(queries[rows]), _floats(x[columns]), self.squared)
 
     def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
-        from deepsimplex.distances.pairwise_sums import pair_distances
+        from deepsimplex.distances.compiled_search import pair_distances
 
         return lambda rows, columns: pair_distances(queries, rows, x, columns, self.squared)
 
     def visitor(self, search: Search) -> Visit:
         """Return the visit of a tile that evaluates pairs by their scores; the module's docstring has the proof."""
-        from deepsimplex.distances import pairwise_sums as kernels
+        from deepsimplex.distances import compiled_search
         from deepsimplex.distances.simd import aligned
 
         features, both_sides = search.x.shape[1], search.both_sides(self)
@@ -92,11 +92,13 @@ class VectorDistance(Distance):
             if self.squared:
                 multiply(row_points, column_points, scores)
             else:
-                kernels.cityblock_scores(row_points, column_points, scores)
-            kernels.merge_scored(scores, False, row, column, *options, found.distances[rows], found.indices[rows])
+                compiled_search.cityblock_scores(row_points, column_points, scores)
+            compiled_search.merge_scored(
+                scores, False, row, column, *options, found.distances[rows], found.indices[rows]
+            )
             if both_sides and rows != columns:
                 lists = found.distances[columns], found.indices[columns]
-                kernels.merge_scored(scores, True, column, row, *options, *lists)
+                compiled_search.merge_scored(scores, True, column, row, *options, *lists)
 
         return visit
 

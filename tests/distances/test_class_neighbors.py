@@ -12,8 +12,8 @@ from deepsimplex.distances import (
     Embedding,
     Precomputed,
     class_neighbors,
+    compiled_search,
     get_distance,
-    pairwise_sums,
 )
 from tests.fresh_process import run
 from tests.reference import distances as reference
@@ -42,12 +42,12 @@ def check(found, D, y, num_classes, k, own, positive_class=None):
 def evaluated(monkeypatch):
     """Counts the pairs that float32 did not rule out."""
     counts = np.zeros(1, dtype=int)
-    merge = pairwise_sums.merge_scored
+    merge = compiled_search.merge_scored
 
     def counting(*arguments):
         counts[0] += merge(*arguments)
 
-    monkeypatch.setattr(pairwise_sums, "merge_scored", counting)
+    monkeypatch.setattr(compiled_search, "merge_scored", counting)
     return counts
 
 
@@ -353,7 +353,7 @@ def test_the_room_is_cheap_to_enter_and_runs_beside_tensorflow():
 import sys, types, keras
 before = set(sys.modules)
 package = types.ModuleType("deepsimplex")
-package.__path__ = [{str(pairwise_sums.__file__.rsplit("/", 2)[0])!r}]
+package.__path__ = [{str(compiled_search.__file__.rsplit("/", 2)[0])!r}]
 sys.modules["deepsimplex"] = package
 import deepsimplex.distances
 print(sorted({{"numba", "faiss", "skimage", "matplotlib", "gpflow"}} & (set(sys.modules) - before)))

@@ -9,8 +9,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 
 from deepsimplex import evaluation, experiments
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.experiments import RunFolder, load_config, load_predictions
-from deepsimplex.experiments import report_tables as tables
+from deepsimplex.experiments import RunFolder, load_config, load_predictions, report_page
 from tests.browser import browser, errors, keep_screenshot, needs_browser
 from tests.quick_runs import without_pictures
 
@@ -105,14 +104,14 @@ def test_the_numbers_are_those_of_the_runs(shown, trained):
     shown_scores = list(scores.reports[str(trained[0].path)].intervals)
     assert len(rows) == len(shown_scores) + 4
     for score in shown_scores:
-        cells = rows[tables.score_label(score, scores.reports[str(trained[0].path)])]
+        cells = rows[report_page.score_label(score, scores.reports[str(trained[0].path)])]
         for (value, interval, mark), run, found in zip(cells, trained, metrics, strict=True):
-            assert value == tables.number(found[score])
+            assert value == report_page.number(found[score])
             lower, upper = scores.reports[str(run.path)].intervals[score]
-            assert interval == f"{tables.number(lower)} to {tables.number(upper)}"
+            assert interval == f"{report_page.number(lower)} to {report_page.number(upper)}"
             assert (mark == "★") == (found[score] == metrics_best(metrics, score))
     assert [cell[0] for cell in rows["epochs"]] == ["2", "1"]
-    assert [cell[0] for cell in rows["training time"]] == [tables.duration(m["training_seconds"]) for m in metrics]
+    assert [cell[0] for cell in rows["training time"]] == [report_page.duration(m["training_seconds"]) for m in metrics]
 
 
 def metrics_best(metrics: list[dict], score: str) -> float | None:

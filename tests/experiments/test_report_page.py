@@ -29,7 +29,6 @@ from deepsimplex.experiments import (
     save_predictions,
 )
 from deepsimplex.experiments import report_figures as figures
-from deepsimplex.experiments import report_tables as tables
 from deepsimplex.experiments.finished_runs import flat_configuration
 
 ROOT = Path(__file__).parents[2]
@@ -191,11 +190,11 @@ def test_the_page_says_what_the_scores_are(iris, page):
     for found in iris.values():
         scores = evaluation.report(found.y, found.p, intervals=0.9, seed=4, **QUICK)
         for score, interval in scores.intervals.items():
-            assert tables.number(getattr(scores, score)) in page.text
-            assert f"{tables.number(interval.lower)} to {tables.number(interval.upper)}" in page.text
+            assert report_page.number(getattr(scores, score)) in page.text
+            assert f"{report_page.number(interval.lower)} to {report_page.number(interval.upper)}" in page.text
     partitions = evaluation.compare_partitions(iris["bayes"].y, {name: found.p for name, found in iris.items()})
     for partition in partitions.partitions.values():
-        assert all(tables.number(value) in page.text for value in partition.measures().values())
+        assert all(report_page.number(value) in page.text for value in partition.measures().values())
     assert "2 runs on the same 75 test samples of 3 classes." in page.text
     assert "90% interval from 20 bootstrap resamples" in page.text
 
@@ -203,10 +202,10 @@ def test_the_page_says_what_the_scores_are(iris, page):
 def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
     probabilities = {name: found.p for name, found in iris.items()}
     comparison = evaluation.compare_reports(iris["bayes"].y, probabilities, resamples=100)
-    groups = tables.score_groups(comparison.reports, comparison)
+    groups = report_page.score_groups(comparison.reports, comparison)
     marks = {row.label: [cell.mark for cell in row.cells] for rows in groups.values() for row in rows}
     for score in HIGHER_IS_BETTER:
-        label = tables.score_label(score, comparison.reports["bayes"])
+        label = report_page.score_label(score, comparison.reports["bayes"])
         for name, mark in zip(iris, marks[label], strict=True):
             value = getattr(comparison.reports[name], score)
             best = value == getattr(comparison.reports[comparison.best[score]], score)
@@ -215,7 +214,7 @@ def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
     assert marks["Brier uncertainty"] == ["", ""]
     scored = {label for row in groups.values() for label in (cell.label for cell in row)}
     assert len(scored) == len(comparison.reports["bayes"].intervals)
-    alone = tables.score_groups({"bayes": comparison.reports["bayes"]}, comparison)
+    alone = report_page.score_groups({"bayes": comparison.reports["bayes"]}, comparison)
     assert not any(cell.mark for rows in alone.values() for row in rows for cell in row.cells)
 
 
@@ -240,7 +239,7 @@ def test_runs_on_different_test_sets_stand_side_by_side_uncompared(iris, tmp_pat
     assert "Standardized partitions" not in page.text
     assert "★" not in page.text
     for run in (found, other):
-        assert tables.number(evaluation.accuracy(run.y, run.p)) in page.text
+        assert report_page.number(evaluation.accuracy(run.y, run.p)) in page.text
 
 
 @text_alone
@@ -332,7 +331,7 @@ def test_keys_that_differ_come_first(iris, tmp_path):
     second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
     second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
     found = read_runs([first.path, second.path])
-    assert tables.differing([flat_configuration(run) for run in found]) == {
+    assert report_page.differing([flat_configuration(run) for run in found]) == {
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
@@ -418,8 +417,8 @@ def test_facts_tell_of_sets_and_familiarity_where_a_run_has_them():
         finished_runs.Run("with", predictions, metrics={"set_coverage": 0.9, "mean_familiarity": 0.5}),
         finished_runs.Run("without", predictions),
     ]
-    rows = {row.label: [cell.text for cell in row.cells] for row in tables.facts(runs)}
+    rows = {row.label: [cell.text for cell in row.cells] for row in report_page.facts(runs)}
     assert rows["coverage of the sets"] == ["0.9000", "–"]
     assert rows["mean familiarity"] == ["0.5000", "–"]
     assert "mean size of the sets" not in rows
-    assert "mean familiarity" not in {row.label for row in tables.facts(runs[1:])}
+    assert "mean familiarity" not in {row.label for row in report_page.facts(runs[1:])}
