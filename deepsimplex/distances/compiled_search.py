@@ -9,7 +9,7 @@ from deepsimplex.distances.simd import exclusive, lanes_of, load, magnitude, spl
 
 
 @njit(cache=True)
-def insert(distance, index, distances, indices):
+def _insert(distance, index, distances, indices):
     """Insert a candidate into ascending lists of k; equal distances are ordered by index, and none enters twice."""
     last = len(distances) - 1
     if distance == np.inf or distance > distances[last]:
@@ -47,7 +47,7 @@ def merge_block(values, row, column, wanted, own_positive, distances, indices):
                 same = label == labels[a]
                 counts = (wanted[0] if same else wanted[1]) and ids[a] != other_ids[b]
                 if counts and not (same and own_positive and values[a, b] <= 0):
-                    insert(values[a, b], other_ids[b], distances[a, label], indices[a, label])
+                    _insert(values[a, b], other_ids[b], distances[a, label], indices[a, label])
 
 
 @exclusive
@@ -55,7 +55,7 @@ def merge_block(values, row, column, wanted, own_positive, distances, indices):
 def merge_pairs(rows, ids, values, distances, indices):
     """Merge single pairs, queries ``rows`` and samples ``ids`` [S], into the lists [M, k] of one class."""
     for s in range(len(rows)):
-        insert(values[s], ids[s], distances[rows[s]], indices[rows[s]])
+        _insert(values[s], ids[s], distances[rows[s]], indices[rows[s]])
 
 
 @njit(cache=True)
@@ -64,7 +64,7 @@ def merge_lists(distances, indices, into_distances, into_indices):
     for row in range(len(distances)):
         for label in range(distances.shape[1]):
             for place in range(distances.shape[2]):
-                insert(
+                _insert(
                     distances[row, label, place],
                     indices[row, label, place],
                     into_distances[row, label],
@@ -209,6 +209,6 @@ def merge_scored(scores, turned, row, column, wanted, own_positive, rounding, di
                 evaluated[strip] += 1
                 value = _distance(samples[a], others[b], squared, distances[a, label, -1])
                 if value <= distances[a, label, -1] and not (own_positive and label == labels[a] and value <= 0):
-                    insert(value, other_ids[b], distances[a, label], indices[a, label])
+                    _insert(value, other_ids[b], distances[a, label], indices[a, label])
                     ceilings[a - begin, label] = _ceiling(distances[a, label, -1], norms[a], rounding)
     return evaluated.sum()

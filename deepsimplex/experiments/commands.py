@@ -101,15 +101,11 @@ def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
     )
     model.build((None, *split.x.shape[1:]))
     model.compile(
-        optimizer=_optimizer(config, _steps_per_epoch(config, split)),
+        optimizer=_optimizer(config, steps_per_epoch=-(-len(split.x) // config.training.batch_size)),
         loss=get_loss(config.training.loss),
         metrics=["accuracy", ExpectedCalibrationError()],
     )
     return model
-
-
-def _steps_per_epoch(config: RunConfig, split: Split) -> int:
-    return -(-len(split.x) // config.training.batch_size)
 
 
 def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:

@@ -242,7 +242,7 @@ def observed_rows(
     X: ArrayLike, observation: LatentGaussian, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
 ) -> ArrayRows:
     """Check the arrays of ``GaussianProcess.fit``, and return the rows that ``fit_rows`` takes."""
-    features = check_features(X)
+    features = _check_features(X)
     if not isinstance(observation, LatentGaussian):
         raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
     classes = np.zeros(len(features), np.int64) if y is None else np.asarray(y)
@@ -261,7 +261,7 @@ def observed_rows(
 
 def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArrayRows:
     """Check the arrays of ``CategoricalProcess.fit``, and return the rows that ``fit_rows`` takes."""
-    features = check_features(X)
+    features = _check_features(X)
     labels, n = check_labels(y, soft=True, rows=len(features), of="X")
     weights = check_sample_weight(sample_weight, len(features))
 
@@ -272,7 +272,7 @@ def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = N
     return ArrayRows(features, labels, weights, used=weights > 0).map(weighted)
 
 
-def check_features(X: ArrayLike) -> Any:
+def _check_features(X: ArrayLike) -> Any:
     """Return features [N, d] of at least two rows: as they are if they can be read in blocks, else in an array."""
     if not is_sliced_by_rows(X):
         return check_array(X, "X", "[N, d]", least=2)
