@@ -1,4 +1,4 @@
-"""Split ranges of rows into batches, and read arrays in blocks of rows."""
+"""Split ranges of rows into batches, read arrays in blocks of rows, and draw random samples of rows read in batches."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Find the nearest samples of every class."""
+"""Find the nearest samples of every class, and measure the leave-one-out error of the nearest neighbor."""
 
 from typing import Any, Literal, get_args
 

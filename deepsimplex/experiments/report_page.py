@@ -1,4 +1,4 @@
-"""Comparison of runs on one HTML page."""
+"""Comparison of runs on one HTML page: its content, and its tables with the text of each cell."""
 
 import math
 import os
