@@ -69,6 +69,11 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         gradient vanishes for features far from all inducing points, so that the backbone learns more slowly.
     ard : bool
         Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
+    standardize : bool
+        Whether features are standardized by batch normalization, without a learned scale or shift. Default True: the
+        features of a backbone grow and move in training, away from inducing points that start among the first ones,
+        until the kernel vanishes at every sample and the variance is the same for all. False for features that do not
+        change: a frozen backbone, a table that is scaled.
     latent_dim : int, optional
         Number of latent dimensions L. Default n - 1, what CASIMAC and ILR targets have; Dirichlet and one-hot targets
         have n.
@@ -96,8 +101,11 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     -----
     ``adapt`` puts inducing points among the features of real samples, and the lengthscale at their typical distance,
     even if the backbone is still untrained. Without it inducing points are drawn from N(0, I), with the
-    matching lengthscale sqrt(2 d). That suits standardized features (a backbone that ends in LayerNormalization); with
-    others training takes longer, or the kernel and its gradient vanish at all samples.
+    matching lengthscale sqrt(2 d). That suits standardized features; with others training takes longer, or the kernel
+    and its gradient vanish at all samples.
+
+    The moving averages of ``standardize`` have a momentum of 0.9, so that inference keeps up with short trainings.
+    Replicas of a ``tf.distribute`` strategy share their batch statistics.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples) stands among the losses of the
     layer as the regularizers of its weights. A model adds it once to what it minimizes, however often it calls the
@@ -137,6 +145,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         variance: float = 1.0,
         mean_function: MeanFunction = "linear",
         ard: bool = False,
+        standardize: bool = True,
         latent_dim: int | None = None,
         jitter: float = 1e-6,
         scale_floor: float = 1e-3,
@@ -156,11 +165,16 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.variance = check_number(variance, "variance", above=0)
         self.mean_function: MeanFunction = check_choice(mean_function, "mean_function", MEAN_FUNCTIONS)
         self.ard = check_flag(ard, "ard")
+        self.standardize = check_flag(standardize, "standardize")
+        options: dict[str, Any] = {"center": False, "scale": False, "synchronized": True, "dtype": self._output_dtype}
+        self.normalization = keras.layers.BatchNormalization(momentum=0.9, **options) if standardize else None
         self.jitter = check_number(jitter, "jitter", above=0)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
+        if self.normalization is not None:
+            self.normalization.build(input_shape)
         M, d, L = self.inducing, self._num_features, self.latent_dim
         factors = 1 if self.covariance == "isotropic" else L
         points = keras.initializers.RandomNormal(stddev=1.0)
@@ -222,6 +236,10 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         rng = np.random.default_rng(check_whole(seed, "seed", 0))
         rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
         self._build_for(rows)
+        if self.normalization is not None:
+            self.normalization.moving_mean.assign(rows.mean(axis=0))
+            self.normalization.moving_variance.assign(rows.var(axis=0))
+            rows = np.asarray(self.normalization(rows), np.float64)
         points = np.unique(rows, axis=0)
         if len(points) > self.inducing:
             points, _ = kmeans_plusplus(points, self.inducing, random_state=int(rng.integers(2**31)))
@@ -257,6 +275,8 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
                 "num_samples must be known in training, to scale the divergence from the prior: call adapt(x) before, "
                 "as SimplexClassifier.fit does, or give num_samples"
             )
+        if self.normalization is not None:
+            features = self.normalization(features, training=training)
         A = ops.cast(self._whitened(features), self._output_dtype)  # [N, M]
         prior = ops.exp(self.log_variance) - ops.sum(A * A, axis=1)  # [N]
         posterior = ops.sum(ops.square(ops.matmul(A, self._factors(self.raw_factor))), axis=-1)  # [1, N] or [L, N]
@@ -317,5 +337,5 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
     def get_config(self) -> dict[str, Any]:
         sizes = ("num_classes", "inducing", "num_samples", "effective_samples", "latent_dim")
-        others = ("covariance", "kernel", "variance", "mean_function", "ard", "jitter", "scale_floor")
+        others = ("covariance", "kernel", "variance", "mean_function", "ard", "standardize", "jitter", "scale_floor")
         return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *others)}}
