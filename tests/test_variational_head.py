@@ -22,7 +22,7 @@ FEATURES = np.random.default_rng(0).normal(size=(5, D)).astype("float32")
 
 def random_layer(num_classes=4, **options):
     """A layer of which no weight is where it began."""
-    options = {"num_samples": 50, "standardize": False, **options}
+    options = {"num_samples": 50, "normalize_features": False, **options}
     layer = ds.heads.VariationalGaussianProcess(num_classes, M, **options)
     layer.build((None, D))
     rng = np.random.default_rng(1)
@@ -58,9 +58,9 @@ def kernels_of(layer, features):
     ("num_classes", "covariance"),
     [(2, "isotropic"), (5, "isotropic"), (5, "diagonal")],  # two classes have one latent, and so one covariance
 )
-@pytest.mark.parametrize("standardize", [False, True])
-def test_it_keeps_the_layer_contract(covariance, num_classes, standardize, tmp_path):
-    options = {"covariance": covariance, "standardize": standardize}
+@pytest.mark.parametrize("normalize_features", [False, True])
+def test_it_keeps_the_layer_contract(covariance, num_classes, normalize_features, tmp_path):
+    options = {"covariance": covariance, "normalize_features": normalize_features}
     assert_layer_contract(lambda: random_layer(num_classes, **options), FEATURES, tmp_path)
 
 
@@ -190,7 +190,7 @@ def test_gradients_are_finite_differences(covariance, kernel):
 
 
 def test_float32_stands_coinciding_points_far_from_the_origin():
-    layer = ds.heads.VariationalGaussianProcess(3, 300, num_samples=50, standardize=False)
+    layer = ds.heads.VariationalGaussianProcess(3, 300, num_samples=50, normalize_features=False)
     layer.build((None, D))
     layer.inducing_points.assign(np.full((300, D), 1000.0))
     layer.mean.assign(np.random.default_rng(0).normal(size=(300, 2)))
@@ -219,35 +219,36 @@ def test_half_precision_stays_outside(policy):
 # Features that grow and move in training.
 
 
-def standardized(features, mean, variance):
-    return ((features - mean) / np.sqrt(variance + 1e-3)).astype("float32")
+def normalized(features, mean, variance, layer):
+    gamma, beta = (np.asarray(weight) for weight in (layer.normalization.gamma, layer.normalization.beta))
+    return (gamma * (features - mean) / np.sqrt(variance + 1e-3) + beta).astype("float32")
 
 
-def test_it_standardizes_by_the_batch_in_training_and_by_moving_averages_after():
+def test_it_normalizes_by_the_batch_in_training_and_by_moving_averages_after():
     features = 3.0 * FEATURES + 2.0
-    layer = random_layer(standardize=True).adapt(features)
+    layer = random_layer(normalize_features=True).adapt(features)
     same = random_layer()
-    same.set_weights([weight.numpy() for weight in layer.weights if "moving" not in weight.name])
+    same.set_weights([weight.numpy() for weight in layer.weights if "normalization" not in weight.path])
     mean, variance = features.mean(axis=0), features.var(axis=0)
     np.testing.assert_allclose(layer.normalization.moving_mean, mean, rtol=1e-5)
     np.testing.assert_allclose(layer.normalization.moving_variance, variance, rtol=1e-5)
-    rows = {tuple(row.round(4)) for row in standardized(features, mean, variance)}
+    rows = {tuple(row.round(4)) for row in normalized(features, mean, variance, layer)}
     assert {tuple(point.round(4)) for point in np.asarray(layer.inducing_points)} & rows == rows
     batch = 1.0 - features[:3]
     for training, of_mean, of_variance in [(False, mean, variance), (True, batch.mean(axis=0), batch.var(axis=0))]:
-        outputs, expected = layer(batch, training=training), same(standardized(batch, of_mean, of_variance))
+        outputs, expected = layer(batch, training=training), same(normalized(batch, of_mean, of_variance, layer))
         for name, value in outputs.items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(layer.normalization.moving_mean, 0.9 * mean + 0.1 * batch.mean(axis=0), rtol=1e-4)
 
 
 def test_features_that_grow_do_not_leave_the_inducing_points():
-    left_behind, standardizing = (random_layer(standardize=flag).adapt(FEATURES) for flag in (False, True))
-    before = standardizing(FEATURES, training=True)
+    left_behind, normalizing = (random_layer(normalize_features=flag).adapt(FEATURES) for flag in (False, True))
+    before = normalizing(FEATURES, training=True)
     grown = 100.0 * FEATURES + 1000.0
     prior = np.exp(0.5 * left_behind.log_variance)
     np.testing.assert_allclose(left_behind(grown, training=True)["scale"], np.full((5, 1), prior), rtol=1e-5)
-    for name, value in standardizing(grown, training=True).items():
+    for name, value in normalizing(grown, training=True).items():
         np.testing.assert_allclose(value, before[name], rtol=2e-2, atol=2e-2)
 
 
@@ -319,7 +320,7 @@ def test_it_starts_at_features_of_samples_and_their_typical_distance():
     keras.utils.set_random_seed(4)
     backbone = ds.backbones.mlp([D])
     features = np.asarray(backbone(samples))
-    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=40, ard=True, standardize=False)
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=40, ard=True, normalize_features=False)
     assert layer.adapt(samples, backbone=backbone, seed=5) is layer
     points = np.asarray(layer.inducing_points)
     assert all(np.abs(features - point).sum(axis=1).min() < 1e-5 for point in points)
@@ -327,7 +328,7 @@ def test_it_starts_at_features_of_samples_and_their_typical_distance():
     distances = pdist(features)
     typical = np.median(distances[distances > 0])  # rows whose units are all off are one
     np.testing.assert_allclose(layer.log_lengthscale, np.full(D, np.log(typical)), rtol=1e-4)
-    options = {"num_samples": 40, "standardize": False}
+    options = {"num_samples": 40, "normalize_features": False}
     again = ds.heads.VariationalGaussianProcess(4, M, **options).adapt(samples, backbone=backbone, seed=5)
     np.testing.assert_array_equal(again.inducing_points, points)
     other = ds.heads.VariationalGaussianProcess(4, M, **options).adapt(samples, backbone=backbone, seed=6)
@@ -346,7 +347,7 @@ def test_it_reads_a_data_set_once(labeled):
     samples = tf.data.Dataset.from_generator(rows, output_signature=tf.TensorSpec((3,), "float32"))
     if labeled:
         samples = samples.map(lambda row: (row, 0))
-    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10, standardize=False).adapt(samples.batch(4))
+    layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=10, normalize_features=False).adapt(samples.batch(4))
     assert len(reads) == 1
     assert {tuple(point) for point in np.asarray(layer.inducing_points)} <= {tuple(row) for row in features}
 

@@ -69,11 +69,11 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         gradient vanishes for features far from all inducing points, so that the backbone learns more slowly.
     ard : bool
         Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
-    standardize : bool
-        Whether features are standardized by batch normalization, without a learned scale or shift. Default True: the
-        features of a backbone grow and move in training, away from inducing points that start among the first ones,
-        until the kernel vanishes at every sample and the variance is the same for all. False for features that do not
-        change: a frozen backbone, a table that is scaled.
+    normalize_features : bool
+        Whether features pass batch normalization first, with Keras' learned scale and shift. Default True: the features
+        of a backbone grow and move in training, away from inducing points that start among the first ones, until the
+        kernel vanishes at every sample and the variance is the same for all. False for features that do not change: a
+        frozen backbone, a table that is scaled.
     latent_dim : int, optional
         Number of latent dimensions L. Default n - 1, what CASIMAC and ILR targets have; Dirichlet and one-hot targets
         have n.
@@ -104,8 +104,8 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     matching lengthscale sqrt(2 d). That suits standardized features; with others training takes longer, or the kernel
     and its gradient vanish at all samples.
 
-    The moving averages of ``standardize`` have a momentum of 0.9, so that inference keeps up with short trainings.
-    Replicas of a ``tf.distribute`` strategy share their batch statistics.
+    The moving averages of ``normalize_features`` have a momentum of 0.9, so that inference keeps up with short
+    trainings. Replicas of a ``tf.distribute`` strategy share their batch statistics.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples) stands among the losses of the
     layer as the regularizers of its weights. A model adds it once to what it minimizes, however often it calls the
@@ -145,7 +145,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         variance: float = 1.0,
         mean_function: MeanFunction = "linear",
         ard: bool = False,
-        standardize: bool = True,
+        normalize_features: bool = True,
         latent_dim: int | None = None,
         jitter: float = 1e-6,
         scale_floor: float = 1e-3,
@@ -165,9 +165,12 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.variance = check_number(variance, "variance", above=0)
         self.mean_function: MeanFunction = check_choice(mean_function, "mean_function", MEAN_FUNCTIONS)
         self.ard = check_flag(ard, "ard")
-        self.standardize = check_flag(standardize, "standardize")
-        options: dict[str, Any] = {"center": False, "scale": False, "synchronized": True, "dtype": self._output_dtype}
-        self.normalization = keras.layers.BatchNormalization(momentum=0.9, **options) if standardize else None
+        self.normalize_features = check_flag(normalize_features, "normalize_features")
+        self.normalization: keras.layers.BatchNormalization | None = None
+        if normalize_features:
+            self.normalization = keras.layers.BatchNormalization(
+                momentum=0.9, synchronized=True, dtype=self._output_dtype, trainable=self.trainable
+            )
         self.jitter = check_number(jitter, "jitter", above=0)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
 
@@ -337,5 +340,14 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
     def get_config(self) -> dict[str, Any]:
         sizes = ("num_classes", "inducing", "num_samples", "effective_samples", "latent_dim")
-        others = ("covariance", "kernel", "variance", "mean_function", "ard", "standardize", "jitter", "scale_floor")
+        others = (
+            "covariance",
+            "kernel",
+            "variance",
+            "mean_function",
+            "ard",
+            "normalize_features",
+            "jitter",
+            "scale_floor",
+        )
         return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *others)}}

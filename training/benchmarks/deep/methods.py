@@ -85,12 +85,18 @@ def plain(
     loss: Any = "sparse_categorical_crossentropy",
     averaged: bool = False,
     spectral_bound: float | None = None,
+    normalized: bool = False,
     share: float = 1.0,
     one_hot: bool = False,
 ) -> Trained:
-    """A softmax network; ``share`` of the images, from the start, is trained on."""
+    """A softmax network; ``share`` of the images, from the start, is trained on.
+
+    ``normalized``: its features pass batch normalization before the last layer, as in the default head of this package.
+    """
     rows = round(share * len(data.x))
     body = backbone(name, spectral_bound)
+    if normalized:
+        body = keras.Sequential([body, keras.layers.BatchNormalization(momentum=0.9)])
     model = keras.Sequential([keras.Input(data.x.shape[1:]), body, keras.layers.Dense(data.num_classes, "softmax")])
     labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
     model.compile(optimizer(rows, size.epochs, averaged), loss)
@@ -105,9 +111,9 @@ def _fit(model: keras.Model, x: Images, labels: Array, epochs: int, seed: int) -
     return float(np.median(watch.seconds))
 
 
-def temperature(data: Data, size: Size, name: str, seed: int) -> Trained:
+def temperature(data: Data, size: Size, name: str, seed: int, *, normalized: bool = False) -> Trained:
     """Cross-entropy on 95% of the images; the temperature is found on the others."""
-    trained = plain(data, size, name, seed, share=1 - HELD_OUT)
+    trained = plain(data, size, name, seed, normalized=normalized, share=1 - HELD_OUT)
     cut = round((1 - HELD_OUT) * len(data.x))
     scaling = ds.calibration.TemperatureScaling().fit(trained.probabilities(data.x[cut:]), data.y[cut:])
     return trained._replace(probabilities=lambda x: np.asarray(scaling.transform(trained.probabilities(x))))
@@ -180,6 +186,8 @@ METHODS: dict[str, Callable[..., Trained]] = {
     "focal loss": partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0), one_hot=True),
     "averaged weights": partial(plain, averaged=True),
     "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
+    "cross-entropy, normalized features": partial(plain, normalized=True),
+    "temperature, normalized features": partial(temperature, normalized=True),
     "sngp": sngp,
     "deepsimplex": deepsimplex,
     "deepsimplex, spectral bound": partial(deepsimplex, spectral_bound=SPECTRAL_BOUND),
