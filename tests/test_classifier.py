@@ -424,6 +424,37 @@ def test_a_functional_color_backbone_with_augmentation_and_dropout(few):
 
 
 @pytest.mark.slow
+class DropoutHead(ds.heads.GaussianHead):
+    """A head with layers that differ in training."""
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.normalization, self.dropout = keras.layers.BatchNormalization(momentum=0.5), keras.layers.Dropout(0.5)
+
+    def build(self, input_shape):
+        self.normalization.build(input_shape)
+        super().build(input_shape)
+
+    def call(self, features, training=None):
+        return super().call(self.dropout(self.normalization(features, training=training), training=training))
+
+
+def test_a_head_is_called_in_training_mode_by_fit_alone(few):
+    (x, y), _ = few
+    model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", 10, head=DropoutHead(9), seed=0)
+    model.compile(optimizer=keras.optimizers.SGD(0.0))
+    model.fit(x, y, epochs=2, verbose=0)
+    features = model.predict_features(x)
+    # Nothing is learned at a rate of zero: the moving averages alone have gone from 0 to the features' means.
+    np.testing.assert_allclose(model.head.normalization.moving_mean, features.mean(axis=0), rtol=0.5, atol=0.1)
+    assert np.abs(features.mean(axis=0)).max() > 0.3
+    first, second = (np.asarray(model.latent(x, training=True)["loc"]) for _ in range(2))
+    assert np.abs(first - second).max() > 1e-3
+    moved = np.asarray(model.head.normalization.moving_mean)
+    np.testing.assert_array_equal(model.predict_proba(x), model.predict_proba(x))
+    np.testing.assert_array_equal(model.head.normalization.moving_mean, moved)
+
+
 def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
     (x, y), (x_test, _) = four
     keras.mixed_precision.set_global_policy("mixed_float16")

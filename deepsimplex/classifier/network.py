@@ -155,11 +155,11 @@ class SimplexNetwork(keras.Model):
         Except in training it is widened where samples are unfamiliar, after ``fit_density``.
         """
         features = self.backbone(inputs, training=training)
-        return self.head(features) if training else self.latent_of_features(features)
+        return self.head(features, training=True) if training else self.latent_of_features(features)
 
     def latent_of_features(self, features: Any) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent = self.head(features)
+        latent = self.head(features, training=False)
         if self.density is None:
             return latent
         factor = tf.cast(tf.sqrt(self.density.variance_factor(features)), latent["scale"].dtype)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import keras
 import numpy as np
+import tensorflow as tf
 from keras import ops
 
 from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
@@ -40,6 +41,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     The prior's mean w_l^T x + b_l starts at zero, as the last layer of a softmax network would be; the processes model
     the residual. Far from the inducing points the variance is the kernel's: unlike those of ``GaussianHead``,
     predictions are uncertain for samples unlike the training samples, if the backbone maps them to distant features.
+    x stands for the features after batch normalization, unless ``normalize_features`` is False.
 
     Parameters
     ----------
@@ -101,11 +103,13 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     -----
     ``adapt`` puts inducing points among the features of real samples, and the lengthscale at their typical distance,
     even if the backbone is still untrained. Without it inducing points are drawn from N(0, I), with the
-    matching lengthscale sqrt(2 d). That suits standardized features; with others training takes longer, or the kernel
-    and its gradient vanish at all samples.
+    matching lengthscale sqrt(2 d). That suits normalized features; without ``normalize_features``, and with features of
+    other means or scales, training takes longer, or the kernel and its gradient vanish at all samples.
 
-    The moving averages of ``normalize_features`` have a momentum of 0.9, so that inference keeps up with short
-    trainings. Replicas of a ``tf.distribute`` strategy share their batch statistics.
+    Inducing points and lengthscales are in units of the normalized features. The moving averages have a momentum of
+    0.9, so that inference keeps up with short trainings. Replicas of a ``tf.distribute`` strategy share their batch
+    statistics. The learned scale and shift, which the lengthscale and the linear mean could express as well, train
+    faster than these do.
 
     The divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples) stands among the losses of the
     layer as the regularizers of its weights. A model adds it once to what it minimizes, however often it calls the
@@ -151,7 +155,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         scale_floor: float = 1e-3,
         **kwargs: Any,
     ) -> None:
-        # Features are cast to higher precision in the layer, never to lower.
+        # Features that are not normalized are cast to higher precision in the layer, never to lower.
         super().__init__(autocast=False, **kwargs)
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.inducing = check_whole(inducing, "inducing", least=1)
@@ -159,6 +163,14 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.effective_samples = (
             None if effective_samples is None else check_whole(effective_samples, "effective_samples", least=1)
         )
+        self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
+        self.covariance = check_choice(covariance, "covariance", COVARIANCES)
+        self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
+        self.variance = check_number(variance, "variance", above=0)
+        self.mean_function: MeanFunction = check_choice(mean_function, "mean_function", MEAN_FUNCTIONS)
+        self.ard = check_flag(ard, "ard")
+        self.normalize_features = check_flag(normalize_features, "normalize_features")
+        self.normalization: keras.layers.BatchNormalization | None = None
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
         self.covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
@@ -176,7 +188,14 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
-        if self.normalization is not None:
+        if self.normalize_features:
+            self.normalization = keras.layers.BatchNormalization(
+                momentum=0.9,
+                synchronized=tf.distribute.has_strategy(),  # without one, Keras' sums over replicas round more
+                dtype=self._output_dtype,
+                trainable=self.trainable,
+                name="normalization",
+            )
             self.normalization.build(input_shape)
         M, d, L = self.inducing, self._num_features, self.latent_dim
         factors = 1 if self.covariance == "isotropic" else L
@@ -200,6 +219,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self, x: Any, y: Any = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> "VariationalGaussianProcess":
         """Put the inducing points among the features of samples, and the lengthscale at their median distance.
+
+        With ``normalize_features`` the samples' moments are the first moving averages, and points and lengthscale are
+        those of normalized features.
 
         ``SimplexClassifier.fit`` calls it once, before training.
 
@@ -230,7 +252,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
         Examples
         --------
-        >>> layer = VariationalGaussianProcess(3, inducing=2).adapt(np.eye(5))
+        >>> layer = VariationalGaussianProcess(3, inducing=2, normalize_features=False).adapt(np.eye(5))
         >>> round(float(ops.exp(layer.log_lengthscale)), 4), float(layer.sample_count)
         (1.4142, 5.0)
         """
