@@ -63,7 +63,14 @@ def test_verdicts_allow_for_the_errors_of_both(score, ours, expected):
     assert table.verdict(score, np.array(ours), Printed(0.85, 0.02)) == expected
 
 
-def test_a_number_of_one_repetition_deviates_as_ours_do():
+@pytest.mark.parametrize(("lead", "expected"), [(0.0, "within"), (1e-15, "within"), (1e-9, "better")])
+@pytest.mark.parametrize(("score", "sign"), [("accuracy", 1), ("error", -1)])
+def test_equal_means_are_not_better(score, sign, lead, expected):
+    table = PaperTable("", 5, {}, lambda *_: {})
+    assert table.verdict(score, np.full(3, 0.3 + sign * lead), Printed(0.3)) == expected
+
+
+def test_a_number_without_a_deviation_has_that_of_one_of_our_repetitions():
     table = PaperTable("", 1, {}, lambda *_: {})
     assert table.verdict("error", np.array([0.1, 0.3]), Printed(0.15)) == "within"
     assert table.verdict("error", np.array([0.2, 0.2]), Printed(0.15)) == "behind"
