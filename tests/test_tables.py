@@ -139,6 +139,18 @@ def test_some_rows_are_measured_and_others_kept_as_they_are(tmp_path):
     assert len(written["repetitions"]) == 3
 
 
+def test_kept_repetitions_have_their_own_numbers(tmp_path):
+    table = PaperTable("", 3, {("wine", "ours"): {}, ("iris", "ours"): {}}, lambda *cell: {"a": float(cell[2])})
+    path = tmp_path / "table.json"
+    reproduce("x_1", table, DataFolder(tmp_path), tmp_path, path)
+    (tmp_path / "wine-ours-1.json").unlink()
+    reproduce("x_1", table, DataFolder(tmp_path), tmp_path, path, only=["iris"])
+    written = json.loads(path.read_text())
+    numbers = [(item["repetition"], item["scores"]["a"]) for item in written["repetitions"] if item["data"] == "wine"]
+    assert numbers == [(0, 0.0), (2, 2.0)]
+    assert written["notes"] == ["wine, ours: 2 of 3 repetitions."]
+
+
 def test_repetitions_of_all_cells_have_files_of_their_own(tmp_path, monkeypatch):
     for name, table in TABLES.items():
         few = replace(table, measure=lambda *cell: {"error": 0.5})
