@@ -90,7 +90,21 @@ def test_the_papers_numbers_are_read_as_printed():
     cells = ilr_gp.TABLES["ilr_gp_3"].cells
     assert cells["magic", "Collapsed-ILR"]["NLL"] == Printed(0.32, 0.005)
     cells = gplvq.TABLES["gplvq_5_8"].cells
-    assert cells["2 against 9, 3 components", "LVQ"]["test error"] == Printed(0.038)
+    assert cells["2 against 9, 3 components", "LVQ"] == {"train error": Printed(0.035), "test error": Printed(0.038)}
+    assert cells["2 against 9, 40 components", "GPLVQ"]["train error"] == Printed(0.49)
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "added"),
+    [
+        ("gplvq_5_4", "iris, 2 prototypes, alpha 0.5", "iris, 3 prototypes, alpha 0.5"),
+        ("gplvq_5_6", "iris, 2 prototypes", "iris, 3 prototypes"),
+    ],
+)
+def test_rows_with_another_number_of_prototypes_have_no_number_of_the_thesis(name, theirs, added):
+    cells = TABLES[name].cells
+    assert cells[theirs, "GPLVQ"]
+    assert not any(printed for (data, _), printed in cells.items() if data == added)
 
 
 def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
