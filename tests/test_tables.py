@@ -63,7 +63,14 @@ def test_verdicts_allow_for_the_errors_of_both(score, ours, expected):
     assert table.verdict(score, np.array(ours), Printed(0.85, 0.02)) == expected
 
 
-def test_a_number_of_one_repetition_deviates_as_ours_do():
+@pytest.mark.parametrize(("lead", "expected"), [(0.0, "within"), (1e-15, "within"), (1e-9, "better")])
+@pytest.mark.parametrize(("score", "sign"), [("accuracy", 1), ("error", -1)])
+def test_equal_means_are_not_better(score, sign, lead, expected):
+    table = PaperTable("", 5, {}, lambda *_: {})
+    assert table.verdict(score, np.full(3, 0.3 + sign * lead), Printed(0.3)) == expected
+
+
+def test_a_number_without_a_deviation_has_that_of_one_of_our_repetitions():
     table = PaperTable("", 1, {}, lambda *_: {})
     assert table.verdict("error", np.array([0.1, 0.3]), Printed(0.15)) == "within"
     assert table.verdict("error", np.array([0.2, 0.2]), Printed(0.15)) == "behind"
@@ -83,7 +90,21 @@ def test_the_papers_numbers_are_read_as_printed():
     cells = ilr_gp.TABLES["ilr_gp_3"].cells
     assert cells["magic", "Collapsed-ILR"]["NLL"] == Printed(0.32, 0.005)
     cells = gplvq.TABLES["gplvq_5_8"].cells
-    assert cells["2 against 9, 3 components", "LVQ"]["test error"] == Printed(0.038)
+    assert cells["2 against 9, 3 components", "LVQ"] == {"train error": Printed(0.035), "test error": Printed(0.038)}
+    assert cells["2 against 9, 40 components", "GPLVQ"]["train error"] == Printed(0.49)
+
+
+@pytest.mark.parametrize(
+    ("name", "theirs", "added"),
+    [
+        ("gplvq_5_4", "iris, 2 prototypes, alpha 0.5", "iris, 3 prototypes, alpha 0.5"),
+        ("gplvq_5_6", "iris, 2 prototypes", "iris, 3 prototypes"),
+    ],
+)
+def test_rows_with_another_number_of_prototypes_have_no_number_of_the_thesis(name, theirs, added):
+    cells = TABLES[name].cells
+    assert cells[theirs, "GPLVQ"]
+    assert not any(printed for (data, _), printed in cells.items() if data == added)
 
 
 def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
@@ -130,6 +151,18 @@ def test_some_rows_are_measured_and_others_kept_as_they_are(tmp_path):
     assert [(row["data"], row["method"]) for row in written["rows"]] == [("wine", "theirs"), ("iris", "ours")]
     assert written["notes"] == ["wine, ours: not measured.", "wine, theirs: 1 of 2 repetitions."]
     assert len(written["repetitions"]) == 3
+
+
+def test_kept_repetitions_have_their_own_numbers(tmp_path):
+    table = PaperTable("", 3, {("wine", "ours"): {}, ("iris", "ours"): {}}, lambda *cell: {"a": float(cell[2])})
+    path = tmp_path / "table.json"
+    reproduce("x_1", table, DataFolder(tmp_path), tmp_path, path)
+    (tmp_path / "wine-ours-1.json").unlink()
+    reproduce("x_1", table, DataFolder(tmp_path), tmp_path, path, only=["iris"])
+    written = json.loads(path.read_text())
+    numbers = [(item["repetition"], item["scores"]["a"]) for item in written["repetitions"] if item["data"] == "wine"]
+    assert numbers == [(0, 0.0), (2, 2.0)]
+    assert written["notes"] == ["wine, ours: 2 of 3 repetitions."]
 
 
 def test_repetitions_of_all_cells_have_files_of_their_own(tmp_path, monkeypatch):

@@ -70,7 +70,7 @@ def reproduce(
     """Measure one table, or some of its rows, print it and write it."""
     runs.mkdir(parents=True, exist_ok=True)
     number = repetitions or table.repetitions
-    found: dict[Cell, list[Scores]] = {}
+    found: dict[Cell, dict[int, Scores]] = {}
     missing = []
     console = Console(stderr=True, highlight=False)
     for cell in table.cells:
@@ -83,23 +83,24 @@ def reproduce(
             if not chosen:
                 continue
         try:
-            found[cell] = [_measured(table, cell, k, number, data, runs, console) for k in chosen]
+            found[cell] = {k: _measured(table, cell, k, number, data, runs, console) for k in chosen}
         except MissingDataError as error:
             missing.append(f"{cell[0]} is left out: {error}")
             console.print(f"{name}: {missing[-1]}", markup=False)
-    everything = [scores for scores_of_cell in found.values() for scores in scores_of_cell]
+    everything = [scores for repetitions_of_cell in found.values() for scores in repetitions_of_cell.values()]
     print(f"\n{table.title}\n")
     shown = ResultTable("training.tables")
-    for cell, scores in found.items():
-        shown.add(**dict.fromkeys(["data", "method", *table.scores(everything)], "") | table.row(cell, scores))
+    for cell, repetitions_of_cell in found.items():
+        row = table.row(cell, list(repetitions_of_cell.values()))
+        shown.add(**dict.fromkeys(["data", "method", *table.scores(everything)], "") | row)
     notes = [*table.notes, *dict.fromkeys(missing)]
     if number < table.repetitions:
         notes.append(f"{number} of the paper's {table.repetitions} repetitions.")
     print("", *notes, sep="\n")
     listed = [
         {"data": cell[0], "method": cell[1], "repetition": k, "scores": scores}
-        for cell, all_scores in found.items()
-        for k, scores in enumerate(all_scores)
+        for cell, repetitions_of_cell in found.items()
+        for k, scores in repetitions_of_cell.items()
     ]
     shown.write(path, command=f"make reproduce TABLE={name}", title=table.title, notes=notes, repetitions=listed)
 

@@ -232,6 +232,10 @@ TABLES = {
             }
         },
         measure_confusions,
-        notes=(_STANDARD, "The paper shows one split; here are means of samples over ten."),
+        notes=(
+            _STANDARD,
+            "The paper shows one split; here are means of samples over ten. It prints no accuracy: 0.82 follows from "
+            "its matrix.",
+        ),
     ),
 }

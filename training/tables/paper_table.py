@@ -25,6 +25,9 @@ RISING = frozenset(
 )
 """Scores of which more is better; of all others less is."""
 
+TIE = 1e-12
+"""Means that differ by no more are equal: float rounding, not a lead."""
+
 _OWN_COPIES = {"wine": load_wine, "iris": load_iris}
 
 
@@ -96,7 +99,7 @@ class PaperTable:
     title : str
         The paper's tag, the number of the table, and what it compares.
     repetitions : int
-        How often the paper measures every cell.
+        How often the paper measures every cell, or a choice of ours if it does not say.
     cells : mapping of (data set, method) to mapping of score to Printed
         What the paper prints; empty where it prints nothing.
     measure : callable
@@ -135,12 +138,15 @@ class PaperTable:
         return list(dict.fromkeys(score for scores in of_all for score in scores))
 
     def verdict(self, score: str, ours: NDArray[np.float64], printed: Printed) -> str:
-        """Whether ours is better, or within two standard errors of the difference and the paper's rounding."""
+        """Whether ours is better, or within two standard errors of the difference and the paper's rounding.
+
+        A number that the paper prints without a standard deviation is assumed to have that of one of our repetitions,
+        also where it is a mean itself, as [GPLVQ]'s are, over the folds of a cross-validation.
+        """
         variance = ours.var() / len(ours)
-        # A number without a deviation is of one repetition, which deviates as ours do.
         variance += ours.var() if printed.deviation is None else printed.deviation**2 / self.repetitions
         lead = (ours.mean() - printed.mean) * (1 if score in RISING else -1)
-        return "better" if lead >= 0 else "within" if lead >= -2.0 * np.sqrt(variance) - self.rounding else "behind"
+        return "better" if lead > TIE else "within" if lead >= -2.0 * np.sqrt(variance) - self.rounding else "behind"
 
 
 def fitted(classifier: Any, X: NDArray[np.float64], y: NDArray[np.int64]) -> Any:
