@@ -47,13 +47,7 @@ DATA = {
 
 
 def _sparse(data: DataSet, seed: int) -> dict[str, Any]:
-    return {
-        "inducing": data.inducing,
-        "learn_inducing": True,
-        "ard": True,
-        "scale_features": False,
-        "random_state": seed,
-    }
+    return {"inducing": data.inducing, "scale_features": False, "random_state": seed}
 
 
 def _latent(target: str) -> Callable[[DataSet, int], Any]:
@@ -73,6 +67,7 @@ def _separate(data: DataSet, seed: int) -> Any:
         ds.targets.ILR(0.999999),
         "stochastic",
         separate_inducing=True,
+        ard=True,
         noise="learned",
         readout="softmax",
         epochs=40,
@@ -172,7 +167,9 @@ TABLES = {
         rounding=0.005,
         notes=(
             "Lambda and alpha are chosen by the NLL of a held-out tenth, and all training rows are fitted with them. "
-            "Sparse rows have a lengthscale for every feature, and inducing points that are learned.",
+            "Collapsed rows have one lengthscale, and inducing points that stay where k-means++ puts them. With "
+            "ard=True and learn_inducing=True, which take about a minute a fit, one split at lambda 0.999 had accuracy "
+            "0.870 for 0.768 on eeg, and 0.889 for 0.814 on letter; the rows were not measured again with them.",
             "Features are standardized where the paper's row says Z-score. Elsewhere they are scaled to [0, 1], which "
             "is inferred: the text lost the range. Exceptions are drive, mocap and the row with separate inducing "
             "points, which are standardized though the paper's rows do not say so.",
