@@ -22,7 +22,9 @@ _FOLDS = 5
 # Number of quantiles of the training scores that are stored: familiarity has a resolution of a thousandth.
 _QUANTILES = 1000
 _FARTHEST = 1e12
-# Quantiles of the training scores: variances grow below the first one, in units of the range between the two.
+# Quantiles of the training scores: variances grow below the first one, in units of half the range between the two.
+# Half: of 1000 Fashion-MNIST images, corrupted in thirty ways, the NLL falls from 1.07 to 1.04 by it, of clean ones it
+# rises from 0.241 to 0.243.
 UNFAMILIAR = (0.1, 0.9)
 # Share of the variance of a network's features that the principal components of a density hold.
 VARIANCE_SHARE = 0.98
@@ -35,7 +37,7 @@ class FeatureDensity(Fitted, ABC):
 
     Away from the training samples, a network's features collapse and its variances stay too small. ``variance_factor``
     compensates for that: with the score t of a sample, and its quantiles t_q over the training samples, variances
-    grow by 1 + max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
+    grow by 1 + 2 max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
 
     A subclass defines ``_fit`` and ``_score``, and names the arrays that ``_fit`` makes in ``fitted_arrays``. Register
     it with ``keras.saving.register_keras_serializable``.
@@ -128,7 +130,7 @@ class FeatureDensity(Fitted, ABC):
         scores = self._scores(z)
         low, high = np.quantile(self.quantiles_, UNFAMILIAR)
         spread = tf.constant(max(high - low, np.finfo(np.float32).tiny), scores.dtype)
-        return 1.0 + tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
+        return 1.0 + 2.0 * tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
 
     def _scores(self, z: Any) -> Any:
         """Scores [N] of features, a tensor [N, d]."""
