@@ -13,7 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array, check_choice, check_labels, check_sample_weight, check_whole
-from deepsimplex.heads.features import ROWS, AdaptedLayer, Head, batches_of, features_of, labeled_feature_rows
+from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
+from deepsimplex.heads.head import AdaptedLayer, Head
 
 Initialization = Literal["means", "samples", "k-means++"]
 INITIALIZATIONS: tuple[Initialization, ...] = ("means", "samples", "k-means++")

@@ -11,7 +11,8 @@ from keras import ops
 
 from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
-from deepsimplex.heads.features import ROWS, AdaptedLayer, Head, feature_rows
+from deepsimplex.heads.features import ROWS, feature_rows
+from deepsimplex.heads.head import AdaptedLayer, Head
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
