@@ -32,10 +32,10 @@ from deepsimplex.readout.normal import (
     ndtr,
     ndtri,
     smallest_mass,
-    sobol,
     tiny_of,
 )
 from deepsimplex.readout.score_matrix import noise_floor, score_covariance
+from deepsimplex.readout.sobol import sobol
 
 # Where panels of the Gauss-Legendre rule meet, in units of the angle over which the integrand falls to 1/e.
 _EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)
