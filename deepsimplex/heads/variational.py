@@ -172,14 +172,6 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.ard = check_flag(ard, "ard")
         self.normalize_features = check_flag(normalize_features, "normalize_features")
         self.normalization: keras.layers.BatchNormalization | None = None
-        self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
-        self.covariance = check_choice(covariance, "covariance", COVARIANCES)
-        self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
-        self.variance = check_number(variance, "variance", above=0)
-        self.mean_function: MeanFunction = check_choice(mean_function, "mean_function", MEAN_FUNCTIONS)
-        self.ard = check_flag(ard, "ard")
-        self.normalize_features = check_flag(normalize_features, "normalize_features")
-        self.normalization: keras.layers.BatchNormalization | None = None
         if normalize_features:
             self.normalization = keras.layers.BatchNormalization(
                 momentum=0.9, synchronized=True, dtype=self._output_dtype, trainable=self.trainable
