@@ -1,1 +1,1 @@
-"""General utilities: validation, batching, registries, atomic files, progress, names."""
+"""General utilities: validation, batching, registries, atomic files, progress, messages."""

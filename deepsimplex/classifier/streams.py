@@ -1,4 +1,4 @@
-"""Streams of batches: tf.data data sets, PyDatasets and generators; epochs whose order is drawn by seed and step."""
+"""Streams of batches: tf.data data sets, PyDatasets and generators; seeded epochs, with an order of seed and step."""
 
 import itertools
 import re

@@ -1,4 +1,4 @@
-"""Compiled loops of the neighbor search: the k nearest samples of every class, Euclidean and cityblock distances."""
+"""Compiled loops of the neighbor search and of pairwise distances: k nearest of every class, Euclidean, cityblock."""
 
 import math
 
@@ -6,6 +6,12 @@ import numpy as np
 from numba import njit, prange
 
 from deepsimplex.distances.simd import exclusive, lanes_of, load, magnitude, splat, total
+
+_LANES = lanes_of(np.float32)
+# Points whose distances are computed together, so that they stay in a core's cache.
+_CACHED = 64
+# Features between two checks whether the sum exceeds its limit.
+_STRIDE = 64
 
 
 @njit(cache=True)
@@ -70,13 +76,6 @@ def merge_lists(distances, indices, into_distances, into_indices):
                     into_distances[row, label],
                     into_indices[row, label],
                 )
-
-
-LANES = lanes_of(np.float32)
-# Points whose distances are computed together, so that they stay in a core's cache.
-CACHED = 64
-# Features between two checks whether the sum exceeds its limit.
-_STRIDE = 64
 
 
 @njit(cache=True)
@@ -144,16 +143,16 @@ def cityblock_scores(rows, columns, out):
     length = rows.shape[1]
     a_flat, b_flat = rows.reshape(-1), columns.reshape(-1)
     others = len(columns)
-    for chunk in prange((len(rows) + CACHED - 1) // CACHED):
-        for begin in range(0, others, CACHED):
-            end = min(begin + CACHED, others)
-            for a in range(chunk * CACHED, min((chunk + 1) * CACHED, len(rows))):
+    for chunk in prange((len(rows) + _CACHED - 1) // _CACHED):
+        for begin in range(0, others, _CACHED):
+            end = min(begin + _CACHED, others)
+            for a in range(chunk * _CACHED, min((chunk + 1) * _CACHED, len(rows))):
                 # Four at a time: their sums do not wait for one another.
                 for b in range(begin, end, 4):
                     b1, b2, b3 = min(b + 1, end - 1), min(b + 2, end - 1), min(b + 3, end - 1)
                     s0 = splat(np.float32(0.0))
                     s1, s2, s3 = s0, s0, s0
-                    for d in range(0, length, LANES):
+                    for d in range(0, length, _LANES):
                         point = load(a_flat, a * length + d)
                         s0 = s0 + magnitude(point - load(b_flat, b * length + d))
                         s1 = s1 + magnitude(point - load(b_flat, b1 * length + d))
@@ -189,10 +188,10 @@ def merge_scored(scores, turned, row, column, wanted, own_positive, rounding, di
     squared = rounding[0]
     factor = -2.0 if squared else 1.0
     count, number, n = len(labels), len(other_labels), distances.shape[1]
-    strips = (count + CACHED - 1) // CACHED
+    strips = (count + _CACHED - 1) // _CACHED
     evaluated = np.zeros(strips, np.int64)
     for strip in prange(strips):
-        begin, end = strip * CACHED, min((strip + 1) * CACHED, count)
+        begin, end = strip * _CACHED, min((strip + 1) * _CACHED, count)
         ceilings = np.full((end - begin, n), -np.inf)
         for a in range(begin, end):
             for label in range(n):

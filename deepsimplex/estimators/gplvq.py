@@ -10,7 +10,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
-from deepsimplex.heads.prototype_layer import Explanation, Initialization
+from deepsimplex.heads.prototype_initialization import Initialization
+from deepsimplex.heads.prototype_layer import Explanation
 from deepsimplex.kernels import median_distance
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import PrototypeFit, fit_gplvq

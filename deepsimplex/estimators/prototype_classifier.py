@@ -26,7 +26,8 @@ from deepsimplex.estimators.calibrated_classifier import (
 )
 from deepsimplex.estimators.labels import checked_rows
 from deepsimplex.estimators.saving import Saved
-from deepsimplex.heads.prototype_layer import Explanation, Initialization
+from deepsimplex.heads.prototype_initialization import Initialization
+from deepsimplex.heads.prototype_layer import Explanation
 from deepsimplex.heads.prototype_scores import relative_scores as served_scores
 from deepsimplex.prototypes import PrototypeFit, initial_prototypes
 from deepsimplex.prototypes.class_scores import (

@@ -17,10 +17,11 @@ from deepsimplex.backbones import backbone
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.classifier.several_workers import Workers
+from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
-from deepsimplex.experiments.training_run import Split, files_of_training, fit_after_training, load_split, repair_backup
+from deepsimplex.experiments.training_run import Split, files_of_training, fit_after_training, load_split
 from deepsimplex.experiments.worker_processes import check_same_run, folder_of_chief, one_line_of_workers, open_strategy
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss

@@ -27,6 +27,15 @@ from deepsimplex.evaluation.standardized_partition import measure_title
 from deepsimplex.experiments.finished_runs import Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
 
+_MISSING = "–"
+# Names of metrics of a run, with the labels of their rows.
+_FACTS = {
+    "neighbor_recall": "recall of approximate neighbors",
+    "set_coverage": "coverage of the sets",
+    "set_size": "mean size of the sets",
+    "mean_familiarity": "mean familiarity",
+}
+
 
 def write_report(
     path: str | os.PathLike[str],
@@ -119,12 +128,12 @@ def _content(
         "groups": {"Runs": facts(runs), **score_groups(reports, comparison)},
         "partitions": partitions,
         "caution": caution,
-        "partition_groups": None if partitions is None else partition_groups(partitions),
+        "partition_groups": None if partitions is None else _partition_groups(partitions),
         "partition_figures": () if partitions is None else partition_figures(partitions),
         "number": number,
         "sections": sections(runs, level, announce),
         "differing": differing([flat_configuration(run) for run in runs]),
-        "versions": {name: [run.versions.get(name, MISSING) for run in runs] for name in packages},
+        "versions": {name: [run.versions.get(name, _MISSING) for run in runs] for name in packages},
         "differing_versions": differing([run.versions for run in runs]),
     }
 
@@ -202,9 +211,6 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
-MISSING = "–"
-
-
 @dataclass(frozen=True)
 class Cell:
     """A number of a table.
@@ -232,14 +238,6 @@ class Row:
     better: str = ""
 
 
-FIGURES = {
-    "neighbor_recall": "recall of approximate neighbors",
-    "set_coverage": "coverage of the sets",
-    "set_size": "mean size of the sets",
-    "mean_familiarity": "mean familiarity",
-}
-
-
 def number(value: float) -> str:
     """Format a score.
 
@@ -260,7 +258,7 @@ def duration(seconds: float | None) -> str:
     ('7.3 s', '2 min 5 s', '2 h 3 min', '–')
     """
     if seconds is None:
-        return MISSING
+        return _MISSING
     return f"{seconds:.1f} s" if seconds < 60 else progress.duration(seconds)
 
 
@@ -269,7 +267,7 @@ def facts(runs: Sequence[Run]) -> list[Row]:
 
     def row(label: str, value_of: Callable[[Run], Any]) -> Row:
         values = [value_of(run) for run in runs]
-        return Row(label, [Cell(MISSING if value is None else str(value)) for value in values])
+        return Row(label, [Cell(_MISSING if value is None else str(value)) for value in values])
 
     def metric(name: str) -> Callable[[Run], str | None]:
         return lambda run: number(run.metrics[name]) if name in run.metrics else None
@@ -279,7 +277,7 @@ def facts(runs: Sequence[Run]) -> list[Row]:
         row("classes", lambda run: run.predictions.p.shape[1]),
         row("epochs", lambda run: run.epochs),
         row("training time", lambda run: duration(run.metrics.get("training_seconds"))),
-        *(row(label, metric(name)) for name, label in FIGURES.items() if any(map(metric(name), runs))),
+        *(row(label, metric(name)) for name, label in _FACTS.items() if any(map(metric(name), runs))),
     ]
 
 
@@ -324,7 +322,7 @@ def score_label(score: str, scores: Report) -> str:
     return score.replace("_", " ").replace("brier", "Brier")
 
 
-def partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
+def _partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
     """Return the measures of standardized partitions: of scaled memberships, and of those that were given."""
     measures = [partition.measures() for partition in comparison.partitions.values()]
     names = [name for name in measures[0] if not name.startswith("unscaled_")]
@@ -350,4 +348,4 @@ def differing(columns: Sequence[Mapping[str, str]]) -> dict[str, list[str]]:
     filled = [column for column in columns if column]
     keys = dict.fromkeys(key for column in filled for key in column)
     differ = [key for key in keys if len({column.get(key) for column in filled}) > 1]
-    return {key: [column.get(key, MISSING) for column in columns] for key in differ}
+    return {key: [column.get(key, _MISSING) for column in columns] for key in differ}

@@ -9,7 +9,7 @@ from keras import ops
 
 from deepsimplex._utils.portable_operations import softplus
 from deepsimplex._utils.validation import check_choice, check_number, check_whole
-from deepsimplex.heads.features import Head
+from deepsimplex.heads.head import Head
 from deepsimplex.latent import COVARIANCES, Covariance
 
 # softplus(UNIT_SCALE) = 1: a new head starts with unit standard deviations.

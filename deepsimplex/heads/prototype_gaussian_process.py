@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number
 from deepsimplex.heads.features import ROWS
-from deepsimplex.heads.prototype_layer import Initialization, PrototypeLayer
+from deepsimplex.heads.prototype_initialization import Initialization
+from deepsimplex.heads.prototype_layer import PrototypeLayer
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 from deepsimplex.targets import TARGETS, Target
 

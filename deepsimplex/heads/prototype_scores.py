@@ -9,7 +9,8 @@ from keras import ops
 from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_choice, check_whole
-from deepsimplex.heads.prototype_layer import Initialization, PrototypeLayer
+from deepsimplex.heads.prototype_initialization import Initialization
+from deepsimplex.heads.prototype_layer import PrototypeLayer
 from deepsimplex.kernels import squared_distances
 
 # Added to the denominator, the first relative to the mean squared distance: a sample that equals prototypes of two

@@ -11,7 +11,8 @@ from keras import ops
 
 from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
-from deepsimplex.heads.features import ROWS, AdaptedLayer, Head, feature_rows
+from deepsimplex.heads.features import ROWS, feature_rows
+from deepsimplex.heads.head import AdaptedLayer, Head
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
@@ -163,14 +164,6 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.effective_samples = (
             None if effective_samples is None else check_whole(effective_samples, "effective_samples", least=1)
         )
-        self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
-        self.covariance = check_choice(covariance, "covariance", COVARIANCES)
-        self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)
-        self.variance = check_number(variance, "variance", above=0)
-        self.mean_function: MeanFunction = check_choice(mean_function, "mean_function", MEAN_FUNCTIONS)
-        self.ard = check_flag(ard, "ard")
-        self.normalize_features = check_flag(normalize_features, "normalize_features")
-        self.normalization: keras.layers.BatchNormalization | None = None
         self.latent_dim = self.num_classes - 1 if latent_dim is None else check_whole(latent_dim, "latent_dim", least=1)
         self.covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.kernel: Kernel = check_choice(kernel, "kernel", KERNELS)

@@ -1,12 +1,13 @@
 """Matplotlib figures of class probabilities, latents, prototypes and learning, drawn without pyplot's global state."""
 
 from deepsimplex.plots.confusion_matrix import confusion_matrix
-from deepsimplex.plots.curves import learning_curves, prediction_sets, risk_coverage
+from deepsimplex.plots.curves import learning_curves, risk_coverage
 from deepsimplex.plots.decision_regions import decision_regions
 from deepsimplex.plots.image_predictions import predictions, uncertain_images
 from deepsimplex.plots.latent_space import latent_space
 from deepsimplex.plots.prototypes import prototype_images, relevance
 from deepsimplex.plots.reliability_diagram import classwise_reliability, reliability
+from deepsimplex.plots.set_coverage import prediction_sets
 from deepsimplex.plots.simplex import simplex
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Risk-coverage curves, learning curves, and the coverage of prediction sets."""
+"""Risk-coverage curves and learning curves of several classifiers."""
 
 from collections.abc import Mapping, Sequence
 
@@ -7,22 +7,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex import evaluation
-from deepsimplex._utils.validation import check_array, check_names, check_number, check_whole
-from deepsimplex.evaluation import RiskCoverageCurve, coverage_by_class, coverage_by_size, set_size
-from deepsimplex.plots.style import (
-    BLUE,
-    CLASS_COLORS,
-    CLASS_MARKERS,
-    GRAY,
-    VERMILLION,
-    check_axes,
-    figure_of,
-    literal,
-    new_axes,
-)
+from deepsimplex._utils.validation import check_array, check_whole
+from deepsimplex.evaluation import RiskCoverageCurve
+from deepsimplex.plots.style import CLASS_COLORS, CLASS_MARKERS, check_axes, figure_of, literal, new_axes
 
 NOT_DRAWN = ("epoch", "learning_rate")
 
@@ -125,61 +113,3 @@ def learning_curves(histories: Mapping[str, Mapping[str, Sequence[float]]], colu
                 )
     figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=columns, fontsize=8)
     return figure
-
-
-def prediction_sets(
-    y: ArrayLike, sets: ArrayLike, coverage: float | None = None, class_names: Sequence[str] | None = None
-) -> Figure:
-    """Draw the sizes of sets of classes, with the coverage at every size, and the coverage of every class.
-
-    Parameters
-    ----------
-    y : array_like, shape [N]
-        Class numbers 0..n-1.
-    sets : array_like of bool, shape [N, n]
-        As ``predict_set`` returns them.
-    coverage : float, optional
-        Guaranteed coverage, that of ``conformalize``, drawn as a line.
-    class_names : sequence of str, length n, optional
-        Their numbers by default.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-        Left: bars of the share of sets of every size, and dots of their coverage. Right: the coverage of every class.
-
-    Examples
-    --------
-    >>> sets = [[True, False, False], [True, True, False], [False, True, True]]
-    >>> figure = prediction_sets([0, 2, 2], sets, coverage=0.9)
-    >>> figure.axes[0].get_title()
-    'coverage 0.667, mean size 1.67'
-    """
-    by_size, by_class = coverage_by_size(y, sets), coverage_by_class(y, sets)
-    wanted = None if coverage is None else check_number(coverage, "coverage", above=0, below=1)
-    n = len(by_class)
-    names = check_names(class_names, n, "class_names", "columns of sets") or [str(k) for k in range(n)]
-    sizes = np.flatnonzero(np.isfinite(by_size))
-    shares = np.bincount(np.asarray(sets).sum(axis=1), minlength=n + 1) / len(np.asarray(sets))
-    figure = Figure(figsize=(8.4, 3.6), dpi=120, layout="constrained")
-    left, right = figure.subplots(1, 2)
-    left.bar(sizes, shares[sizes], color=GRAY, label="share of the sets")
-    left.set(
-        xlabel="classes in the set",
-        xticks=sizes,
-        title=f"coverage {evaluation.coverage(y, sets):.3f}, mean size {set_size(y, sets):.2f}",
-    )
-    _draw_coverage(left, sizes, by_size[sizes], wanted)
-    left.legend(fontsize=8)
-    known = np.flatnonzero(np.isfinite(by_class))
-    _draw_coverage(right, known, by_class[known], wanted)
-    right.set(xlabel="true class", xticks=known, ylabel="coverage")
-    right.set_xticklabels([literal(names[k]) for k in known], rotation=45 if n > 5 else 0, fontsize=8)
-    return figure
-
-
-def _draw_coverage(ax: Axes, places: NDArray[np.integer], values: NDArray[np.floating], wanted: float | None) -> None:
-    ax.plot(places, values, "o", color=BLUE, label="coverage")
-    if wanted is not None:
-        ax.axhline(wanted, color=VERMILLION, linewidth=1.0, linestyle="--", label="promised")
-    ax.set_ylim(0, 1.05)

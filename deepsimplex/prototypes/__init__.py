@@ -3,7 +3,7 @@
 The scikit-learn classifiers ``LVQ1``, ``LVQ2``, ``GLVQ``, ``GMLVQ`` and ``GPLVQ`` of ``deepsimplex`` use them.
 """
 
-from deepsimplex.heads.prototype_layer import initial_prototypes
+from deepsimplex.heads.prototype_initialization import initial_prototypes
 from deepsimplex.prototypes.metric_learning import fit_glvq, fit_gmlvq
 from deepsimplex.prototypes.online_learning import PrototypeFit, fit_gplvq, fit_lvq
 

@@ -87,7 +87,7 @@ class ArgmaxMethod(Method):
         if formula == "two classes":
             return 1
         if formula == "three classes":
-            return orthant_probabilities.NODES[dtype.name]
+            return orthant_probabilities.NODES_PER_PANEL[dtype.name]
         if formula == "equal variances":
             return exact_quadrature.default_num_points(self.scores.num_classes, dtype)
         return exact_quadrature.NODES_PER_PANEL[dtype.name]

@@ -1,4 +1,4 @@
-"""The standard normal distribution: TensorFlow ops, Sobol points, and logarithms of small probabilities."""
+"""The standard normal distribution as TensorFlow ops, and logarithms of small probabilities."""
 
 import functools
 import math
@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import NDArray
 from scipy import special
-from scipy.linalg import cholesky, solve_triangular
-from scipy.stats import qmc
 
 from deepsimplex._utils.portable_operations import erfc, expm1, log1p, portable
 
@@ -217,31 +214,3 @@ def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Seq
         return answer, gradient
 
     return compute(probabilities, *moments)
-
-
-@functools.lru_cache(maxsize=32)
-def sobol(num_points: int, dims: int, seed: int) -> NDArray[np.float64]:
-    """Scrambled Sobol points in the open unit cube, shape [num_points, dims].
-
-    ``num_points`` must be a power of two, at which the sequence is balanced.
-    """
-    points = qmc.Sobol(dims, scramble=True, rng=seed).random_base2(int(num_points).bit_length() - 1)
-    # Scrambled points are multiples of 2^-30 or so: zero occurs, and what single precision would round to one.
-    inside = np.clip(points, 2.0**-31, 1.0 - 2.0**-24)
-    inside.setflags(write=False)
-    return inside
-
-
-@functools.lru_cache(maxsize=32)
-def gaussian(num_points: int, dims: int, seed: int) -> NDArray[np.float64]:
-    """Standard normal points, shape [num_points, dims]: Sobol points through the normal quantile function.
-
-    Where there are more than 2 * dims of them, their mean is exactly zero and their covariance the identity, so that
-    expectations of quadratic functions are exact.
-    """
-    points = special.ndtri(sobol(num_points, dims, seed))
-    if num_points > 2 * dims:
-        points = points - points.mean(axis=0)
-        points = solve_triangular(cholesky(points.T @ points / num_points, lower=True), points.T, lower=True).T
-    points.setflags(write=False)
-    return points

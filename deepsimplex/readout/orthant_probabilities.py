@@ -32,15 +32,14 @@ from deepsimplex.readout.normal import (
     ndtr,
     ndtri,
     smallest_mass,
-    sobol,
     tiny_of,
 )
 from deepsimplex.readout.score_matrix import noise_floor, score_covariance
+from deepsimplex.readout.sobol import sobol
 
 # Where panels of the Gauss-Legendre rule meet, in units of the angle over which the integrand falls to 1/e.
 _EDGES = (0.0, 1.0, 2.0, 4.0, 8.0, 16.0, 40.0)
-# Nodes per panel.
-NODES = {"float32": 10, "float64": 16}
+NODES_PER_PANEL = {"float32": 10, "float64": 16}
 # Panels of the three wedges, on both sides of their peaks.
 PANELS = 3 * 2 * len(_EDGES)
 # From here on R comes from its continued fraction: 1 - b M(b) would cancel.

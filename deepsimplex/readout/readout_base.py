@@ -11,8 +11,9 @@ from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_array, check_whole
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.method import check_num_points, map_rows
-from deepsimplex.readout.normal import gaussian, tiny_of
+from deepsimplex.readout.normal import tiny_of
 from deepsimplex.readout.score_matrix import Scores
+from deepsimplex.readout.sobol import gaussian
 
 # Sobol points of a readout that defines only ``class_probabilities``, of a training step's metrics, and of intervals.
 _POINTS, TRAINING_POINTS, _INTERVAL_POINTS = 1024, 16, 4096

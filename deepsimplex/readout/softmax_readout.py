@@ -12,8 +12,9 @@ from deepsimplex._utils.portable_operations import log_sigmoid
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout import gumbel
 from deepsimplex.readout.method import Formula, Method
-from deepsimplex.readout.normal import gaussian, log_ndtr, log_or_else, tiny_of
+from deepsimplex.readout.normal import log_ndtr, log_or_else, tiny_of
 from deepsimplex.readout.score_matrix import Scores
+from deepsimplex.readout.sobol import gaussian
 
 SoftmaxMethods = Literal["auto", "exact", "quasi_monte_carlo"]
 

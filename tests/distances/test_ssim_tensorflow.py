@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from deepsimplex.distances import ssim_tensorflow
-from deepsimplex.distances.ssim_tensorflow import has_accelerator, ssim_block
+from deepsimplex.distances import ssim
+from deepsimplex.distances.ssim import has_accelerator, ssim_block
 from tests.distances.test_ssim import natural
 from tests.reference import distances as reference
 
@@ -52,19 +52,19 @@ def test_small_tensors_give_the_same(monkeypatch):
     """Several tiles of rows and columns, each with a smaller last one."""
     images = natural(np.random.default_rng(5), (29, 9, 10, 2))
     whole = ssim_block(images[:17], images, 5)
-    monkeypatch.setattr(ssim_tensorflow, "TENSOR_BYTES", 5**2 * 4 * 180)
+    monkeypatch.setattr(ssim, "TENSOR_BYTES", 5**2 * 4 * 180)
     np.testing.assert_allclose(ssim_block(images[:17], images, 5), whole, atol=1e-6)
     assert ssim_block(images[:0], images, 5).shape == (0, 29)
 
 
 def test_the_function_is_traced_once():
-    ssim_tensorflow._comparison.cache_clear()
+    ssim._comparison.cache_clear()
     images = np.random.default_rng(6).uniform(size=(40, 12, 12))
     for some in (images, images[:, :11, :9]):
         for size in range(1, 30, 9):
             ssim_block(some[:size], some[size:], 5)
-    assert ssim_tensorflow._comparison.cache_info().misses == 1
-    assert ssim_tensorflow._comparison(5, 0.01, 0.03).experimental_get_tracing_count() == 1
+    assert ssim._comparison.cache_info().misses == 1
+    assert ssim._comparison(5).experimental_get_tracing_count() == 1
 
 
 def test_has_accelerator_is_whether_tensorflow_has_a_gpu():

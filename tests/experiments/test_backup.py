@@ -16,7 +16,7 @@ import pytest
 import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex.experiments import ConfigurationError, RunConfig, commands, load_config
-from deepsimplex.experiments.training_run import CHECKSUMS, EARLIER, METADATA, WEIGHTS, Backup, repair_backup
+from deepsimplex.experiments.backup import CHECKSUMS, EARLIER, METADATA, WEIGHTS, Backup, repair_backup
 from tests.full_disk import files_no_larger_than
 from tests.quick_runs import without_pictures
 

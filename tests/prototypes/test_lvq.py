@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_softmax
 
-from deepsimplex.heads.prototype_layer import INITIALIZATIONS, initial_prototypes
+from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, initial_prototypes
 from deepsimplex.prototypes import fit_glvq, fit_gmlvq, fit_lvq
 from deepsimplex.prototypes.class_scores import (
     fitted_temperature,

@@ -13,7 +13,7 @@ from deepsimplex.geometry import helmert, vertices
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import gumbel, method_for, softmax
 from deepsimplex.readout.gumbel import convolution, num_terms
-from deepsimplex.readout.normal import gaussian
+from deepsimplex.readout.sobol import gaussian
 from tests.readout.test_argmax import latents
 from tests.reference.readout import softmax_by_averaging, softmax_independent, softmax_two
 

@@ -28,8 +28,8 @@ import deepsimplex as ds
 from deepsimplex import experiments
 from deepsimplex._utils.progress import progress
 from deepsimplex.distances import CheckpointWarning, checkpoint, class_neighbors
+from deepsimplex.experiments.backup import WEIGHTS, Backup, repair_backup
 from deepsimplex.experiments.run_folder import RunFolder
-from deepsimplex.experiments.training_run import WEIGHTS, Backup, repair_backup
 from deepsimplex.export import load_served
 from deepsimplex.targets import TargetCacheWarning
 from training.results import Output, ResultTable

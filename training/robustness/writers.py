@@ -9,7 +9,7 @@ import numpy as np
 
 import deepsimplex as ds
 from deepsimplex import experiments
-from deepsimplex.experiments.training_run import WEIGHTS, Backup, repair_backup
+from deepsimplex.experiments.backup import WEIGHTS, Backup, repair_backup
 from deepsimplex.export import load_served
 from deepsimplex.targets.neighbor_cache import cached_search
 
