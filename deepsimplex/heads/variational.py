@@ -172,10 +172,6 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         self.ard = check_flag(ard, "ard")
         self.normalize_features = check_flag(normalize_features, "normalize_features")
         self.normalization: keras.layers.BatchNormalization | None = None
-        if normalize_features:
-            self.normalization = keras.layers.BatchNormalization(
-                momentum=0.9, synchronized=True, dtype=self._output_dtype, trainable=self.trainable
-            )
         self.jitter = check_number(jitter, "jitter", above=0)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
 
