@@ -202,6 +202,8 @@ def test_the_first_example_has_at_most_twenty_lines():
 METHODS = {  # of the README: of the benchmark
     "cross-entropy": "cross-entropy",
     "cross-entropy and temperature, 5% held out": "temperature",
+    "cross-entropy, normalized features": "cross-entropy, normalized features",
+    "the same and temperature, 5% held out": "temperature, normalized features",
     "label smoothing": "label smoothing",
     "Monte Carlo dropout, ten passes": "dropout",
     "SNGP": "sngp",
