@@ -1,4 +1,4 @@
-"""Mathematical functions in TensorFlow, with portable forms for export to ONNX and LiteRT."""
+"""TensorFlow operations that depend on where they run: in a file for ONNX or LiteRT, on several replicas."""
 
 import contextvars
 import functools
@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Literal
 
+import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
@@ -118,3 +119,12 @@ def solve_lower(factor: Callable[[], Any], B: Any) -> Any:
         L = factor()
         inverse = tf.linalg.triangular_solve(L, tf.eye(L.shape[0], dtype=L.dtype)).numpy()
     return tf.matmul(tf.constant(inverse, B.dtype), B)
+
+
+def batch_normalization(**options: Any) -> keras.layers.BatchNormalization:
+    """Make batch normalization whose moving averages keep up with short trainings.
+
+    In the scope of a ``tf.distribute`` strategy it is over the samples of all replicas. Without one Keras'
+    ``synchronized`` would compute variances as E[x^2] - E[x]^2, which rounds more.
+    """
+    return keras.layers.BatchNormalization(momentum=0.9, synchronized=tf.distribute.has_strategy(), **options)

@@ -6,9 +6,9 @@ from numbers import Real
 from typing import Any
 
 import keras
-import tensorflow as tf
 
 from deepsimplex._utils.messages import did_you_mean
+from deepsimplex._utils.portable_operations import batch_normalization
 from deepsimplex._utils.registry import imported
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D
@@ -66,11 +66,6 @@ def _convolution(
     return SpectralConv2D(filters, size, bound=check_number(spectral_bound, "spectral_bound", above=0), **options)
 
 
-def _normalization(**kwargs: Any) -> keras.layers.Layer:
-    """Batch normalization; in the scope of a ``tf.distribute`` strategy, over the samples of all replicas."""
-    return keras.layers.BatchNormalization(momentum=0.9, synchronized=tf.distribute.has_strategy(), **kwargs)
-
-
 def cnn(
     filters: Sequence[int] = (32, 64), units: int = 128, dropout: float = 0.0, spectral_bound: float | None = None
 ) -> keras.Sequential:
@@ -109,7 +104,7 @@ def cnn(
     for count in _check_sizes(filters, "filters"):
         layers += [
             _convolution(count, spectral_bound),
-            _normalization(),
+            batch_normalization(),
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
         ]
@@ -194,7 +189,7 @@ def resnet(
     layers: list[Any] = [
         EnsureChannels(),
         _convolution(first, spectral_bound),
-        _normalization(),
+        batch_normalization(),
         keras.layers.Activation("relu"),
     ]
     for count, stride in [(first, 1), *[(count, 2) for count in others]]:
@@ -234,7 +229,7 @@ class ResidualBlock(keras.layers.Layer):
         shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
         self.first = _convolution(self.filters, spectral_bound, strides=self.strides, **shared)
         self.second = _convolution(self.filters, spectral_bound, **shared)
-        self.first_norm, self.second_norm = (_normalization(**shared) for _ in range(2))
+        self.first_norm, self.second_norm = (batch_normalization(**shared) for _ in range(2))
         self.drop = keras.layers.Dropout(self.dropout, dtype=self.dtype_policy)
         self.shortcut: Any = None
 

@@ -6,10 +6,9 @@ from typing import Any, Literal
 
 import keras
 import numpy as np
-import tensorflow as tf
 from keras import ops
 
-from deepsimplex._utils.portable_operations import precise_dtype, solve_lower
+from deepsimplex._utils.portable_operations import batch_normalization, precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
 from deepsimplex.heads.features import ROWS, feature_rows
 from deepsimplex.heads.head import AdaptedLayer, Head
@@ -178,12 +177,8 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         super().build(input_shape)
         if self.normalize_features:
-            self.normalization = keras.layers.BatchNormalization(
-                momentum=0.9,
-                synchronized=tf.distribute.has_strategy(),  # without one, Keras' sums over replicas round more
-                dtype=self._output_dtype,
-                trainable=self.trainable,
-                name="normalization",
+            self.normalization = batch_normalization(
+                dtype=self._output_dtype, trainable=self.trainable, name="normalization"
             )
             self.normalization.build(input_shape)
         M, d, L = self.inducing, self._num_features, self.latent_dim
