@@ -1,13 +1,13 @@
 # On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-lowest` tries
-# the lowest versions of what it depends on, `make gallery` draws every figure, `make docs` builds the documentation,
-# `make reproduce TABLE=casimac_1` measures a table of the papers again, and without TABLE all of them. Each makes its own
-# virtual environment first.
+# the lowest versions of what it depends on, `make test-peers` compares with other packages, `make gallery` draws every
+# figure, `make docs` builds the documentation, `make reproduce TABLE=casimac_1` measures a table of the papers again, and
+# without TABLE all of them. Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs gallery reproduce test test-fast test-lowest lint clean
+.PHONY: demo docs gallery reproduce test test-fast test-lowest test-peers lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
@@ -29,6 +29,10 @@ test-fast: $(VENV)/.installed-test lint
 test-lowest: $(VENV)-lowest/.installed
 	$(VENV)-lowest/bin/python -m pytest -n 2 -m "not slow" -W default
 
+# The packages that results are compared with, among them torch.
+test-peers: $(VENV)-peers/.installed
+	$(VENV)-peers/bin/python -m pytest -m peers -W default
+
 # Strict: a warning or a dead link is an error.
 docs: $(VENV)/.installed-docs build/gallery/index.html build/notebooks/.executed
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
@@ -47,7 +51,7 @@ lint: $(VENV)/.installed-test
 	$(BIN)/mypy
 
 clean:
-	rm -rf $(VENV) $(VENV)-lowest build *.egg-info
+	rm -rf $(VENV) $(VENV)-lowest $(VENV)-peers build *.egg-info
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' || \
@@ -66,6 +70,11 @@ $(VENV)-lowest/.installed: pyproject.toml
 	$(PYTHON) -m venv $(VENV)-lowest
 	$(VENV)-lowest/bin/python -m pip install --quiet uv
 	$(VENV)-lowest/bin/uv pip install --quiet --python $(VENV)-lowest --resolution lowest-direct --editable '.[test]'
+	@touch $@
+
+$(VENV)-peers/.installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip install --quiet --editable '.[test,peers]'
 	@touch $@
 
 $(VENV)/.installed-docs: pyproject.toml | $(VENV)/bin/python

@@ -77,14 +77,21 @@ class Given(ClassifierMixin, BaseEstimator):
         return True
 
 
+@pytest.mark.peers
+@pytest.mark.parametrize("method", ["lac", "aps"])
 @pytest.mark.parametrize("promised", [0.7, 0.9, 0.99])
-def test_lac_is_that_of_mapie(promised):
-    """Its scores of APS and RAPS are others: not drawn uniformly within the last class when it finds its threshold."""
+def test_sets_are_those_of_mapie(promised, method, monkeypatch):
+    """With the same random numbers; RAPS of MAPIE 1.6 penalizes held-out samples otherwise than those it predicts."""
     peer = pytest.importorskip("mapie.classification")
     p, y = draw(0, 1000)
-    theirs = peer.SplitConformalClassifier(Given(), confidence_level=promised, conformity_score="lac", prefit=True)
-    _, expected = theirs.conformalize(p[:400], y[:400]).predict_set(p[400:])
-    np.testing.assert_array_equal(ConformalSets(promised).fit(p[:400], y[:400]).predict(p[400:]), expected[..., 0])
+    theirs = peer.SplitConformalClassifier(
+        Given(), confidence_level=promised, conformity_score=method, prefit=True, random_state=0
+    )
+    randomized = {"include_last_label": "randomized"} if method == "aps" else {}
+    _, expected = theirs.conformalize(p[:400], y[:400]).predict_set(p[400:], conformity_score_params=randomized)
+    monkeypatch.setattr(ConformalSets, "_uniform", lambda self, p: np.random.RandomState(0).uniform(size=(len(p), 1)))
+    sets = ConformalSets(promised, method).fit(p[:400], y[:400])
+    np.testing.assert_array_equal(sets.predict(p[400:]), expected[..., 0])
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -206,7 +206,7 @@ METHODS = {  # of the README: of the benchmark
     "the same and temperature, 5% held out": "temperature, normalized features",
     "label smoothing": "label smoothing",
     "Monte Carlo dropout, ten passes": "dropout",
-    "SNGP": "sngp",
+    "SNGP": "SNGP",
     "ensemble of three": "ensemble",
     "deepsimplex": "deepsimplex",
     "deepsimplex, density": "deepsimplex, density",

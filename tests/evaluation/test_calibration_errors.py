@@ -107,6 +107,7 @@ def test_calibration_errors_are_netcals(n, bins):
     assert ours == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
 
 
+@pytest.mark.peers
 @pytest.mark.parametrize(("n", "bins"), NETCAL)
 def test_the_table_is_what_netcal_gives_where_it_is_installed(n, bins):
     metrics = pytest.importorskip("netcal.metrics")

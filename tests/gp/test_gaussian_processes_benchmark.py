@@ -42,9 +42,11 @@ def test_a_race_that_is_lost_says_after_how_long():
     assert benchmark.Race("nobody", np.zeros(1, dtype=int)).result()[1] == "not in 0 s (best inf)"
 
 
+@pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
-def test_the_peer_is_measured_where_there_is_one(small):
+def test_the_peer_is_measured_where_there_is_one(small, monkeypatch):
     pytest.importorskip("gpytorch")
+    monkeypatch.setattr(benchmark, "TRAIN", 100)  # of all ten digits
     measured = dict(benchmark.exact(1))
     assert "the same, gpytorch, Dirichlet, 2 steps" in measured
     assert "times" in measured["ratio"]

@@ -7,6 +7,8 @@ import pytest
 
 import deepsimplex as ds
 
+pytestmark = pytest.mark.peers
+
 
 @pytest.fixture(scope="module")
 def peers():

@@ -5,6 +5,7 @@ import pytest
 from deepsimplex.latent import LatentGaussian
 
 
+@pytest.mark.peers
 def test_the_benchmark_prints_every_figure(monkeypatch, capsys):
     pytest.importorskip("casimac")
     from training.benchmarks import readouts
@@ -18,6 +19,7 @@ def test_the_benchmark_prints_every_figure(monkeypatch, capsys):
         assert what in printed
 
 
+@pytest.mark.peers
 def test_casimac_reads_out_the_same_latents():
     pytest.importorskip("casimac")
     from training.benchmarks import readouts

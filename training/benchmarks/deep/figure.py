@@ -7,20 +7,29 @@ from matplotlib.figure import Figure
 
 from training.benchmarks.deep.table import OURS, Rows, detections
 
-PANELS = {"accuracy": "accuracy", "NLL": "NLL", "corrupted NLL": "NLL, corrupted", "": "AUROC, unknown"}
+PANELS = {
+    "accuracy": "accuracy",
+    "NLL": "NLL",
+    "corrupted NLL": "NLL, corrupted",
+    "probability": "AUROC, unknown,\nby probability",
+    "density": "AUROC, unknown,\nby density",
+}
+DEFAULT = {"deepsimplex", OURS}
 
 
 def draw(found: Rows, path: Path) -> None:
-    """Write the figure: a panel for each measure, a row for each method; detection by what each method has for it."""
+    """Write the figure: a panel for each measure, a row for each method, the default in color."""
     found = dict(sorted(found.items(), key=lambda item: item[0].startswith("deepsimplex")))
-    figure = Figure(figsize=(9, 0.6 + 0.28 * len(found)), layout="constrained")
+    figure = Figure(figsize=(10, 0.8 + 0.28 * len(found)), layout="constrained")
     axes = figure.subplots(1, len(PANELS), sharey=True)
     for axis, (measure, title) in zip(axes, PANELS.items(), strict=True):
         for place, (name, rows) in enumerate(found.items()):
-            names = [measure] if measure else detections(rows[0], "density" if name == OURS else "probability")
+            names = [measure] if measure in rows[0] else detections(rows[0], measure)
+            if not names:
+                continue  # a mean of several networks has no features
             values = np.mean([[row[one] for one in names] for row in rows], axis=1)
             error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
-            color = "C0" if name.startswith("deepsimplex") else "0.45"
+            color = "C0" if name in DEFAULT else "0.45"
             axis.errorbar(values.mean(), place, xerr=error, fmt="o", color=color, markersize=5)
         axis.set_title(title, fontsize=10)
         axis.tick_params(labelsize=8)

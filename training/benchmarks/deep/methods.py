@@ -54,20 +54,34 @@ def _features(body: keras.Model) -> Callable[[Images], Array]:
     return lambda x: _predicted(features, x)
 
 
+def augmented(layer: keras.Layer | None) -> Callable[[Images, Array], tuple[Array, Array]]:
+    """Batches through a layer of Keras that augments images, and mixes one-hot labels with them."""
+    if layer is None:
+        return lambda x, y: (x, y)
+
+    @tf.function(reduce_retracing=True)
+    def augment(x: Any, y: Any) -> tuple[Any, Any]:
+        found = layer({"images": x[..., tf.newaxis], "labels": y}, training=True)
+        return found["images"][..., 0], found["labels"]
+
+    return lambda x, y: tuple(part.numpy() for part in augment(x, y))
+
+
 class Shuffled(keras.utils.PyDataset):
     """Batches in the order that ``SimplexClassifier.fit`` draws from the seed and the step at which an epoch begins."""
 
-    def __init__(self, x: Images, y: Array, seed: int) -> None:
+    def __init__(self, x: Images, y: Array, seed: int, augment: keras.Layer | None = None) -> None:
         super().__init__()
         self.x, self.y, self.seed, self.step = x, y, seed, 0
+        self.augmented = augmented(augment)
         self.on_epoch_begin()
 
     def __len__(self) -> int:
         return -(-len(self.x) // BATCH)
 
-    def __getitem__(self, index: int) -> tuple[Images, Array]:
+    def __getitem__(self, index: int) -> tuple[Array, Array]:
         rows = self.order[index * BATCH : (index + 1) * BATCH]
-        return self.x[rows], self.y[rows]
+        return self.augmented(self.x[rows], self.y[rows])
 
     def on_epoch_begin(self) -> None:
         self.order = np.random.default_rng([self.seed, self.step]).permutation(len(self.x))
@@ -88,10 +102,12 @@ def plain(
     normalized: bool = False,
     share: float = 1.0,
     one_hot: bool = False,
+    augment: Callable[..., keras.Layer] | None = None,
 ) -> Trained:
     """A softmax network; ``share`` of the images, from the start, is trained on.
 
     ``normalized``: its features pass batch normalization before the last layer, as in the default head of this package.
+    ``augment`` makes a layer, from its seed, that every batch of training passes.
     """
     rows = round(share * len(data.x))
     body = backbone(name, spectral_bound)
@@ -100,14 +116,17 @@ def plain(
     model = keras.Sequential([keras.Input(data.x.shape[1:]), body, keras.layers.Dense(data.num_classes, "softmax")])
     labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
     model.compile(optimizer(rows, size.epochs, averaged), loss)
-    seconds = _fit(model, data.x[:rows], labels, size.epochs, seed)
+    layer = None if augment is None else augment(seed=seed)
+    seconds = _fit(model, data.x[:rows], labels, size.epochs, seed, layer)
     return Trained(partial(_predicted, model), _features(body), seconds, model.count_params(), model)
 
 
-def _fit(model: keras.Model, x: Images, labels: Array, epochs: int, seed: int) -> float:
+def _fit(
+    model: keras.Model, x: Images, labels: Array, epochs: int, seed: int, augment: keras.Layer | None = None
+) -> float:
     """Train in the order in which ``SimplexClassifier.fit`` does, and return the median seconds of an epoch."""
     watch = EpochSeconds()
-    model.fit(Shuffled(x, labels, seed), epochs=epochs, shuffle=False, verbose=0, callbacks=[watch])
+    model.fit(Shuffled(x, labels, seed, augment), epochs=epochs, shuffle=False, verbose=0, callbacks=[watch])
     return float(np.median(watch.seconds))
 
 
@@ -120,7 +139,7 @@ def temperature(data: Data, size: Size, name: str, seed: int, *, normalized: boo
 
 
 def with_density(trained: Trained, data: Data) -> Trained:
-    """The same classifier after ``fit_density``: less sure where images are unfamiliar."""
+    """The same classifier after ``fit_density``: less confident where images are unfamiliar."""
     trained.model.fit_density(data.x, data.y, batch_size=500)
     return trained
 
@@ -185,19 +204,29 @@ METHODS: dict[str, Callable[..., Trained]] = {
     "label smoothing": partial(plain, loss=keras.losses.CategoricalCrossentropy(label_smoothing=0.05), one_hot=True),
     "focal loss": partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0), one_hot=True),
     "averaged weights": partial(plain, averaged=True),
+    "mixup": partial(plain, loss="categorical_crossentropy", one_hot=True, augment=keras.layers.MixUp),
+    "AugMix": partial(
+        plain,
+        loss="categorical_crossentropy",
+        one_hot=True,
+        augment=partial(keras.layers.AugMix, value_range=(0, 1)),
+    ),
     "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
     "cross-entropy, normalized features": partial(plain, normalized=True),
     "temperature, normalized features": partial(temperature, normalized=True),
-    "sngp": sngp,
+    "SNGP": sngp,
     "deepsimplex": deepsimplex,
     "deepsimplex, spectral bound": partial(deepsimplex, spectral_bound=SPECTRAL_BOUND),
     "deepsimplex, averaged weights": partial(deepsimplex, averaged=True),
+    "deepsimplex, features as they are": partial(
+        deepsimplex, head={"name": "variational", "normalize_features": False}
+    ),
     "deepsimplex, Gaussian head": partial(deepsimplex, head="gaussian"),
     "deepsimplex, cross-entropy on vertices": partial(
         deepsimplex, target="vertices", loss="sparse_categorical_crossentropy"
     ),
 }
-BOUNDED = {"cross-entropy, spectral bound", "sngp", "deepsimplex, spectral bound"}
+BOUNDED = {"cross-entropy, spectral bound", "SNGP", "deepsimplex, spectral bound"}
 """Methods whose backbone has bounded convolutions."""
 FOLLOWING: dict[str, dict[str, Callable[[Trained, Data], Trained]]] = {
     "cross-entropy": {"dropout": dropout},

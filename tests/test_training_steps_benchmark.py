@@ -1,0 +1,34 @@
+"""The benchmark of training steps runs on the processor with few images, in the settings of a GPU too."""
+
+import json
+
+import pytest
+
+from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
+from training.benchmarks import training_steps
+from training.results import ResultTable
+
+DEFAULT = {"deepsimplex": training_steps.METHODS["deepsimplex"]}
+
+
+@pytest.mark.slow
+def test_steps_in_mixed_precision_and_compiled_run_on_the_processor(few, monkeypatch):
+    monkeypatch.setattr(training_steps, "METHODS", {"deepsimplex": ({"target": "vertices", "head": "gaussian"}, None)})
+    x, y = few[0]
+    table = ResultTable("training.benchmarks.training_steps")
+    training_steps.compare(table, "mlp", ("mixed_float16", True), x[:20, ..., None], y[:20], rounds=1)
+    assert {row["precision"] for row in table.rows} == {"mixed_float16, compiled"}
+    assert [row["method"] for row in table.rows] == [training_steps.SOFTMAX, training_steps.NORMALIZED, "deepsimplex"]
+    assert all(row["step [ms]"] > 0 for row in table.rows)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+def test_without_a_gpu_steps_are_in_single_precision(tmp_path, monkeypatch):
+    monkeypatch.setattr(training_steps.tf.config, "list_physical_devices", lambda kind=None: [])
+    monkeypatch.setattr(training_steps, "METHODS", DEFAULT)
+    training_steps.main(["mlp"], 200, 1, tmp_path / "steps.json")
+    found = json.loads((tmp_path / "steps.json").read_text())
+    assert [row["precision"] for row in found["rows"]] == 3 * ["float32"]
+    assert found["rows"][0]["beside softmax"] == 1
+    assert found["notes"] == ["GPU: none."]

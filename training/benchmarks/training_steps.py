@@ -1,0 +1,129 @@
+"""Training steps beside those of the same network with a softmax layer, by turns on the same device.
+
+    python -m training.benchmarks.training_steps [--backbone cnn] [--images 6400] [--rounds 7] [--output FILE.json]
+
+Fashion-MNIST in batches of 128, the backbones of the comparison of deep classifiers. On a processor in single
+precision; on a GPU also in mixed precision and compiled by XLA, on several GPUs by ``MirroredStrategy`` beside one, and
+all pairs of images by structural similarity beside the processor's cores.
+"""
+
+import contextlib
+import itertools
+import os
+from typing import Annotated, Any
+
+import keras
+import numpy as np
+import tensorflow as tf
+import typer
+
+import deepsimplex as ds
+from training.benchmarks.deep.methods import BATCH, backbone
+from training.benchmarks.resources import EpochSeconds, in_fresh_process, seconds
+from training.results import Output, ResultTable
+
+PAIRED = 3000  # images
+SOFTMAX, NORMALIZED = "softmax layer", "softmax layer, normalized features"
+# Options of the classifier, and its loss.
+METHODS: dict[str, tuple[dict[str, Any], Any]] = {
+    "deepsimplex": ({}, None),
+    "Gaussian head, latents": ({"target": "casimac", "head": "gaussian"}, "latent_nll"),
+    "Gaussian head, cross-entropy": ({"target": "vertices", "head": "gaussian"}, "sparse_categorical_crossentropy"),
+    "prototypes, cross-entropy": ({"target": "vertices", "head": "prototypes"}, "sparse_categorical_crossentropy"),
+}
+# Precision, and whether XLA compiles; the first alone without a GPU.
+SETTINGS = [*itertools.product(("float32", "mixed_float16"), (False, True))]
+
+
+def compiled(method: str, network: str, shape: tuple[int, ...], jit: bool = False, strategy: Any = None) -> Any:
+    """A classifier of ten classes, ready to train."""
+    keras.utils.set_random_seed(0)
+    with strategy.scope() if strategy else contextlib.nullcontext():
+        body = backbone(network)
+        loss: Any = "sparse_categorical_crossentropy"
+        if method in (SOFTMAX, NORMALIZED):
+            between = [keras.layers.BatchNormalization(momentum=0.9)] if method == NORMALIZED else []
+            softmax = keras.layers.Dense(10, "softmax", dtype="float32")
+            model: Any = keras.Sequential([keras.Input(shape), body, *between, softmax])
+        else:
+            options, loss = METHODS[method]
+            model = ds.SimplexClassifier(body, num_classes=10, **options)
+        model.compile("adam", loss, jit_compile=jit)
+    return model
+
+
+def steps(models: dict[str, Any], x: Any, y: Any, rounds: int) -> dict[str, float]:
+    """Median seconds of a training step of each classifier: an epoch of each by turns, after one that traces."""
+    watches = {name: EpochSeconds() for name in models}
+    for _ in range(1 + rounds):
+        for name, model in models.items():
+            model.fit(x, y, batch_size=BATCH, verbose=0, callbacks=[watches[name]])
+    return {name: float(np.median(watch.seconds[1:])) / -(-len(x) // BATCH) for name, watch in watches.items()}
+
+
+def compare(table: ResultTable, network: str, setting: tuple[str, bool], x: Any, y: Any, rounds: int) -> None:
+    """Add a row for every method."""
+    precision, jit = setting
+    keras.mixed_precision.set_dtype_policy(precision)
+    try:
+        names = (SOFTMAX, NORMALIZED, *METHODS)
+        taken = steps({name: compiled(name, network, x.shape[1:], jit) for name in names}, x, y, rounds)
+    finally:
+        keras.mixed_precision.set_dtype_policy("float32")
+    for name, step in taken.items():
+        table.add(
+            backbone=network,
+            precision=f"{precision}{', compiled' if jit else ''}",
+            method=name,
+            **{"step [ms]": 1e3 * step, "beside softmax": step / taken[SOFTMAX]},
+        )
+
+
+def on_several_gpus(network: str, x: Any, y: Any, rounds: int) -> str:
+    """How much faster all GPUs are than one."""
+    strategy = tf.distribute.MirroredStrategy()
+    one, several = (compiled("deepsimplex", network, x.shape[1:], strategy=made) for made in (None, strategy))
+    taken = steps({"one": one, "several": several}, x, y, rounds)
+    return f"{strategy.num_replicas_in_sync} GPUs: {taken['one'] / taken['several']:.2f} times as fast as one."
+
+
+def pairs(images: Any) -> float:
+    """Seconds of all pairs by structural similarity, on a GPU if this process sees one."""
+    distance = ds.distances.SSIM(7)
+    distance.pairwise(images[:10], images[:10])
+    return seconds(distance.pairwise, images, images)
+
+
+def pairs_on_cores(images: Any) -> float:
+    """The same in a process that sees no GPU."""
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    return in_fresh_process(pairs, images)
+
+
+def main(
+    backbones: Annotated[list[str] | None, typer.Option("--backbone", help="default mlp, cnn and resnet")] = None,
+    images: Annotated[int, typer.Option(help="images of an epoch")] = 6400,
+    rounds: Annotated[int, typer.Option(help="epochs of each method")] = 7,
+    output: Output = None,
+) -> None:
+    """Measure what the devices allow, and print the table."""
+    table = ResultTable("training.benchmarks.training_steps")
+    gpus = [tf.config.experimental.get_device_details(gpu) for gpu in tf.config.list_physical_devices("GPU")]
+    loaded: Any = ds.datasets.load("fashion_mnist")
+    (x, y), _ = loaded
+    networks = backbones or ["mlp", "cnn", "resnet"]
+    for network in networks:
+        for setting in SETTINGS if gpus else SETTINGS[:1]:
+            compare(table, network, setting, x[:images], y[:images], rounds)
+    notes = [f"GPU: {', '.join(str(gpu.get('device_name', 'GPU')) for gpu in gpus) or 'none'}."]
+    if len(gpus) > 1:
+        notes.append(on_several_gpus(networks[0], x[:images], y[:images], rounds))
+    if gpus:
+        accelerated = pairs(x[:PAIRED])
+        ratio = pairs_on_cores(x[:PAIRED]) / accelerated
+        notes.append(f"All pairs of {PAIRED} images, SSIM(7): {ratio:.1f} times as fast as {os.cpu_count()} cores.")
+    table.write(output, notes=notes)
+
+
+if __name__ == "__main__":
+    typer.run(main)
