@@ -10,6 +10,7 @@ from scipy.stats import multivariate_normal
 from sklearn.covariance import ledoit_wolf
 from sklearn.datasets import load_wine
 from sklearn.decomposition import PCA
+from sklearn.ensemble import RandomForestRegressor
 
 import deepsimplex as ds
 from deepsimplex.calibration import DENSITIES
@@ -195,3 +196,40 @@ def test_classifiers_of_tables_have_it(name, tmp_path):
         (served,) = session.run(["familiarity"], {"features": X[1::2].astype("float32")})
         np.testing.assert_allclose(served, found, atol=2e-3)
     assert not hasattr(classifier.fit(X[::2], y[::2]), "density_")
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:the hyperparameters were still moving")
+def test_latents_of_tables_are_wider_where_samples_are_unfamiliar(tmp_path):
+    X, y = load_wine(return_X_y=True)
+    strange = 3 * X
+    classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(X[::2], y[::2])
+    latent, p, (low, high) = classifier.predict_latent(X), classifier.predict_proba(X), classifier.class_intervals(X)
+    classifier.calibrate(X[1::2], y[1::2]).conformalize(X[1::2], y[1::2])
+    with (
+        pytest.warns(UserWarning, match="fit_density changes the outputs"),
+        pytest.warns(UserWarning, match="fit_density changes the probabilities"),
+    ):
+        classifier.fit_density(X[::2], y[::2])
+    assert not hasattr(classifier, "calibration_")
+    assert not hasattr(classifier, "prediction_sets_")
+    factor, wider = classifier.density_.variance_factor(X).numpy(), classifier.predict_latent(X)
+    unfamiliar = factor > 1.1
+    assert 5 < unfamiliar.sum() < 60
+    np.testing.assert_allclose(wider.scale, np.sqrt(factor)[:, None] * latent.scale, rtol=1e-9)
+    np.testing.assert_array_equal(wider.loc, latent.loc)
+    found, (lower, upper) = classifier.predict_proba(X), classifier.class_intervals(X)
+    assert np.all(found[unfamiliar].max(axis=1) < p[unfamiliar].max(axis=1))
+    assert np.all((upper - lower)[unfamiliar].mean(axis=1) > (high - low)[unfamiliar].mean(axis=1))
+    classifier.save(tmp_path / "c.npz")
+    np.testing.assert_allclose(ds.load(tmp_path / "c.npz").predict_proba(X), found, atol=1e-9)
+    classifier.export(tmp_path / "served")
+    served = ds.export.load_served(tmp_path / "served").predict(X.astype("float32"))
+    np.testing.assert_allclose(served["class_probabilities"], found, atol=1e-4)
+    network = CLASSIFIERS["network"].fit(X[::2], y[::2])
+    before = network.predict_proba(strange)
+    assert network.fit_density(X[::2], y[::2]).predict_proba(strange).max() < before.max()
+    np.testing.assert_array_equal(network.fit_density(None).predict_proba(strange), before)
+    forest = ds.LatentRegressionClassifier(RandomForestRegressor(5), "ilr").fit(X[::2], y[::2])
+    with pytest.raises(ValueError, match=r"Remove the density with fit_density\(None\)"):
+        forest.fit_density(X[::2], y[::2]).export(tmp_path / "c.onnx", format="onnx")

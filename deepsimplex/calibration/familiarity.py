@@ -15,7 +15,7 @@ from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
-from deepsimplex.latent import is_tensor
+from deepsimplex.latent import LatentGaussian, is_tensor
 
 # Parts of the training samples, each scored by a density of the others.
 _FOLDS = 5
@@ -23,9 +23,7 @@ _FOLDS = 5
 _QUANTILES = 1000
 _FARTHEST = 1e12
 # Quantiles of the training scores: variances grow below the first one, in units of half the range between the two.
-# Half: of 1000 Fashion-MNIST images, corrupted in thirty ways, the NLL falls from 1.07 to 1.04 by it, of clean ones it
-# rises from 0.241 to 0.243.
-UNFAMILIAR = (0.1, 0.9)
+_UNFAMILIAR = (0.1, 0.9)
 # Share of the variance of a network's features that the principal components of a density hold.
 VARIANCE_SHARE = 0.98
 # Numbers in the largest tensor of a batch of rows.
@@ -128,9 +126,30 @@ class FeatureDensity(Fitted, ABC):
             1 for samples of familiarity 0.1 or more, and larger the less familiar a sample is.
         """
         scores = self._scores(z)
-        low, high = np.quantile(self.quantiles_, UNFAMILIAR)
+        low, high = np.quantile(self.quantiles_, _UNFAMILIAR)
         spread = tf.constant(max(high - low, np.finfo(np.float32).tiny), scores.dtype)
         return 1.0 + 2.0 * tf.maximum((tf.constant(low, scores.dtype) - scores) / spread, 0.0)
+
+    def widened(self, latent: Any, z: Any) -> Any:
+        """Return latents with variances multiplied by ``variance_factor``.
+
+        Parameters
+        ----------
+        latent : LatentGaussian or dict of tensors
+            N latents.
+        z : array_like or tensor, shape [N, d]
+            Their features; tensors for a dict.
+
+        Returns
+        -------
+        LatentGaussian or dict of tensors
+        """
+        if is_tensor(z):
+            factor = tf.cast(tf.sqrt(self.variance_factor(z)), latent["scale"].dtype)
+            per_row = [-1] + [1] * (len(latent["scale"].shape) - 1)
+            return {**latent, "scale": latent["scale"] * tf.reshape(factor, per_row)}
+        factor = np.sqrt(self._in_batches(self._features(z), self.variance_factor))
+        return LatentGaussian(latent.loc, latent.scale * factor.reshape(-1, *[1] * (latent.scale.ndim - 1)))
 
     def _scores(self, z: Any) -> Any:
         """Scores [N] of features, a tensor [N, d]."""

@@ -7,7 +7,7 @@ import numpy as np
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
-from deepsimplex.calibration.calibrator import check_removal
+from deepsimplex.calibration.calibrator import check_removal, warn_of_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.familiarity import VARIANCE_SHARE
 from deepsimplex.classifier.data import DataAdapter
@@ -132,7 +132,8 @@ class FittedAfterTraining:
         coverage : float
             Share of samples whose set contains the true class. Default 0.9.
         method : {"lac", "aps", "raps"}
-            See ``deepsimplex.calibration.ConformalSets``. Default "lac", the smallest sets on average.
+            See ``deepsimplex.calibration.ConformalSets``, which also takes another penalty for "raps", and can be
+            fitted to ``predict_proba``. Default "lac", the smallest sets on average.
         by_class : bool
             Whether the coverage holds for every class. Default False: for all samples together.
         batch_size : int, optional
@@ -250,19 +251,13 @@ class FittedAfterTraining:
     def _give_up_calibration(self, cause: str) -> None:
         """Remove the calibration, with a warning, because the outputs that it was fitted to change."""
         if self.calibration is not None:
-            warn_caller(
-                f"{cause} changes the outputs that the model was calibrated for, and removes the calibration: call "
-                "calibrate again afterwards"
-            )
+            warn_of_removal(cause, "calibration")
             self._set_calibration(None)
 
     def _give_up_sets(self, cause: str) -> None:
         """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
         if self.prediction_sets is not None:
-            warn_caller(
-                f"{cause} changes the probabilities that the sets were found for, and removes them: call "
-                "conformalize again afterwards"
-            )
+            warn_of_removal(cause, "sets")
             self.prediction_sets = None
 
     def _set_calibration(self, calibration: Calibration | None) -> None:

@@ -160,10 +160,7 @@ class SimplexNetwork(keras.Model):
     def latent_of_features(self, features: Any) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
         latent = self.head(features, training=False)
-        if self.density is None:
-            return latent
-        factor = tf.cast(tf.sqrt(self.density.variance_factor(features)), latent["scale"].dtype)
-        return {**latent, "scale": latent["scale"] * tf.reshape(factor, [-1] + [1] * (len(latent["scale"].shape) - 1))}
+        return latent if self.density is None else self.density.widened(latent, features)
 
     def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's own noise added, if it has one."""

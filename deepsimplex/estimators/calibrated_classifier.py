@@ -15,10 +15,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
-from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
-from deepsimplex.calibration.calibrator import check_removal
+from deepsimplex.calibration.calibrator import check_removal, warn_of_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.estimators.labels import Labels, checked_rows, readable_rows
 from deepsimplex.export import export_model
@@ -173,7 +172,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if X is None:
             check_removal(y, "X", "calibrate", "calibration")
-            self._give_up_sets()
+            self._give_up_sets("calibrate")
             self.__dict__.pop("calibration_", None)
             return self
         calibration = copy.deepcopy(CALIBRATIONS.get(method))
@@ -181,7 +180,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         uncalibrated = copy.copy(self)
         uncalibrated.__dict__.pop("calibration_", None)
         calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
-        self._give_up_sets()
+        self._give_up_sets("calibrate")
         self.calibration_ = calibration
         return self
 
@@ -205,7 +204,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         coverage : float
             Share of samples whose set contains the true class. Default 0.9.
         method : {"lac", "aps", "raps"}
-            See ``deepsimplex.calibration.ConformalSets``. Default "lac", the smallest sets on average.
+            See ``deepsimplex.calibration.ConformalSets``, which also takes another penalty for "raps", and can be
+            fitted to ``predict_proba``. Default "lac", the smallest sets on average.
         by_class : bool
             Whether the coverage holds for every class. Default False: for all samples together.
         random_state : int, numpy.random.RandomState or None
@@ -286,12 +286,10 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
         return numbers
 
-    def _give_up_sets(self) -> None:
+    def _give_up_sets(self, cause: str) -> None:
+        """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
         if self.__dict__.pop("prediction_sets_", None) is not None:
-            warn_caller(
-                "calibrate changes the probabilities that the sets were found for, and removes them: call conformalize "
-                "again afterwards"
-            )
+            warn_of_removal(cause, "sets")
 
     def export(
         self,

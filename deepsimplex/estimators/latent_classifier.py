@@ -3,7 +3,7 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +11,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.batching import row_blocks
+from deepsimplex.calibration import FeatureDensity
+from deepsimplex.calibration.calibrator import warn_of_removal
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
 from deepsimplex.estimators.labels import Labels, readable_rows
 from deepsimplex.latent import LatentGaussian
@@ -94,9 +96,8 @@ class LatentClassifier(CalibratedClassifier):
         """Return the owner of the variables, and a TensorFlow function from features to uncalibrated latents."""
 
     def _served(self) -> tuple[Any, Any, Any]:
-        (resource, latent), layer, calibration = self._served_latents(), self._readout, self._calibration
-        calibrated = (lambda X: calibration.apply_latent(latent(X))) if calibration else latent
-        return resource, calibrated, lambda gaussian: self._calibrated(layer(gaussian))
+        (resource, latent), layer = self._served_latents(), self._readout
+        return resource, lambda X: self._adjusted(latent(X), X), lambda gaussian: self._calibrated(layer(gaussian))
 
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""
@@ -106,8 +107,45 @@ class LatentClassifier(CalibratedClassifier):
 
     def _latent(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Compute the calibrated latents of a block of checked features."""
-        latent = self._latents(X)
-        return latent if self._calibration is None else self._calibration.apply_latent(latent)
+        return self._adjusted(self._latents(X), X)
+
+    def _adjusted(self, latent: Any, X: Any) -> Any:
+        """Widen the latents of features X where these are unfamiliar, and calibrate them."""
+        widened = self._widened(latent, X)
+        return widened if self._calibration is None else self._calibration.apply_latent(widened)
+
+    def _widened(self, latent: Any, X: Any) -> Any:
+        density = getattr(self, "density_", None)
+        return latent if density is None else density.widened(latent, X)
+
+    def fit_density(
+        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "gaussian"
+    ) -> Self:
+        """Fit a density of the features to the training samples, for ``familiarity`` and wider latents.
+
+        From then on the latent Gaussians are wider where samples are unfamiliar (``FeatureDensity.variance_factor``):
+        class probabilities are less confident there, and their intervals wider.
+
+        Parameters
+        ----------
+        X : array_like, shape [N, d], or None
+            Features of the training samples. None removes the density.
+        y : array_like, shape [N]
+            Labels as named in ``classes_``.
+        method : {"gaussian", "relative_mahalanobis", "nearest_neighbors"} or FeatureDensity
+            Default "gaussian": see ``deepsimplex.calibration.GaussianDensity``. A given one is copied.
+
+        Returns
+        -------
+        self
+            With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it; it removes a
+            calibration and sets, with a warning.
+        """
+        super().fit_density(X, y, method)
+        if self.__dict__.pop("calibration_", None) is not None:
+            warn_of_removal("fit_density", "calibration")
+        self._give_up_sets("fit_density")
+        return self
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         latent, layer = self.predict_latent(X), self._readout

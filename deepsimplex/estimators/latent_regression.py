@@ -181,6 +181,11 @@ class LatentRegressionClassifier(LatentClassifier):
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         if self.residual_scale_ is None:
             raise ValueError("export needs a regressor without return_std, whose latents have residual_scale_")
+        if hasattr(self, "density_"):
+            raise ValueError(
+                "export cannot widen latents where samples are unfamiliar: they are served behind the regressor, which "
+                "hides the features. Remove the density with fit_density(None)"
+            )
         resource, latent, readout = self._served()
         options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}
         steps = Pipeline([("scaler", self.scaler_), ("regressor", self.regressor_)])

@@ -150,6 +150,15 @@ class SimplexNetworkClassifier(LatentClassifier):
         model = self.model_
         return model, lambda X: model.calibrated_latent(model.latent(X, training=False))
 
+    def fit_density(self, X: ArrayLike | None, y: ArrayLike | None = None, method: Any = "gaussian") -> Self:
+        """Fit a density of the backbone's features to the training samples: see ``SimplexClassifier.fit_density``."""
+        super().fit_density(X, y, method)
+        self.model_._set_density(getattr(self, "density_", None))
+        return self
+
+    def _widened(self, latent: Any, X: Any) -> Any:
+        return latent  # by the network itself
+
     _variance_share = VARIANCE_SHARE
 
     def _features(self, X: ArrayLike) -> NDArray[Any]:

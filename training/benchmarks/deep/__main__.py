@@ -5,9 +5,10 @@
 
 trains every method that has no run in the folder yet, and prints the table: accuracy, NLL, Brier score and ECE of the
 test images, clean and under ten corruptions at three severities; how well the largest probability, and the density of
-the features, tell MNIST, KMNIST and noise apart (with --near two classes that were held out); sets; seconds. FOLDER of
-the data holds images/mnist.npz and images/kmnist_test.npz. --picture FILE.png draws the means. "small" is 20 000 images
-and 6 epochs, about a minute a run on two cores; "full" all and 15. A data set that is not found is skipped.
+the features, detect MNIST, KMNIST and noise (with --near two classes that were held out); sets. A method that follows
+another ("dropout", "deepsimplex, density") is measured when that one is trained. FOLDER of the data holds
+images/mnist.npz and images/kmnist_test.npz. --picture FILE.png draws the means. "small" is 20 000 images and 6 epochs,
+about a minute a run on two cores; "full" all and 15. A data set that is not found is skipped.
 """
 
 import json
@@ -16,14 +17,18 @@ from typing import Annotated, Any
 
 import keras
 import numpy as np
+import tensorflow as tf
 import typer
 
+import deepsimplex as ds
 from training.benchmarks.deep import table
 from training.benchmarks.deep.figure import draw
 from training.benchmarks.deep.images import HELD_OUT_CLASSES, SIZES, Data, load
 from training.benchmarks.deep.measures import measures, predictions
 from training.benchmarks.deep.methods import BOUNDED, FOLLOWING, METHODS
 from training.results import Output, write_json
+
+MEMBERS = 3  # of the ensemble
 
 
 def main(
@@ -56,8 +61,8 @@ def main(
         for name in names:
             if not _path(folder, name, seed).exists():
                 _run(name, seed, images, size, backbone, folder)
-    _ensemble(folder, images, seeds)
-    known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), "ensemble"]
+    _ensemble(folder, images)
+    known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), table.ENSEMBLE]
     found = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
     found = {name: rows for name, rows in found.items() if rows}
     table.write(found, output)
@@ -79,7 +84,8 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
     trained = METHODS[name](data, SIZES[size], backbone, seed)
-    facts = {"seconds of an epoch": trained.seconds, "weights": float(trained.weights)}
+    versions = {"deepsimplex": ds.__version__, "keras": keras.__version__, "tensorflow": tf.__version__}
+    facts = {"seconds of an epoch": trained.seconds, "weights": trained.weights, **versions}
     found = predictions(trained, data)
     if name == table.PLAIN:
         path = folder / f"{name}-{seed}.npz"
@@ -92,17 +98,17 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
     _write(_path(folder, name, seed), measures(found, data) | facts)
 
 
-def _ensemble(folder: Path, data: Data, seeds: int) -> None:
-    """Measure the mean of the plain networks, once all are there."""
-    members = [folder / f"cross-entropy-{seed}.npz" for seed in range(seeds)]
-    if seeds < 2 or not all(path.exists() for path in members):
+def _ensemble(folder: Path, data: Data) -> None:
+    """Measure the mean of the plain networks of the first seeds, once all are there."""
+    members = [folder / f"{table.PLAIN}-{seed}.npz" for seed in range(MEMBERS)]
+    if not all(path.exists() for path in members):
         return
     parts = []
     for path in members:
         with np.load(path, allow_pickle=False) as archive:
             parts.append({name: archive[name] for name in archive.files if not name.startswith("familiarity")})
     means = {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
-    _write(_path(folder, "ensemble", 0), measures(means, data))
+    _write(_path(folder, table.ENSEMBLE, 0), measures(means, data))
 
 
 def _write(path: Path, row: dict[str, Any]) -> None:

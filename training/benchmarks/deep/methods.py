@@ -19,13 +19,17 @@ BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.9
 
 
 class Trained(NamedTuple):
-    """A trained classifier: class probabilities and features of images, seconds of an epoch, number of weights."""
+    """A trained classifier: class probabilities and features of images, seconds of an epoch, number of weights.
+
+    ``familiarity`` is that of a classifier with a density of its own.
+    """
 
     probabilities: Callable[[Images], Array]
     features: Callable[[Images], Array] | None
     seconds: float
     weights: int
     model: keras.Model
+    familiarity: Callable[[Images], Array] | None = None
 
 
 def backbone(name: str, spectral_bound: float | None = None) -> keras.Model:
@@ -61,8 +65,9 @@ def augmented(layer: keras.Layer | None) -> Callable[[Images, Array], tuple[Arra
 
     @tf.function(reduce_retracing=True)
     def augment(x: Any, y: Any) -> tuple[Any, Any]:
-        found = layer({"images": x[..., tf.newaxis], "labels": y}, training=True)
-        return found["images"][..., 0], found["labels"]
+        channels = x if len(x.shape) == 4 else x[..., tf.newaxis]
+        found = layer({"images": channels, "labels": y}, training=True)
+        return tf.reshape(found["images"], tf.shape(x)), found["labels"]
 
     return lambda x, y: tuple(part.numpy() for part in augment(x, y))
 
@@ -140,8 +145,8 @@ def temperature(data: Data, size: Size, name: str, seed: int, *, normalized: boo
 
 def with_density(trained: Trained, data: Data) -> Trained:
     """The same classifier after ``fit_density``: less confident where images are unfamiliar."""
-    trained.model.fit_density(data.x, data.y, batch_size=500)
-    return trained
+    model = trained.model.fit_density(data.x, data.y, batch_size=500)
+    return trained._replace(familiarity=lambda x: model.familiarity(x, batch_size=500))
 
 
 def dropout(trained: Trained, data: Data) -> Trained:
@@ -222,6 +227,7 @@ METHODS: dict[str, Callable[..., Trained]] = {
         deepsimplex, head={"name": "variational", "normalize_features": False}
     ),
     "deepsimplex, Gaussian head": partial(deepsimplex, head="gaussian"),
+    "deepsimplex, Gaussian head, softmax readout": partial(deepsimplex, head="gaussian", readout="softmax"),
     "deepsimplex, cross-entropy on vertices": partial(
         deepsimplex, target="vertices", loss="sparse_categorical_crossentropy"
     ),

@@ -1,15 +1,18 @@
 """The table of the benchmark: means over the seeds, with their standard errors."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from training.results import ResultTable
 
-Rows = Mapping[str, Sequence[Mapping[str, float]]]
-COLUMNS = ("accuracy", "NLL", "Brier", "ECE", "corrupted accuracy", "corrupted NLL", "size of sets")
+Rows = Mapping[str, Sequence[Mapping[str, Any]]]
+COLUMNS = ("accuracy", "NLL", "Brier", "ECE", "area under risk-coverage", "coverage of sets", "size of sets")
+CORRUPTED = ("corrupted accuracy", "corrupted NLL", "corrupted Brier", "corrupted ECE")
 OURS, PLAIN, PEER = "deepsimplex, density", "cross-entropy", "temperature"
+ENSEMBLE = "ensemble"
 
 
 def mean(rows: Sequence[Mapping[str, float]], *names: str) -> float:
@@ -25,37 +28,43 @@ def _shown(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> str:
     return f"{values.mean():.4f}{error}"
 
 
-def detections(row: Mapping[str, float], by: str) -> list[str]:
+def detections(row: Mapping[str, Any], by: str, score: str = "AUROC") -> list[str]:
     """Names of the detection scores by this score, one for every other kind of images."""
-    return [name for name in row if name.startswith("AUROC") and name.endswith(by)]
+    return [name for name in row if name.startswith(score) and name.endswith(by)]
 
 
 def write(found: Rows, output: Path | None) -> None:
     """Print the rows of every method and the ratios to the peers, and write the rows as JSON."""
     table = ResultTable("training.benchmarks.deep")
     for name, rows in found.items():
-        row = {column: _shown(rows, [column]) for column in COLUMNS}
+        row = {column: _shown(rows, [column]) for column in (*COLUMNS, *CORRUPTED)}
         for by in ("probability", "density"):
-            row[f"AUROC by {by}"] = _shown(rows, detections(rows[0], by))
-        table.add(method=name, seeds=len(rows), **row, **{"s/epoch": _shown(rows, ["seconds of an epoch"])})
-    table.write(output)
-    if {OURS, PLAIN, PEER} <= found.keys():
-        _compare(found)
+            for score in ("AUROC", "flagged at 95%"):
+                row[f"{score} by {by}"] = _shown(rows, detections(rows[0], by, score))
+        weights = f"{rows[0]['weights']:.0f}" if "weights" in rows[0] else ""
+        table.add(method=name, seeds=len(rows), **row, weights=weights)
+    notes = [*_comparisons(found)] if {OURS, PLAIN} <= found.keys() else []
+    print("\n".join(["", *notes]))
+    table.write(output, notes=notes)
 
 
-def _compare(found: Rows) -> None:
-    ours, plain, peer = found[OURS], found[PLAIN], found[PEER]
-    print(f"\naccuracy over {PLAIN}: {100 * (mean(ours, 'accuracy') - mean(plain, 'accuracy')):+.2f} points")
-    for name in ("NLL", "ECE", "corrupted NLL"):
-        if name in ours[0]:
-            print(f"{name} over that of {PEER}: {mean(ours, name) / mean(peer, name):.3f}")
-    if "ensemble" in found:
-        print(f"NLL over that of the ensemble: {mean(ours, 'NLL') / mean(found['ensemble'], 'NLL'):.3f}")
-    density, chance = (detections(ours[0], by) for by in ("density", "probability"))
-    gain = 100 * (mean(ours, *density) - mean(plain, *chance))
-    print(
-        f"AUROC by density over {PLAIN}'s by probability: {gain:+.1f} points; {PLAIN}'s by density "
-        f"{mean(plain, *density):.3f}, ours {mean(ours, *density):.3f}"
-    )
-    seconds = mean(ours, "seconds of an epoch") / mean(plain, "seconds of an epoch")
-    print(f"seconds of an epoch over {PLAIN}: {seconds:.2f}")
+def _comparisons(found: Rows) -> Iterator[str]:
+    """Means and standard errors of differences and ratios, paired by seed; the ensemble is one for all seeds."""
+    ours, plain = found[OURS], found[PLAIN]
+    gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in zip(ours, plain, strict=True)]
+    yield f"Accuracy of {OURS!r} minus that of {PLAIN!r}: {_with_error(gains, '+.2f')} points."
+    for name, measure in ((PEER, "NLL"), (PEER, "ECE"), (PEER, "corrupted NLL"), (ENSEMBLE, "NLL")):
+        if name in found and measure in ours[0]:
+            rows = list(found[name]) * (len(ours) if name == ENSEMBLE else 1)
+            ratios = [row[measure] / peer[measure] for row, peer in zip(ours, rows, strict=True)]
+            yield f"{measure} of {OURS!r} over that of {name!r}: {_with_error(ratios, '.3f')}."
+    density, probability = (detections(ours[0], by) for by in ("density", "probability"))
+    for names, peers in ((density, probability), (density, density), (probability, probability)):
+        gains = [100 * (mean([row], *names) - mean([peer], *peers)) for row, peer in zip(ours, plain, strict=True)]
+        own, others = ("density" if which is density else "probability" for which in (names, peers))
+        yield f"AUROC by {own} minus that of {PLAIN!r} by {others}: {_with_error(gains, '+.1f')} points."
+
+
+def _with_error(values: Sequence[float], form: str) -> str:
+    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:{form.lstrip('+')}}" if len(values) > 1 else ""
+    return f"{np.mean(values):{form}}{error}"
