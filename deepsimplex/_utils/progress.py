@@ -125,7 +125,7 @@ class _Lines:
 
     @property
     def rate(self) -> float:
-        """Units per second since the work began: large units may be further apart than any shorter window."""
+        """Mean number of units per second since the work began."""
         return (self.completed - self.earlier) / max(self.latest - self.begun, 1e-9)
 
     @property

@@ -238,7 +238,7 @@ def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class GaussianDensity(FeatureDensity):
-    """A Gaussian of its own for the features of every class (DDU, Mukhoti et al. 2021): the one to begin with.
+    """Class-conditional Gaussians of the features (DDU, Mukhoti et al. 2021): the default.
 
     The score is log sum_k pi_k N(z; m_k, S_k), with the classes' shares pi_k among the training samples and
     covariances S_k by Ledoit and Wolf's shrinkage. It holds n d^2 numbers for n classes of d features.
@@ -277,7 +277,7 @@ class GaussianDensity(FeatureDensity):
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class RelativeMahalanobis(FeatureDensity):
-    """Distance from the nearest class, less that from all training samples (Ren et al. 2021): for many classes.
+    """Relative Mahalanobis distance: from the nearest class, minus that from all samples (Ren et al. 2021).
 
     The score is d_0^2 - min_k d_k^2: Mahalanobis distances from the classes' means by one covariance within them, and
     from the mean of all by the covariance of all. It holds 2 d^2 numbers, however many the classes.
@@ -312,7 +312,7 @@ class RelativeMahalanobis(FeatureDensity):
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class NeighborDistance(FeatureDensity):
-    """Distance from the k-th nearest training sample (Sun et al. 2022): for features that no Gaussian fits.
+    """Distance to the k-th nearest training sample (Sun et al. 2022), for features that are not Gaussian.
 
     The score is minus that distance between transformed features; the paper also normalizes features to length
     one, which discards how far out they are. It holds all N d training features.

@@ -88,7 +88,7 @@ class FittedAfterTraining:
         """
         if x is None:
             check_removal(y, "x", "calibrate", "calibration")
-            self._give_up_sets("calibrate")
+            self._discard_sets("calibrate")
             self._set_calibration(None)
             return self
         calibration = copy.deepcopy(CALIBRATIONS.get(method))
@@ -106,7 +106,7 @@ class FittedAfterTraining:
         except BaseException:
             self._set_calibration(before)
             raise
-        self._give_up_sets("calibrate")
+        self._discard_sets("calibrate")
         self._set_calibration(calibration)
         return self
 
@@ -243,18 +243,18 @@ class FittedAfterTraining:
 
     def _set_density(self, density: FeatureDensity | None) -> None:
         """Set the density, which widens latents, and remove calibration and sets, which were fitted without it."""
-        self._give_up_calibration("fit_density")
-        self._give_up_sets("fit_density")
+        self._discard_calibration("fit_density")
+        self._discard_sets("fit_density")
         self.density = density
         self._set_calibration(None)
 
-    def _give_up_calibration(self, cause: str) -> None:
+    def _discard_calibration(self, cause: str) -> None:
         """Remove the calibration, with a warning, because the outputs that it was fitted to change."""
         if self.calibration is not None:
             warn_of_removal(cause, "calibration")
             self._set_calibration(None)
 
-    def _give_up_sets(self, cause: str) -> None:
+    def _discard_sets(self, cause: str) -> None:
         """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
         if self.prediction_sets is not None:
             warn_of_removal(cause, "sets")
@@ -268,8 +268,8 @@ class FittedAfterTraining:
 
     def _train_uncalibrated(self) -> None:
         """Remove calibration, sets and density, because training changes the weights that they were fitted to."""
-        self._give_up_calibration("training")
-        self._give_up_sets("training")
+        self._discard_calibration("training")
+        self._discard_sets("training")
         if self.density is not None:
             warn_caller("training changes the features, and removes their density: call fit_density again afterwards")
             self.density = None

@@ -16,11 +16,11 @@ from deepsimplex.classifier.network import is_shape
 from deepsimplex.classifier.several_workers import StateOfChief
 from deepsimplex.classifier.streams import (
     SeededEpochs,
+    check_not_given_with_stream,
+    concise_graph_errors,
     is_stream,
-    one_line_of_graphs,
     peek,
     read,
-    refuse_beside_stream,
 )
 from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_model
@@ -98,7 +98,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 
     # Data to batches
 
-    @one_line_of_graphs()
+    @concise_graph_errors()
     def fit(
         self,
         x: Any = None,
@@ -152,7 +152,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         validated = type(validation_data).__name__
         settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs, validated
         if is_stream(x):
-            refuse_beside_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
+            check_not_given_with_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
             (first, labels), x = peek(x)
             self._build_pieces(first)
             if adapter.must_read(x, labels):
@@ -189,7 +189,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             **kwargs,
         )
 
-    @one_line_of_graphs()
+    @concise_graph_errors()
     def evaluate(
         self,
         x: Any = None,
@@ -206,7 +206,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         """
         given = x if is_stream(x) else (x, y, sample_weight)
         if given is x:
-            refuse_beside_stream(y=y, sample_weight=sample_weight)
+            check_not_given_with_stream(y=y, sample_weight=sample_weight)
         data, kwargs["steps"] = self._others(given, batch_size, kwargs.get("steps"))
         self._build_metrics(data)
         return super().evaluate(data, verbose=verbose, **kwargs)

@@ -17,7 +17,7 @@ from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.data import check_lengths, check_samples, num_rows
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
-from deepsimplex.classifier.streams import as_tensor, checked_stream, in_batches, is_stream, one_line_of_graphs
+from deepsimplex.classifier.streams import as_tensor, checked_stream, concise_graph_errors, in_batches, is_stream
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
@@ -185,7 +185,7 @@ class SimplexNetwork(keras.Model):
         latent = self.latent(inputs, training=training)
         return self.readout(self.predictive(latent)) if training else self.read_out(self.calibrated_latent(latent))
 
-    @one_line_of_graphs()
+    @concise_graph_errors()
     def predict(
         self,
         x: Any,
@@ -329,7 +329,7 @@ class _Part(keras.Model):
         """Return the output of the function."""
         return self._function(inputs)
 
-    @one_line_of_graphs()
+    @concise_graph_errors()
     def predict_all(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
         """Predict as ``keras.Model.predict`` does, with less overhead for arrays of few samples."""
         if _in_slices(self, x, batch_size, verbose):

@@ -208,7 +208,7 @@ def element_spec(dataset: tf.data.Dataset) -> Any:
     return spec
 
 
-def refuse_beside_stream(**arguments: Any) -> None:
+def check_not_given_with_stream(**arguments: Any) -> None:
     """Raise ValueError for arguments that must not be given with a stream, whose batches hold them."""
     given = [name for name, value in arguments.items() if value is not None]
     if given:
@@ -223,7 +223,7 @@ NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repa
 
 
 @contextmanager
-def one_line_of_graphs() -> Iterator[None]:
+def concise_graph_errors() -> Iterator[None]:
     """Replace TensorFlow's error about samples or labels of a batch, with a graph's trace, by a one-line ValueError."""
     try:
         yield

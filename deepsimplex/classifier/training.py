@@ -1,5 +1,6 @@
 """Training of a network: choice of the loss, and the steps of training and evaluation."""
 
+import inspect
 import itertools
 from typing import Any, NamedTuple
 
@@ -85,7 +86,7 @@ class TrainableNetwork(SimplexNetwork):
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
     def _with_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
-        """Latents with "log_probabilities" beside them, if the loss needs those; they are computed once."""
+        """Add "log_probabilities" to the latents if the loss needs them; they are computed once."""
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
         return {**outputs, "log_probabilities": self.log_probabilities(outputs)}
@@ -241,7 +242,8 @@ class TrainableNetwork(SimplexNetwork):
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not getattr(self.head, "adapted", True):
             hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
-            self.head.adapt(x, hard, self.backbone, seed=self.seed)
+            seed = {"seed": self.seed} if "seed" in inspect.signature(self.head.adapt).parameters else {}
+            self.head.adapt(x, hard, self.backbone, **seed)
         elif num_samples is not None and hasattr(self.head, "set_num_samples"):
             self.head.set_num_samples(num_samples)
 
@@ -311,11 +313,11 @@ class _Rows(NamedTuple):
 
 
 def _as_given(member: Any) -> Any:
-    """Return the configuration of a target or loss, without values that only the chief fits, or its class name."""
+    """Return the configuration of a target or loss, without what was fitted, or its class name."""
 
     def given(config: Any) -> Any:
         if isinstance(config, dict):
-            return {key: given(value) for key, value in config.items() if key not in ("unit", "recall")}
+            return {key: given(value) for key, value in config.items() if key != "fitted"}
         return [given(value) for value in config] if isinstance(config, list | tuple) else config
 
     try:

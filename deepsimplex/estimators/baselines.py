@@ -21,7 +21,7 @@ from deepsimplex.estimators.gaussian_process import SimplexGaussianProcess
 _CALIBRATION = 0.2
 
 
-class _DecidesByMeans(ClassifierMixin, BaseEstimator):
+class _MeanDecision(ClassifierMixin, BaseEstimator):
     """Classifier with the means of a Gaussian process as decision function, for Platt scaling."""
 
     def __init__(self, process: SimplexGaussianProcess) -> None:
@@ -76,7 +76,7 @@ def least_squares_gaussian_process(platt: bool = False, random_state: RandomStat
     """
     process = SimplexGaussianProcess("one_hot", random_state=random_state, **settings)
     check_flag(platt, "platt")
-    return _platt(_DecidesByMeans(process), random_state) if platt else process
+    return _platt(_MeanDecision(process), random_state) if platt else process
 
 
 def nystroem_kernel_ridge(

@@ -89,17 +89,17 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     # Argument of ``FeatureDensity.fit``.
     _variance_share: ClassVar[float | None] = None
     # An attribute that only a fitted classifier has.
-    _learned_as: ClassVar[str]
+    _fitted_attribute: ClassVar[str]
 
     def __sklearn_is_fitted__(self) -> bool:
         """Whether the classifier is fitted."""
-        return hasattr(self, self._learned_as)
+        return hasattr(self, self._fitted_attribute)
 
     @contextmanager
     def _fitting(self) -> Iterator[None]:
         """Make the classifier unfitted inside; restore it if the fit raises."""
         before = dict(self.__dict__)
-        self.__dict__.pop(self._learned_as, None)
+        self.__dict__.pop(self._fitted_attribute, None)
         for name in ("calibration_", "prediction_sets_", "density_"):
             self.__dict__.pop(name, None)
         try:
@@ -172,7 +172,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if X is None:
             check_removal(y, "X", "calibrate", "calibration")
-            self._give_up_sets("calibrate")
+            self._discard_sets("calibrate")
             self.__dict__.pop("calibration_", None)
             return self
         calibration = copy.deepcopy(CALIBRATIONS.get(method))
@@ -180,7 +180,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         uncalibrated = copy.copy(self)
         uncalibrated.__dict__.pop("calibration_", None)
         calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
-        self._give_up_sets("calibrate")
+        self._discard_sets("calibrate")
         self.calibration_ = calibration
         return self
 
@@ -286,7 +286,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
         return numbers
 
-    def _give_up_sets(self, cause: str) -> None:
+    def _discard_sets(self, cause: str) -> None:
         """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
         if self.__dict__.pop("prediction_sets_", None) is not None:
             warn_of_removal(cause, "sets")

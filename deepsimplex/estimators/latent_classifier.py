@@ -43,7 +43,7 @@ class LatentClassifier(CalibratedClassifier):
     readout: str | None = None
     scale_features: bool
     regressor_: Any
-    _learned_as = "regressor_"
+    _fitted_attribute = "regressor_"
 
     @abstractmethod
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
@@ -144,7 +144,7 @@ class LatentClassifier(CalibratedClassifier):
         super().fit_density(X, y, method)
         if self.__dict__.pop("calibration_", None) is not None:
             warn_of_removal("fit_density", "calibration")
-        self._give_up_sets("fit_density")
+        self._discard_sets("fit_density")
         return self
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:

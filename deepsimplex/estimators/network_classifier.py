@@ -85,7 +85,7 @@ class SimplexNetworkClassifier(LatentClassifier):
     scale_features: bool = True
     classes: ArrayLike | None = None
     random_state: RandomState = 0
-    _learned_as = "model_"
+    _fitted_attribute = "model_"
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit a new network to features X [N, d] and labels y.

@@ -74,7 +74,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     class_weight: Mapping[Any, float] | Literal["balanced"] | None = None
     classes: ArrayLike | None = None
     random_state: RandomState = 0
-    _learned_as: ClassVar[str] = "prototypes_"
+    _fitted_attribute: ClassVar[str] = "prototypes_"
 
     @abstractmethod
     def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:

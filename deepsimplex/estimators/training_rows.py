@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_sample_weight
-from deepsimplex.classifier.streams import refuse_beside_stream
+from deepsimplex.classifier.streams import check_not_given_with_stream
 from deepsimplex.estimators.labels import Labels, check_finite, checked_rows, class_numbers, hard_labels
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ class TrainingRows:
     def _of_dataset(cls, classifier: Any, X: Any, y: None, sample_weight: None) -> Self:
         from deepsimplex.gp.rows import DatasetRows, read_batches
 
-        refuse_beside_stream(y=y, sample_weight=sample_weight, batch_size=classifier.batch_size)
+        check_not_given_with_stream(y=y, sample_weight=sample_weight, batch_size=classifier.batch_size)
         _check_dataset(X)
         num_rows = num_batches = 0
         soft, found = False, np.empty(0)

@@ -22,7 +22,12 @@ from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import Split, files_of_training, fit_after_training, load_split
-from deepsimplex.experiments.worker_processes import check_same_run, folder_of_chief, one_line_of_workers, open_strategy
+from deepsimplex.experiments.worker_processes import (
+    check_same_run,
+    concise_worker_errors,
+    folder_of_chief,
+    open_strategy,
+)
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
 from deepsimplex.metrics import ExpectedCalibrationError
@@ -156,7 +161,7 @@ def train(config: RunConfig, *, resume: bool = False, verbose: Verbosity = "auto
     strategy = strategy or open_strategy()
     workers = Workers(strategy)
     log = printer(verbose if workers.is_chief else 0)
-    with _precision(config.training.mixed_precision), ExitStack() as lock, one_line_of_workers(workers):
+    with _precision(config.training.mixed_precision), ExitStack() as lock, concise_worker_errors(workers):
         check_same_run(workers, config)
         # The chief's ``resume`` is decisive.
         folder, finished = folder_of_chief(

@@ -249,7 +249,7 @@ def folder_of_chief(workers: Workers, find: Callable[[], tuple[RunFolder | None,
 
 
 @contextmanager
-def one_line_of_workers(workers: Workers) -> Iterator[None]:
+def concise_worker_errors(workers: Workers) -> Iterator[None]:
     """Replace errors about lost workers by a ConfigurationError that explains how to resume training."""
     try:
         yield

@@ -98,7 +98,7 @@ class PrototypeLayer(Head, AdaptedLayer):
     def adapt(
         self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> Self:
-        """Start prototypes among the features of samples of their class, and other weights accordingly.
+        """Initialize prototypes from features of training samples of their class, and the other weights.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""Compositions: soft labels that carry the distances a latent is made of, and the loss that compares with them."""
+"""Composition loss: cross-entropy with soft labels that are computed from latents, and those soft labels."""
 
 from collections.abc import Callable
 from typing import Any

@@ -375,19 +375,19 @@ class CASIMAC(Target):
             "normalize": self.normalize,
             "method": self.method,
             "candidates_per_class": self.candidates_per_class,
-            "recall": getattr(self, "recall_", None),
-            **({"unit": {"value": self.unit_, "of": self._unit_of}} if known else {}),
+            "fitted": {"recall": getattr(self, "recall_", None)}
+            | ({"unit": self.unit_, "unit_of": self._unit_of} if known else {}),
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Make the target from ``get_config``, without training samples; its unit is reused for the same ones."""
-        unit, recall = config.get("unit"), config.get("recall")
-        target = cls(**{key: value for key, value in config.items() if key not in ("unit", "recall")})
-        if recall is not None:
-            target.recall_ = recall
-        if unit:
-            target.unit_, target._unit_of = float(unit["value"]), unit["of"]
+        fitted = config.get("fitted", {})
+        target = cls(**{key: value for key, value in config.items() if key != "fitted"})
+        if fitted.get("recall") is not None:
+            target.recall_ = fitted["recall"]
+        if "unit" in fitted:
+            target.unit_, target._unit_of = float(fitted["unit"]), fitted["unit_of"]
         return target
 
     def _arguments(self, changes: dict[str, Any]) -> dict[str, Any]:

@@ -155,8 +155,8 @@ def test_arguments_are_read_and_set_as_scikit_learn_does():
 def test_clones_have_equal_arguments_and_what_is_set_anew_is_not_fitted(target):
     again = clone(target)
     assert again is not target
-    expected = {key: value for key, value in target.get_config().items() if key != "unit"}
-    assert {key: value for key, value in again.get_config().items() if key != "unit"} == expected
+    expected = {key: value for key, value in target.get_config().items() if key != "fitted"}
+    assert {key: value for key, value in again.get_config().items() if key != "fitted"} == expected
     if isinstance(target, CASIMAC):
         target.fit(X, Y)
         assert not target.set_params().is_fitted

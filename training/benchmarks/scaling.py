@@ -257,13 +257,13 @@ def growth(table: ResultTable) -> Iterator[str]:
 
 def costs(table: ResultTable, price: float) -> ResultTable:
     """What the stages would cost, carried on."""
-    foretold = ResultTable("training.benchmarks.scaling")
+    extrapolated = ResultTable("training.benchmarks.scaling")
     for images, name in itertools.product(FORETOLD, STAGES):
         rows = [row for row in table.rows if row["stage"] == name]
         if len(rows) > 1:
             (b, a), (each, fixed) = exponent(rows[-2:], "core seconds"), slope(rows)
             hours = a * images**b / 3600
-            foretold.add(
+            extrapolated.add(
                 images=f"{images:.0e}".replace("e+0", "e"),
                 stage=name,
                 **{
@@ -272,7 +272,7 @@ def costs(table: ResultTable, price: float) -> ResultTable:
                     "dollars": f"{hours * price:.2g}" if hours * price < 1 else f"{hours * price:,.0f}",
                 },
             )
-    return foretold
+    return extrapolated
 
 
 def rows_of(images: int, folder: Path, exact_up_to: int, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:

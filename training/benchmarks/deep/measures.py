@@ -8,7 +8,6 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 
 import deepsimplex as ds
-from deepsimplex.calibration.familiarity import VARIANCE_SHARE
 from training.benchmarks.deep.images import CORRUPTED, SEVERITIES, Data, corrupted
 from training.benchmarks.deep.methods import Trained
 
@@ -22,7 +21,7 @@ def predictions(trained: Trained, data: Data) -> Predictions:
     found = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
     familiarity = trained.familiarity
     if familiarity is None and (features := trained.features) is not None:
-        density = ds.calibration.GaussianDensity().fit(features(data.x), data.y, VARIANCE_SHARE)  # as fit_density does
+        density = ds.calibration.GaussianDensity().fit(features(data.x), data.y, 0.98)  # as fit_density does
         familiarity = lambda x: density.familiarity(features(x))  # noqa: E731
     if familiarity is not None:
         found |= {f"familiarity of {name}": familiarity(sets[name]) for name in ("test", *data.others)}
