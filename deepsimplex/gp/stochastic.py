@@ -159,7 +159,10 @@ class Rates(NamedTuple):
 
 
 def adam(state: State, gradients: Sequence[Any], rates: Rates) -> State:
-    """Take a step of Adam by the gradients of a sum over all samples, divided by their number as losses are."""
+    """Take a step of Adam by the gradients of a sum over all samples, divided by their number as losses are.
+
+    Its state is a value of the compiled loop; the optimizers of Keras hold theirs in variables.
+    """
     bias = tf.sqrt(1.0 - _SQUARE_DECAY**rates.number) / (1.0 - _DECAY**rates.number)
     per_sample = [gradient / rates.num_samples for gradient in gradients]
     first = [m + (g - m) * (1.0 - _DECAY) for m, g in zip(state.first, per_sample, strict=True)]
