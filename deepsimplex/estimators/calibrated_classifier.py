@@ -204,8 +204,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         coverage : float
             Share of samples whose set contains the true class. Default 0.9.
         method : {"lac", "aps", "raps"}
-            See ``deepsimplex.calibration.ConformalSets``, which also takes another penalty for "raps", and can be
-            fitted to ``predict_proba``. Default "lac", the smallest sets on average.
+            See ``calibration.ConformalSets``, which alone takes other penalties. Default "lac", the smallest sets.
         by_class : bool
             Whether the coverage holds for every class. Default False: for all samples together.
         random_state : int, numpy.random.RandomState or None
@@ -244,6 +243,9 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     ) -> Self:
         """Fit a density of the features to the training samples, for ``familiarity``.
 
+        From then on latents, of classifiers that have them, are wider where samples are unfamiliar: probabilities are
+        less confident there, and intervals wider; calibration and sets are removed then, with a warning.
+
         Parameters
         ----------
         X : array_like, shape [N, d], or None
@@ -261,11 +263,16 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         if X is None:
             check_removal(y, "X", "fit_density", "density")
-            self.__dict__.pop("density_", None)
+            self._set_density(None)
             return self
         density = copy.deepcopy(DENSITIES.get(method))
-        self.density_ = density.fit(self._features(X), self._class_numbers(y, "training"), self._variance_share)
+        self._set_density(density.fit(self._features(X), self._class_numbers(y, "training"), self._variance_share))
         return self
+
+    def _set_density(self, density: FeatureDensity | None) -> None:
+        self.__dict__.pop("density_", None)
+        if density is not None:
+            self.density_ = density
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""

@@ -3,7 +3,7 @@
 import copy
 from abc import abstractmethod
 from collections.abc import Callable, Hashable, Iterator
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -118,34 +118,12 @@ class LatentClassifier(CalibratedClassifier):
         density = getattr(self, "density_", None)
         return latent if density is None else density.widened(latent, X)
 
-    def fit_density(
-        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "gaussian"
-    ) -> Self:
-        """Fit a density of the features to the training samples, for ``familiarity`` and wider latents.
-
-        From then on the latent Gaussians are wider where samples are unfamiliar (``FeatureDensity.variance_factor``):
-        class probabilities are less confident there, and their intervals wider.
-
-        Parameters
-        ----------
-        X : array_like, shape [N, d], or None
-            Features of the training samples. None removes the density.
-        y : array_like, shape [N]
-            Labels as named in ``classes_``.
-        method : {"gaussian", "relative_mahalanobis", "nearest_neighbors"} or FeatureDensity
-            Default "gaussian": see ``deepsimplex.calibration.GaussianDensity``. A given one is copied.
-
-        Returns
-        -------
-        self
-            With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it; it removes a
-            calibration and sets, with a warning.
-        """
-        super().fit_density(X, y, method)
+    def _set_density(self, density: FeatureDensity | None) -> None:
+        """Set the density, which widens latents, and remove calibration and sets, which were fitted without it."""
+        super()._set_density(density)
         if self.__dict__.pop("calibration_", None) is not None:
             warn_of_removal("fit_density", "calibration")
         self._discard_sets("fit_density")
-        return self
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         latent, layer = self.predict_latent(X), self._readout

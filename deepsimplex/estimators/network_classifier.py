@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
+from deepsimplex.calibration import FeatureDensity
 from deepsimplex.calibration.familiarity import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
@@ -150,11 +151,9 @@ class SimplexNetworkClassifier(LatentClassifier):
         model = self.model_
         return model, lambda X: model.calibrated_latent(model.latent(X, training=False))
 
-    def fit_density(self, X: ArrayLike | None, y: ArrayLike | None = None, method: Any = "gaussian") -> Self:
-        """Fit a density of the backbone's features to the training samples: see ``SimplexClassifier.fit_density``."""
-        super().fit_density(X, y, method)
-        self.model_._set_density(getattr(self, "density_", None))
-        return self
+    def _set_density(self, density: FeatureDensity | None) -> None:
+        super()._set_density(density)
+        self.model_._set_density(density)
 
     def _widened(self, latent: Any, X: Any) -> Any:
         return latent  # by the network itself

@@ -13,12 +13,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Annotated, Any
 
-import keras
 import numpy as np
 import tensorflow as tf
 import typer
 
 import deepsimplex as ds
+from training.benchmarks.deep.methods import backbone, softmax_network
 from training.results import Output, ResultTable
 
 PLAIN, OURS, DENSITY = "softmax layer", "deepsimplex", "deepsimplex, density"
@@ -26,20 +26,16 @@ BATCHES, THREADS, IMAGES = (1, 32, 256, 512), (1, 2, 4, 16), 2000
 Call = Callable[[tf.Tensor], Any]
 
 
-def _backbone() -> keras.Model:
-    return ds.backbones.cnn([32, 64], units=128, dropout=0.3)
-
-
 def served(folder: Path) -> dict[str, Call]:
     """Export the classifiers after an epoch, and return what serves them."""
     loaded: Any = ds.datasets.load("fashion_mnist")
     (x, y), _ = loaded
     x, y = x[:IMAGES], y[:IMAGES]
-    plain = keras.Sequential([keras.Input(x.shape[1:]), _backbone(), keras.layers.Dense(10, "softmax")])
+    plain = softmax_network(backbone("cnn"), x.shape[1:], 10)
     plain.compile("adam", "sparse_categorical_crossentropy")
     plain.fit(x, y, verbose=0)
     plain.export(folder / PLAIN, verbose=False)
-    model = ds.SimplexClassifier(_backbone(), num_classes=10)
+    model = ds.SimplexClassifier(backbone("cnn"), num_classes=10)
     model.compile("adam")
     model.fit(x, y, verbose=0)
     model.export(folder / OURS)

@@ -18,7 +18,7 @@ import tensorflow as tf
 import typer
 
 import deepsimplex as ds
-from training.benchmarks.deep.methods import BATCH, backbone
+from training.benchmarks.deep.methods import BATCH, backbone, normalized_features, softmax_network
 from training.benchmarks.resources import EpochSeconds, in_fresh_process, seconds
 from training.results import Output, ResultTable
 
@@ -42,9 +42,7 @@ def compiled(method: str, network: str, shape: tuple[int, ...], jit: bool = Fals
         body = backbone(network)
         loss: Any = "sparse_categorical_crossentropy"
         if method in (SOFTMAX, NORMALIZED):
-            between = [keras.layers.BatchNormalization(momentum=0.9)] if method == NORMALIZED else []
-            softmax = keras.layers.Dense(10, "softmax", dtype="float32")
-            model: Any = keras.Sequential([keras.Input(shape), body, *between, softmax])
+            model: Any = softmax_network(normalized_features(body) if method == NORMALIZED else body, shape, 10)
         else:
             options, loss = METHODS[method]
             model = ds.SimplexClassifier(body, num_classes=10, **options)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from matplotlib.figure import Figure
 
-from training.benchmarks.deep.table import OURS, Rows, detections
+from training.benchmarks.deep.table import OURS, Rows, detections, standard_error
 
 PANELS = {
     "accuracy": "accuracy",
@@ -28,9 +28,8 @@ def draw(found: Rows, path: Path) -> None:
             if not names:
                 continue  # a mean of several networks has no features
             values = np.mean([[row[one] for one in names] for row in rows], axis=1)
-            error = values.std(ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
             color = "C0" if name in DEFAULT else "0.45"
-            axis.errorbar(values.mean(), place, xerr=error, fmt="o", color=color, markersize=5)
+            axis.errorbar(values.mean(), place, xerr=standard_error(values), fmt="o", color=color, markersize=5)
         axis.set_title(title, fontsize=10)
         axis.tick_params(labelsize=8)
         axis.grid(axis="x", color="0.9")

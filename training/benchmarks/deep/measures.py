@@ -1,6 +1,6 @@
 """Scores of a trained classifier, from its predictions for test images, corrupted ones and other kinds of images."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import roc_curve
 
 import deepsimplex as ds
-from training.benchmarks.deep.images import CORRUPTED, SEVERITIES, Data, corrupted
+from training.benchmarks.deep.images import CORRUPTED, SEVERITIES, Data, Images, corrupted
 from training.benchmarks.deep.methods import Trained
 
 Predictions = dict[str, NDArray[Any]]
@@ -19,13 +19,19 @@ def predictions(trained: Trained, data: Data) -> Predictions:
     """Class probabilities by set of images, and familiarities under "familiarity of ..."."""
     sets = {"test": data.x_test, **data.others, **(dict(corrupted(data)) if "noise" in data.others else {})}
     found = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
-    familiarity = trained.familiarity
-    if familiarity is None and (features := trained.features) is not None:
-        density = ds.calibration.GaussianDensity().fit(features(data.x), data.y, 0.98)  # as fit_density does
-        familiarity = lambda x: density.familiarity(features(x))  # noqa: E731
+    familiarity = _familiarity(trained, data)
     if familiarity is not None:
         found |= {f"familiarity of {name}": familiarity(sets[name]) for name in ("test", *data.others)}
     return found
+
+
+def _familiarity(trained: Trained, data: Data) -> Callable[[Images], NDArray[Any]] | None:
+    """Familiarity of images by the classifier's own density or one of its features; None without features."""
+    features = trained.features
+    if trained.familiarity is not None or features is None:
+        return trained.familiarity
+    density = ds.calibration.GaussianDensity().fit(features(data.x), data.y, 0.98)  # as fit_density does
+    return lambda x: density.familiarity(features(x))
 
 
 def measures(found: Mapping[str, NDArray[Any]], data: Data) -> dict[str, float]:

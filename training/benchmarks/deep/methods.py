@@ -49,6 +49,17 @@ def optimizer(rows: int, epochs: int, averaged: bool = False) -> keras.optimizer
     return keras.optimizers.Adam(rate, use_ema=averaged, ema_momentum=0.99)
 
 
+def normalized_features(body: keras.Model) -> keras.Model:
+    """A backbone whose features pass batch normalization, as they do in the default head of this package."""
+    return keras.Sequential([body, keras.layers.BatchNormalization(momentum=0.9)])
+
+
+def softmax_network(body: keras.Model, shape: tuple[int, ...], num_classes: int) -> keras.Model:
+    """A backbone with a softmax layer, in single precision whatever the backbone's is."""
+    softmax = keras.layers.Dense(num_classes, "softmax", dtype="float32")
+    return keras.Sequential([keras.Input(shape), body, softmax])
+
+
 def _predicted(model: keras.Model, x: Images) -> Array:
     return np.asarray(model.predict(x, batch_size=500, verbose=0))
 
@@ -111,14 +122,14 @@ def plain(
 ) -> Trained:
     """A softmax network; ``share`` of the images, from the start, is trained on.
 
-    ``normalized``: its features pass batch normalization before the last layer, as in the default head of this package.
+    ``normalized``: see ``normalized_features``.
     ``augment`` makes a layer, from its seed, that every batch of training passes.
     """
     rows = round(share * len(data.x))
     body = backbone(name, spectral_bound)
     if normalized:
-        body = keras.Sequential([body, keras.layers.BatchNormalization(momentum=0.9)])
-    model = keras.Sequential([keras.Input(data.x.shape[1:]), body, keras.layers.Dense(data.num_classes, "softmax")])
+        body = normalized_features(body)
+    model = softmax_network(body, data.x.shape[1:], data.num_classes)
     labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
     model.compile(optimizer(rows, size.epochs, averaged), loss)
     layer = None if augment is None else augment(seed=seed)

@@ -20,12 +20,16 @@ def mean(rows: Sequence[Mapping[str, float]], *names: str) -> float:
     return float(np.mean([[row[name] for name in names] for row in rows]))
 
 
+def standard_error(values: Sequence[float]) -> float:
+    """Standard error of a mean over seeds; zero for one seed, which has none."""
+    return float(np.std(values, ddof=1)) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
 def _shown(rows: Sequence[Mapping[str, float]], names: Sequence[str]) -> str:
     if not names or any(name not in rows[0] for name in names):
         return ""
     values = np.mean([[row[name] for name in names] for row in rows], axis=1)
-    error = "" if len(rows) < 2 else f" ± {values.std(ddof=1) / len(rows) ** 0.5:.4f}"
-    return f"{values.mean():.4f}{error}"
+    return _with_error(values, ".4f")
 
 
 def detections(row: Mapping[str, Any], by: str, score: str = "AUROC") -> list[str]:
@@ -58,13 +62,12 @@ def _comparisons(found: Rows) -> Iterator[str]:
             rows = list(found[name]) * (len(ours) if name == ENSEMBLE else 1)
             ratios = [row[measure] / peer[measure] for row, peer in zip(ours, rows, strict=True)]
             yield f"{measure} of {OURS!r} over that of {name!r}: {_with_error(ratios, '.3f')}."
-    density, probability = (detections(ours[0], by) for by in ("density", "probability"))
-    for names, peers in ((density, probability), (density, density), (probability, probability)):
-        gains = [100 * (mean([row], *names) - mean([peer], *peers)) for row, peer in zip(ours, plain, strict=True)]
-        own, others = ("density" if which is density else "probability" for which in (names, peers))
-        yield f"AUROC by {own} minus that of {PLAIN!r} by {others}: {_with_error(gains, '+.1f')} points."
+    for own, other in (("density", "probability"), ("density", "density"), ("probability", "probability")):
+        means = ([mean([row], *detections(row, by)) for row in rows] for rows, by in ((ours, own), (plain, other)))
+        gains = [100 * (mine - theirs) for mine, theirs in zip(*means, strict=True)]
+        yield f"AUROC by {own} minus that of {PLAIN!r} by {other}: {_with_error(gains, '+.1f')} points."
 
 
 def _with_error(values: Sequence[float], form: str) -> str:
-    error = f" ± {np.std(values, ddof=1) / len(values) ** 0.5:{form.lstrip('+')}}" if len(values) > 1 else ""
+    error = f" ± {standard_error(values):{form.lstrip('+')}}" if len(values) > 1 else ""
     return f"{np.mean(values):{form}}{error}"
