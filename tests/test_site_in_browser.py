@@ -137,8 +137,11 @@ def test_every_figure_of_the_pages_is_in_the_site(site):
 @needs_browser
 @pytest.mark.slow
 def test_formulas_are_rendered(driver, address):
+    from selenium.webdriver.support.ui import WebDriverWait
+
     driver.get(f"{address}/mathematics/readouts.html")
-    boxes = driver.execute_script(FORMULAS)
+    # The driver may return before the page is laid out, on a machine that is busy.
+    boxes = WebDriverWait(driver, 10).until(lambda driver: driver.execute_script(FORMULAS))
     assert len(boxes) > 30
     assert all(width > 2 and height > 2 for width, height in boxes)
     assert max(width for width, _ in boxes) > 100
