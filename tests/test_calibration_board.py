@@ -360,7 +360,7 @@ def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
     auroc = float(written["score/out_of_distribution_auroc", 1])
     assert auroc == pytest.approx(report.out_of_distribution_auroc, abs=1e-3)
     z = model.predict_features(x)
-    density = ds.calibration.GaussianDensity().fit(z[::2], y[::2], variance_share=0.98)
+    density = ds.calibration.NeighborDistance().fit(z[::2], y[::2], variance_share=0.98)
     ranks = np.concatenate([density.familiarity(z[1::2]), density.familiarity(model.predict_features(others))])
     by_density = roc_auc_score(np.arange(len(ranks)) >= len(z[1::2]), -ranks)
     assert float(written["score/out_of_distribution_auroc_by_density", 1]) == pytest.approx(by_density, abs=1e-3)

@@ -238,7 +238,7 @@ def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class GaussianDensity(FeatureDensity):
-    """Class-conditional Gaussians of the features (DDU, Mukhoti et al. 2021): the default.
+    """Class-conditional Gaussians of the features (DDU, Mukhoti et al. 2021).
 
     The score is log sum_k pi_k N(z; m_k, S_k), with the classes' shares pi_k among the training samples and
     covariances S_k by Ledoit and Wolf's shrinkage. It holds n d^2 numbers for n classes of d features.
@@ -312,15 +312,21 @@ class RelativeMahalanobis(FeatureDensity):
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class NeighborDistance(FeatureDensity):
-    """Distance to the k-th nearest training sample (Sun et al. 2022), for features that are not Gaussian.
+    """Distance to the k-th nearest of the training samples (Sun et al. 2022): the default.
 
-    The score is minus that distance between transformed features; the paper also normalizes features to length
-    one, which discards how far out they are. It holds all N d training features.
+    The score is minus that distance between transformed features. The lengths of a network's features grow with its
+    certainty, and say little of familiarity: the paper normalizes all of them to one. Here lengths between the median
+    and the largest of the training samples count as the median, so that short features, whose direction is
+    ill-determined, stay near each other, and features longer than all others stay far. Columns of a table keep their
+    lengths.
 
     Parameters
     ----------
     k : int
-        Number of neighbors. Default 10; all training samples if there are fewer.
+        Number of neighbors. Default 10; all that are kept if there are fewer.
+    max_samples : int
+        Largest number of training samples to keep, drawn at random: the density holds max_samples d numbers. Default
+        5000, with which images of unknown classes were detected as well as with all of Fashion-MNIST.
     seed : int
 
     Examples
@@ -331,25 +337,44 @@ class NeighborDistance(FeatureDensity):
     True
     """
 
-    fitted_arrays = ("neighbors_",)
+    fitted_arrays = ("neighbors_", "lengths_")
     neighbors_: NDArray[np.float64]
+    lengths_: NDArray[np.float64]  # the two between which lengths are equal
 
-    def __init__(self, k: int = 10, seed: int = 0) -> None:
+    def __init__(self, k: int = 10, max_samples: int = 5000, seed: int = 0) -> None:
         super().__init__(seed)
-        self.k = check_whole(k, "k", 1)
+        self.k, self.max_samples = check_whole(k, "k", 1), check_whole(max_samples, "max_samples", 1)
 
     def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        self.neighbors_ = z
+        lengths = np.linalg.norm(z, axis=1)
+        of_network = self.projection_.ndim == 2
+        self.lengths_ = np.array([np.median(lengths) if of_network else lengths.max(), lengths.max()])
+        self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy()
+
+    def _kept(self, N: int) -> NDArray[np.int64]:
+        """Numbers of the training samples that are kept."""
+        return np.random.default_rng(self.seed).permutation(N)[: self.max_samples]
+
+    def _shortened(self, z: Any) -> Any:
+        """Features whose lengths between the median and the largest are the median."""
+        length = tf.norm(z, axis=1, keepdims=True)
+        median, largest = (tf.constant(limit, length.dtype) for limit in self.lengths_)
+        excess = tf.clip_by_value(length - median, 0.0, largest - median)
+        return z * (1.0 - tf.math.divide_no_nan(excess, length))
 
     def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
         self._fit(z, y)
-        return self._in_batches(z, lambda rows: self._distance_score(rows, self.k + 1))  # each is its own nearest
+        scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
+        scores[~kept] = self._in_batches(z[~kept], self._score) if not kept.all() else 0.0
+        # Each of the kept samples is its own nearest neighbor.
+        scores[kept] = self._in_batches(z[kept], lambda rows: self._distance_score(rows, self.k + 1))
+        return scores
 
     def _score(self, z: Any) -> Any:
         return self._distance_score(z, self.k)
 
     def _distance_score(self, z: Any, k: int) -> Any:
-        neighbors = tf.constant(self.neighbors_, z.dtype)
+        z, neighbors = self._shortened(z), tf.constant(self.neighbors_, z.dtype)
         squared = tf.reduce_sum(tf.square(neighbors), axis=1) - 2.0 * tf.matmul(z, neighbors, transpose_b=True)
         nearest = -tf.math.top_k(-squared, min(k, len(self.neighbors_))).values[:, -1]
         return -tf.sqrt(tf.maximum(nearest + tf.reduce_sum(tf.square(z), axis=1), 0.0))
@@ -359,11 +384,11 @@ class NeighborDistance(FeatureDensity):
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor; what was fitted is in ``state``."""
-        return {"k": self.k, **super().get_config()}
+        return {"k": self.k, "max_samples": self.max_samples, **super().get_config()}
 
 
 DENSITIES: Registry[FeatureDensity] = Registry(
     "method",
     FeatureDensity,
-    {"gaussian": GaussianDensity, "relative_mahalanobis": RelativeMahalanobis, "nearest_neighbors": NeighborDistance},
+    {"nearest_neighbors": NeighborDistance, "gaussian": GaussianDensity, "relative_mahalanobis": RelativeMahalanobis},
 )

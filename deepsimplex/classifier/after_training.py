@@ -181,7 +181,7 @@ class FittedAfterTraining:
         self,
         x: Any,
         y: Any = None,
-        method: str | dict[str, Any] | FeatureDensity = "gaussian",
+        method: str | dict[str, Any] | FeatureDensity = "nearest_neighbors",
         *,
         batch_size: int | None = None,
         verbose: str | int = 0,
@@ -197,8 +197,8 @@ class FittedAfterTraining:
             The training samples; their features are held in memory. None removes the density.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
-        method : {"gaussian", "relative_mahalanobis", "nearest_neighbors"}, dict or FeatureDensity
-            Default "gaussian": see ``deepsimplex.calibration.GaussianDensity``. A given one is copied.
+        method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"}, dict or FeatureDensity
+            Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
         batch_size : int, optional
             Default 32.
         verbose : "auto", 0, 1 or 2

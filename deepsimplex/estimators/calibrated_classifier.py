@@ -239,7 +239,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return self._prediction_sets.predict(self.predict_proba(X))
 
     def fit_density(
-        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "gaussian"
+        self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"
     ) -> Self:
         """Fit a density of the features to the training samples, for ``familiarity``.
 
@@ -252,8 +252,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             Features of the training samples. None removes the density.
         y : array_like, shape [N]
             Labels as named in ``classes_``.
-        method : {"gaussian", "relative_mahalanobis", "nearest_neighbors"} or FeatureDensity
-            Default "gaussian": see ``deepsimplex.calibration.GaussianDensity``. A given one is copied.
+        method : {"nearest_neighbors", "gaussian", "relative_mahalanobis"} or FeatureDensity
+            Default "nearest_neighbors": see ``deepsimplex.calibration.NeighborDistance``. A given one is copied.
 
         Returns
         -------

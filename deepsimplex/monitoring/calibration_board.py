@@ -54,7 +54,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
         "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
-        that of a density of the backbone's features (``calibration.GaussianDensity``), fitted to one half of the
+        that of a density of the backbone's features (``calibration.NeighborDistance``), fitted to one half of the
         validation samples, at least ten, and evaluated on the other half.
     bins : int
         Bins of the calibration errors, 15 by default.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from deepsimplex.calibration import GaussianDensity
+from deepsimplex.calibration import NeighborDistance
 from deepsimplex.calibration.familiarity import VARIANCE_SHARE
 from deepsimplex.evaluation import Report, calibration_error_by_class, out_of_distribution_auroc, report
 from deepsimplex.evaluation.report import SCORE_GROUPS
@@ -62,7 +62,7 @@ def _detected_by_density(found: ClassifierOutputs) -> dict[str, float]:
     """Return the AUROC of a density, fitted to half of the samples, for the other half against those from outside."""
     if found.features is None or found.outside_features is None:
         return {}
-    density = GaussianDensity().fit(found.features[::2], found.labels[::2], VARIANCE_SHARE)
+    density = NeighborDistance().fit(found.features[::2], found.labels[::2], VARIANCE_SHARE)
     strange = [1.0 - density.familiarity(features) for features in (found.features[1::2], found.outside_features)]
     return {BY_DENSITY: float(out_of_distribution_auroc(*strange))}
 

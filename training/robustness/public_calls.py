@@ -212,7 +212,7 @@ def _calibration() -> list[Call]:
         ]
     densities: list[Any] = [c.GaussianDensity, c.RelativeMahalanobis, c.NeighborDistance]
     for kind in densities:
-        made = {"seed": 0} | ({"k": 3} if kind is c.NeighborDistance else {})
+        made = {"seed": 0} | ({"k": 3, "max_samples": 100} if kind is c.NeighborDistance else {})
         calls.append(of(kind, "fit", made, {"z": X, "y": Y}))
         calls += [Call(f"{kind.__name__}.familiarity", kind(**made).fit(X, Y).familiarity, {"z": X})]
         calls += [Call(f"{kind.__name__}.variance_factor", kind(**made).fit(X, Y).variance_factor, {"z": X})]
@@ -417,7 +417,7 @@ def _estimators() -> list[Call]:
     calls += [
         Call("calibrate", calibrated.calibrate, {"X": X, "y": Y, "method": "temperature", "sample_weight": WEIGHT}),
         Call("conformalize", e.GMLVQ(max_iter=2).fit(X, Y).conformalize, {"X": X, "y": Y} | sets),
-        Call("fit_density", e.GMLVQ(max_iter=2).fit(X, Y).fit_density, {"X": X, "y": Y, "method": "gaussian"}),
+        Call("fit_density", e.GMLVQ(max_iter=2).fit(X, Y).fit_density, {"X": X, "y": Y, "method": "nearest_neighbors"}),
         Call("class_intervals", spread.class_intervals, {"X": X[:3], "level": 0.9}, slow=True),
         Call("SimplexGaussianProcess.decision_function", spread.decision_function, {"X": X, "pair": (0, 1)}),
         call(e.least_squares_gaussian_process, gives_nan=True, platt=False, random_state=0),
@@ -456,7 +456,7 @@ def _classifier() -> list[Call]:
         Call("calibrate", model().calibrate, {"x": X32, "y": Y, "method": "temperature", "sample_weight": WEIGHT})
     ]
     calls += [Call("conformalize", model().conformalize, {"x": X32, "y": Y, "coverage": 0.5, "method": "lac"})]
-    calls += [Call("fit_density", model().fit_density, {"x": X32, "y": Y, "method": "gaussian"})]
+    calls += [Call("fit_density", model().fit_density, {"x": X32, "y": Y, "method": "nearest_neighbors"})]
     for each in calls:
         each.slow = True
         each.aliases = {"x": ("p",), "y": (*LATENT_PARTS, "latent")}
