@@ -830,6 +830,22 @@ def test_the_defaults_are_a_variational_head_and_compositions(few):
     assert isinstance(ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3, "diagonal").head, ds.heads.GaussianHead)
 
 
+@pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot", "casimac"])
+def test_a_named_head_of_prototypes_takes_the_target_of_its_classifier(target, few, tmp_path):
+    (x, y), (x_test, _) = few
+    head = {"name": "prototypes", "prototypes_per_class": 2}
+    model = ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=head)
+    expected = ds.targets.Vertices() if target == "casimac" else model.target
+    np.testing.assert_array_equal(model.head.target.table(10).loc, expected.table(10).loc)
+    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", run_eagerly=True)
+    model.fit(x, y, verbose=0)
+    model.save(tmp_path / "m.keras")
+    np.testing.assert_array_equal(ds.load(tmp_path / "m.keras").predict_proba(x_test), model.predict_proba(x_test))
+    other = ds.heads.PrototypeGaussianProcess(10, target="ilr" if target == "casimac" else "vertices")
+    with pytest.raises(ValueError, match="head must have the classifier's target, target="):
+        ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=other)
+
+
 def test_a_few_samples_are_enough_for_the_default_head():
     x, y = np.random.default_rng(0).random((12, 5), dtype=np.float32), np.arange(12) % 3
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), num_classes=3)

@@ -1,110 +1,160 @@
-"""The grid of targets, heads and readouts on real images, compared with softmax cross-entropy on the same backbone.
+"""The grid: every target with every regressor and readout, on images and on a table.
 
-    python -m training.grid [--data digits] [--seeds 3] [--epochs 40] [--limit 5000] [--output grid.json]
+    python -m training.grid [--data digits|wine] [--seeds 3] [--only "Gaussian process"] [--output grid.json]
 
 Prints a Markdown table: medians over the seeds of accuracy, NLL and ECE on the test samples, and seconds of one fit.
+Classifiers that take no target and no readout come last, with softmax cross-entropy on the same backbone. Combinations
+that make no sense are refused when they are made; the notes of the table say why.
 """
 
 import statistics
 import time
-from typing import Annotated, Any
+from collections import defaultdict
+from collections.abc import Callable
+from functools import partial
+from itertools import product
+from typing import Annotated, Any, Literal
 
 import keras
 import numpy as np
 import typer
+from numpy.typing import NDArray
+from sklearn.datasets import load_wine
+from sklearn.ensemble import RandomForestRegressor
+from sklearn.linear_model import BayesianRidge, LogisticRegression
+from sklearn.model_selection import train_test_split
+from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
 from training.results import Output, ResultTable
 
-DEFAULT, PROTOTYPES = "isotropic, variational, compositions: the default", "isotropic, of prototypes"
+Samples = tuple[NDArray[Any], NDArray[np.int64]]
+Probabilities = Callable[[NDArray[Any]], NDArray[Any]]
+BATCH, READOUTS, NONE = 32, ("argmax", "softmax"), "-"
 
-GRID: list[tuple[str, Any, Any]] = [
-    ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), DEFAULT),
-    ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "isotropic"),
-    ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "diagonal"),
-    ("CASIMAC, euclidean", lambda: ds.targets.CASIMAC("euclidean"), "full"),
-    ("CASIMAC, SSIM 5", lambda: ds.targets.CASIMAC(ds.distances.SSIM(5)), "isotropic"),
-    (
-        "mean of both",
-        lambda: ds.targets.Mean([ds.targets.CASIMAC("euclidean"), ds.targets.CASIMAC(ds.distances.SSIM(5))]),
-        "isotropic",
+TARGETS: dict[str, Callable[[], ds.targets.Target]] = {
+    "CASIMAC, euclidean": lambda: ds.targets.CASIMAC("euclidean"),
+    "CASIMAC, SSIM 5": lambda: ds.targets.CASIMAC(ds.distances.SSIM(5)),
+    "mean of both": lambda: ds.targets.Mean([TARGETS["CASIMAC, euclidean"](), TARGETS["CASIMAC, SSIM 5"]()]),
+    "ILR 0.99": lambda: ds.targets.ILR(0.99),
+    "Dirichlet 0.01": lambda: ds.targets.Dirichlet(0.01),
+    "one-hot": lambda: ds.targets.OneHot(),
+    "vertices": lambda: ds.targets.Vertices(),
+}
+# Settings of SimplexClassifier, and the loss; None is the target's own. Prototypes classify by their places alone.
+NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
+    "network, variational head": ({}, None),
+    "network, isotropic": ({"covariance": "isotropic"}, ds.losses.LatentNLL(beta=0.5)),
+    "network, diagonal": ({"covariance": "diagonal"}, ds.losses.LatentNLL(beta=0.5)),
+    "network, full": ({"covariance": "full"}, ds.losses.LatentNLL()),
+    "network, prototypes": (
+        {"head": {"name": "prototypes", "prototypes_per_class": 4}},
+        "sparse_categorical_crossentropy",
     ),
-    ("ILR 0.99", lambda: ds.targets.ILR(0.99), "isotropic"),
-    ("Dirichlet 0.01", lambda: ds.targets.Dirichlet(0.01), "diagonal"),
-    ("one-hot", lambda: ds.targets.OneHot(), "isotropic"),
-    ("vertices", lambda: ds.targets.Vertices(), PROTOTYPES),
-]
+}
+ESTIMATORS: dict[str, Callable[..., Any]] = {
+    "Gaussian process, exact": partial(ds.SimplexGaussianProcess, inference="exact"),
+    "Gaussian process, collapsed": partial(ds.SimplexGaussianProcess, inference="collapsed"),
+    "Gaussian process, stochastic": partial(ds.SimplexGaussianProcess, inference="stochastic"),
+    "Bayesian ridge": partial(ds.LatentRegressionClassifier, BayesianRidge()),
+    "random forest": partial(ds.LatentRegressionClassifier, RandomForestRegressor(random_state=0)),
+}
+WITHOUT_TARGET: dict[str, Callable[[int], Any]] = {
+    "categorical Gaussian process, ILR": lambda seed: ds.CategoricalGaussianProcess("ilr", random_state=seed),
+    "categorical Gaussian process, softmax": lambda seed: ds.CategoricalGaussianProcess("softmax", random_state=seed),
+    "GPLVQ": lambda seed: ds.GPLVQ(random_state=seed),
+    "GMLVQ": lambda seed: ds.GMLVQ(random_state=seed),
+    "GLVQ": lambda seed: ds.GLVQ(random_state=seed),
+    "LVQ1": lambda seed: ds.LVQ1(random_state=seed),
+    "LVQ2": lambda seed: ds.LVQ2(random_state=seed),
+    "logistic regression": lambda seed: LogisticRegression(max_iter=1000, random_state=seed),
+}
+SOFTMAX_LAYER = "network, cross-entropy"
 
 
-def backbone() -> keras.Model:
-    """The demo's network."""
-    return ds.backbones.cnn([32, 64], units=128, dropout=0.2)
+def samples(name: str, seed: int) -> tuple[Samples, Samples]:
+    """Training and test samples: the digits, images in [0, 1], or the wines, standardized."""
+    if name == "digits":
+        digits: Any = ds.datasets.load("digits")
+        return digits
+    X, y = load_wine(return_X_y=True)
+    X, X_test, y, y_test = train_test_split(X, y, test_size=50, stratify=y, random_state=seed)
+    scaler = StandardScaler().fit(X)
+    return (scaler.transform(X).astype(np.float32), y), (scaler.transform(X_test).astype(np.float32), y_test)
 
 
-def optimizer(samples: int, epochs: int, batch_size: int) -> keras.optimizers.Optimizer:
-    """Adam with cosine decay, the same for all."""
-    steps = -(-samples // batch_size) * epochs
-    return keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(1e-3, steps))
+def fitted_network(x: NDArray[Any], y: NDArray[np.int64], model: keras.Model, loss: Any) -> Probabilities:
+    """Train a network with Adam and cosine decay, the same for all."""
+    epochs = 40 if x.ndim > 2 else 200
+    steps = -(-len(x) // BATCH) * epochs
+    model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(1e-3, steps)), loss=loss)
+    model.fit(x, y, epochs=epochs, batch_size=BATCH, verbose=0)
+    return lambda x: model.predict(x, batch_size=1000, verbose=0)
 
 
-def classifier(target: ds.targets.Target, covariance: Any, n: int, seed: int) -> ds.SimplexClassifier:
-    """The demo's network on a target: by default, with a Gaussian head or with four prototypes of every class."""
-    features = backbone()
-    if covariance == DEFAULT:
-        return ds.SimplexClassifier(features, target, n, seed=seed)
-    if covariance != PROTOTYPES:
-        return ds.SimplexClassifier(features, target, n, covariance=covariance, seed=seed)
-    return ds.SimplexClassifier(features, target, n, head={"name": "prototypes", "prototypes_per_class": 4}, seed=seed)
+def fitted_estimator(x: NDArray[Any], y: NDArray[np.int64], estimator: Any) -> Probabilities:
+    """Fit a classifier of rows; images are flattened."""
+    fitted = estimator.fit(x.reshape(len(x), -1), y)
+    return lambda x: fitted.predict_proba(x.reshape(len(x), -1))
 
 
-def cross_entropy(n: int) -> keras.Model:
-    """What one would do without this package."""
-    return keras.Sequential([backbone(), keras.layers.Dense(n, activation="softmax")])
+def fit(x: NDArray[Any], y: NDArray[np.int64], regressor: str, target: str, readout: str, seed: int) -> Probabilities:
+    """Train a combination; ValueError or TypeError if it makes no sense."""
+    keras.utils.set_random_seed(seed)
+    n = int(y.max()) + 1
+    # For images the demo's network.
+    backbone = ds.backbones.cnn([32, 64], units=128, dropout=0.2) if x.ndim > 2 else ds.backbones.mlp([64])
+    if regressor == SOFTMAX_LAYER:
+        layers = [backbone, keras.layers.Dense(n, activation="softmax")]
+        return fitted_network(x, y, keras.Sequential(layers), "sparse_categorical_crossentropy")
+    if regressor in WITHOUT_TARGET:
+        return fitted_estimator(x, y, WITHOUT_TARGET[regressor](seed))
+    if regressor in ESTIMATORS:
+        return fitted_estimator(
+            x, y, ESTIMATORS[regressor](target=TARGETS[target](), readout=readout, random_state=seed)
+        )
+    settings, loss = NETWORKS[regressor]
+    model = ds.SimplexClassifier(backbone, TARGETS[target](), n, readout=readout, seed=seed, **settings)
+    return fitted_network(x, y, model, loss)
+
+
+def measure(data: str, regressor: str, target: str, readout: str, seed: int) -> tuple[float, float, float, float]:
+    """Accuracy, NLL and ECE on the test samples, and seconds of the fit."""
+    (x, y), (x_test, y_test) = samples(data, seed)
+    begun = time.perf_counter()
+    probabilities = fit(x, y, regressor, target, readout, seed)
+    seconds = time.perf_counter() - begun
+    report = ds.evaluation.report(y_test, np.asarray(probabilities(x_test), float))
+    return report.accuracy, report.negative_log_likelihood, report.expected_calibration_error, seconds
 
 
 def main(
-    data: Annotated[str, typer.Option(help="a data set of deepsimplex.datasets.load")] = "digits",
-    seeds: Annotated[int, typer.Option(help="runs to take medians of")] = 3,
-    epochs: Annotated[int, typer.Option(help="epochs of each run")] = 40,
-    batch_size: Annotated[int, typer.Option(help="samples per step")] = 32,
-    limit: Annotated[int | None, typer.Option(help="training samples to use")] = None,
+    data: Annotated[Literal["digits", "wine"], typer.Option(help="images or a table")] = "digits",
+    seeds: Annotated[int, typer.Option(help="runs to take medians of; of the wines each has its own test rows")] = 1,
+    only: Annotated[str, typer.Option(help="the regressors whose names contain this")] = "",
     output: Output = None,
 ) -> None:
-    """Train every row with every seed and print the table."""
-    (x, y), (x_test, y_test) = ds.datasets.load(data)
-    x, y, n = x[:limit], y[:limit], int(y.max()) + 1
-    table = ResultTable("training.grid")
-
-    def measure(label: str, covariance: Any, target: Any) -> None:
-        results = []
-        for seed in range(seeds):
-            keras.utils.set_random_seed(seed)
-            optimizer_of_run = optimizer(len(x), epochs, batch_size)
-            if target is None:
-                model = cross_entropy(n)
-                model.compile(optimizer_of_run, loss="sparse_categorical_crossentropy")
-                readout = "softmax layer"
-            else:
-                model = classifier(target(), covariance, n, seed)
-                beta = 0.0 if covariance == "full" else 0.5
-                losses = {DEFAULT: None, PROTOTYPES: "sparse_categorical_crossentropy"}
-                model.compile(optimizer_of_run, loss=losses.get(covariance, ds.losses.LatentNLL(beta=beta)))
-                readout = model.target.default_readout
-            begun = time.perf_counter()
-            model.fit(x, y, epochs=epochs, batch_size=batch_size, verbose=0)
-            seconds = time.perf_counter() - begun
-            report = ds.evaluation.report(y_test, np.asarray(model.predict(x_test, batch_size=1000, verbose=0), float))
-            results.append(
-                (report.accuracy, report.negative_log_likelihood, report.expected_calibration_error, seconds)
-            )
+    """Train every combination and print the table."""
+    table, refused = ResultTable("training.grid"), defaultdict[tuple[str, str], list[str]](list)
+    combinations = [*product(TARGETS, (*NETWORKS, *ESTIMATORS), READOUTS)]
+    combinations += [(NONE, regressor, NONE) for regressor in (*WITHOUT_TARGET, SOFTMAX_LAYER)]
+    for target, regressor, readout in combinations:
+        if only not in regressor:
+            continue
+        try:
+            results = [measure(data, regressor, target, readout, seed) for seed in range(seeds)]
+        except (TypeError, ValueError) as error:
+            print(f"{target}, {regressor}, {readout}: refused: {error}", flush=True)
+            refused[target, str(error)].append(regressor)
+            continue
         accuracy, nll, ece, seconds = (statistics.median(column) for column in zip(*results, strict=True))
         scores = {"accuracy": accuracy, "NLL": nll, "ECE": ece, "seconds": round(seconds)}
-        table.add(target=label, covariance=covariance, readout=readout, **scores)
-
-    for label, target, covariance in GRID:
-        measure(label, covariance, target)
-    measure("cross-entropy, for comparison", "-", None)
-    table.write(output)
+        table.add(target=target, regressor=regressor, readout=readout, **scores)
+    notes = [
+        f"{target}, with {', '.join(dict.fromkeys(regressors))}: refused: {message}."
+        for (target, message), regressors in refused.items()
+    ]
+    table.write(output, notes=notes)
 
 
 if __name__ == "__main__":

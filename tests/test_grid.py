@@ -1,0 +1,19 @@
+"""The grid of targets, regressors and readouts: measured rows, and refusals in a sentence."""
+
+import json
+
+import pytest
+
+from training.grid import READOUTS, TARGETS, main
+
+
+@pytest.mark.slow
+def test_rows_are_measured_and_combinations_without_sense_are_refused(tmp_path):
+    main(data="wine", seeds=1, only="Bayesian ridge", output=tmp_path / "grid.json")
+    written = json.loads((tmp_path / "grid.json").read_text())
+    rows, notes = written["rows"], written["notes"]
+    of_images = [name for name in TARGETS if "SSIM" in name or name == "mean of both"]
+    assert len(rows) == len(READOUTS) * (len(TARGETS) - len(of_images))
+    assert all(row["accuracy"] > 0.9 and 0 < row["NLL"] < 0.8 for row in rows)
+    assert [note.split(", with")[0] for note in notes] == of_images
+    assert all("refused: x must hold images" in note for note in notes)
