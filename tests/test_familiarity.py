@@ -70,11 +70,11 @@ def test_lengths_of_a_networks_features_between_the_median_and_the_largest_count
 
     def shortened(point):
         length = np.linalg.norm(point)
-        return point * (min(length, median) + max(length - largest, 0.0)) / max(length, 1e-9)
+        return point * (min(length, median) + max(length - longest, 0.0)) / max(length, 1e-9)
 
     components = (z - z.mean(axis=0)) @ density.projection_
     lengths = np.linalg.norm(components, axis=1)
-    median, largest = np.median(lengths), lengths.max()
+    median, longest = np.median(lengths), np.quantile(lengths, 0.99)
     kept = np.random.default_rng(0).permutation(300)[:100]
     neighbors = np.array([shortened(row) for row in components[kept]])
     assert 0.4 < np.mean(np.isclose(np.linalg.norm(neighbors, axis=1), median)) < 0.6
@@ -90,6 +90,15 @@ def test_lengths_of_a_networks_features_between_the_median_and_the_largest_count
     ]
     expected = np.quantile(-np.array(rows), (np.arange(1000) + 0.5) / 1000)
     np.testing.assert_allclose(density.quantiles_, expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["gaussian", "nearest_neighbors"])
+def test_one_training_sample_far_off_does_not_make_others_familiar(method):
+    rng = np.random.default_rng(0)
+    z, y = rng.normal(size=(1000, 8)), rng.integers(0, 3, 1000)
+    outlier = np.concatenate([z, 300 * z[:1]]), np.concatenate([y, y[:1]])
+    density = DENSITIES.get(method).fit(*outlier, variance_share=1.0)
+    assert density.familiarity(8 * z[1:200]).mean() < 0.02
 
 
 @pytest.mark.parametrize("max_samples", [50, 1000])

@@ -4,7 +4,7 @@
 
 Prints a Markdown table: medians over the seeds of accuracy, NLL and ECE on the test samples, and seconds of one fit.
 Classifiers that take no target and no readout come last, with softmax cross-entropy on the same backbone. Combinations
-that make no sense are refused when they are made; the notes of the table say why.
+that make no sense are refused, when they are made or fitted; the notes of the table say why.
 """
 
 import statistics
@@ -138,9 +138,10 @@ def main(
     table, refused = ResultTable("training.grid"), defaultdict[tuple[str, str], list[str]](list)
     combinations = [*product(TARGETS, (*NETWORKS, *ESTIMATORS), READOUTS)]
     combinations += [(NONE, regressor, NONE) for regressor in (*WITHOUT_TARGET, SOFTMAX_LAYER)]
+    combinations = [combination for combination in combinations if only in combination[1]]
+    if not combinations:
+        raise typer.BadParameter(f"only must be part of the name of a regressor; found {only!r}")
     for target, regressor, readout in combinations:
-        if only not in regressor:
-            continue
         try:
             results = [measure(data, regressor, target, readout, seed) for seed in range(seeds)]
         except (TypeError, ValueError) as error:
@@ -151,7 +152,7 @@ def main(
         scores = {"accuracy": accuracy, "NLL": nll, "ECE": ece, "seconds": round(seconds)}
         table.add(target=target, regressor=regressor, readout=readout, **scores)
     notes = [
-        f"{target}, with {', '.join(dict.fromkeys(regressors))}: refused: {message}."
+        f"{target}, with {', '.join(dict.fromkeys(regressors))}: refused: {message.rstrip('.')}."
         for (target, message), regressors in refused.items()
     ]
     table.write(output, notes=notes)

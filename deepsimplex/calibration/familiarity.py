@@ -24,6 +24,8 @@ _QUANTILES = 1000
 _FARTHEST = 1e12
 # Quantiles of the training scores: variances grow below the first one, in units of half the range between the two.
 _UNFAMILIAR = (0.1, 0.9)
+# Quantiles of the lengths of training features between which lengths count as the first.
+_SAME_LENGTH = (0.5, 0.99)
 # Share of the variance of a network's features that the principal components of a density hold.
 VARIANCE_SHARE = 0.98
 # Numbers in the largest tensor of a batch of rows.
@@ -48,7 +50,7 @@ class FeatureDensity(Fitted, ABC):
     Attributes
     ----------
     quantiles_ : ndarray, shape [1000]
-        Quantiles of the scores of training samples under the density of the other folds.
+        Quantiles of the scores of training samples under a density of other samples.
     mean_, projection_ : ndarray, shapes [d], and [d] or [d, q]
         Transformation of the features before the density: (z - mean), times factors or a matrix.
     """
@@ -316,18 +318,20 @@ class NeighborDistance(FeatureDensity):
 
     The score is minus that distance between transformed features. The lengths of a network's features grow with its
     certainty, and say little of familiarity: the paper normalizes all of them to one. Here lengths between the median
-    and the largest of the training samples count as the median, so that short features, whose direction is
-    ill-determined, stay near each other, and features longer than all others stay far. Columns of a table keep their
+    and the 0.99 quantile of the training samples count as the median, so that short features, whose direction is
+    ill-determined, stay near each other, and features longer than almost all stay far. Columns of a table keep their
     lengths.
 
     Parameters
     ----------
     k : int
-        Number of neighbors. Default 10; all that are kept if there are fewer.
+        Number of neighbors. Default 10; all but one of those that are kept if there are fewer.
     max_samples : int
-        Largest number of training samples to keep, drawn at random: the density holds max_samples d numbers. Default
-        5000, with which images of unknown classes were detected as well as with all of Fashion-MNIST.
+        Largest number of training samples to keep, at least 2: the density holds max_samples q numbers, q of them for a
+        sample. Default 5000, with which images of unknown classes were detected as well as with all of Fashion-MNIST.
+        For hundreds of classes take more, so that the k nearest can be of one class.
     seed : int
+        Seed of the draw of those that are kept. Default 0.
 
     Examples
     --------
@@ -339,27 +343,26 @@ class NeighborDistance(FeatureDensity):
 
     fitted_arrays = ("neighbors_", "lengths_")
     neighbors_: NDArray[np.float64]
-    lengths_: NDArray[np.float64]  # the two between which lengths are equal
+    lengths_: NDArray[np.float64]  # lengths between these two count as the first
 
     def __init__(self, k: int = 10, max_samples: int = 5000, seed: int = 0) -> None:
         super().__init__(seed)
-        self.k, self.max_samples = check_whole(k, "k", 1), check_whole(max_samples, "max_samples", 1)
+        self.k, self.max_samples = check_whole(k, "k", 1), check_whole(max_samples, "max_samples", 2)
 
     def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
         lengths = np.linalg.norm(z, axis=1)
-        of_network = self.projection_.ndim == 2
-        self.lengths_ = np.array([np.median(lengths) if of_network else lengths.max(), lengths.max()])
+        self.lengths_ = np.quantile(lengths, _SAME_LENGTH if self.projection_.ndim == 2 else (1.0, 1.0))
         self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy()
 
     def _kept(self, N: int) -> NDArray[np.int64]:
-        """Numbers of the training samples that are kept."""
+        """Indices of the training samples that are kept."""
         return np.random.default_rng(self.seed).permutation(N)[: self.max_samples]
 
     def _shortened(self, z: Any) -> Any:
-        """Features whose lengths between the median and the largest are the median."""
+        """Features whose lengths between the two of ``lengths_`` are the first."""
         length = tf.norm(z, axis=1, keepdims=True)
-        median, largest = (tf.constant(limit, length.dtype) for limit in self.lengths_)
-        excess = tf.clip_by_value(length - median, 0.0, largest - median)
+        shorter, longer = (tf.constant(limit, length.dtype) for limit in self.lengths_)
+        excess = tf.clip_by_value(length - shorter, 0.0, longer - shorter)
         return z * (1.0 - tf.math.divide_no_nan(excess, length))
 
     def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -367,16 +370,14 @@ class NeighborDistance(FeatureDensity):
         scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
         scores[~kept] = self._in_batches(z[~kept], self._score) if not kept.all() else 0.0
         # Each of the kept samples is its own nearest neighbor.
-        scores[kept] = self._in_batches(z[kept], lambda rows: self._distance_score(rows, self.k + 1))
+        scores[kept] = self._in_batches(z[kept], lambda rows: self._score(rows, themselves=1))
         return scores
 
-    def _score(self, z: Any) -> Any:
-        return self._distance_score(z, self.k)
-
-    def _distance_score(self, z: Any, k: int) -> Any:
+    def _score(self, z: Any, themselves: int = 0) -> Any:
         z, neighbors = self._shortened(z), tf.constant(self.neighbors_, z.dtype)
+        k = min(self.k, len(self.neighbors_) - 1) + themselves
         squared = tf.reduce_sum(tf.square(neighbors), axis=1) - 2.0 * tf.matmul(z, neighbors, transpose_b=True)
-        nearest = -tf.math.top_k(-squared, min(k, len(self.neighbors_))).values[:, -1]
+        nearest = -tf.math.top_k(-squared, k).values[:, -1]
         return -tf.sqrt(tf.maximum(nearest + tf.reduce_sum(tf.square(z), axis=1), 0.0))
 
     def _row_size(self) -> int:

@@ -84,7 +84,7 @@ class SimplexNetwork(keras.Model):
             latent_dim=latent_dim,
             covariance=covariance or "isotropic",
             # Of targets that compare samples a head needs the vertices alone.
-            target="vertices" if self.target.needs_samples else self.target,
+            target=TARGETS.get("vertices") if self.target.needs_samples else self.target,
         )
         if covariance is not None and getattr(made, "covariance", "isotropic") != covariance:
             raise ValueError(f"covariance {covariance!r} is not one that head {head!r} has: leave it out")

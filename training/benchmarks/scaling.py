@@ -162,7 +162,11 @@ def whole_way(folder: Path, _: str) -> Callable[[], str]:
     x, y = read(folder)
     settings: dict[str, Any] = {"name": "way", "output": str(folder / "runs"), "cache_dir": None, "target": "casimac"}
     backbone = {"name": "cnn", "filters": [32, 64], "units": 128, "dropout": 0.3}
-    settings |= {"model": {"backbone": backbone}, "training": {"epochs": 1}, "calibration": {"density": "gaussian"}}
+    settings |= {
+        "model": {"backbone": backbone},
+        "training": {"epochs": 1},
+        "calibration": {"density": "nearest_neighbors"},
+    }
     for name, part in (("few", slice(0, FEW)), ("all", slice(None))):
         for number, (image, label) in enumerate(zip(x[part], y[part], strict=True)):
             place = folder / name / str(label)
