@@ -84,7 +84,10 @@ def assert_serves(model, x, format, folder, fed=None, **options):
     model.export(folder / name, format=format, **options)
     outputs = runner(folder / name, x if fed is None else fed)
     sets = [] if model.prediction_sets is None else ["prediction_set"]
-    assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale", *sets]
+    density = [] if model.density is None else ["familiarity"]
+    assert sorted(outputs) == ["class_id", "class_probabilities", *density, "latent_mean", "latent_scale", *sets]
+    for name in density:  # a thousandth for every quantile
+        np.testing.assert_allclose(outputs[name], model.familiarity(x), atol=2e-3)
     for name in sets:
         np.testing.assert_array_equal(outputs[name], model.predict_set(x))
     p, latent = model.predict_proba(x), model.predict_latent(x)
@@ -110,6 +113,13 @@ def test_every_readout_head_and_calibration_is_served(format, kind, samples, tmp
         model.calibrate(x, y, method=method)
         model.conformalize(x, y, method="aps" if method == "platt" else "lac")
     assert_serves(model, x[:7], format, tmp_path)
+
+
+@pytest.mark.parametrize("format", SERVED)
+def test_a_density_of_nearest_neighbors_is_served(format, samples, tmp_path):
+    model, (x, _) = make(samples, **KINDS["argmax, isotropic"]), samples
+    model.fit_density(x, model.predict_proba(x).argmax(axis=1))
+    assert_serves(model, np.concatenate([x[:7], 3 * x[:2]]), format, tmp_path)
 
 
 @pytest.mark.parametrize(
