@@ -364,6 +364,10 @@ def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
     ranks = np.concatenate([density.familiarity(z[1::2]), density.familiarity(model.predict_features(others))])
     by_density = roc_auc_score(np.arange(len(ranks)) >= len(z[1::2]), -ranks)
     assert float(written["score/out_of_distribution_auroc_by_density", 1]) == pytest.approx(by_density, abs=1e-3)
+    for tag, familiarity in {"validation": ranks[: len(z[1::2])], "outside": ranks[len(z[1::2]) :]}.items():
+        histogram = written[f"familiarity/{tag}", 1]  # rows of left edge, right edge and count
+        assert histogram[:, 2].sum() == len(familiarity)
+        assert (histogram[0, 0], histogram[-1, 1]) == pytest.approx((familiarity.min(), familiarity.max()), abs=2e-3)
 
 
 def test_samples_are_drawn_alike_of_arrays_and_of_a_data_set(digits):

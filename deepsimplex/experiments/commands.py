@@ -34,6 +34,7 @@ from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.targets import TARGETS, Target
 
 BATCH = 1024
+UNFAMILIAR = 0.01  # familiarity of fewer than one in a hundred samples like those of training
 
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
@@ -340,7 +341,8 @@ def _evaluate(
     sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
     report = evaluation.report(split.y_test, probabilities, sets=sets)
     if model.density is not None:
-        figures["mean_familiarity"] = float(model.familiarity(split.x_test, batch_size=BATCH).mean())
+        unfamiliar = model.familiarity(split.x_test, batch_size=BATCH) < UNFAMILIAR
+        figures["unfamiliar_share"] = float(unfamiliar.mean())
     figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
     _draw(split, probabilities, folder)
     _save_predictions(model, split, probabilities, folder)

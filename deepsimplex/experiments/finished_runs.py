@@ -39,7 +39,7 @@ class Run:
     history : dict of str to list of float
         Losses and metrics, each with one number per epoch.
     metrics : dict of str to float
-        Numbers that the report does not compute from the predictions: "training_seconds", "mean_familiarity",
+        Numbers that the report does not compute from the predictions: "training_seconds", "unfamiliar_share",
         "set_coverage" and "set_size", if there are any.
 
     Examples

@@ -33,7 +33,7 @@ _FACTS = {
     "neighbor_recall": "recall of approximate neighbors",
     "set_coverage": "coverage of the sets",
     "set_size": "mean size of the sets",
-    "mean_familiarity": "mean familiarity",
+    "unfamiliar_share": "share of samples below familiarity 0.01",
 }
 
 

@@ -20,7 +20,7 @@ from deepsimplex.monitoring.hyperparameters import (
     estimator_hyperparameters,
     model_hyperparameters,
 )
-from deepsimplex.monitoring.summaries import band_picture, confidences, latents, pictures, scalars
+from deepsimplex.monitoring.summaries import band_picture, confidences, familiarities, latents, pictures, scalars
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples, rows_of
 from deepsimplex.readout.layers import readout_layer
 
@@ -55,7 +55,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         Samples from outside the training distribution, at most ``samples`` of which are used, for
         "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
         that of a density of the backbone's features (``calibration.NeighborDistance``), fitted to one half of the
-        validation samples, at least ten, and evaluated on the other half.
+        validation samples, at least ten, and evaluated on the other half; the familiarities of both are the histograms
+        "familiarity/validation" and "familiarity/outside".
     bins : int
         Bins of the calibration errors, 15 by default.
     pictures : bool
@@ -277,7 +278,9 @@ class CalibrationBoard(keras.callbacks.Callback):
                     "infinite: training has diverged. While this lasts scores are written as NaN, and no pictures. A "
                     "smaller learning rate may help"
                 )
-            numbers, vectors = numbers | scalars(found, self.bins), vectors | confidences(found)
+            familiarity = familiarities(found)
+            numbers = numbers | scalars(found, self.bins, familiarity)
+            vectors = vectors | confidences(found) | familiarity
         self._file.write(self._step, numbers, vectors)
 
     def _write_details(self, found: ClassifierOutputs | None) -> None:

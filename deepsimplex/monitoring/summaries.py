@@ -39,10 +39,10 @@ def tag_of(score: str) -> str:
     return f"{'calibration' if score in _CALIBRATION else 'score'}/{score}"
 
 
-def scalars(found: ClassifierOutputs, bins: int) -> dict[str, float]:
+def scalars(found: ClassifierOutputs, bins: int, familiarity: dict[str, NDArray[Any]]) -> dict[str, float]:
     """Return every score of ``evaluation.report``, and the calibration error of each of up to twenty classes.
 
-    All are NaN if any output is not finite.
+    ``familiarity`` is what ``familiarities`` returns. All are NaN if any output is not finite.
     """
     n = found.probabilities.shape[1]
     of_classes = {
@@ -55,16 +55,21 @@ def scalars(found: ClassifierOutputs, bins: int) -> dict[str, float]:
     values = report(found.labels, found.probabilities, bins, outside=found.outside).as_dict()
     by_class = calibration_error_by_class(found.labels, found.probabilities, bins)
     errors = {tag: float(by_class[k]) for tag, k in of_classes.items()}
-    return {tag_of(name): values[name] for name in SCORES if name in values} | errors | _detected_by_density(found)
+    unfamiliar = [1.0 - one for one in familiarity.values()]
+    detected = {BY_DENSITY: float(out_of_distribution_auroc(*unfamiliar))} if unfamiliar else {}
+    return {tag_of(name): values[name] for name in SCORES if name in values} | errors | detected
 
 
-def _detected_by_density(found: ClassifierOutputs) -> dict[str, float]:
-    """Return the AUROC of a density, fitted to half of the samples, for the other half against those from outside."""
-    if found.features is None or found.outside_features is None:
+def familiarities(found: ClassifierOutputs) -> dict[str, NDArray[Any]]:
+    """Return familiarities, by a density fitted to half of the samples: of the other half, and of those from outside.
+
+    They are for histograms; there are none without samples from outside, or if any output is not finite.
+    """
+    if found.features is None or found.outside_features is None or found.not_finite:
         return {}
     density = NeighborDistance().fit(found.features[::2], found.labels[::2], VARIANCE_SHARE)
-    strange = [1.0 - density.familiarity(features) for features in (found.features[1::2], found.outside_features)]
-    return {BY_DENSITY: float(out_of_distribution_auroc(*strange))}
+    parts = {"validation": found.features[1::2], "outside": found.outside_features}
+    return {f"familiarity/{name}": density.familiarity(features) for name, features in parts.items()}
 
 
 def confidences(found: ClassifierOutputs) -> dict[str, NDArray[Any]]:

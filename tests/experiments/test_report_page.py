@@ -414,11 +414,11 @@ def test_of_many_classes_the_worst_have_a_diagram(tmp_path):
 def test_facts_tell_of_sets_and_familiarity_where_a_run_has_them():
     predictions = Predictions.of([0, 1], [[0.5, 0.5], [0.5, 0.5]])
     runs = [
-        finished_runs.Run("with", predictions, metrics={"set_coverage": 0.9, "mean_familiarity": 0.5}),
+        finished_runs.Run("with", predictions, metrics={"set_coverage": 0.9, "unfamiliar_share": 0.5}),
         finished_runs.Run("without", predictions),
     ]
     rows = {row.label: [cell.text for cell in row.cells] for row in report_page.facts(runs)}
     assert rows["coverage of the sets"] == ["0.9000", "–"]
-    assert rows["mean familiarity"] == ["0.5000", "–"]
+    assert rows["share of samples below familiarity 0.01"] == ["0.5000", "–"]
     assert "mean size of the sets" not in rows
-    assert "mean familiarity" not in {row.label for row in report_page.facts(runs[1:])}
+    assert "share of samples below familiarity 0.01" not in {row.label for row in report_page.facts(runs[1:])}
