@@ -63,6 +63,8 @@ def _comparisons(found: Rows) -> Iterator[str]:
             ratios = [row[measure] / peer[measure] for row, peer in zip(ours, rows, strict=True)]
             yield f"{measure} of {OURS!r} over that of {name!r}: {_with_error(ratios, '.3f')}."
     for own, other in (("density", "probability"), ("density", "density"), ("probability", "probability")):
+        if not detections(plain[0], other):
+            continue  # not measured
         means = ([mean([row], *detections(row, by)) for row in rows] for rows, by in ((ours, own), (plain, other)))
         gains = [100 * (mine - theirs) for mine, theirs in zip(*means, strict=True)]
         yield f"AUROC by {own} minus that of {PLAIN!r} by {other}: {_with_error(gains, '+.1f')} points."
