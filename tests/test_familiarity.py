@@ -64,8 +64,8 @@ def test_scores_are_the_papers():
 
 
 def test_lengths_of_a_networks_features_between_the_median_and_the_largest_count_as_the_median():
-    z, y = draw(0, 300)
-    density = DENSITIES.get({"name": "nearest_neighbors", "k": 4, "max_samples": 100}).fit(z, y, variance_share=1.0)
+    z, y = draw(0, 1300)
+    density = DENSITIES.get({"name": "nearest_neighbors", "k": 4, "max_samples": 1001}).fit(z, y, variance_share=1.0)
     points = [*draw(1, 20)[0], z.mean(axis=0), z.mean(axis=0) + 1e4, z[0]]
 
     def shortened(point):
@@ -75,21 +75,21 @@ def test_lengths_of_a_networks_features_between_the_median_and_the_largest_count
     components = (z - z.mean(axis=0)) @ density.projection_
     lengths = np.linalg.norm(components, axis=1)
     median, longest = np.median(lengths), np.quantile(lengths, 0.99)
-    kept = np.random.default_rng(0).permutation(300)[:100]
+    kept = np.random.default_rng(0).permutation(1300)[:1001]
     neighbors = np.array([shortened(row) for row in components[kept]])
     assert 0.4 < np.mean(np.isclose(np.linalg.norm(neighbors, axis=1), median)) < 0.6
     slow = [
         np.sort(np.linalg.norm(shortened((point - z.mean(axis=0)) @ density.projection_) - neighbors, axis=1))[3]
         for point in points
     ]
-    np.testing.assert_allclose(density._scores(np.array(points)), -np.array(slow), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(density._scores(np.array(points)), -np.array(slow), atol=1e-4)
     # Of a sample that is kept the nearest is itself.
     rows = [
         np.sort(np.linalg.norm(shortened(row) - neighbors, axis=1))[4 if number in kept else 3]
         for number, row in enumerate(components)
     ]
     expected = np.quantile(-np.array(rows), (np.arange(1000) + 0.5) / 1000)
-    np.testing.assert_allclose(density.quantiles_, expected, rtol=1e-5)
+    np.testing.assert_allclose(density.quantiles_, expected, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["gaussian", "nearest_neighbors"])

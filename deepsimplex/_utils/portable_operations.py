@@ -1,4 +1,4 @@
-"""TensorFlow operations that depend on where they run: in a file for ONNX or LiteRT, on several replicas."""
+"""TensorFlow operations that every exported file supports, or that depend on where they run."""
 
 import contextvars
 import functools
@@ -16,6 +16,8 @@ Format = Literal["onnx", "litert"]
 _format: contextvars.ContextVar[Format | None] = contextvars.ContextVar("format", default=None)
 # Degrees of the polynomial of erfc: relative errors below 1e-8 and 1e-14.
 _DEGREE = {"float32": 14, "float64": 30}
+# Columns that are sorted or left out together.
+_GROUP = 50
 
 
 @contextmanager
@@ -128,3 +130,23 @@ def batch_normalization(**options: Any) -> keras.layers.BatchNormalization:
     ``synchronized`` would compute variances as E[x^2] - E[x]^2, which rounds more.
     """
     return keras.layers.BatchNormalization(momentum=0.9, synchronized=tf.distribute.has_strategy(), **options)
+
+
+def kth_largest(values: Any, k: int) -> Any:
+    """The k-th largest of every row of values [N, m], with m known when the graph is built.
+
+    The k largest of many are in the k groups with the largest maxima, so that few need to be sorted.
+
+    Examples
+    --------
+    >>> kth_largest(tf.constant([[3.0, 5.0, 4.0]]), 2).numpy().tolist()
+    [4.0]
+    """
+    m = values.shape[1]
+    if m > 2 * k * _GROUP:
+        missing = -m % _GROUP
+        values = tf.pad(values, [[0, 0], [0, missing]], constant_values=values.dtype.min) if missing else values
+        groups = tf.reshape(values, [-1, (m + missing) // _GROUP, _GROUP])
+        chosen = tf.math.top_k(tf.reduce_max(groups, axis=2), k).indices
+        values = tf.reshape(tf.gather(groups, chosen, axis=1, batch_dims=1), [-1, k * _GROUP])
+    return tf.math.top_k(values, k).values[:, -1]

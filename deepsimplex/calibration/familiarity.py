@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.parameters import Fitted
-from deepsimplex._utils.portable_operations import precise_dtype
+from deepsimplex._utils.portable_operations import kth_largest, precise_dtype
 from deepsimplex._utils.registry import Registry
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
 from deepsimplex.latent import LatentGaussian, is_tensor
@@ -342,7 +342,7 @@ class NeighborDistance(FeatureDensity):
     """
 
     fitted_arrays = ("neighbors_", "lengths_")
-    neighbors_: NDArray[np.float64]
+    neighbors_: NDArray[np.floating]
     lengths_: NDArray[np.float64]  # lengths between these two count as the first
 
     def __init__(self, k: int = 10, max_samples: int = 5000, seed: int = 0) -> None:
@@ -352,7 +352,9 @@ class NeighborDistance(FeatureDensity):
     def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
         lengths = np.linalg.norm(z, axis=1)
         self.lengths_ = np.quantile(lengths, _SAME_LENGTH if self.projection_.ndim == 2 else (1.0, 1.0))
-        self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy()
+        # The features of a network have single precision themselves, in which the search takes a third of the time.
+        dtype = np.float32 if self.projection_.ndim == 2 else np.float64
+        self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy().astype(dtype)
 
     def _kept(self, N: int) -> NDArray[np.int64]:
         """Indices of the training samples that are kept."""
@@ -374,11 +376,13 @@ class NeighborDistance(FeatureDensity):
         return scores
 
     def _score(self, z: Any, themselves: int = 0) -> Any:
-        z, neighbors = self._shortened(z), tf.constant(self.neighbors_, z.dtype)
-        k = min(self.k, len(self.neighbors_) - 1) + themselves
-        squared = tf.reduce_sum(tf.square(neighbors), axis=1) - 2.0 * tf.matmul(z, neighbors, transpose_b=True)
-        nearest = -tf.math.top_k(-squared, k).values[:, -1]
-        return -tf.sqrt(tf.maximum(nearest + tf.reduce_sum(tf.square(z), axis=1), 0.0))
+        kept, k = self.neighbors_, min(self.k, len(self.neighbors_) - 1) + themselves
+        short = tf.cast(self._shortened(z), kept.dtype)
+        # |short|^2 - |short - neighbor|^2, in one product
+        weights = tf.constant(np.concatenate([2 * kept, -np.square(kept).sum(axis=1, keepdims=True)], axis=1))
+        nearness = tf.matmul(tf.pad(short, [[0, 0], [0, 1]], constant_values=1), weights, transpose_b=True)
+        squared = tf.reduce_sum(tf.square(short), axis=1) - kth_largest(nearness, k)
+        return -tf.sqrt(tf.maximum(tf.cast(squared, z.dtype), 0.0))
 
     def _row_size(self) -> int:
         return len(self.neighbors_)

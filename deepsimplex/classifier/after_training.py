@@ -216,9 +216,9 @@ class FittedAfterTraining:
         >>> import keras
         >>> (x, y), (x_test, y_test) = ds.datasets.load("digits")
         >>> keras.utils.set_random_seed(0)
-        >>> model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", num_classes=10)
+        >>> model = ds.SimplexClassifier(ds.backbones.mlp([64]), "vertices", num_classes=10)
         >>> model.compile()
-        >>> history = model.fit(x, y, epochs=2, verbose=0)
+        >>> history = model.fit(x, y, epochs=5, verbose=0)
         >>> familiarity = model.fit_density(x, y).familiarity(x_test)
         >>> bool(familiarity.mean() > 0.4), bool(model.familiarity(1 - x_test).mean() < 0.05)
         (True, True)
