@@ -63,7 +63,7 @@ def test_scores_are_the_papers():
     np.testing.assert_allclose(neighbors._score(points), -distances[:, 2], rtol=1e-6)
 
 
-def test_lengths_of_a_networks_features_between_the_median_and_the_largest_count_as_the_median():
+def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hundredth_count_as_the_median():
     z, y = draw(0, 1300)
     density = DENSITIES.get({"name": "nearest_neighbors", "k": 4, "max_samples": 1001}).fit(z, y, variance_share=1.0)
     points = [*draw(1, 20)[0], z.mean(axis=0), z.mean(axis=0) + 1e4, z[0]]
@@ -198,7 +198,7 @@ def test_latents_are_wider_where_samples_are_unfamiliar(covariance, four, tmp_pa
     before = model.predict_latent(both), model.predict_proba(both)
     model.calibrate(x[:100], y[:100]).conformalize(x[:100], y[:100])
     with pytest.warns(UserWarning, match="fit_density changes") as told:
-        model.fit_density(x, y)
+        model.fit_density(x, y, "gaussian")
     assert len([warning for warning in told if "fit_density changes" in str(warning.message)]) == 2
     assert model.calibration is model.prediction_sets is None
     after = model.predict_latent(both)
@@ -208,7 +208,7 @@ def test_latents_are_wider_where_samples_are_unfamiliar(covariance, four, tmp_pa
     np.testing.assert_array_equal(after.loc, before[0].loc)
     p = model.predict_proba(both)
     np.testing.assert_allclose(model(both), p, atol=1e-6)
-    assert p[100:].max(axis=1).mean() < before[1][100:].max(axis=1).mean() - 0.01
+    assert p[100:].max(axis=1).mean() < before[1][100:].max(axis=1).mean() - 0.02
     model.save(tmp_path / "m.keras")
     np.testing.assert_allclose(ds.load(tmp_path / "m.keras").predict_proba(both), p, atol=1e-6)
     model.export(tmp_path / "served")

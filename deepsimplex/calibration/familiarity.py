@@ -3,6 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from functools import partial
 from typing import Any, ClassVar
 
 import keras
@@ -370,9 +371,9 @@ class NeighborDistance(FeatureDensity):
     def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
         self._fit(z, y)
         scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
-        scores[~kept] = self._in_batches(z[~kept], self._score) if not kept.all() else 0.0
-        # Each of the kept samples is its own nearest neighbor.
-        scores[kept] = self._in_batches(z[kept], lambda rows: self._score(rows, themselves=1))
+        for rows, themselves in ((~kept, 0), (kept, 1)):  # each of the kept samples is its own nearest neighbor
+            if rows.any():
+                scores[rows] = self._in_batches(z[rows], partial(self._score, themselves=themselves))
         return scores
 
     def _score(self, z: Any, themselves: int = 0) -> Any:

@@ -19,6 +19,7 @@ from deepsimplex.classifier.keras_files import load_model
 from deepsimplex.classifier.several_workers import Workers
 from deepsimplex.experiments.backup import repair_backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
+from deepsimplex.experiments.finished_runs import UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder, Verbosity, into, printer
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import Split, files_of_training, fit_after_training, load_split
@@ -34,7 +35,6 @@ from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.targets import TARGETS, Target
 
 BATCH = 1024
-UNFAMILIAR = 0.01  # familiarity of fewer than one in a hundred samples like those of training
 
 
 def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:

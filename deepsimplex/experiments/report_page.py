@@ -24,7 +24,7 @@ from deepsimplex.evaluation.bootstrap import check_resampling
 from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.evaluation.standardized_partition import measure_title
-from deepsimplex.experiments.finished_runs import Run, Source, flat_configuration, read_runs
+from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
 
 _MISSING = "–"
@@ -33,7 +33,7 @@ _FACTS = {
     "neighbor_recall": "recall of approximate neighbors",
     "set_coverage": "coverage of the sets",
     "set_size": "mean size of the sets",
-    "unfamiliar_share": "share of samples below familiarity 0.01",
+    "unfamiliar_share": f"share of samples below familiarity {UNFAMILIAR}",
 }
 
 
