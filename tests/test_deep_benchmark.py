@@ -1,14 +1,16 @@
-"""The benchmark of deep classifiers runs on few digits, and keeps its runs; augmented batches keep their shape."""
+"""The benchmark of deep classifiers runs on few digits, keeps its runs, and has the settings that were selected."""
 
 import json
+from pathlib import Path
 
 import keras
 import numpy as np
 import pytest
 
+import deepsimplex as ds
 from training.benchmarks.deep import __main__ as benchmark
-from training.benchmarks.deep import images, measures
-from training.benchmarks.deep.methods import METHODS, augmented
+from training.benchmarks.deep import images, measures, selection
+from training.benchmarks.deep.methods import METHODS, SETTINGS, Setting, Trained, augmented
 
 TRAINED = ["cross-entropy", "SNGP", "mixup", "deepsimplex"]
 
@@ -43,3 +45,51 @@ def test_augmented_batches_keep_their_shape_and_mix_labels(shape):
     assert mixed.shape == x.shape
     np.testing.assert_allclose(labels.sum(axis=1), 1, atol=1e-6)
     assert 0 < labels[labels > 0].min() < 1
+
+
+def test_selection_takes_the_value_that_predicts_unseen_images_best(tmp_path, monkeypatch):
+    digits = ds.datasets.load("digits")
+    monkeypatch.setattr(ds.datasets, "load", lambda name: digits)
+    monkeypatch.setattr(selection, "SIZE", images.Size(1000, 1))
+    monkeypatch.setattr(selection, "UNSEEN", 400)
+    trained = []
+
+    def method(confidence):
+        def fit(data, size, backbone, seed):
+            trained.append((confidence, seed))
+            truth = {image.tobytes(): label for image, label in zip(data.x_test, data.y_test, strict=True)}
+
+            def probabilities(images):
+                right = np.eye(data.num_classes)[[truth[image.tobytes()] for image in images]]
+                return confidence * right + (1 - confidence) / data.num_classes
+
+            return Trained(probabilities, lambda images: images.reshape(len(images), -1), 1.0, 1, None)
+
+        return fit
+
+    trials = {str(confidence): method(confidence) for confidence in (0.2, 0.8, 0.5)}
+    monkeypatch.setitem(SETTINGS, "deepsimplex", Setting("confidence", trials, "0.8"))
+    monkeypatch.setitem(METHODS, "deepsimplex", method(0.8))
+    for _ in range(2):  # the second reads the files of the first
+        selection.main(method=["deepsimplex"], runs=tmp_path / "trials", output=tmp_path / "table.json")
+        rows = json.loads((tmp_path / "table.json").read_text())["rows"]
+        assert [row["value"] for row in rows if row["best"] and row["measure"] == "NLL"] == ["0.8"]
+        assert len(trained) == 2 * (3 + 1)
+    found = {row["value"]: float(row["mean"]) for row in rows}
+    assert found["0.5"] == pytest.approx(-np.log(0.5 + 0.05), abs=1e-4)
+    detected = {row["value"]: float(row["mean"]) for row in rows if row["measure"] == "AUROC"}
+    assert set(detected) == set(selection.DENSITIES)
+    assert all(0.8 < auroc < 1 for auroc in detected.values())
+    assert sum(row["best"] == "yes" for row in rows) == 2
+
+
+def test_settings_of_the_benchmark_are_those_that_were_selected():
+    rows = json.loads((Path(selection.__file__).parents[2] / "results" / "deep_selection.json").read_text())["rows"]
+    best = {(row["method"], row["setting"]): row["value"] for row in rows if row["best"]}
+    for name, setting in SETTINGS.items():
+        assert [row["value"] for row in rows if row["setting"] == setting.name] == list(setting.trials)
+        if name != "deepsimplex":
+            assert best[name, setting.name] == setting.chosen
+    # The default is kept, which may only be worse than the best of its trials.
+    assert SETTINGS["deepsimplex"].chosen == f"{ds.heads.VariationalGaussianProcess(2).effective_samples}"
+    assert best["deepsimplex", "density"] == f"nearest neighbors, {ds.calibration.NeighborDistance().k}"

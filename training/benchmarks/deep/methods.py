@@ -15,7 +15,7 @@ from training.benchmarks.deep.sngp import RandomFeatureGaussianProcess
 from training.benchmarks.resources import EpochSeconds
 
 Array = NDArray[Any]
-BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.95
+BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.95  # the rate is chosen below
 
 
 class Trained(NamedTuple):
@@ -43,10 +43,10 @@ def backbone(name: str, spectral_bound: float | None = None) -> keras.Model:
     return ds.backbones.resnet(spectral_bound=spectral_bound)
 
 
-def optimizer(rows: int, epochs: int, averaged: bool = False) -> keras.optimizers.Optimizer:
-    """Adam whose rate falls by a cosine to zero; ``averaged`` with exponentially averaged weights."""
-    rate = keras.optimizers.schedules.CosineDecay(RATE, -(-rows // BATCH) * epochs)
-    return keras.optimizers.Adam(rate, use_ema=averaged, ema_momentum=0.99)
+def optimizer(rows: int, epochs: int, averaged: float | None = None, rate: float = RATE) -> keras.optimizers.Optimizer:
+    """Adam whose rate falls by a cosine to zero; ``averaged``: the momentum of exponentially averaged weights."""
+    falling = keras.optimizers.schedules.CosineDecay(rate, -(-rows // BATCH) * epochs)
+    return keras.optimizers.Adam(falling, use_ema=averaged is not None, ema_momentum=averaged or 0.99)
 
 
 def normalized_features(body: keras.Model) -> keras.Model:
@@ -113,7 +113,8 @@ def plain(
     seed: int,
     *,
     loss: Any = "sparse_categorical_crossentropy",
-    averaged: bool = False,
+    rate: float = RATE,
+    averaged: float | None = None,
     spectral_bound: float | None = None,
     normalized: bool = False,
     share: float = 1.0,
@@ -131,7 +132,7 @@ def plain(
         body = normalized_features(body)
     model = softmax_network(body, data.x.shape[1:], data.num_classes)
     labels = np.eye(data.num_classes, dtype="float32")[data.y[:rows]] if one_hot else data.y[:rows]
-    model.compile(optimizer(rows, size.epochs, averaged), loss)
+    model.compile(optimizer(rows, size.epochs, averaged, rate), loss)
     layer = None if augment is None else augment(seed=seed)
     seconds = _fit(model, data.x[:rows], labels, size.epochs, seed, layer)
     return Trained(partial(_predicted, model), _features(body), seconds, model.count_params(), model)
@@ -146,9 +147,9 @@ def _fit(
     return float(np.median(watch.seconds))
 
 
-def temperature(data: Data, size: Size, name: str, seed: int, *, normalized: bool = False) -> Trained:
-    """Cross-entropy on 95% of the images; the temperature is found on the others."""
-    trained = plain(data, size, name, seed, normalized=normalized, share=1 - HELD_OUT)
+def temperature(data: Data, size: Size, name: str, seed: int, **options: Any) -> Trained:
+    """Cross-entropy on 95% of the images, with options of ``plain``; the temperature is found on the others."""
+    trained = plain(data, size, name, seed, share=1 - HELD_OUT, **options)
     cut = round((1 - HELD_OUT) * len(data.x))
     scaling = ds.calibration.TemperatureScaling().fit(trained.probabilities(data.x[cut:]), data.y[cut:])
     return trained._replace(probabilities=lambda x: np.asarray(scaling.transform(trained.probabilities(x))))
@@ -177,9 +178,9 @@ def dropout(trained: Trained, data: Data) -> Trained:
     return trained._replace(probabilities=probabilities, features=None)
 
 
-def sngp(data: Data, size: Size, name: str, seed: int) -> Trained:
+def sngp(data: Data, size: Size, name: str, seed: int, *, spectral_bound: float = SPECTRAL_BOUND) -> Trained:
     """SNGP with a bounded backbone."""
-    body, head = backbone(name, SPECTRAL_BOUND), RandomFeatureGaussianProcess(data.num_classes, seed)
+    body, head = backbone(name, spectral_bound), RandomFeatureGaussianProcess(data.num_classes, seed)
     model = keras.Sequential([keras.Input(data.x.shape[1:]), body, head])
     model.compile(optimizer(len(data.x), size.epochs), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
     seconds, features = _fit(model, data.x, data.y, size.epochs, seed), _features(body)
@@ -195,7 +196,7 @@ def deepsimplex(
     seed: int,
     *,
     loss: Any = None,
-    averaged: bool = False,
+    averaged: float | None = None,
     spectral_bound: float | None = None,
     **options: Any,
 ) -> Trained:
@@ -214,26 +215,74 @@ def deepsimplex(
     )
 
 
-METHODS: dict[str, Callable[..., Trained]] = {
-    "cross-entropy": plain,
-    "temperature": temperature,
-    "label smoothing": partial(plain, loss=keras.losses.CategoricalCrossentropy(label_smoothing=0.05), one_hot=True),
-    "focal loss": partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0), one_hot=True),
-    "averaged weights": partial(plain, averaged=True),
-    "mixup": partial(plain, loss="categorical_crossentropy", one_hot=True, augment=keras.layers.MixUp),
-    "AugMix": partial(
-        plain,
-        loss="categorical_crossentropy",
-        one_hot=True,
-        augment=partial(keras.layers.AugMix, value_range=(0, 1)),
+class Setting(NamedTuple):
+    """What is chosen of a method by ``training.benchmarks.deep.selection``, from six trials by name."""
+
+    name: str
+    trials: dict[str, Callable[..., Trained]]
+    chosen: str
+
+
+def _values(method: Callable[[float], Callable[..., Trained]], *values: float) -> dict[str, Callable[..., Trained]]:
+    return {f"{value:g}": method(value) for value in values}
+
+
+def _smoothed(smoothing: float) -> Callable[..., Trained]:
+    return partial(plain, loss=keras.losses.CategoricalCrossentropy(label_smoothing=smoothing), one_hot=True)
+
+
+def _focal(gamma: float) -> Callable[..., Trained]:
+    return partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0, gamma=gamma), one_hot=True)
+
+
+def _mixed(alpha: float) -> Callable[..., Trained]:
+    layer = partial(keras.layers.MixUp, alpha=alpha)
+    return partial(plain, loss="categorical_crossentropy", one_hot=True, augment=layer)
+
+
+def _augmix(factor: float) -> Callable[..., Trained]:
+    layer = partial(keras.layers.AugMix, value_range=(0, 1), factor=factor)
+    return partial(plain, loss="categorical_crossentropy", one_hot=True, augment=layer)
+
+
+def _counted(samples: float, mass: float | None = None) -> Callable[..., Trained]:
+    head = {"name": "variational", "effective_samples": int(samples)}
+    return partial(deepsimplex, head=head, loss=ds.losses.Composition(mass))
+
+
+SETTINGS: dict[str, Setting] = {
+    "cross-entropy": Setting(
+        "learning rate", _values(lambda rate: partial(plain, rate=rate), 5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 4e-3), "0.0015"
     ),
+    "label smoothing": Setting("smoothing", _values(_smoothed, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2), "0.05"),
+    "focal loss": Setting("gamma", _values(_focal, 0.25, 0.5, 1, 2, 3, 5), "2"),
+    "averaged weights": Setting(
+        "momentum", _values(lambda m: partial(plain, averaged=m), 0.9, 0.95, 0.99, 0.995, 0.998, 0.999), "0.99"
+    ),
+    "mixup": Setting("alpha", _values(_mixed, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "0.2"),
+    "AugMix": Setting("factor", _values(_augmix, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7), "0.3"),
+    "SNGP": Setting(
+        "spectral bound", _values(lambda b: partial(sngp, spectral_bound=b), 0.5, SPECTRAL_BOUND, 1.3, 2, 4, 6), "0.95"
+    ),
+    "deepsimplex": Setting(
+        "effective samples, mass",
+        _values(_counted, 150, 300, 600, 1200) | {f"600, mass {mass:g}": _counted(600, mass) for mass in (0.97, 0.995)},
+        "600",
+    ),
+}
+"""The best trial of every method is chosen, but of ours what is its default."""
+
+CHOSEN = {name: setting.trials[setting.chosen] for name, setting in SETTINGS.items()}
+METHODS: dict[str, Callable[..., Trained]] = {
+    "cross-entropy": CHOSEN["cross-entropy"],
+    "temperature": partial(temperature, rate=float(SETTINGS["cross-entropy"].chosen)),
+    **CHOSEN,
     "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
     "cross-entropy, normalized features": partial(plain, normalized=True),
     "temperature, normalized features": partial(temperature, normalized=True),
-    "SNGP": sngp,
     "deepsimplex": deepsimplex,
     "deepsimplex, spectral bound": partial(deepsimplex, spectral_bound=SPECTRAL_BOUND),
-    "deepsimplex, averaged weights": partial(deepsimplex, averaged=True),
+    "deepsimplex, averaged weights": partial(deepsimplex, averaged=float(SETTINGS["averaged weights"].chosen)),
     "deepsimplex, features as they are": partial(
         deepsimplex, head={"name": "variational", "normalize_features": False}
     ),
