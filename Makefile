@@ -27,6 +27,7 @@ test-fast: $(VENV)/.installed-test lint
 
 # With the lowest versions of the packages that pyproject.toml names: what users may have installed.
 test-lowest: $(VENV)-lowest/.installed
+	$(VENV)-lowest/bin/deepsimplex --help > /dev/null
 	$(VENV)-lowest/bin/python -m pytest -n 2 -m "not slow" -W default
 	$(VENV)-lowest/bin/python -m pytest -n 2 tests/test_readme.py -k README -W default
 

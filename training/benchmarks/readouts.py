@@ -35,7 +35,7 @@ REFERENCE_POINTS, SCRAMBLINGS = 2**15, 32
 
 
 def latents(rows: int, n: int, covariance: str, seed: int = 0) -> ds.LatentGaussian:
-    """Gaussians as a network emits them: means around the vertices, deviations of a third of their size."""
+    """Gaussians as a network emits them: means around the vertices, standard deviations of a third of their size."""
     rng = np.random.default_rng(seed)
     loc = ds.geometry.vertices(n)[rng.integers(0, n, rows)] * rng.uniform(0.2, 1.2, (rows, 1))
     loc = loc + 0.3 * rng.normal(size=loc.shape) / np.sqrt(n - 1)
@@ -49,7 +49,7 @@ def single(latent: ds.LatentGaussian) -> ds.LatentGaussian:
 
 
 def log_probabilities(mean: NDArray[Any], deviation: float) -> NDArray[Any]:
-    """Of independent scores [n] of one deviation, by a dense trapezoidal rule in log space."""
+    """Of independent scores [n] of one standard deviation, by a dense trapezoidal rule in log space."""
     a = (mean - mean.max()) / deviation
     u, step = np.linspace(max(0.5 * a.min(), -60.0) - 12.0, 12.0, 20_001, retstep=True)
     log_cdf = log_ndtr(u - a[:, None])
@@ -87,7 +87,7 @@ def logarithms() -> Iterator[Measurement]:
         latent = ds.LatentGaussian(means.astype(dtype), np.ones((20, 1), dtype))
         found = ds.readout.argmax(latent, np.eye(10), log=True)
         error = (np.abs(found - expected) / np.maximum(np.abs(expected), 1.0)).max()
-        yield f"log-probability, margins up to 40 deviations, {dtype}: relative", f"{error:.1e}"
+        yield f"log-probability, margins up to 40 standard deviations, {dtype}: relative", f"{error:.1e}"
 
 
 def softmax_accuracy() -> Iterator[Measurement]:

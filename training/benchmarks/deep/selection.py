@@ -31,6 +31,7 @@ DENSITIES: dict[str, Callable[[], ds.calibration.FeatureDensity]] = {
     "nearest neighbors, 10": ds.calibration.NeighborDistance,
     "nearest neighbors, 50": lambda: ds.calibration.NeighborDistance(k=50),
     "Gaussians": ds.calibration.GaussianDensity,
+    "relative Mahalanobis": ds.calibration.RelativeMahalanobis,
 }
 
 
