@@ -1,1 +1,1 @@
-"""Comparison of deep classifiers with identical backbones, images, order of samples, epochs and optimizer."""
+"""Comparison of deep classifiers with identical backbones, images, order of samples, epochs, and trials of settings."""
