@@ -254,15 +254,15 @@ SETTINGS: dict[str, Setting] = {
     "cross-entropy": Setting(
         "learning rate", _values(lambda rate: partial(plain, rate=rate), 5e-4, 1e-3, 1.5e-3, 2e-3, 3e-3, 4e-3), "0.0015"
     ),
-    "label smoothing": Setting("smoothing", _values(_smoothed, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2), "0.05"),
-    "focal loss": Setting("gamma", _values(_focal, 0.25, 0.5, 1, 2, 3, 5), "2"),
+    "label smoothing": Setting("smoothing", _values(_smoothed, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2), "0.005"),
+    "focal loss": Setting("gamma", _values(_focal, 0.25, 0.5, 1, 2, 3, 5), "0.25"),
     "averaged weights": Setting(
-        "momentum", _values(lambda m: partial(plain, averaged=m), 0.9, 0.95, 0.99, 0.995, 0.998, 0.999), "0.99"
+        "momentum", _values(lambda m: partial(plain, averaged=m), 0.9, 0.95, 0.99, 0.995, 0.998, 0.999), "0.9"
     ),
-    "mixup": Setting("alpha", _values(_mixed, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "0.2"),
-    "AugMix": Setting("factor", _values(_augmix, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7), "0.3"),
+    "mixup": Setting("alpha", _values(_mixed, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "0.05"),
+    "AugMix": Setting("factor", _values(_augmix, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7), "0.05"),
     "SNGP": Setting(
-        "spectral bound", _values(lambda b: partial(sngp, spectral_bound=b), 0.5, SPECTRAL_BOUND, 1.3, 2, 4, 6), "0.95"
+        "spectral bound", _values(lambda b: partial(sngp, spectral_bound=b), 0.5, SPECTRAL_BOUND, 1.3, 2, 4, 6), "0.5"
     ),
     "deepsimplex": Setting(
         "effective samples, mass",
