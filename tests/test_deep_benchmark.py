@@ -21,7 +21,14 @@ def test_a_small_comparison_writes_table_runs_and_figure(tmp_path, monkeypatch):
     monkeypatch.setattr(benchmark, "MEMBERS", 1)
     for module in (images, measures):
         monkeypatch.setattr(module, "CORRUPTED", 10)
-    options = {"dataset": "digits", "size": "smoke", "seeds": 1, "data": tmp_path, "runs": tmp_path / "runs"}
+    options = {
+        "dataset": "digits",
+        "size": "smoke",
+        "seeds": 1,
+        "rate": 2e-3,
+        "data": tmp_path,
+        "runs": tmp_path / "runs",
+    }
     output, picture = tmp_path / "table.json", tmp_path / "figure.png"
     benchmark.main(method=TRAINED, output=output, picture=picture, **options)
     table = json.loads(output.read_text())

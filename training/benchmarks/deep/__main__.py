@@ -37,6 +37,7 @@ def main(
     backbone: Annotated[str, typer.Option(help="mlp, cnn or resnet")] = "cnn",
     method: Annotated[list[str] | None, typer.Option(help="some of the methods; default all")] = None,
     seeds: int = 3,
+    rate: Annotated[float | None, typer.Option(help="of cross-entropy and temperature; default the selected")] = None,
     near: Annotated[bool, typer.Option(help="hold two classes out of training")] = False,
     data: Annotated[Path, typer.Option(help="folder with images/mnist.npz and images/kmnist_test.npz")] = Path(),
     runs: Annotated[Path, typer.Option(help="where the runs are kept")] = Path("runs/deep"),
@@ -60,7 +61,8 @@ def main(
     for seed in range(seeds):
         for name in names:
             if not _path(folder, name, seed).exists():
-                _run(name, seed, images, size, backbone, folder)
+                options = {"rate": rate} if rate is not None and name in (table.PLAIN, table.PEER) else {}
+                _run(name, seed, images, size, backbone, folder, options)
     _ensemble(folder, images)
     known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), table.ENSEMBLE]
     found = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
@@ -79,11 +81,11 @@ def _read(folder: Path, name: str, seed: int) -> dict[str, float] | None:
     return json.loads(path.read_text()) if path.exists() else None
 
 
-def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Path) -> None:
+def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Path, options: dict[str, float]) -> None:
     """Train and measure one classifier, and the network with dropout that comes with the plain one."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
-    trained = METHODS[name](data, SIZES[size], backbone, seed)
+    trained = METHODS[name](data, SIZES[size], backbone, seed, **options)
     versions = {"deepsimplex": ds.__version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     facts = {"seconds of an epoch": trained.seconds, "weights": trained.weights, **versions}
     found = predictions(trained, data)

@@ -276,7 +276,7 @@ CHOSEN = {name: setting.trials[setting.chosen] for name, setting in SETTINGS.ite
 METHODS: dict[str, Callable[..., Trained]] = {
     "cross-entropy": CHOSEN["cross-entropy"],
     "temperature": partial(temperature, rate=float(SETTINGS["cross-entropy"].chosen)),
-    **CHOSEN,
+    **{name: method for name, method in CHOSEN.items() if name != "deepsimplex"},
     "cross-entropy, spectral bound": partial(plain, spectral_bound=SPECTRAL_BOUND),
     "cross-entropy, normalized features": partial(plain, normalized=True),
     "temperature, normalized features": partial(temperature, normalized=True),
