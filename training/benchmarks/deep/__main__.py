@@ -5,10 +5,11 @@
 
 trains every method that has no run in the folder yet, and prints the table: accuracy, NLL, Brier score and ECE of the
 test images, clean and under ten corruptions at three severities; how well the largest probability, and the density of
-the features, detect MNIST, KMNIST and noise (with --near two classes that were held out); sets. A method that follows
-another ("dropout", "deepsimplex, density") is measured when that one is trained. FOLDER of the data holds
-images/mnist.npz and images/kmnist_test.npz. --picture FILE.png draws the means. "small" is 20 000 images and 6 epochs,
-about a minute a run on two cores; "full" all and 15. A data set that is not found is skipped.
+the features, detect MNIST, KMNIST and noise; sets. With --near the unknown images are of two classes that were held
+out, and nothing is corrupted or drawn. A method that follows another ("deepsimplex, density"; "dropout" of the cnn) is
+measured when that one is trained. FOLDER of the data holds images/mnist.npz and images/kmnist_test.npz. --picture
+FILE.png draws the means. "small" is 20 000 images and 6 epochs, about a minute a run on two cores; "full" all and 15. A
+data set that is not found is skipped.
 """
 
 import json
@@ -82,7 +83,7 @@ def _read(folder: Path, name: str, seed: int) -> dict[str, float] | None:
 
 
 def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Path, options: dict[str, float]) -> None:
-    """Train and measure one classifier, and the network with dropout that comes with the plain one."""
+    """Train and measure one classifier, and what is made of it: see ``FOLLOWING``."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
     trained = METHODS[name](data, SIZES[size], backbone, seed, **options)

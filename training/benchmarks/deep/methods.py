@@ -15,7 +15,7 @@ from training.benchmarks.deep.sngp import RandomFeatureGaussianProcess
 from training.benchmarks.resources import EpochSeconds
 
 Array = NDArray[Any]
-BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.95  # the rate is chosen below
+BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.95
 
 
 class Trained(NamedTuple):
