@@ -60,7 +60,7 @@ def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
 def test_a_run_leaves_everything_in_its_folder(finished):
     folder, _, printed = finished
     config = yaml.safe_load(folder.config.read_text())
-    assert (config["seed"], config["training"]["epochs"], config["training"]["batch_size"]) == (0, 3, 32)
+    assert (config["seed"], config["training"]["epochs"], config["training"]["batch_size"]) == (0, 3, 64)
     assert json.loads(folder.versions.read_text()).keys() >= {"python", "deepsimplex", "tensorflow", "keras"}
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.5
