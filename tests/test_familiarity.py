@@ -63,7 +63,14 @@ def test_scores_are_the_papers():
     np.testing.assert_allclose(neighbors._score(points), -distances[:, 2], rtol=1e-6)
 
 
-def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hundredth_count_as_the_median():
+@pytest.mark.parametrize(
+    ("precision", "score", "quantile"),
+    [(np.float64, {"rtol": 1e-6, "atol": 1e-6}, {"rtol": 1e-5}), (np.float32, {"atol": 1e-4}, {"atol": 1e-4})],
+)
+def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hundredth_count_as_the_median(
+    precision, score, quantile, monkeypatch
+):
+    monkeypatch.setattr("deepsimplex.calibration.familiarity._PRECISION", precision)
     z, y = draw(0, 1300)
     density = DENSITIES.get({"name": "nearest_neighbors", "k": 4, "max_samples": 1001}).fit(z, y, variance_share=1.0)
     points = [*draw(1, 20)[0], z.mean(axis=0), z.mean(axis=0) + 1e4, z[0]]
@@ -82,14 +89,14 @@ def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hun
         np.sort(np.linalg.norm(shortened((point - z.mean(axis=0)) @ density.projection_) - neighbors, axis=1))[3]
         for point in points
     ]
-    np.testing.assert_allclose(density._scores(np.array(points)), -np.array(slow), atol=1e-4)
+    np.testing.assert_allclose(density._scores(np.array(points)), -np.array(slow), **score)
     # Of a sample that is kept the nearest is itself.
     rows = [
         np.sort(np.linalg.norm(shortened(row) - neighbors, axis=1))[4 if number in kept else 3]
         for number, row in enumerate(components)
     ]
     expected = np.quantile(-np.array(rows), (np.arange(1000) + 0.5) / 1000)
-    np.testing.assert_allclose(density.quantiles_, expected, atol=1e-4)
+    np.testing.assert_allclose(density.quantiles_, expected, **quantile)
 
 
 @pytest.mark.parametrize("method", ["gaussian", "nearest_neighbors"])

@@ -27,6 +27,7 @@ _FARTHEST = 1e12
 _UNFAMILIAR = (0.1, 0.9)
 # Quantiles of the lengths of training features between which lengths count as the first.
 _SAME_LENGTH = (0.5, 0.99)
+_PRECISION = np.float32  # of the search, as of a network's features: a third of the time
 # Share of the variance of a network's features that the principal components of a density hold.
 VARIANCE_SHARE = 0.98
 # Numbers in the largest tensor of a batch of rows.
@@ -353,8 +354,7 @@ class NeighborDistance(FeatureDensity):
     def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
         lengths = np.linalg.norm(z, axis=1)
         self.lengths_ = np.quantile(lengths, _SAME_LENGTH if self.projection_.ndim == 2 else (1.0, 1.0))
-        # The features of a network have single precision themselves, in which the search takes a third of the time.
-        dtype = np.float32 if self.projection_.ndim == 2 else np.float64
+        dtype = _PRECISION if self.projection_.ndim == 2 else np.float64
         self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy().astype(dtype)
 
     def _kept(self, N: int) -> NDArray[np.int64]:

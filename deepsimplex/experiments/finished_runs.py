@@ -16,8 +16,8 @@ from deepsimplex.experiments.configuration import read_yaml
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import Predictions, load_predictions
 
-Source = str | os.PathLike[str] | Predictions
 UNFAMILIAR = 0.01  # familiarity of fewer than one in a hundred samples like those of training
+Source = str | os.PathLike[str] | Predictions
 """A run folder, the folder of a name (its newest finished run), an .npz file, or predictions themselves."""
 
 

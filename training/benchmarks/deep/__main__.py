@@ -26,7 +26,7 @@ from training.benchmarks.deep import table
 from training.benchmarks.deep.figure import draw
 from training.benchmarks.deep.images import HELD_OUT_CLASSES, SIZES, Data, load
 from training.benchmarks.deep.measures import measures, predictions
-from training.benchmarks.deep.methods import BOUNDED, FOLLOWING, METHODS
+from training.benchmarks.deep.methods import BOUNDED, FOLLOWING, METHODS, run_path, train
 from training.results import Output, write_json
 
 MEMBERS = 3  # of the ensemble
@@ -61,7 +61,7 @@ def main(
     folder.mkdir(parents=True, exist_ok=True)
     for seed in range(seeds):
         for name in names:
-            if not _path(folder, name, seed).exists():
+            if not run_path(folder, name, seed).exists():
                 options = {"rate": rate} if rate is not None and name in (table.PLAIN, table.PEER) else {}
                 _run(name, seed, images, size, backbone, folder, options)
     _ensemble(folder, images)
@@ -73,20 +73,14 @@ def main(
         draw(found, picture)
 
 
-def _path(folder: Path, name: str, seed: int) -> Path:
-    return folder / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}.json"
-
-
 def _read(folder: Path, name: str, seed: int) -> dict[str, float] | None:
-    path = _path(folder, name, seed)
+    path = run_path(folder, name, seed)
     return json.loads(path.read_text()) if path.exists() else None
 
 
 def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Path, options: dict[str, float]) -> None:
     """Train and measure one classifier, and what is made of it: see ``FOLLOWING``."""
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(seed)
-    trained = METHODS[name](data, SIZES[size], backbone, seed, **options)
+    trained = train(METHODS[name], data, SIZES[size], backbone, seed, **options)
     versions = {"deepsimplex": ds.__version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     facts = {"seconds of an epoch": trained.seconds, "weights": trained.weights, **versions}
     found = predictions(trained, data)
@@ -95,10 +89,10 @@ def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Pat
         np.savez_compressed(fresh := path.with_name(f".{path.name}"), **found)  # type: ignore[arg-type]
         fresh.replace(path)
     for other, follow in FOLLOWING.get(name, {}).items():
-        known = _path(folder, other, seed).exists()
+        known = run_path(folder, other, seed).exists()
         if not known and (other != "dropout" or backbone == "cnn"):
-            _write(_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
-    _write(_path(folder, name, seed), measures(found, data) | facts)
+            _write(run_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
+    _write(run_path(folder, name, seed), measures(found, data) | facts)
 
 
 def _ensemble(folder: Path, data: Data) -> None:
@@ -111,7 +105,7 @@ def _ensemble(folder: Path, data: Data) -> None:
         with np.load(path, allow_pickle=False) as archive:
             parts.append({name: archive[name] for name in archive.files if not name.startswith("familiarity")})
     means = {name: np.mean([part[name] for part in parts], axis=0) for name in parts[0]}
-    _write(_path(folder, table.ENSEMBLE, 0), measures(means, data))
+    _write(run_path(folder, table.ENSEMBLE, 0), measures(means, data))
 
 
 def _write(path: Path, row: dict[str, Any]) -> None:

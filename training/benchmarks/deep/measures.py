@@ -30,7 +30,7 @@ def _familiarity(trained: Trained, data: Data) -> Callable[[Images], NDArray[Any
     features = trained.features
     if trained.familiarity is not None or features is None:
         return trained.familiarity
-    density = ds.calibration.NeighborDistance().fit(features(data.x), data.y, 0.98)  # as fit_density does
+    density = ds.calibration.NeighborDistance().fit(features(data.x), data.y, ds.calibration.familiarity.VARIANCE_SHARE)
     return lambda x: density.familiarity(features(x))
 
 

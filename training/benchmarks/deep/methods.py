@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import keras
@@ -235,14 +236,8 @@ def _focal(gamma: float) -> Callable[..., Trained]:
     return partial(plain, loss=keras.losses.CategoricalFocalCrossentropy(alpha=1.0, gamma=gamma), one_hot=True)
 
 
-def _mixed(alpha: float) -> Callable[..., Trained]:
-    layer = partial(keras.layers.MixUp, alpha=alpha)
-    return partial(plain, loss="categorical_crossentropy", one_hot=True, augment=layer)
-
-
-def _augmix(factor: float) -> Callable[..., Trained]:
-    layer = partial(keras.layers.AugMix, value_range=(0, 1), factor=factor)
-    return partial(plain, loss="categorical_crossentropy", one_hot=True, augment=layer)
+def _augmented(layer: Callable[..., keras.Layer], **options: Any) -> Callable[..., Trained]:
+    return partial(plain, loss="categorical_crossentropy", one_hot=True, augment=partial(layer, **options))
 
 
 def _counted(samples: float, mass: float | None = None) -> Callable[..., Trained]:
@@ -259,8 +254,14 @@ SETTINGS: dict[str, Setting] = {
     "averaged weights": Setting(
         "momentum", _values(lambda m: partial(plain, averaged=m), 0.9, 0.95, 0.99, 0.995, 0.998, 0.999), "0.9"
     ),
-    "mixup": Setting("alpha", _values(_mixed, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "0.05"),
-    "AugMix": Setting("factor", _values(_augmix, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7), "0.05"),
+    "mixup": Setting(
+        "alpha", _values(lambda a: _augmented(keras.layers.MixUp, alpha=a), 0.05, 0.1, 0.2, 0.4, 0.8, 1.6), "0.05"
+    ),
+    "AugMix": Setting(
+        "factor",
+        _values(lambda f: _augmented(keras.layers.AugMix, value_range=(0, 1), factor=f), 0.05, 0.1, 0.2, 0.3, 0.5, 0.7),
+        "0.05",
+    ),
     "SNGP": Setting(
         "spectral bound", _values(lambda b: partial(sngp, spectral_bound=b), 0.5, SPECTRAL_BOUND, 1.3, 2, 4, 6), "0.5"
     ),
@@ -299,3 +300,17 @@ FOLLOWING: dict[str, dict[str, Callable[[Trained, Data], Trained]]] = {
     "deepsimplex": {"deepsimplex, density": with_density},
 }
 """What is made of a trained classifier, by its method."""
+
+
+def train(
+    method: Callable[..., Trained], data: Data, size: Size, backbone: str, seed: int, **options: float
+) -> Trained:
+    """A classifier that nothing trained before has any influence on."""
+    keras.backend.clear_session()
+    keras.utils.set_random_seed(seed)
+    return method(data, size, backbone, seed, **options)
+
+
+def run_path(folder: Path, name: str, seed: int) -> Path:
+    """The file of a run's measures."""
+    return folder / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}.json"

@@ -13,14 +13,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
-import keras
 import numpy as np
 import typer
 from sklearn.metrics import roc_auc_score
 
 import deepsimplex as ds
 from training.benchmarks.deep.images import SIZES, Data, near
-from training.benchmarks.deep.methods import METHODS, SETTINGS, Trained
+from training.benchmarks.deep.methods import METHODS, SETTINGS, run_path, train
 from training.results import Output, ResultTable, write_json
 
 SIZE, HELD_OUT_CLASSES = SIZES["small"], (2, 7)  # pullover, sneaker
@@ -75,9 +74,9 @@ def _add(
 
 def _trial(runs: Path, name: str, value: str, seed: int, data: Data) -> float:
     """NLL of the images that were not trained on, from the trial's file or from a new one."""
-    path = runs / f"{name}-{value}-{seed}.json".replace(", ", "-").replace(" ", "-")
+    path = run_path(runs, f"{name}-{value}", seed)
     if not path.exists():
-        trained = _trained(SETTINGS[name].trials[value], data, seed)
+        trained = train(SETTINGS[name].trials[value], data, SIZE, "cnn", seed)
         found = float(ds.evaluation.negative_log_likelihood(data.y_test, trained.probabilities(data.x_test)))
         write_json(path, {"NLL": found})
         print(f"{path.stem}: NLL {found:.4f}", flush=True)
@@ -86,9 +85,9 @@ def _trial(runs: Path, name: str, value: str, seed: int, data: Data) -> float:
 
 def _detections(runs: Path, name: str, seed: int, data: Data) -> dict[str, float]:
     """AUROC of the held-out classes by every density of a method's features."""
-    path = runs / f"{name}-density-{seed}.json"
+    path = run_path(runs, f"{name}-density", seed)
     if not path.exists():
-        trained = _trained(METHODS[name], data, seed)
+        trained = train(METHODS[name], data, SIZE, "cnn", seed)
         assert trained.features is not None
         known, inside, outside = map(trained.features, (data.x, data.x_test, data.others["held-out classes"]))
         unknown = np.repeat([False, True], [len(inside), len(outside)])
@@ -100,12 +99,6 @@ def _detections(runs: Path, name: str, seed: int, data: Data) -> dict[str, float
         write_json(path, found)
         print(f"{path.stem}: {found}", flush=True)
     return dict(json.loads(path.read_text()))
-
-
-def _trained(method: Callable[..., Trained], data: Data, seed: int) -> Trained:
-    keras.backend.clear_session()
-    keras.utils.set_random_seed(seed)
-    return method(data, SIZE, "cnn", seed)
 
 
 if __name__ == "__main__":
