@@ -211,10 +211,12 @@ def test_methods_are_measured_on_a_users_copies(tmp_path, monkeypatch):
     np.savez(tmp_path / "alcohol.npz", X=X, y=y)
     monkeypatch.setitem(casimac.SETTINGS, "pine", replace(casimac.SETTINGS["pine"], train=100))
     monkeypatch.setitem(gpd.TEST, "letter", 100)
+    monkeypatch.setitem(ilr_gp.DATA, "letter", ilr_gp.DataSet(100, inducing=10))
     monkeypatch.setitem(gpd.SPARSE, "inducing", 10)
     cells = [("casimac_3", ("pine", method)) for method in casimac.COMPARED]
     cells += [("casimac_5", ("alcohol-3", "CASIMAC")), ("gpd_3", ("letter", "alpha 0.01"))]
     cells += [("gpd_4", ("letter", method)) for method in ("GPC", "GPR, Platt", "NKRR, Platt")]
+    cells += [("ilr_gp_3", ("letter", method)) for method in ("GPD", "GPD" + ilr_gp.LEARNED)]
     for name, cell in cells:
         assert cell in TABLES[name].cells
         scores = TABLES[name].measure(*cell, 0, DataFolder(tmp_path))
