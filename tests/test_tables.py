@@ -63,11 +63,24 @@ def test_verdicts_allow_for_the_errors_of_both(score, ours, expected):
     assert table.verdict(score, np.array(ours), Printed(0.85, 0.02)) == expected
 
 
-@pytest.mark.parametrize(("lead", "expected"), [(0.0, "within"), (1e-15, "within"), (1e-9, "better")])
+@pytest.mark.parametrize(
+    ("lead", "expected"), [(0.0, "within"), (4e-4, "within"), (-4e-4, "within"), (6e-4, "better"), (-6e-4, "behind")]
+)
 @pytest.mark.parametrize(("score", "sign"), [("accuracy", 1), ("error", -1)])
-def test_equal_means_are_not_better(score, sign, lead, expected):
+def test_means_that_the_rounding_cannot_tell_apart_are_neither_better_nor_behind(score, sign, lead, expected):
     table = PaperTable("", 5, {}, lambda *_: {})
     assert table.verdict(score, np.full(3, 0.3 + sign * lead), Printed(0.3)) == expected
+
+
+def test_rows_list_what_was_chosen_and_judge_only_what_compares():
+    cells = {("wine", "ours"): {"error": Printed(0.1)}}
+    found = [{"error": 0.3, "lambda or alpha": chosen} for chosen in (0.999999, 0.95, 0.95)]
+    row = {"data": "wine", "method": "ours", "error": "0.300 ± 0.000 (paper 0.1: behind)"}
+    row["lambda or alpha"] = "0.95, 0.999999"
+    table = PaperTable("", 3, cells, lambda *_: {})
+    assert table.row(("wine", "ours"), found) == row
+    other = replace(table, comparable=False).row(("wine", "ours"), found)
+    assert other == row | {"error": "0.300 ± 0.000 (paper 0.1)"}
 
 
 def test_a_number_without_a_deviation_has_that_of_one_of_our_repetitions():

@@ -1,13 +1,19 @@
 """Calibration after training, on the digits: 1100 training, 337 calibration and 360 test images.
 
-    python -m training.benchmarks.calibration [--epochs 40] [--output calibration.json]
+    python -m training.benchmarks.calibration [--epochs 40] [--seeds 5] [--output calibration.json]
 
-Prints a Markdown table: accuracy, NLL and ECE on the test images before and after every calibration.
+Prints a Markdown table: accuracy, NLL and ECE on the test images before and after every calibration, means of the
+seeds.
 """
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Annotated
 
 import keras
 import numpy as np
 import typer
+from rich.progress import track
 
 import deepsimplex as ds
 from training.results import Output, ResultTable
@@ -24,32 +30,47 @@ def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
     return model
 
 
-def main(epochs: int = 40, output: Output = None) -> None:
-    """Train, calibrate, and print."""
-    table = ResultTable("training.benchmarks.calibration")
+def scores(y: np.ndarray, p: np.ndarray) -> tuple[float, float, float]:
+    """Accuracy, NLL and ECE."""
+    report = ds.evaluation.report(y, np.asarray(p, float))
+    return report.accuracy, report.negative_log_likelihood, report.expected_calibration_error
 
-    def row(name: str, method: str, y: np.ndarray, p: np.ndarray) -> None:
-        report = ds.evaluation.report(y, np.asarray(p, float))
-        nll, ece = report.negative_log_likelihood, report.expected_calibration_error
-        table.add(classifier=name, calibration=method, accuracy=report.accuracy, NLL=nll, ECE=ece)
 
+def measure(seed: int, epochs: int) -> Iterator[tuple[str, str, tuple[float, float, float]]]:
+    """Classifier, calibration and scores of all rows, trained with one seed."""
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
     (x, x_held), (y, y_held) = np.split(x, [LEARNED_FROM]), np.split(y, [LEARNED_FROM])
     for name, target in TARGETS.items():
-        keras.utils.set_random_seed(0)
-        model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 10)
+        keras.utils.set_random_seed(seed)
+        model = ds.SimplexClassifier(ds.backbones.mlp([64]), target, 10, seed=seed)
         model.compile(keras.optimizers.Adam(0.003))
         model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
-        row(name, "none", y_test, model.predict_proba(x_test))
+        yield name, "none", scores(y_test, model.predict_proba(x_test))
         for method in ds.calibration.CALIBRATIONS:
-            row(name, method, y_test, model.calibrate(x_held, y_held, method).predict_proba(x_test))
-    keras.utils.set_random_seed(0)
+            yield name, method, scores(y_test, model.calibrate(x_held, y_held, method).predict_proba(x_test))
+    keras.utils.set_random_seed(seed)
     plain = network(x, y, epochs)
     p_held, p = (plain.predict(part, verbose=0) for part in (x_held, x_test))
-    row("cross-entropy", "none", y_test, p)
+    yield "cross-entropy", "none", scores(y_test, p)
     for method in ("temperature", "platt"):
         calibration = ds.calibration.CALIBRATIONS.get(method).fit_outputs(y_held, probabilities=p_held)
-        row("cross-entropy", method, y_test, calibration.apply_probabilities(p))
+        yield "cross-entropy", method, scores(y_test, calibration.apply_probabilities(p))
+
+
+def main(
+    epochs: int = 40,
+    seeds: Annotated[int, typer.Option(min=1, help="trainings to take means of")] = 5,
+    output: Output = None,
+) -> None:
+    """Train, calibrate, and print."""
+    found = defaultdict[tuple[str, str], list[tuple[float, float, float]]](list)
+    for seed in track(range(seeds), "seeds"):
+        for classifier, calibration, row in measure(seed, epochs):
+            found[classifier, calibration].append(row)
+    table = ResultTable("training.benchmarks.calibration")
+    for (classifier, calibration), rows in found.items():
+        accuracy, nll, ece = map(float, np.mean(rows, axis=0))
+        table.add(classifier=classifier, calibration=calibration, accuracy=accuracy, NLL=nll, ECE=ece)
     table.write(output)
 
 

@@ -4,11 +4,11 @@
         [--repetitions K] [--only TEXT ...]
 
 prints every table, the paper's numbers in brackets beside means and standard deviations over as many repetitions as the
-paper has, and writes NAME.json with all repetitions. Repetitions are kept in the folder of the runs, and an interrupted
-command goes on with those that are missing. --only measures the rows whose data set or method is TEXT; the others are
-those that were kept, or left out. FOLDER has the data sets as NAME.npz with the arrays X and y; the
-environment variable DEEPSIMPLEX_DATA names it as well. Those that it lacks come from the UCI repository, with a
-checksum. A data set that is found nowhere is left out, with a line that says so.
+paper has (or more, where it has one or does not say), and writes NAME.json with all repetitions. Repetitions are kept
+in the folder of the runs, and an interrupted command goes on with those that are missing. --only measures the rows
+whose data set or method is TEXT; the others are those that were kept, or left out. FOLDER has the data sets as NAME.npz
+with the arrays X and y; the environment variable DEEPSIMPLEX_DATA names it as well. Those that it lacks come from the
+UCI repository, with a checksum. A data set that is found nowhere is left out, with a line that says so.
 """
 
 import json

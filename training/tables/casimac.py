@@ -211,6 +211,8 @@ TABLES = {
             _PEERS,
             "pine is binary as in the paper's source, Niculescu-Mizil and Caruana (2005): Soybean-mintill, 2455 of the "
             "21 025 pixels, against all others, those without ground truth among them.",
+            "GPC's fits of hiv and climate fail with the paper's hyperparameters: its probabilities are one half for "
+            "hiv, and the shares of the classes for climate.",
             "hiv has 750 repeated sequences, ten of them with both labels: a random split leaks. With 125 training "
             "samples, as in the paper's Table 2, its kNN too falls short of its accuracy, and reaches 0.864 with "
             "2000: the paper's split or features must be others.",
@@ -237,5 +239,6 @@ TABLES = {
             "The paper shows one split; here are means of samples over ten. It prints no accuracy: 0.82 follows from "
             "its matrix.",
         ),
+        comparable=False,
     ),
 }

@@ -52,6 +52,7 @@ TABLES = {
             "The paper maximizes the likelihood of the latents, and does not state epochs, batches and learning rate; "
             "a plain likelihood trains the means badly, so that beta is 1 here, which trains them by squared errors. "
             "The default loss trains the class probabilities of the same network.",
+            "Every row is one training; the paper states neither repetitions nor standard deviations.",
         ),
     )
 }

@@ -25,8 +25,8 @@ RISING = frozenset(
 )
 """Scores of which more is better; of all others less is."""
 
-TIE = 1e-12
-"""Means that differ by no more are equal: float rounding, not a lead."""
+CHOSEN = frozenset({"lambda or alpha"})
+"""What a method chose in every repetition, whose mean says nothing: all values are listed."""
 
 _OWN_COPIES = {"wine": load_wine, "iris": load_iris}
 
@@ -99,7 +99,7 @@ class PaperTable:
     title : str
         The paper's tag, the number of the table, and what it compares.
     repetitions : int
-        How often the paper measures every cell, or a choice of ours if it does not say.
+        How often the paper measures every cell, or a choice of ours if it does not say, or says once.
     cells : mapping of (data set, method) to mapping of score to Printed
         What the paper prints; empty where it prints nothing.
     measure : callable
@@ -108,6 +108,9 @@ class PaperTable:
         Half a unit of the last digit printed.
     notes : sequence of str
         Where the measurement differs from the paper's, or had to choose.
+    comparable : bool
+        Whether a row says if it is better than the paper's. False where the paper's data are not at hand, or its number
+        is one draw. The default is True.
     """
 
     title: str
@@ -116,6 +119,7 @@ class PaperTable:
     measure: Callable[[str, str, int, DataFolder], Scores]
     rounding: float = 0.0005
     notes: Sequence[str] = ()
+    comparable: bool = True
 
     def row(self, cell: Cell, repetitions: Sequence[Scores]) -> dict[str, str]:
         """A row: mean and standard deviation of every score, and the paper's number with a verdict."""
@@ -126,10 +130,14 @@ class PaperTable:
             if not len(ours):
                 row[score] = ""
                 continue
+            if score in CHOSEN:
+                row[score] = ", ".join(f"{value:.6g}" for value in np.unique(ours))
+                continue
             row[score] = f"{ours.mean():.3f}" + (f" ± {ours.std():.3f}" if len(ours) > 1 else "")
             if score in self.cells[cell]:
                 printed = self.cells[cell][score]
-                row[score] += f" (paper {printed}: {self.verdict(score, ours, printed)})"
+                verdict = f": {self.verdict(score, ours, printed)}" if self.comparable else ""
+                row[score] += f" (paper {printed}{verdict})"
         return row
 
     def scores(self, repetitions: Sequence[Scores] = ()) -> list[str]:
@@ -138,7 +146,7 @@ class PaperTable:
         return list(dict.fromkeys(score for scores in of_all for score in scores))
 
     def verdict(self, score: str, ours: NDArray[np.float64], printed: Printed) -> str:
-        """Whether ours is better, or within two standard errors of the difference and the paper's rounding.
+        """Whether ours is better, behind, or within two standard errors of the difference and the paper's rounding.
 
         A number that the paper prints without a standard deviation is assumed to have that of one of our repetitions,
         also where it is a mean itself, as [GPLVQ]'s are, over the folds of a cross-validation.
@@ -146,7 +154,8 @@ class PaperTable:
         variance = ours.var() / len(ours)
         variance += ours.var() if printed.deviation is None else printed.deviation**2 / self.repetitions
         lead = (ours.mean() - printed.mean) * (1 if score in RISING else -1)
-        return "better" if lead > TIE else "within" if lead >= -2.0 * np.sqrt(variance) - self.rounding else "behind"
+        within = abs(lead) <= 2.0 * np.sqrt(variance) + self.rounding
+        return "within" if within else "better" if lead > 0 else "behind"
 
 
 def fitted(classifier: Any, X: NDArray[np.float64], y: NDArray[np.int64]) -> Any:
