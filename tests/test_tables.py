@@ -131,7 +131,7 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
         measured.append((method, repetition))
         return {"accuracy": 0.5 + 0.1 * repetition, "seconds": 1.0}
 
-    cells = {("wine", "ours"): {"accuracy": Printed(0.5, 0.1)}, ("wine", "theirs"): {}, ("elsewhere", "ours"): {}}
+    cells = {("wine", "ours"): {"accuracy": Printed(0.3, 0.1)}, ("wine", "theirs"): {}, ("elsewhere", "ours"): {}}
     table = PaperTable("[X] Table 1", 2, cells, measure, notes=["As it is."])
     runs, path = tmp_path / "runs", tmp_path / "table.json"
     with pytest.raises(KeyboardInterrupt):
@@ -143,7 +143,7 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
     written = json.loads(path.read_text())
     assert written["command"] == "make reproduce TABLE=x_1"
     assert [row["accuracy"] for row in written["rows"]] == [
-        "0.550 ± 0.050 (paper 0.5 ± 0.1: better)",
+        "0.550 ± 0.050 (paper 0.3 ± 0.1: better)",
         "0.550 ± 0.050",
     ]
     assert written["notes"][0] == "As it is."
