@@ -8,22 +8,14 @@ from deepsimplex.experiments import load_config, load_predictions, train
 from training.tables.paper_table import DataFolder, PaperTable, Printed, Scores
 
 CONFIGURATIONS = Path("configs")
-DEFAULT_LOSS = "training.loss=null"
-METHODS = {
-    "naive": ("fashion_mnist_naive.yaml", []),
-    "informed": ("fashion_mnist_informed.yaml", []),
-    "naive, default loss": ("fashion_mnist_naive.yaml", [DEFAULT_LOSS]),
-    "informed, default loss": ("fashion_mnist_informed.yaml", [DEFAULT_LOSS]),
-}
+METHODS = {"naive": "fashion_mnist_naive.yaml", "informed": "fashion_mnist_informed.yaml"}
 
 
 def measure(name: str, method: str, repetition: int, data: DataFolder, *changes: str) -> Scores:
     """Train a configuration, and score its test predictions; ``changes`` are made to it."""
-    file, own = METHODS[method]
     with tempfile.TemporaryDirectory() as folder:
-        settings = [*own, f"seed={repetition}", f"output={folder}", *changes]
-        config = load_config(str(CONFIGURATIONS / file), settings)
-        run = train(config, verbose=2)
+        changed = [f"seed={repetition}", f"output={folder}", *changes]
+        run = train(load_config(str(CONFIGURATIONS / METHODS[method]), changed), verbose=2)
         predicted = load_predictions(run.test_predictions)
     report = ds.evaluation.report(predicted.y, predicted.p)
     top = {f"top-{k}": float(ds.evaluation.top_k_accuracy(predicted.y, predicted.p, k)) for k in range(1, 6)}
@@ -34,25 +26,22 @@ def _printed(*accuracies: float) -> dict[str, Printed]:
     return {f"top-{k}": Printed(accuracy) for k, accuracy in enumerate(accuracies, 1)}
 
 
-NAIVE = _printed(0.874, 0.961, 0.984, 0.990, 0.993)
-INFORMED = _printed(0.880, 0.961, 0.984, 0.993, 0.996)
-
 TABLES = {
     "casimac_6": PaperTable(
         "[CASIMAC] Table 6: Fashion-MNIST, top-1 to top-5 accuracy",
-        1,
+        3,
         {
-            ("fashion_mnist", "naive"): NAIVE,
-            ("fashion_mnist", "naive, default loss"): NAIVE,
-            ("fashion_mnist", "informed"): INFORMED,
-            ("fashion_mnist", "informed, default loss"): INFORMED,
+            ("fashion_mnist", "naive"): _printed(0.874, 0.961, 0.984, 0.990, 0.993),
+            ("fashion_mnist", "informed"): _printed(0.880, 0.961, 0.984, 0.993, 0.996),
         },
         measure,
         notes=(
-            "The paper maximizes the likelihood of the latents, and does not state epochs, batches and learning rate; "
-            "a plain likelihood trains the means badly, so that beta is 1 here, which trains them by squared errors. "
-            "The default loss trains the class probabilities of the same network.",
-            "Every row is one training; the paper states neither repetitions nor standard deviations.",
+            "The paper maximizes the likelihood of the latents; a plain likelihood trains the means badly, so that "
+            "beta is 1 here, which trains them by squared errors.",
+            "The paper does not state epochs, batches and learning rate. Those here had the best accuracy of three on "
+            "10 000 of the training images, held out, for the naive network: 0.888 by cosine decay from 0.003, 0.885 "
+            "from 0.001, and 0.886 at a constant 0.001.",
+            "The paper states neither repetitions nor standard deviations; three seeds are our choice.",
         ),
     )
 }
