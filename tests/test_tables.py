@@ -16,7 +16,7 @@ from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from tests.quick_runs import eager_classifiers
 from training.benchmarks import prototypes
 from training.results import Output, ResultTable
-from training.tables import casimac, fashion_mnist, gpd, gplvq, ilr_gp
+from training.tables import casimac, fashion_mnist, figures, gpd, gplvq, ilr_gp
 from training.tables.__main__ import TABLES, reproduce
 from training.tables.paper_table import DataFolder, PaperTable, Printed, split
 
@@ -190,6 +190,7 @@ def test_repetitions_of_all_cells_have_files_of_their_own(tmp_path, monkeypatch)
     [
         ("casimac_1", ("quadrants", "CASIMAC")),
         ("casimac_1", ("quadrants", "GPC")),
+        ("ilr_gp_1", ("10 classes", "GPD, alpha 0.1")),
         ("ilr_gp_fig_7", ("5 classes", "GPD, alpha 0.01")),
         ("sps_1", ("27 observations of each class", "neural network")),
         ("gplvq_5_3", ("spirals", "LVQ")),
@@ -228,12 +229,34 @@ def test_methods_are_measured_on_a_users_copies(tmp_path, monkeypatch):
     monkeypatch.setitem(gpd.SPARSE, "inducing", 10)
     cells = [("casimac_3", ("pine", method)) for method in casimac.COMPARED]
     cells += [("casimac_5", ("alcohol-3", "CASIMAC")), ("gpd_3", ("letter", "alpha 0.01"))]
+    cells += [("gpd_5", ("letter", "a fit of each"))]
     cells += [("gpd_4", ("letter", method)) for method in ("GPC", "GPR, Platt", "NKRR, Platt")]
     cells += [("ilr_gp_3", ("letter", method)) for method in ("GPD", "GPD" + ilr_gp.LEARNED)]
     for name, cell in cells:
         assert cell in TABLES[name].cells
         scores = TABLES[name].measure(*cell, 0, DataFolder(tmp_path))
         assert scores.get("accuracy", 1 - scores.get("error", 0.0)) > 0.6, cell
+
+
+@pytest.mark.slow
+def test_figures_are_drawn(tmp_path, monkeypatch, capsys):
+    """Those of fits from digits under other names."""
+    X, y = load_digits(n_class=3, return_X_y=True)
+    X = X[:, 20:40].astype(np.float32)
+    for name, labels in {"eeg": y % 2, "pine": y + casimac.SOYBEAN_MINTILL - 1, "alcohol": y}.items():
+        np.savez(tmp_path / f"{name}.npz", X=X, y=labels)
+    monkeypatch.setitem(casimac.SETTINGS, "pine", replace(casimac.SETTINGS["pine"], train=100))
+    monkeypatch.setitem(gpd.TEST, "eeg", 100)
+    monkeypatch.setitem(gpd.SPARSE, "inducing", 10)
+    monkeypatch.setattr(figures, "BINARY", ("eeg",))
+    results = Path(__file__).parents[1] / "training" / "results"
+    for table in dict.fromkeys(table for table, _ in figures.FIGURES.values()):
+        figures.draw(table, results, tmp_path / "drawn", DataFolder(tmp_path))
+    assert {path.stem for path in (tmp_path / "drawn").iterdir()} == set(figures.FIGURES)
+    (tmp_path / "pine.npz").unlink()
+    figures.draw("casimac_3", results, tmp_path / "other", DataFolder(tmp_path))
+    assert not list((tmp_path / "other").iterdir())
+    assert capsys.readouterr().out.startswith("casimac_pine: no pine.npz in")
 
 
 @pytest.mark.slow

@@ -1,14 +1,15 @@
 """Reproduce the tables of the papers.
 
     python -m training.tables [NAME ...] [--data FOLDER] [--runs runs/tables] [--results training/results]
-        [--repetitions K] [--only TEXT ...]
+        [--pictures training/pictures] [--repetitions K] [--only TEXT ...]
 
 prints every table, the paper's numbers in brackets beside means and standard deviations over as many repetitions as the
-paper has (or more, where it has one or does not say), and writes NAME.json with all repetitions. Repetitions are kept
-in the folder of the runs, and an interrupted command goes on with those that are missing. --only measures the rows
-whose data set or method is TEXT; the others are those that were kept, or left out. FOLDER has the data sets as NAME.npz
-with the arrays X and y; the environment variable DEEPSIMPLEX_DATA names it as well. Those that it lacks come from the
-UCI repository, with a checksum. A data set that is found nowhere is left out, with a line that says so.
+paper has (or more, where it has one or does not say), and writes NAME.json with all repetitions, and the figures.
+Repetitions are kept in the folder of the runs, and an interrupted command goes on with those that are missing; remove
+them after a change of settings. --only measures the rows whose data set or method is TEXT; the others are those that
+were kept, or left out. FOLDER has the data sets as NAME.npz with the arrays X and y; the environment variable
+DEEPSIMPLEX_DATA names it as well. Those that it lacks come from the UCI repository, with a checksum. A data set that is
+found nowhere is left out, with a line that says so.
 """
 
 import json
@@ -22,7 +23,7 @@ import typer
 from rich.console import Console
 
 from training.results import ResultTable, write_json
-from training.tables import casimac, fashion_mnist, gpd, gplvq, ilr_gp, ilr_gp_synthetic, sps
+from training.tables import casimac, fashion_mnist, figures, gpd, gplvq, ilr_gp, ilr_gp_synthetic, sps
 from training.tables.paper_table import Cell, DataFolder, MissingDataError, PaperTable, Scores
 
 TABLES: dict[str, PaperTable] = {
@@ -44,6 +45,7 @@ def main(
     data: Annotated[Path | None, typer.Option(help="a folder of NAME.npz files that hold X and y")] = None,
     runs: Annotated[Path, typer.Option(help="where repetitions are kept")] = Path("runs/tables"),
     results: Annotated[Path, typer.Option(help="where NAME.json is written")] = Path("training/results"),
+    pictures: Annotated[Path, typer.Option(help="where figures are written")] = Path("training/pictures"),
     repetitions: Annotated[int | None, typer.Option(min=1, help="of every cell; default the paper's")] = None,
     only: Annotated[list[str] | None, typer.Option(help="data sets or methods; default all")] = None,
 ) -> None:
@@ -56,6 +58,7 @@ def main(
     results.mkdir(parents=True, exist_ok=True)
     for name in names or TABLES:
         reproduce(name, TABLES[name], DataFolder(data), runs / name, results / f"{name}.json", repetitions, only)
+        figures.draw(name, results, pictures, DataFolder(data))
 
 
 def reproduce(

@@ -1,0 +1,257 @@
+"""The papers' figures, drawn from the repetitions of a table, or from one fit.
+
+    python -m training.tables.figures [TABLE ...] [--data FOLDER] [--results training/results]
+        [--output training/pictures]
+
+writes the PNG of every figure whose data set is there. FOLDER is that of ``training.tables``, which draws the figures
+of a table after it has measured it.
+"""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import typer
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+from sklearn.preprocessing import StandardScaler
+
+import deepsimplex as ds
+from training.tables import casimac, gpd, ilr_gp_synthetic, sps
+from training.tables.paper_table import DataFolder, MissingDataError, fitted, split, stratified_split
+
+Repetitions = list[dict[str, Any]]
+Draw = Callable[[Repetitions, DataFolder], Figure]
+SCORES = ("error", "NLL", "ECE")
+BINARY = ("eeg", "htru2", "magic")
+BAND = 0.2
+"""Opacity of the area of one standard deviation on either side of a mean."""
+
+
+def _figure(columns: int, rows: int = 1, width: float = 3.6, height: float = 3.2) -> tuple[Figure, NDArray[Any]]:
+    figure = Figure(figsize=(width * columns, height * rows), dpi=120, layout="constrained")
+    return figure, figure.subplots(rows, columns, squeeze=False)
+
+
+def _line(
+    axes: Any,
+    repetitions: Repetitions,
+    score: str,
+    place: Callable[[dict[str, Any]], float],
+    label: str,
+    style: str = "o-",
+) -> None:
+    """Means of a score and their standard deviations over repetitions, against a number of each row."""
+    found: dict[float, list[float]] = {}
+    for row in repetitions:
+        found.setdefault(place(row), []).append(row["scores"][score])
+    at = sorted(found)
+    means, deviations = (np.array([reduce(found[one]) for one in at]) for reduce in (np.mean, np.std))
+    axes.plot(at, means, style, label=label, markersize=4)
+    axes.fill_between(at, means - deviations, means + deviations, alpha=BAND)
+
+
+def _finish(axes: NDArray[Any], ylabel: str, xlabel: str, xscale: str | None = None) -> None:
+    for one in axes.flat:
+        if xscale:
+            one.set_xscale(xscale)
+        one.set_xlabel(xlabel)
+        one.grid(color="0.9")
+        one.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].set_ylabel(ylabel)
+    axes[0, -1].legend(fontsize=8)
+
+
+def _smoothing(row: dict[str, Any]) -> float:
+    """The alpha, or 1 - lambda, that ends the name of a method."""
+    name, value = row["method"].split()[-2:]
+    return 1 - float(value) if name == "lambda" else float(value)
+
+
+def _classes(row: dict[str, Any]) -> float:
+    """The number of classes that begins the name of the data."""
+    return float(row["data"].split()[0])
+
+
+def quadrants(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[CASIMAC] Fig. 5: class probabilities of four quadrants, as the mean of the classes' colors."""
+    X, y = casimac.quadrants(0, casimac.SETTINGS["quadrants"].train)
+    classifier = fitted(casimac.casimac(casimac.SETTINGS["quadrants"], 0), X, y)
+    return ds.plots.decision_regions(classifier, X, y, colors="mixed", levels=[], feature_names=["$x_0$", "$x_1$"])
+
+
+def pine_calibration(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[CASIMAC] Fig. 6: calibration curves of four classifiers on pine, and the areas of Table 4."""
+    figure, axes = _figure(1, width=5.2, height=4.6)
+    for method in casimac.COMPARED:
+        y, p = casimac.tested("pine", method, 0, data)
+        curve = ds.evaluation.reliability_curve(y, p, bins=10)
+        area = ds.evaluation.area_deviation(y, p)
+        axes[0, 0].plot(curve.confidence, curve.frequency, "o-", markersize=4, label=f"{method}, area {area:.3f}")
+    axes[0, 0].plot([0, 1], [0, 1], "--", color="0.6")
+    _finish(axes, "frequency of Soybean-mintill", "predicted probability")
+    return figure
+
+
+def alcohol_simplex(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[CASIMAC] Fig. 7 and Table 5: latents of alcohol-3 on the simplex, of training and test, and the confusions."""
+    setting = casimac.SETTINGS["alcohol-3"]
+    X, y = casimac.load("alcohol-3", data)
+    train, test = stratified_split(y, setting.train, 0)
+    X = StandardScaler().fit(X[train]).transform(X)
+    classifier = fitted(casimac.casimac(setting, 0), X[train], y[train])
+    target = casimac.casimac(setting, 0).target
+    latents = {
+        "training samples": (target.fit_transform(X[train], y[train]).loc, y[train]),
+        "test samples": (classifier.predict_latent(X[test]).loc, y[test]),
+    }
+    figure, axes = _figure(3, width=4.4, height=4.2)
+    names = ["class 1", "class 2", "class 3"]
+    for one, (title, (loc, classes)) in zip(axes[0], latents.items(), strict=False):
+        ds.plots.simplex(ds.geometry.to_probability_simplex(loc), classes, class_names=names, ax=one)
+        one.set_title(title, fontsize=10)
+    ds.plots.confusion_matrix(y[test], classifier.predict_proba(X[test]), class_names=names, ax=axes[0, 2])
+    return figure
+
+
+def smoothing(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[ILR-GP] Fig. 5 and 8: scores by lambda and by alpha, a line for each overlap."""
+    figure, axes = _figure(len(SCORES), 2)
+    for row, (method, xlabel) in zip(axes, (("ILR", r"$1 - \lambda$"), ("GPD", r"$\alpha$")), strict=True):
+        for one, score in zip(row, SCORES, strict=True):
+            for deviation in ilr_gp_synthetic.DEVIATIONS:
+                name = f"deviation {deviation:g}"
+                found = [r for r in repetitions if r["data"] == name and r["method"].startswith(method)]
+                _line(one, found, score, _smoothing, name)
+            one.set_title(f"{method}, {score}", fontsize=10)
+        _finish(row[None], "", xlabel, "log")
+    return figure
+
+
+def growth(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[ILR-GP] Fig. 6: scores by the number of classes."""
+    figure, axes = _figure(len(SCORES))
+    for one, score in zip(axes[0], SCORES, strict=True):
+        for method in dict.fromkeys(row["method"] for row in repetitions):
+            _line(one, [r for r in repetitions if r["method"] == method], score, _classes, method)
+        one.set_title(score, fontsize=10)
+    _finish(axes, "", "classes")
+    return figure
+
+
+def target_noise(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[ILR-GP] Fig. 7: how often a draw of the noisy target lies with another class."""
+    figure, axes = _figure(1, width=5.6, height=4.2)
+    for method in dict.fromkeys(row["method"] for row in repetitions):
+        style = "o-" if method.startswith("GPD") else "s:"
+        _line(axes[0, 0], [r for r in repetitions if r["method"] == method], "error", _classes, method, style)
+    _finish(axes, "error", "classes", "log")
+    return figure
+
+
+def concentration(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[GPD] Fig. 3: MNLL of training and of test rows by alpha."""
+    names = list(dict.fromkeys(row["data"] for row in repetitions))
+    figure, axes = _figure(len(names))
+    for one, name in zip(axes[0], names, strict=True):
+        found = [r for r in repetitions if r["data"] == name]
+        _line(one, found, "MNLL", _smoothing, "test rows")
+        _line(one, found, "MNLL of training rows", _smoothing, "training rows")
+        one.set_title(name, fontsize=10)
+    _finish(axes, "MNLL", r"$\alpha$", "log")
+    return figure
+
+
+def comparison(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[GPD] Fig. 4: every method's scores on every data set."""
+    scores = ("error", "MNLL", "ECE")
+    names, methods = (list(dict.fromkeys(row[key] for row in repetitions)) for key in ("data", "method"))
+    figure, axes = _figure(len(scores))
+    for one, score in zip(axes[0], scores, strict=True):
+        for shift, method in zip(np.linspace(-0.25, 0.25, len(methods)), methods, strict=True):
+            found = [r for r in repetitions if r["method"] == method]
+            values = [[r["scores"][score] for r in found if r["data"] == name] for name in names]
+            means, deviations = ([reduce(value) for value in values] for reduce in (np.mean, np.std))
+            one.errorbar(np.arange(len(names)) + shift, means, yerr=deviations, fmt="o", markersize=4, label=method)
+        one.set_title(score, fontsize=10)
+        one.set_xticks(range(len(names)), names)
+        one.set_yscale("log" if score == "MNLL" else "linear")
+    _finish(axes, "", "")
+    return figure
+
+
+def reliability_bands(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[GPD] Fig. 6: reliability of GPC and GPD on tables of two classes, between quantiles of the probabilities."""
+    methods = ("GPC", "GPD")
+    figure, axes = _figure(len(BINARY), len(methods), height=3.8)
+    for column, name in zip(axes.T, BINARY, strict=True):
+        X, y = data.load(name)
+        train, test = split(len(X), gpd.TEST[name], 0)
+        X = StandardScaler().fit(X[train]).transform(X)
+        for one, method in zip(column, methods, strict=True):
+            classifier = fitted(gpd.METHODS[method](0), X[train], y[train])
+            p, latent = classifier.predict_proba(X[test]), classifier.predict_latent(X[test])
+            ds.plots.reliability(y[test], p, bins=10, ax=one, latent=latent, scores=classifier.scores_)
+            one.set_title(f"{method}, {name}", fontsize=10)
+    return figure
+
+
+def partitions(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[SPS] Fig. 1 to 3: memberships of QDA and of a neural network as they are, and in the standardized partition."""
+    figure, axes = _figure(2, 2, width=4.4, height=4.0)
+    rng = np.random.default_rng(0)
+    train, (X, y) = (sps.draw(rng, 27) for _ in range(2))
+    for row, method in zip(axes, ("QDA", "neural network"), strict=True):
+        p = sps.METHODS[method](0).fit(*train).predict_proba(X)
+        ds.plots.simplex(p, y, ax=row[0])
+        row[0].set_title(f"{method}, as it is", fontsize=10)
+        ds.plots.simplex(ds.evaluation.standardized_partition(y, p), lines="assigned", ax=row[1])
+        row[1].set_title(f"{method}, standardized: {row[1].get_title()}", fontsize=10)
+    return figure
+
+
+FIGURES: dict[str, tuple[str, Draw]] = {
+    "casimac_quadrants": ("casimac_1", quadrants),
+    "casimac_pine": ("casimac_3", pine_calibration),
+    "casimac_alcohol": ("casimac_5", alcohol_simplex),
+    "ilr_gp_smoothing": ("ilr_gp_fig_5", smoothing),
+    "ilr_gp_growth": ("ilr_gp_fig_6", growth),
+    "ilr_gp_noise": ("ilr_gp_fig_7", target_noise),
+    "gpd_comparison": ("gpd_4", comparison),
+    "gpd_alpha": ("gpd_3", concentration),
+    "gpd_reliability": ("gpd_4", reliability_bands),
+    "sps_partitions": ("sps_1", partitions),
+}
+"""The table of every figure, and what draws it."""
+
+
+def draw(table: str, results: Path, output: Path, data: DataFolder) -> None:
+    """Write the figures of a table, NAME.png, or a line that says which data set is missing."""
+    for name, (of, function) in FIGURES.items():
+        if of == table:
+            repetitions = json.loads((results / f"{table}.json").read_text(encoding="utf-8"))["repetitions"]
+            output.mkdir(parents=True, exist_ok=True)
+            try:
+                function(repetitions, data).savefig(output / f"{name}.png")
+            except MissingDataError as error:
+                print(f"{name}: {error}", flush=True)
+
+
+def main(
+    names: Annotated[list[str] | None, typer.Argument(help="tables; default all that have figures")] = None,
+    data: Annotated[Path | None, typer.Option(help="a folder of NAME.npz files that hold X and y")] = None,
+    results: Annotated[Path, typer.Option(help="where NAME.json is")] = Path("training/results"),
+    output: Annotated[Path, typer.Option(help="where NAME.png is written")] = Path("training/pictures"),
+) -> None:
+    """Draw the figures of measured tables."""
+    tables = dict.fromkeys(table for table, _ in FIGURES.values())
+    if unknown := set(names or ()) - tables.keys():
+        raise typer.BadParameter(f"NAMES must be among {', '.join(tables)}; found {', '.join(sorted(unknown))}")
+    for table in names or tables:
+        draw(table, results, output, DataFolder(data))
+
+
+if __name__ == "__main__":
+    typer.run(main)
