@@ -38,9 +38,10 @@ TABLES = {
         notes=(
             "The paper maximizes the likelihood of the latents; a plain likelihood trains the means badly, so that "
             "beta is 1 here, which trains them by squared errors.",
-            "The paper does not state epochs, batches and learning rate. Those here had the best accuracy of three on "
-            "10 000 of the training images, held out, for the naive network: 0.888 by cosine decay from 0.003, 0.885 "
-            "from 0.001, and 0.886 at a constant 0.001.",
+            "The paper does not state epochs, batches and learning rate; here are 60 epochs of Adam with its default "
+            "rate. On 10 000 of the training images, held out, the naive network has 0.886 so, 0.885 with cosine decay "
+            "from 0.001, and 0.888 with cosine decay from 0.003, which is within chance; with the last, the informed "
+            "network's first seed has 0.8786 and an NLL of 0.420 on the test images.",
             "The paper states neither repetitions nor standard deviations; three seeds are our choice.",
         ),
     )
