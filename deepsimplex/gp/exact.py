@@ -25,7 +25,7 @@ class ExactGaussianProcess(GaussianProcess):
 
     Parameters
     ----------
-    **settings
+    **settings : dict
         See ``GaussianProcess``.
 
     Notes
