@@ -302,8 +302,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             Folder of the SavedModel, or file that ends in .onnx or .tflite, which may begin with ``~``; written
             atomically.
         format : {"tf_saved_model", "onnx", "litert"}
-            Default "tf_saved_model". ONNX needs tf2onnx (``pip install "deepsimplex[onnx]"``); LiteRT takes one sample
-            at a time.
+            Default "tf_saved_model". ONNX needs tf2onnx (``pip install '.[onnx]'``); LiteRT takes one sample at a time.
         input_dtype : {"float32", "uint8"} or dict
             What the named input "image" takes: floats as in training (default), or uint8 pixels 0..255, which the
             served model divides by 255 unless it was trained on integers itself. A backbone of several inputs has as

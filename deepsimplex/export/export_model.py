@@ -87,7 +87,7 @@ def export_model(
         For another format, ending or input_dtype, and for a model with operations that the format lacks; nothing is
         written then.
     ImportError
-        For ONNX without tf2onnx: ``pip install "deepsimplex[onnx]"``.
+        For ONNX without tf2onnx: ``pip install '.[onnx]'`` in a checkout.
     FileExistsError
         When the folder exists and holds something other than a SavedModel.
     OSError

@@ -189,7 +189,7 @@ def test_what_cannot_run_is_refused(monkeypatch):
         ds.targets.CASIMAC(executor="spark")
     monkeypatch.setitem(sys.modules, "ray", None)
     for method in ("exact", "approximate"):
-        with pytest.raises(ImportError, match=r"pip install 'deepsimplex\[cluster\]'"):
+        with pytest.raises(ImportError, match=r"pip install '\.\[cluster\]'"):
             class_neighbors(x, y, method=method, executor="ray")
 
 
