@@ -13,7 +13,7 @@ from deepsimplex.latent import is_tensor
 __all__ = ["BrierScore", "ClasswiseCalibrationError", "ExpectedCalibrationError", "NegativeLogLikelihood"]
 
 _SUM_TOLERANCE = 1e-2
-"""How far the probabilities of one sample may sum from 1: room for a softmax in bfloat16."""
+"""How far the probabilities of one sample may sum from 1: more than a softmax in bfloat16 rounds by."""
 
 
 def _checked_batch(y_true: Any, y_pred: Any, sample_weight: Any, dtype: str) -> tuple[Any, Any, Any]:

@@ -323,6 +323,6 @@ def test_parameters_of_a_later_version_are_named(classifiers, tmp_path, monkeypa
     monkeypatch.setattr(classifiers["ilr"], "get_params", lambda deep: parameters, raising=False)
     classifiers["ilr"].save(tmp_path / "later.npz")
     with pytest.raises(
-        ValueError, match=r"later.npz' is damaged, or no .* knows no parameters depth of SimplexGaussianProcess"
+        ValueError, match=r"later.npz' is damaged, or no .* has no parameters depth of SimplexGaussianProcess"
     ):
         ds.load(tmp_path / "later.npz")

@@ -99,7 +99,7 @@ def expm1(x: Any) -> Any:
 
 
 def count_at_most(table: NDArray[Any], x: Any) -> Any:
-    """How many of the ascending numbers in a row of ``table`` [m, K] are at most x [m, N]."""
+    """Count the numbers of a row of ``table`` [m, K], which ascends, that are at most x [m, N]."""
     if not portable():
         return tf.searchsorted(table, x, side="right")
     return tf.reduce_sum(tf.cast(table[:, np.newaxis, :] <= x[:, :, tf.newaxis], tf.int32), axis=-1)

@@ -130,10 +130,10 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
     parts = {part: {key: _decode(value, arrays) for key, value in values.items()} for part, values in about.items()}
     kind = getattr(importlib.import_module(_ROOM), name, None)
     if not (isinstance(kind, type) and issubclass(kind, Saved)):
-        raise ValueError(f"this version of deepsimplex knows no {name}")
+        raise ValueError(f"this version of deepsimplex has no classifier {name}")
     # A later version may have written parameters that this one does not have.
     if unknown := sorted(parts["parameters"].keys() - constructor_parameters(kind).keys()):
-        raise ValueError(f"this version of deepsimplex knows no parameters {', '.join(unknown)} of {name}")
+        raise ValueError(f"this version of deepsimplex has no parameters {', '.join(unknown)} of {name}")
     classifier: Any = kind(**parts["parameters"])
     vars(classifier).update(parts["attributes"])
     if "regressor" in parts:
