@@ -46,8 +46,8 @@ def check_archive(path: str | os.PathLike[str]) -> None:
         inflated, stored = (sum(getattr(each, size) for each in members) for size in ("file_size", "compress_size"))
         if inflated > max(ALWAYS, TIMES * stored):
             raise ValueError(
-                f"the archive states {inflated} bytes inflated from {stored}; more than {ALWAYS} and {TIMES} times what is "
-                "stored are refused"
+                f"the archive states {inflated} bytes inflated from {stored}; more than {ALWAYS} and {TIMES} times "
+                "what is stored are refused"
             )
         for member in members:
             if member.filename.endswith(".npy"):

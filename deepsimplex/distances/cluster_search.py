@@ -191,7 +191,7 @@ def ray_module() -> Any:
     try:
         import ray
     except ImportError as error:
-        raise ImportError("executor='ray' needs Ray, of the extra cluster: pip install '.[cluster]' in a checkout") from error
+        raise ImportError("executor='ray' needs Ray; in a checkout: pip install '.[cluster]'") from error
     return ray
 
 

@@ -61,7 +61,7 @@ def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[st
         import onnx
         from tf2onnx.handler import tf_op
     except ImportError as error:
-        raise ImportError('format="onnx" needs tf2onnx, of the extra onnx: pip install \'.[onnx]\' in a checkout') from error
+        raise ImportError("format='onnx' needs tf2onnx; in a checkout: pip install '.[onnx]'") from error
     tf_op("SelectV2")(_Where)
     tf_op("Log")(_Log)
     with warnings.catch_warnings():
@@ -192,7 +192,7 @@ def write_behind(
         import skl2onnx
         from skl2onnx.common.data_types import DoubleTensorType, FloatTensorType, guess_data_type
     except ImportError as error:
-        raise ImportError('format="onnx" needs skl2onnx, of the extra onnx: pip install \'.[onnx]\' in a checkout') from error
+        raise ImportError("format='onnx' needs skl2onnx; in a checkout: pip install '.[onnx]'") from error
     path = Path(filepath).expanduser()
     _check_suffix(path, "onnx")
     check_writable(path.absolute().parent, "filepath")

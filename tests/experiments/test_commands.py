@@ -479,4 +479,4 @@ def test_a_search_without_ray_is_refused_on_one_line(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     settings = ["data.limit=60", "cache_dir=null", "distances.executor=ray"]
     said = command("targets", "--config", "configs/digits.yaml", *settings, code=2).stderr
-    assert said == "deepsimplex: executor='ray' needs Ray, of the extra cluster: pip install '.[cluster]' in a checkout\n"
+    assert said == "deepsimplex: executor='ray' needs Ray; in a checkout: pip install '.[cluster]'\n"
