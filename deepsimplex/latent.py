@@ -119,10 +119,17 @@ class LatentGaussian:
             if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} must be finite; found NaN or infinity")
         if isinstance(scale, np.ndarray):
-            if np.any((scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)) < 0):
-                raise ValueError("scale must not be negative: it holds standard deviations, or a factor's diagonal")
-            if scale.ndim == 3 and np.any(np.triu(scale, k=1)):
-                raise ValueError("scale must be lower triangular; take numpy.linalg.cholesky of the covariances")
+            deviations = scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)
+            if np.any(deviations < 0):
+                raise ValueError(
+                    "scale must not be negative: it holds standard deviations, or a factor's diagonal; found "
+                    f"{deviations.min()}"
+                )
+            if scale.ndim == 3 and np.any(above := np.triu(scale, k=1)):
+                raise ValueError(
+                    f"scale must be lower triangular; found {above[above != 0][0]} above a diagonal. Take "
+                    "numpy.linalg.cholesky of the covariances"
+                )
 
     def __len__(self) -> int:
         return int(self.loc.shape[0])

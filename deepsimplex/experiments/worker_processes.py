@@ -103,7 +103,7 @@ def _part(devices: Sequence[Any], number: int, count: int) -> list[Any]:
 
 def _list(addresses: Any) -> list[Any]:
     if not isinstance(addresses, list):
-        raise TypeError(f"no list: {addresses!r}")
+        raise TypeError(f"the addresses of a type must be a list; found {addresses!r}")
     return addresses
 
 
@@ -111,7 +111,7 @@ def _address(text: Any) -> str:
     """Return "host:port", or raise ValueError."""
     host, _, port = str(text).rpartition(":")
     if not (host and port.isdecimal() and 0 < int(port) < 2**16):
-        raise ValueError(f"no host:port: {text!r}")
+        raise ValueError(f"an address must be host:port; found {text!r}")
     return str(text)
 
 

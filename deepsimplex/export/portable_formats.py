@@ -59,14 +59,20 @@ def write_portable(
 def _write_onnx(model: _Served, path: Path, signature: Any, class_names: list[str], verbose: bool) -> None:
     try:
         import onnx
+        from tf2onnx.constants import ONNX_DOMAIN
         from tf2onnx.handler import tf_op
     except ImportError as error:
         raise ImportError("format='onnx' needs tf2onnx; in a checkout: pip install '.[onnx]'") from error
-    tf_op("SelectV2")(_Where)
-    tf_op("Log")(_Log)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # of NumPy, for deprecated names that the converter uses
-        model.export(path, format="onnx", input_signature=[signature], verbose=verbose)
+    handlers = {"SelectV2": _Where, "Log": _Log}
+    for name, handler in handlers.items():
+        tf_op(name)(handler)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # of NumPy, for deprecated names that the converter uses
+            model.export(path, format="onnx", input_signature=[signature], verbose=verbose)
+    finally:  # other exports of this process get tf2onnx's again
+        for name in handlers:
+            del tf_op.get_opsets()[ONNX_DOMAIN][14][name]
     written = onnx.load(path)
     try:
         onnx.checker.check_model(written)  # the converter keeps operations that ONNX lacks, and only logs them

@@ -180,7 +180,10 @@ class LatentNLL(LatentLoss):
     def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError for a positive beta with a full covariance."""
         if self.beta > 0 and covariance == "full":
-            raise ValueError("beta must be 0 with a full covariance: its likelihood is no sum over latent dimensions")
+            raise ValueError(
+                "beta must be 0 with a full covariance, whose likelihood is no sum over latent dimensions; found "
+                f"{self.beta}. Take beta=0 or a diagonal covariance"
+            )
 
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "beta": self.beta}

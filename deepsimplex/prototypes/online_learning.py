@@ -66,8 +66,11 @@ def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
     """Raise unless prototypes have the features of the samples, and squared distances are finite."""
     if X.shape[1] != W.shape[1] or not X.shape[1]:
         raise ValueError(f"X and W must have the same features, at least one; found shapes {X.shape} and {W.shape}")
-    if max(np.abs(X).max(), np.abs(W).max()) > LARGEST:
-        raise ValueError(f"X and W must lie between -{LARGEST:g} and {LARGEST:g}: squared distances would overflow")
+    if (largest := max(np.abs(X).max(), np.abs(W).max())) > LARGEST:
+        raise ValueError(
+            f"X and W must lie between -{LARGEST:g} and {LARGEST:g}, so that squared distances are finite; found "
+            f"{largest:g} in size. Scale the features"
+        )
 
 
 def fit_lvq(

@@ -323,6 +323,7 @@ def monte_carlo_standard_error(p: ArrayLike, num_points: int) -> NDArray[np.floa
     """
     check_whole(num_points, "num_points", 2)
     p = check_array(p, "p", finite=False)
-    if not np.all((p >= 0) & (p <= 1)):
-        raise ValueError("p must lie in [0, 1]")
+    inside = (p >= 0) & (p <= 1)
+    if not np.all(inside):
+        raise ValueError(f"p must hold probabilities in [0, 1]; found {p[~inside][0]}")
     return np.sqrt((p**2 * (1 - p) + p * (1 - p) ** 2) / (num_points - 1))

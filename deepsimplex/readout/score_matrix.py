@@ -48,8 +48,11 @@ class Scores:
                 f"scores must have shape [n, L] with n >= 2 classes and the L = {latent_dim} of the latent; "
                 f"found {matrix.shape}"
             )
-        if np.abs(matrix).max(initial=0.0) > LARGEST:
-            raise ValueError(f"scores must lie between -{LARGEST:g} and {LARGEST:g}: their squares would overflow")
+        if (largest := np.abs(matrix).max(initial=0.0)) > LARGEST:
+            raise ValueError(
+                f"scores must lie between -{LARGEST:g} and {LARGEST:g}, so that their squares are finite; found "
+                f"{largest:g} in size"
+            )
         return cls(matrix)
 
     @property
