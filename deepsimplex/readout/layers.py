@@ -117,19 +117,14 @@ class ArgmaxReadout(_MethodReadout):
         return tf.one_hot(tf.argmax(scores, axis=-1), scores.shape[-1], dtype=scores.dtype)
 
     def intervals(
-        self,
-        latent: LatentGaussian | dict[str, Any],
-        level: float = 0.95,
-        num_points: int | None = None,
-        seed: int | None = None,
+        self, latent: LatentGaussian | dict[str, Any], level: float = 0.95, num_points: int | None = None
     ) -> ClassIntervals:
         """Intervals of the numerical error: probabilities plus and minus a normal quantile times ``argmax_error``."""
         check_level(level)
         latent = LatentGaussian.of(latent).numpy()
         points = self.num_points if num_points is None else num_points
-        seed = self.seed if seed is None else seed
-        p = argmax(latent, self.scores, self.method, points, seed)
-        error = argmax_error(latent, self.scores, self.method, points, seed)
+        p = argmax(latent, self.scores, self.method, points, self.seed)
+        error = argmax_error(latent, self.scores, self.method, points, self.seed)
         margin = float(ndtri(0.5 + 0.5 * level)) * error
         return ClassIntervals(np.clip(p - margin, 0.0, 1.0), np.clip(p + margin, 0.0, 1.0))
 
@@ -163,10 +158,10 @@ class SoftmaxReadout(_MethodReadout):
         """Softmax of the scores at latent points [..., L]."""
         return tf.nn.softmax(self.score(points), axis=-1)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None, seed: int) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None) -> ClassIntervals:
         scores = Scores.of(self.scores, latent.latent_dim)
         if scores.num_classes != 2:
-            return super()._quantiles(latent, level, num_points, seed)
+            return super()._quantiles(latent, level, num_points)
         # The logistic function of the quantiles of the difference of the two scores.
         m, variance = (moment.numpy() for moment in scores.difference(*latent.tensors()))
         difference = np.concatenate([m, -m], axis=1)

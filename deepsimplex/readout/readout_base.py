@@ -160,11 +160,7 @@ class Readout(keras.layers.Layer):
         return np.asarray(self.log_probabilities(parts) if log else self(parts))
 
     def intervals(
-        self,
-        latent: LatentGaussian | dict[str, Any],
-        level: float = 0.95,
-        num_points: int | None = None,
-        seed: int | None = None,
+        self, latent: LatentGaussian | dict[str, Any], level: float = 0.95, num_points: int | None = None
     ) -> ClassIntervals:
         """Credible intervals of the class probabilities: central quantiles under the latent Gaussian.
 
@@ -176,8 +172,6 @@ class Readout(keras.layers.Layer):
             Share of the distribution inside, between 0 and 1. Default 0.95.
         num_points : int, optional
             Sobol points, a power of two of at least 1 / (1 - level). Default 4096.
-        seed : int, optional
-            Seed of their scrambling. Default: that of the layer.
 
         Returns
         -------
@@ -193,10 +187,9 @@ class Readout(keras.layers.Layer):
         """
         check_level(level)
         points = check_num_points("quasi_monte_carlo", num_points)
-        seed = self.seed if seed is None else check_whole(seed, "seed", 0)
-        return self._quantiles(LatentGaussian.of(latent).numpy(), level, points, seed)
+        return self._quantiles(LatentGaussian.of(latent).numpy(), level, points)
 
-    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None, seed: int) -> ClassIntervals:
+    def _quantiles(self, latent: LatentGaussian, level: float, num_points: int | None) -> ClassIntervals:
         """Order statistics over Sobol points, interpolated as those of a balanced sample."""
         num_points = num_points or _INTERVAL_POINTS
         # Beyond the (1/2 / points)-quantile there is no order statistic.
@@ -206,7 +199,7 @@ class Readout(keras.layers.Layer):
                 f"found {num_points}"
             )
         dims, n = latent.latent_dim, self._num_classes(latent.loc.shape)
-        noise = gaussian(num_points, dims, seed)
+        noise = gaussian(num_points, dims, self.seed)
         tails = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
         batches = []
         for rows in row_slices(len(latent), max(1, _BUDGET // (num_points * max(n, dims)))):

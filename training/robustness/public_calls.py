@@ -245,7 +245,7 @@ def _readout() -> list[Call]:
           for kind in layers),
         *(then(kind, lambda layer: layer.predict(LATENT), scores=SCORES, num_points=16, seed=0) for kind in layers),
         *(Call(f"{kind.__name__}.predict", kind().predict, {"latent": LATENT, "log": False}) for kind in layers),
-        Call("intervals", r.SoftmaxReadout().intervals, {"latent": LATENT, "level": 0.9, "num_points": 16, "seed": 0}),
+        Call("intervals", r.SoftmaxReadout().intervals, {"latent": LATENT, "level": 0.9, "num_points": 16}),
     ]  # fmt: skip
 
 
