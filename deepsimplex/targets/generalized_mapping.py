@@ -100,9 +100,9 @@ def check_attraction(own: NDArray[np.float64], labels: NDArray[np.int64]) -> Non
         )
 
 
-def _listed(classes: NDArray[np.int64], most: int = 10) -> str:
-    shown = ", ".join(str(c) for c in classes[:most])
-    return shown if len(classes) <= most else f"{shown} and {len(classes) - most} more"
+def _listed(classes: NDArray[np.int64]) -> str:
+    shown = ", ".join(str(c) for c in classes[:10])
+    return shown if len(classes) <= 10 else f"{shown} and {len(classes) - 10} more"
 
 
 def root_mean_square(latents: NDArray[np.float64]) -> float:

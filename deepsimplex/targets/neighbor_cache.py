@@ -110,4 +110,4 @@ def _load(path: Path, key: str, shape: tuple[int, ...]) -> Distances:
     distances = arrays["distances"]
     if distances.shape != shape or distances.dtype != np.float64:
         raise ValueError(f"expected float64 {shape}, found {distances.dtype} {distances.shape}")
-    return Distances(distances, float(arrays.get("recall", 1.0)), True)  # files without recall are of exact searches
+    return Distances(distances, float(arrays["recall"]), True)
