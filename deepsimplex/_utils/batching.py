@@ -3,7 +3,9 @@
 import math
 from typing import Any
 
+import keras
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 
 
@@ -31,6 +33,29 @@ def row_slices(rows: int, most: int) -> list[slice]:
     [slice(0, 0, None)]
     """
     return parts(slice(0, rows), most) or [slice(0, 0)]
+
+
+def num_rows(samples: Any, name: str = "samples") -> int:
+    """Return the number of samples in an array or a structure of arrays [N, ...], called ``name`` in errors.
+
+    Examples
+    --------
+    >>> num_rows({"a": np.zeros((3, 2)), "b": np.zeros(3)})
+    3
+    """
+    first = keras.tree.flatten(samples)[0]
+    if np.ndim(first) == 0:
+        raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found a single number")
+    return len(first)
+
+
+def check_finite_dataset(dataset: tf.data.Dataset, name: str) -> None:
+    """Raise ValueError for a ``tf.data.Dataset`` that repeats forever, where all of it is read."""
+    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
+        raise ValueError(
+            f"{name} must be a finite tf.data.Dataset, all of which is read; found one that repeats forever. Give it "
+            "without repeat(), or dataset.take(k)"
+        )
 
 
 def is_sliced_by_rows(X: Any) -> bool:

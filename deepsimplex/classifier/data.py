@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from deepsimplex._utils.batching import not_finite
+from deepsimplex._utils.batching import not_finite, num_rows
 from deepsimplex._utils.validation import (
     check_finite_rows,
     check_labels,
@@ -289,7 +289,7 @@ def batches(
     Arrays are copied once, into tensors, of which batches are cut or gathered. A ``numpy.memmap`` is read in batches.
     """
     check_lengths(batch_size=batch_size)
-    rows, batch_size = num_rows(samples.x), batch_size or 32
+    rows, batch_size = num_rows(samples.x, "x"), batch_size or 32
     arrays = samples[:2] if samples.sample_weight is None else tuple(samples)
     divided = workers is not None and workers.count > 1
     if epochs is None and not divided and not has_memmap(arrays):  # no function is traced
@@ -311,7 +311,7 @@ def batches(
 
 def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:
     """Cut a share of the samples off the end, as Keras does: (training, validation)."""
-    rows = num_rows(x)
+    rows = num_rows(x, "x")
     cut = math.floor(rows * (1.0 - share))
     if not 0 < cut < rows:
         raise ValueError(f"validation_split must leave samples on both sides; {share!r} of {rows} does not")
@@ -343,7 +343,7 @@ def check_arrays(x: Any, y: Any, sample_weight: Any) -> tuple[Any, Any, Any]:
     y = y if isinstance(y, LatentGaussian | dict) else unmasked(y, "y")
     # A frame of pandas has a dtype for every column.
     x = keras.tree.map_structure(lambda leaf: leaf if hasattr(leaf, "dtype") else np.asarray(leaf), x)
-    rows = num_rows(x)
+    rows = num_rows(x, "x")
     others = {"x": leaves, "y": keras.tree.flatten(y.as_dict() if isinstance(y, LatentGaussian) else y)}
     for name, arrays in others.items():
         for array in arrays:
@@ -371,14 +371,6 @@ def check_samples(x: Any) -> None:
             raise ValueError(f"x must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
         if array.dtype.kind == "f" and not_finite(array, keras.config.floatx()):  # in blocks: it may be a file
             check_finite_rows(array, "x", keras.config.floatx())
-
-
-def num_rows(x: Any) -> int:
-    """Return the number of samples in arrays or a structure of arrays."""
-    first = keras.tree.flatten(x)[0]
-    if np.ndim(first) == 0:
-        raise ValueError("x must hold at least one sample, shape [N, ...]; found a single number")
-    return len(first)
 
 
 def as_latents(y: Any) -> LatentGaussian:

@@ -11,10 +11,11 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
+from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.data import check_lengths, check_samples, num_rows
+from deepsimplex.classifier.data import check_lengths, check_samples
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.classifier.streams import as_tensor, checked_stream, concise_graph_errors, in_batches, is_stream
@@ -360,7 +361,7 @@ def _predict_slices(model: keras.Model, x: Any, batch_size: int | None) -> Any:
     """
     x, size, found = keras.tree.lists_to_tuples(x), batch_size or 32, []
     model.make_predict_function()
-    for first in range(0, num_rows(x), size):
+    for first in range(0, num_rows(x, "x"), size):
         batch = keras.tree.map_structure(lambda leaf, rows=slice(first, first + size): as_tensor(leaf[rows]), x)
         found.append(model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]))
     return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *found)

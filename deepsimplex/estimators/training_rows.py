@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.batching import check_finite_dataset
 from deepsimplex._utils.validation import check_sample_weight
 from deepsimplex.classifier.streams import check_not_given_with_stream
 from deepsimplex.estimators.labels import Labels, check_finite, checked_rows, class_numbers, hard_labels
@@ -101,8 +102,7 @@ def _check_dataset(X: Any) -> None:
             "X must be a tf.data.Dataset of batches, features [N, d] and labels [N] or [N, n]: dataset.batch(512); "
             f"found shapes {spec[0].shape} and {spec[1].shape}"
         )
-    if X.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ValueError("X must be a finite tf.data.Dataset, which epochs repeats: give it without repeat()")
+    check_finite_dataset(X, "X")
 
 
 def _used(classifier: Any, first: bool, x: Any, y: Any, weights: Any) -> "Arrays":

@@ -9,7 +9,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.batching import smallest_keys
+from deepsimplex._utils.batching import check_finite_dataset, num_rows, smallest_keys
 from deepsimplex._utils.validation import check_array, unmasked
 
 # Number of rows for initial points and the median distance: more rows change both little.
@@ -50,17 +50,17 @@ def feature_rows(
     def counted() -> Iterator[Any]:
         nonlocal count
         for x, _ in _of_dataset(samples):
-            count += _count(x)
+            count += num_rows(x)
             yield x
 
     if is_batches(samples):
         batches: Iterable[Any] = counted()
     else:
         samples = _as_arrays(samples)
-        count = _count(samples)
+        count = num_rows(samples)
         batches = _batches(samples, rng.permutation(count)[:rows])
     with as_in_training(backbone) as features:
-        kept, _ = _reservoir(((features(batch), np.zeros(_count(batch), np.int64)) for batch in batches), rows, rng)
+        kept, _ = _reservoir(((features(batch), np.zeros(num_rows(batch), np.int64)) for batch in batches), rows, rng)
     return kept, count
 
 
@@ -113,9 +113,9 @@ def labeled_feature_rows(
         if callable(labels):
             raise TypeError(f"labels must name the classes of the samples; found {type(labels).__name__}")
         labels = None if labels is None else unmasked(labels, "labels")
-        if labels is None or labels.shape[:1] != (_count(samples),):
+        if labels is None or labels.shape[:1] != (num_rows(samples),):
             raise ValueError(
-                f"labels must name the class of each of the {_count(samples)} samples; found "
+                f"labels must name the class of each of the {num_rows(samples)} samples; found "
                 f"{None if labels is None else len(np.atleast_1d(labels))}"
             )
         numbers = as_labels(labels)
@@ -206,16 +206,14 @@ def is_batches(samples: Any) -> bool:
 
 def _of_dataset(samples: Any) -> Iterator[tuple[Any, Any]]:
     """Yield batches (x, y); a batch below half the largest size is joined to the one before, for its statistics."""
-    if isinstance(samples, tf.data.Dataset) and int(samples.cardinality()) == tf.data.INFINITE_CARDINALITY:
-        raise ValueError(
-            "samples must be a finite data set, read once; found one that repeats for ever: samples.take(n)"
-        )
+    if isinstance(samples, tf.data.Dataset):
+        check_finite_dataset(samples, "samples")
     before: tuple[Any, Any] | None = None
     largest = 0
     for batch in samples:
         x, y, _ = keras.utils.unpack_x_y_sample_weight(batch)
-        largest = max(largest, _count(x))
-        if before is not None and 2 * _count(x) < largest:
+        largest = max(largest, num_rows(x))
+        if before is not None and 2 * num_rows(x) < largest:
             x, y = keras.tree.map_structure(_joined, before, (x, y))
             before = None
         if before is not None:
@@ -241,13 +239,6 @@ def _as_arrays(samples: Any) -> Any:
     return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict | tuple) else np.asarray(samples)
 
 
-def _count(samples: Any) -> int:
-    first = keras.tree.flatten(samples)[0]
-    if np.ndim(first) == 0:
-        raise ValueError("samples must have shape [N, ...]; found a single number")
-    return len(first)
-
-
 def _batches(samples: Any, chosen: NDArray[np.int64]) -> Iterator[Any]:
     # Of equal size: batch statistics of a small last batch would be noisy.
     for part in np.array_split(chosen, max(1, -(-len(chosen) // BATCH_SIZE))):
@@ -263,7 +254,7 @@ def batches_of(samples: Any) -> Iterator[Any]:
     [150, 150]
     """
     samples = _as_arrays(samples)
-    return _batches(samples, np.arange(_count(samples)))
+    return _batches(samples, np.arange(num_rows(samples)))
 
 
 def _reservoir(batches: Iterable[Rows], rows: int, rng: np.random.Generator) -> Rows:

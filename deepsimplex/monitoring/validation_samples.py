@@ -8,6 +8,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from deepsimplex._utils.batching import check_finite_dataset
 from deepsimplex._utils.validation import check_array, check_labels, unmasked
 
 
@@ -87,8 +88,8 @@ def _batches(data: Any, name: str) -> Any:
     if not isinstance(pair, tuple | list) or len(pair) != 2:
         length = f" of length {len(pair)}" if isinstance(pair, tuple | list) else ""
         raise TypeError(f"{wanted}; found {f'one of {pair}' if stream else type(pair).__name__}{length}")
-    if stream and data.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ValueError(f"{name} must end; found a data set that repeats forever. dataset.take(k) ends it")
+    if stream:
+        check_finite_dataset(data, name)
     for x, y in data.as_numpy_iterator() if stream else [data]:
         yield _checked(x, y, name)
 
