@@ -116,7 +116,7 @@ class _Lines:
             self._print(self.left)
 
     def close(self) -> None:
-        self._print(f"after {duration(time.monotonic() - self.begun)}")
+        self._print(f"after {rounded_duration(time.monotonic() - self.begun)}")
 
     @property
     def percentage(self) -> int:
@@ -139,7 +139,7 @@ class _Lines:
             return ""
         # Less the time since the latest update, so that the time left counts down between updates.
         seconds = (self.total - self.completed) / self.rate - (time.monotonic() - self.latest)
-        return f"{duration(max(seconds, 0))} left"
+        return f"{rounded_duration(max(seconds, 0))} left"
 
     def _print(self, end: str) -> None:
         figures = ", ".join(filter(None, (f"{self.percentage}%", self.speed, end)))
@@ -176,7 +176,7 @@ class _Bar(_Lines):
             self.bar.stop()
 
 
-def duration(seconds: float) -> str:
+def rounded_duration(seconds: float) -> str:
     """Seconds in words: "45 s", "1 min 20 s", "2 h 5 min"."""
     whole = round(seconds)
     if whole < 60:

@@ -15,7 +15,7 @@ from deepsimplex.heads.prototype_layer import Explanation
 from deepsimplex.kernels import median_distance
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import PrototypeFit, fit_gplvq
-from deepsimplex.prototypes.class_scores import squared_distances
+from deepsimplex.prototypes.class_scores import finite_squared_distances
 from deepsimplex.prototypes.online_learning import Report
 from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds
 from deepsimplex.readout.normal import log_ndtr
@@ -153,7 +153,7 @@ class GPLVQ(PrototypeClassifier):
         runs = _runs(labels)
         self.prototype_labels_ = self.classes_[np.tile(labels, len(runs))]
         self.prototype_runs_ = self.classes_[np.repeat(runs, len(labels))]
-        nearest = [np.argmin(squared_distances(X, W), axis=1) for W in np.split(state.prototypes, len(runs))]
+        nearest = [np.argmin(finite_squared_distances(X, W), axis=1) for W in np.split(state.prototypes, len(runs))]
         self.wins_ = np.concatenate([np.bincount(winners, minlength=len(labels)) for winners in nearest])
 
     @property
@@ -226,7 +226,7 @@ class GPLVQ(PrototypeClassifier):
         predicted = np.argmax(self._calibrated_scores(features), axis=1)[:, None]
         runs = self._numbers(self.prototype_runs_)
         contributions = np.hstack([process.contributions(features) for process in self._processes])
-        distances, number = squared_distances(features, self._scale(self.prototypes_)), len(np.unique(runs))
+        distances, number = finite_squared_distances(features, self._scale(self.prototypes_)), len(np.unique(runs))
         if number == 1:  # the process of the other class is the negative
             contributions = np.where(predicted == runs, contributions, -contributions)
         else:

@@ -28,14 +28,14 @@ from deepsimplex.estimators.labels import checked_rows
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import Explanation
-from deepsimplex.heads.prototype_scores import relative_scores as served_scores
+from deepsimplex.heads.prototype_scores import floored_relative_scores
 from deepsimplex.prototypes import PrototypeFit, initial_prototypes
 from deepsimplex.prototypes.class_scores import (
     FARTHEST,
+    finite_squared_distances,
     fitted_temperature,
     nearest_of_classes,
     relative_scores,
-    squared_distances,
 )
 from deepsimplex.prototypes.relative_distance import members
 
@@ -172,7 +172,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     ) -> None:
         """Set ``prototype_labels_``, ``wins_`` and other attributes of the decision."""
         self.prototype_labels_ = self.classes_[labels]
-        distances = squared_distances(X, state.prototypes, state.omega)
+        distances = finite_squared_distances(X, state.prototypes, state.omega)
         self.wins_ = np.bincount(np.argmin(distances, axis=1), minlength=len(labels))
         nearest, _ = nearest_of_classes(distances, labels, len(self.classes_))
         self.temperature_ = fitted_temperature(relative_scores(nearest), y, weights)
@@ -204,7 +204,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _distances(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Squared distances [N, P] of scaled features."""
-        return squared_distances(X, self._scale(self.prototypes_), getattr(self, "omega_", None))
+        return finite_squared_distances(X, self._scale(self.prototypes_), getattr(self, "omega_", None))
 
     def _scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Logarithms of the class probabilities [N, n] of scaled features, up to a constant of the row."""
@@ -227,7 +227,10 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
         distances = kernels.squared_distances(tf.matmul(X, omega.T), self._scale(self.prototypes_) @ omega.T)
         table = members(self._labels, len(self.classes_))
         nearest = tf.reduce_min(tf.gather(distances, table, axis=1), axis=2)
-        return served_scores(tf.where(self._present, nearest, FARTHEST), np.finfo(np.float64).tiny) / self.temperature_
+        return (
+            floored_relative_scores(tf.where(self._present, nearest, FARTHEST), np.finfo(np.float64).tiny)
+            / self.temperature_
+        )
 
     def _calibrated_scores(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         scores = self._scores(X)

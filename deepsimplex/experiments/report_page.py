@@ -259,7 +259,7 @@ def duration(seconds: float | None) -> str:
     """
     if seconds is None:
         return _MISSING
-    return f"{seconds:.1f} s" if seconds < 60 else progress.duration(seconds)
+    return f"{seconds:.1f} s" if seconds < 60 else progress.rounded_duration(seconds)
 
 
 def facts(runs: Sequence[Run]) -> list[Row]:

@@ -18,7 +18,7 @@ from deepsimplex.kernels import squared_distances
 _FLOOR, _LEAST = 1e-12, 1e-100
 
 
-def relative_scores(nearest: Any, floor: Any) -> Any:
+def floored_relative_scores(nearest: Any, floor: Any) -> Any:
     """Scores (d_others - d_c) / (d_c + d_others + floor) of squared distances [N, n] to the nearest of every class."""
     # Not top_k, which ONNX has for float32 only, nor ops.argmin, whose bitwise operations ONNX lacks.
     first = tf.argmin(nearest, axis=1)[:, tf.newaxis] == np.arange(nearest.shape[1])
@@ -135,7 +135,7 @@ class PrototypeScores(PrototypeLayer):
         distances = self._squared_distances(features)  # [N, M]
         nearest = ops.min(self._by_class(distances), axis=2)  # [N, n]
         floor = _FLOOR * ops.mean(distances, axis=1, keepdims=True) + _LEAST
-        return ops.cast(relative_scores(nearest, floor), self._output_dtype)
+        return ops.cast(floored_relative_scores(nearest, floor), self._output_dtype)
 
     def _squared_distances(self, features: Any) -> Any:
         """[N, M] in float64: float32 products lose distances that are small beside those between clusters."""

@@ -11,7 +11,7 @@ _TEMPERATURES = (1e-4, 1e4)
 FARTHEST = 1e307
 
 
-def squared_distances(
+def finite_squared_distances(
     X: NDArray[np.float64], W: NDArray[np.float64], Omega: NDArray[np.float64] | None = None
 ) -> NDArray[np.float64]:
     """Compute d(x, w) = ||Omega (x - w)||^2, shape [N, P]: exactly zero for equal rows, and always finite.
@@ -25,7 +25,7 @@ def squared_distances(
 
     Examples
     --------
-    >>> squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
+    >>> finite_squared_distances(np.array([[0.0, 0.0]]), np.array([[3.0, 4.0]]), np.array([[1.0, 0.0]]))
     array([[9.]])
     """
     from scipy.spatial.distance import cdist

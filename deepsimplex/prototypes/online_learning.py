@@ -15,7 +15,7 @@ from deepsimplex._utils.validation import (
     check_sample_weight,
     check_whole,
 )
-from deepsimplex.prototypes.class_scores import squared_distances
+from deepsimplex.prototypes.class_scores import finite_squared_distances
 from deepsimplex.prototypes.prototype_process import LEAST_NOISE, covariance, winner_log_likelihood
 
 # Largest absolute value of features: their squares are finite.
@@ -145,7 +145,7 @@ def fit_lvq(
     least_ratio = 0.0 if window is None else ((1.0 - window) / (1.0 + window)) ** 2
 
     def fit(epoch: int) -> PrototypeFit:
-        errors = labels[np.argmin(squared_distances(X, W), axis=1)] != y
+        errors = labels[np.argmin(finite_squared_distances(X, W), axis=1)] != y
         return PrototypeFit(W.copy(), None, float(weights @ errors), epoch)
 
     for epoch, (order, rates) in enumerate(_presentations(weights, max_iter, learning_rate, decay, rng), start=1):
@@ -217,7 +217,7 @@ def fit_gplvq(
     runs = [(labels, np.array(W, dtype=np.float64, order="C"), signs) for labels, signs in zip(y, c, strict=True)]
 
     def objective(labels: NDArray[np.float64], moved: NDArray[np.float64], signs: NDArray[np.float64]) -> float:
-        distances = squared_distances(X, moved)
+        distances = finite_squared_distances(X, moved)
         winners = np.argmin(distances, axis=1)
         k = covariance(distances[np.arange(len(X)), winners], lengthscale)
         return -float(weights @ winner_log_likelihood(k, signs[winners] * labels, noise))

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from deepsimplex import kernels
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.prototypes.class_scores import squared_distances
+from deepsimplex.prototypes.class_scores import finite_squared_distances
 
 # Least noise: without any, the variance vanishes where a prototype meets a sample or another prototype.
 LEAST_NOISE = 1e-6
@@ -122,7 +122,7 @@ class PrototypeProcess:
         from scipy.linalg import cho_factor, cho_solve
 
         self._W, self._lengthscale = W, lengthscale
-        K = covariance(squared_distances(W, W), lengthscale)
+        K = covariance(finite_squared_distances(W, W), lengthscale)
         self._factor = cho_factor(K + max(noise, LEAST_NOISE) * np.eye(len(W)), lower=True)
         self.weights: NDArray[np.float64] = cho_solve(self._factor, c)
 
@@ -130,7 +130,7 @@ class PrototypeProcess:
         """Compute means and standard deviations [N, 1] at features X [N, d]; means keep their sign however small."""
         from scipy.linalg import solve_triangular
 
-        squared = squared_distances(X, self._W)
+        squared = finite_squared_distances(X, self._W)
         explained = solve_triangular(self._factor[0], covariance(squared, self._lengthscale).T, lower=True)
         variance = np.maximum(1.0 - np.sum(np.square(explained), axis=0), _LEAST_VARIANCE)
         return LatentGaussian(self._means(squared)[:, None], np.sqrt(variance)[:, None])
@@ -153,7 +153,7 @@ class PrototypeProcess:
 
     def contributions(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute the terms k(x, w_j) weights_j of the means, shape [N, P]."""
-        return covariance(squared_distances(X, self._W), self._lengthscale) * self.weights
+        return covariance(finite_squared_distances(X, self._W), self._lengthscale) * self.weights
 
 
 def log_odds(z: NDArray[np.float64]) -> NDArray[np.float64]:
