@@ -126,7 +126,7 @@ def test_dict_numpy_rows_and_variables():
         (np.zeros((N, L)), np.zeros((N, L, 1)), "scale must have shape"),
         (np.full((N, L), np.nan), np.ones((N, 1)), "loc must be finite"),
         (np.zeros((N, L)), np.full((N, 1), np.inf), "scale must be finite"),
-        (np.zeros((N, L)), np.full((N, 1), -1.0), "scale must not be negative"),
+        (np.zeros((N, L)), np.full((N, 1), -1.0), "scale must not be negative.*found -1.0"),
         (np.zeros((N, L)), np.stack([-np.eye(L)] * N), "scale must not be negative"),
         (np.zeros((N, L)), np.ones((N, L, L)), "scale must be lower triangular"),
     ],

@@ -11,6 +11,7 @@ import pytest
 import scipy.special
 import tensorflow as tf
 from sklearn.datasets import load_wine
+from tf2onnx.handler import tf_op
 
 import deepsimplex as ds
 from deepsimplex._utils import portable_operations as portable
@@ -154,6 +155,13 @@ def test_onnx_keeps_the_class_names(samples, tmp_path):
     make(samples, 2, class_names=["Wörth", "b"]).export(tmp_path / "m.onnx", format="onnx")
     (names,) = [each.value for each in onnx.load(tmp_path / "m.onnx").metadata_props if each.key == "class_names"]
     assert json.loads(names) == ["Wörth", "b"]
+
+
+def test_conversions_of_tf2onnx_are_replaced_during_an_export_alone(samples, tmp_path):
+    make(samples, 2).export(tmp_path / "m.onnx", format="onnx")
+    handlers = [opset[name][0] for opset in tf_op.get_opsets()[""] for name in ("SelectV2", "Log") if name in opset]
+    assert handlers
+    assert all(handler.__module__.startswith("tf2onnx.") for handler in handlers)
 
 
 @each_format
