@@ -185,7 +185,7 @@ def comparison(repetitions: Repetitions, data: DataFolder) -> Figure:
 def reliability_bands(repetitions: Repetitions, data: DataFolder) -> Figure:
     """[GPD] Fig. 6: reliability of GPC and GPD on tables of two classes, between quantiles of the probabilities."""
     methods = ("GPC", "GPD")
-    figure, axes = _figure(len(BINARY), len(methods), height=3.8)
+    figure, axes = _figure(len(BINARY), len(methods), width=4.6, height=4.8)
     for column, name in zip(axes.T, BINARY, strict=True):
         X, y = data.load(name)
         train, test = split(len(X), gpd.TEST[name], 0)
