@@ -89,7 +89,8 @@ def pine_calibration(repetitions: Repetitions, data: DataFolder) -> Figure:
         y, p = casimac.tested("pine", method, 0, data)
         curve = ds.evaluation.reliability_curve(y, p, bins=10)
         area = ds.evaluation.area_deviation(y, p)
-        axes[0, 0].plot(curve.confidence, curve.frequency, "o-", markersize=4, label=f"{method}, area {area:.3f}")
+        filled, label = curve.counts > 0, f"{method}, area {area:.3f}"
+        axes[0, 0].plot(curve.confidence[filled], curve.frequency[filled], "o-", markersize=4, label=label)
     axes[0, 0].plot([0, 1], [0, 1], "--", color="0.6")
     _finish(axes, "frequency of Soybean-mintill", "predicted probability")
     return figure
