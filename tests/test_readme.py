@@ -225,6 +225,14 @@ def test_the_table_of_the_readme_is_that_of_the_results():
         assert scores == [f"{float(row[column].split()[0]):.3f}" if row[column] else "" for column in columns], name
 
 
+def test_the_numbers_of_the_demo_are_those_of_the_results():
+    (row,) = json.loads((ROOT / "training" / "results" / "demo.json").read_text())["rows"]
+    caption = re.sub(r"\s+", " ", README)
+    assert f"least certain of {row['samples']} test images" in caption
+    assert f"accuracy {row['accuracy']:.3f}, negative log-likelihood (NLL) {row['NLL']:.3f}," in caption
+    assert f"expected calibration error (ECE) {row['ECE']:.3f}." in caption
+
+
 def test_the_readme_is_short():
     assert len(README.splitlines()) <= 150
 
