@@ -107,7 +107,7 @@ TABLES = {
     ),
     "gpd_5": PaperTable(
         "[GPD] Figure 5: seconds of a fit",
-        3,
+        1,
         {(name, "a fit of each"): {} for name in TEST},
         measure_seconds,
         notes=(
