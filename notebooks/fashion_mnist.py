@@ -13,9 +13,9 @@
 # %% [markdown]
 # # Fashion-MNIST: informed targets, TensorBoard and export
 #
-# The informed targets of [CASIMAC] sec. 3.4 are the mean of three: distances between pixels, and structural similarity in
-# windows of 5 and of 13 pixels. Here are the first two. A shirt that looks like a coat lies near the coats before any
-# network has seen it. `EPOCHS` and `IMAGES` are environment variables, for a short run.
+# The informed targets of [CASIMAC] sec. 3.4 are the mean of three: distances between pixels, and structural similarity
+# in windows of 5 and of 13 pixels. Here are the first two. A shirt that looks like a coat lies near the coats before
+# any network has seen it. `EPOCHS` and `IMAGES` are environment variables, for a short run.
 
 # %%
 # %matplotlib inline
