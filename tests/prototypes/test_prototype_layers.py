@@ -275,7 +275,9 @@ def test_what_are_no_labels_and_no_samples_are_named():
     with pytest.raises(TypeError, match="ard must be True or False; found 'yes'"):
         PrototypeGaussianProcess(2, ard="yes")
     rows = tf.data.Dataset.from_tensor_slices((np.eye(8, D), np.arange(8) % 2))
-    with pytest.raises(ValueError, match="samples must be a finite"):
+    with pytest.raises(
+        ValueError, match=r"samples must be a finite tf\.data\.Dataset, all of which is read; found one that"
+    ):
         PrototypeScores(2).adapt(rows.batch(4).repeat())
     with pytest.raises(ValueError, match="samples must hold at least one sample; found none"):
         PrototypeScores(2).adapt(rows.take(0).batch(4))

@@ -230,14 +230,13 @@ FIGURES: dict[str, tuple[str, Draw]] = {
 
 def draw(table: str, results: Path, output: Path, data: DataFolder) -> None:
     """Write the figures of a table, NAME.png, or a line that says which data set is missing."""
-    for name, (of, function) in FIGURES.items():
-        if of == table:
-            repetitions = json.loads((results / f"{table}.json").read_text(encoding="utf-8"))["repetitions"]
-            output.mkdir(parents=True, exist_ok=True)
-            try:
-                function(repetitions, data).savefig(output / f"{name}.png")
-            except MissingDataError as error:
-                print(f"{name}: {error}", flush=True)
+    output.mkdir(parents=True, exist_ok=True)
+    repetitions = json.loads((results / f"{table}.json").read_text(encoding="utf-8"))["repetitions"]
+    for name, function in ((name, function) for name, (of, function) in FIGURES.items() if of == table):
+        try:
+            function(repetitions, data).savefig(output / f"{name}.png")
+        except MissingDataError as error:
+            print(f"{name}: {error}", flush=True)
 
 
 def main(
