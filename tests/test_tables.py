@@ -41,10 +41,20 @@ def test_a_split_tests_what_it_does_not_learn():
     np.testing.assert_array_equal(np.sort(np.concatenate([learn, held])), np.arange(178))
 
 
-def test_certainty_that_is_right_errs_by_half_a_bin():
-    assert ilr_gp.centered_calibration_error(np.array([0, 1]), np.eye(2)) == pytest.approx(0.05)
-    p = np.array([[0.55, 0.45], [0.58, 0.42], [0.81, 0.19], [0.9, 0.1]])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_certainty_that_is_right_errs_by_half_a_bin(classes):
+    assert ilr_gp.centered_calibration_error(np.arange(classes), np.eye(classes)) == pytest.approx(0.05)
+
+
+def test_the_likeliest_class_is_compared_with_the_centers_of_bins():
+    p = np.array([[0.55, 0.4, 0.05], [0.58, 0.4, 0.02], [0.81, 0.1, 0.09], [0.9, 0.05, 0.05]])
     assert ilr_gp.centered_calibration_error(np.array([0, 1, 0, 0]), p) == pytest.approx(0.5 * 0.05 + 0.5 * 0.15)
+
+
+def test_the_second_of_two_classes_is_compared_with_the_centers_of_bins():
+    p = np.array([[0.95, 0.05], [0.93, 0.07], [0.45, 0.55], [0.42, 0.58]])
+    assert ilr_gp.centered_calibration_error(np.array([0, 0, 1, 0]), p) == pytest.approx(0.5 * 0.05 + 0.5 * 0.05)
+    assert ilr_gp.centered_calibration_error(np.array([1, 0, 1, 1]), p) == pytest.approx(0.5 * 0.45 + 0.5 * 0.45)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """[ILR-GP] Table 3: Gaussian processes on ILR and Dirichlet targets, exact and sparse, and by categorical likelihoods.
 
 ECE is given twice, both beside the one that the paper prints: as ``deepsimplex.evaluation`` has it, and with ten bins
-whose centers take the place of their mean confidences, as [GPD]'s code has it. The paper's figures look like the
-latter: its DRIVE row has accuracy 0.99, NLL 0.02 and ECE 0.05 without any deviation, which is half the width of the
-last bin.
+whose centers take the place of their mean confidences (of the likeliest class, or of the second of two), as [GPD]'s
+code has it. The paper's figures look like the latter: its DRIVE row has accuracy 0.99, NLL 0.02 and ECE 0.05 without
+any deviation, which is half the width of the last bin.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 import deepsimplex as ds
+from training.tables.logistic_softmax import LogisticSoftmaxGaussianProcess
 from training.tables.paper_table import Cell, DataFolder, PaperTable, Printed, Scores, fitted, split
 
 SCORES = ("accuracy", "NLL", "ECE")
@@ -75,6 +76,12 @@ def _separate(data: DataSet, seed: int) -> Any:
     )
 
 
+def _augmented(data: DataSet, seed: int, bijective: bool) -> LogisticSoftmaxGaussianProcess:
+    """The baselines with auxiliary variables; sparse ones search fewer times."""
+    rounds = 50 if data.inducing is None else 10
+    return LogisticSoftmaxGaussianProcess(bijective, data.inducing, rounds=rounds, random_state=seed)
+
+
 LEARNED = ", ARD, learned inducing points"
 """Of rows that are fitted once more, with the smoothing that was chosen."""
 
@@ -84,6 +91,8 @@ METHODS: dict[str, Callable[[DataSet, int], Any]] = {
     "GPD": _latent("dirichlet"),
     "Uncollapsed-ILR": lambda data, seed: ds.CategoricalGaussianProcess("ilr", mixing=True, **_sparse(data, seed)),
     "SVGPC": lambda data, seed: ds.CategoricalGaussianProcess("softmax", mixing=True, **_sparse(data, seed)),
+    "LSM": lambda data, seed: _augmented(data, seed, bijective=False),
+    "BSM": lambda data, seed: _augmented(data, seed, bijective=True),
     "Collapsed-ILR, separate inducing points": _separate,
 }
 # Scaling of the features, "z" for unit variances and "01" for the unit interval, inferred where the paper's text has
@@ -91,30 +100,46 @@ METHODS: dict[str, Callable[[DataSet, int], Any]] = {
 PAPER = """
 wine     Exact-ILR       01 0.98 0.017 0.05 0.024 0.06 0.019
 wine     GPD             01 0.98 0.017 0.06 0.024 0.07 0.018
+wine     LSM             01 0.98 0.017 0.52 0.023 0.36 0.010
+wine     BSM             01 0.97 0.023 0.87 0.011 0.55 0.024
 glass    Exact-ILR       z  0.71 0.023 0.74 0.081 0.11 0.014
 glass    GPD             01 0.71 0.050 0.81 0.100 0.13 0.023
+glass    LSM             01 0.56 0.041 1.24 0.028 0.26 0.049
+glass    BSM             01 0.66 0.088 1.53 0.010 0.42 0.087
 thyroid  Exact-ILR       01 0.96 0.017 0.13 0.042 0.05 0.019
 thyroid  GPD             01 0.96 0.017 0.12 0.042 0.06 0.019
+thyroid  LSM             01 0.83 0.046 0.44 0.042 0.14 0.041
+thyroid  BSM             01 0.82 0.052 0.83 0.017 0.39 0.047
 eeg      Collapsed-ILR   z  0.89 0.034 0.26 0.070 0.03 0.008
 eeg      Uncollapsed-ILR z  0.82 0.026 0.39 0.046 0.03 0.005
 eeg      GPD             z  0.88 0.034 0.28 0.077 0.03 0.004
 eeg      SVGPC           z  0.81 0.027 0.40 0.044 0.04 0.007
+eeg      LSM             z  0.65 0.047 0.60 0.027 0.07 0.016
+eeg      BSM             z  0.79 0.019 0.52 0.025 0.13 0.009
 htru2    Collapsed-ILR   z  0.98 0.002 0.07 0.005 0.04 0.002
 htru2    Uncollapsed-ILR 01 0.98 0.002 0.07 0.004 0.04 0.001
 htru2    GPD             01 0.98 0.002 0.08 0.006 0.04 0.001
 htru2    SVGPC           01 0.98 0.002 0.07 0.004 0.04 0.001
+htru2    LSM             01 0.97 0.002 0.09 0.004 0.05 0.002
+htru2    BSM             z  0.98 0.003 0.40 0.002 0.31 0.001
 magic    Collapsed-ILR   z  0.87 0.002 0.32 0.005 0.02 0.006
 magic    Uncollapsed-ILR z  0.86 0.003 0.33 0.003 0.02 0.004
 magic    GPD             z  0.87 0.003 0.33 0.004 0.03 0.002
 magic    SVGPC           z  0.86 0.004 0.33 0.003 0.03 0.004
+magic    LSM             01 0.82 0.002 0.43 0.003 0.10 0.005
+magic    BSM             z  0.86 0.004 0.46 0.001 0.17 0.004
 miniboo  Collapsed-ILR   z  0.91 0.005 0.22 0.010 0.03 0.003
 miniboo  Uncollapsed-ILR z  0.90 0.001 0.23 0.003 0.03 0.002
 miniboo  GPD             z  0.91 0.003 0.22 0.004 0.05 0.003
 miniboo  SVGPC           z  0.90 0.001 0.23 0.003 0.03 0.001
+miniboo  LSM             z  0.89 0.003 0.27 0.003 0.07 0.004
+miniboo  BSM             z  0.90 0.002 0.27 0.003 0.08 0.002
 letter   Collapsed-ILR   01 0.95 0.002 0.16 0.003 0.04 0.001
 letter   Uncollapsed-ILR 01 0.96 0.002 0.13 0.008 0.04 0.003
 letter   GPD             01 0.96 0.002 0.12 0.004 0.04 0.001
 letter   SVGPC           01 0.96 0.002 0.13 0.008 0.04 0.002
+letter   LSM             01 0.76 0.004 1.47 0.009 0.48 0.004
+letter   BSM             01 0.67 0.012 1.24 0.007 0.29 0.012
 """
 SCALINGS = {
     (name, method): {"z": StandardScaler, "01": MinMaxScaler}[scaling]
@@ -137,8 +162,11 @@ def _cells() -> dict[Cell, dict[str, Printed]]:
 
 
 def centered_calibration_error(y: NDArray[np.int64], p: NDArray[np.float64], bins: int = 10) -> float:
-    """ECE of the likeliest class against the centers of the bins: half a bin's width where all is right and sure."""
-    confidence, right = p.max(axis=1), p.argmax(axis=1) == y
+    """ECE against the centers of the bins: half a bin's width where all is right and sure.
+
+    Confidences are those of the likeliest class, and of two classes those of the second, as [GPD]'s code takes them.
+    """
+    confidence, right = (p[:, 1], y == 1) if p.shape[1] == 2 else (p.max(axis=1), p.argmax(axis=1) == y)
     number = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1).astype(int)
     gaps = [abs(right[number == k].sum() - (k + 0.5) / bins * np.sum(number == k)) for k in range(bins)]
     return float(np.sum(gaps) / len(y))
@@ -184,14 +212,17 @@ TABLES = {
             "points, which are standardized though the paper's rows do not say so.",
             "The paper prints one ECE, and both columns are compared with it. It looks like one of ten bins whose "
             "centers stand for their mean confidences, as in [GPD]'s code: the column of bin centers, which takes the "
-            "likeliest class for two classes as well, where the paper takes the probability of one. The other column "
-            "has 15 bins with their mean confidences.",
+            "probability of the second of two classes, and else that of the likeliest. The other column has 15 bins "
+            "with their mean confidences, of the likeliest class throughout.",
             "The row with separate inducing points has no row of its own in the paper and is compared with that of "
             "Collapsed-ILR. It is trained by minibatches, with the paper's lambda of 0.999999. Rows with fewer than "
             "five repetitions are listed below with their number.",
             "Rows of eeg are in time order and neighbors are alike: a random split, as the paper's, is optimistic.",
             "drive and mocap are subsets, which compare with no row of the paper.",
-            "LSM and BSM, the paper's auxiliary-variable baselines, are not done.",
+            "LSM and BSM, the paper's baselines with auxiliary variables, alternate updates in closed form with "
+            "searches for the kernel: at most 50 with all rows, and 10 with inducing points, where the bound still "
+            "grows. The paper's packages follow gradients, at the rates that it prints. BSM cannot give any class but "
+            "the last more than 2/3, which bounds its NLL and ECE, here and in the paper, and not its accuracy.",
             "Exact-ILR is behind on glass; a lengthscale for every feature has an NLL of 0.891 there, and five other "
             "starts of the search leave it at 0.865.",
             "Uncollapsed-ILR and SVGPC train for 30 epochs at one learning rate, which the paper tunes; the paper's "
