@@ -64,7 +64,7 @@ ds.plots.risk_coverage({"network": ds.evaluation.risk_coverage_curve(y_test, p)}
 # %% [markdown]
 # ## Return a set
 #
-# All classes that it takes to hold the true one in 95 of 100 cases.
+# A set of classes that holds the true one in 95 of 100 cases.
 
 # %%
 sets = model.conformalize(x_held, y_held, coverage=0.95).predict_set(x_test)

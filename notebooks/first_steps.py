@@ -13,7 +13,7 @@
 # %% [markdown]
 # # First steps: from labels to probabilities that can be trusted
 #
-# A classifier here is three choices that never know of one another: a **target** turns labels into points of a latent
+# A classifier here is three choices, each independent of the others: a **target** turns labels into points of a latent
 # space, a **regressor** learns a Gaussian over that space, and a **readout** integrates the Gaussian into class
 # probabilities. This notebook walks through them on scikit-learn's handwritten digits. Open it with
 # `jupytext --to notebook notebooks/first_steps.py`.

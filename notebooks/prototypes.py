@@ -43,7 +43,8 @@ ds.plots.relevance(classifier, wine.feature_names)
 # %% [markdown]
 # ## Images: prototypes at the end of a network
 #
-# Without a hidden layer the prototypes are images themselves; one may move away from what looks like a digit.
+# Without a hidden layer the prototypes are images themselves. Training can move one away from
+# what looks like a digit.
 
 # %%
 data = ds.datasets.load("digits")

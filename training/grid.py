@@ -114,6 +114,8 @@ def fit(x: NDArray[Any], y: NDArray[np.int64], regressor: str, target: str, read
             x, y, ESTIMATORS[regressor](target=TARGETS[target](), readout=readout, random_state=seed)
         )
     settings, loss = NETWORKS[regressor]
+    if "head" in settings:  # prototypes never ask for latents, which the target may refuse to compute
+        TARGETS[target]().fit_transform(x, y)
     model = ds.SimplexClassifier(backbone, TARGETS[target](), n, readout=readout, seed=seed, **settings)
     return fitted_network(x, y, model, loss)
 

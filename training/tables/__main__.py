@@ -12,19 +12,21 @@ DEEPSIMPLEX_DATA names it as well. Those that it lacks come from the UCI reposit
 found nowhere is left out, with a line that says so.
 """
 
+import datetime
 import json
+import os
 import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
 from training.results import ResultTable, write_json
 from training.tables import casimac, fashion_mnist, figures, gpd, gplvq, ilr_gp, ilr_gp_synthetic, sps
-from training.tables.paper_table import Cell, DataFolder, MissingDataError, PaperTable, Scores
+from training.tables.paper_table import Cell, DataFolder, MissingDataError, PaperTable
 
 TABLES: dict[str, PaperTable] = {
     **casimac.TABLES,
@@ -35,6 +37,9 @@ TABLES: dict[str, PaperTable] = {
     **gplvq.TABLES,
     **sps.TABLES,
 }
+
+Record = dict[str, Any]
+"""One repetition: its scores, the date, and the number of cores."""
 
 LONG = 5.0
 """Seconds from which every repetition has a line of its own, and not only the last of a cell."""
@@ -73,7 +78,7 @@ def reproduce(
     """Measure one table, or some of its rows, print it and write it."""
     runs.mkdir(parents=True, exist_ok=True)
     number = repetitions or table.repetitions
-    found: dict[Cell, dict[int, Scores]] = {}
+    found: dict[Cell, dict[int, Record]] = {}
     missing = []
     console = Console(stderr=True, highlight=False)
     for cell in table.cells:
@@ -90,28 +95,39 @@ def reproduce(
         except MissingDataError as error:
             missing.append(f"{cell[0]} is left out: {error}")
             console.print(f"{name}: {missing[-1]}", markup=False)
-    everything = [scores for repetitions_of_cell in found.values() for scores in repetitions_of_cell.values()]
+    records = [record for repetitions_of_cell in found.values() for record in repetitions_of_cell.values()]
+    columns = ["data", "method", *table.scores([record["scores"] for record in records])]
     print(f"\n{table.title}\n")
     shown = ResultTable("training.tables")
     for cell, repetitions_of_cell in found.items():
-        row = table.row(cell, list(repetitions_of_cell.values()))
-        shown.add(**dict.fromkeys(["data", "method", *table.scores(everything)], "") | row)
+        row = table.row(cell, [record["scores"] for record in repetitions_of_cell.values()])
+        shown.add(**dict.fromkeys(columns, "") | row)
     notes = [*table.notes, *dict.fromkeys(missing)]
     if number < table.repetitions:
         notes.append(f"{number} of the paper's {table.repetitions} repetitions.")
     print("", *notes, sep="\n")
     listed = [
-        {"data": cell[0], "method": cell[1], "repetition": k, "scores": scores}
+        {"data": cell[0], "method": cell[1], "repetition": k} | record
         for cell, repetitions_of_cell in found.items()
-        for k, scores in repetitions_of_cell.items()
+        for k, record in repetitions_of_cell.items()
     ]
-    shown.write(path, command=f"make reproduce TABLE={name}", title=table.title, notes=notes, repetitions=listed)
+    facts = {"command": f"make reproduce TABLE={name}", "title": table.title, "notes": notes, "repetitions": listed}
+    shown.write(path, **_when(records), **facts)
+
+
+def _when(records: Sequence[Record]) -> dict[str, Any]:
+    """The days on which repetitions were measured, and the numbers of cores, which are today's for none."""
+    if not records:
+        return {}
+    days = sorted({record["date"] for record in records})
+    cores = sorted({record["cores"] for record in records})
+    return {"date": " to ".join(dict.fromkeys([days[0], days[-1]])), "cores": " or ".join(map(str, cores))}
 
 
 def _measured(
     table: PaperTable, cell: Cell, repetition: int, number: int, data: DataFolder, runs: Path, console: Console
-) -> Scores:
-    """Return one repetition's scores: those that were kept, or measured now."""
+) -> Record:
+    """Return one repetition's scores, date and number of cores: those that were kept, or measured now."""
     path = _kept(cell, repetition, runs)
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))
@@ -122,8 +138,9 @@ def _measured(
     seconds = time.monotonic() - begun
     if seconds > LONG or repetition + 1 == number:
         console.print(f"{what}, {seconds:.1f} s", markup=False)
-    write_json(path, scores)
-    return scores
+    record = {"date": datetime.date.today().isoformat(), "cores": os.cpu_count(), "scores": scores}
+    write_json(path, record)
+    return record
 
 
 def _kept(cell: Cell, repetition: int, runs: Path) -> Path:

@@ -16,6 +16,7 @@ import numpy as np
 import typer
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
+from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
@@ -25,7 +26,8 @@ from training.tables.paper_table import DataFolder, MissingDataError, fitted, sp
 Repetitions = list[dict[str, Any]]
 Draw = Callable[[Repetitions, DataFolder], Figure]
 SCORES = ("error", "NLL", "ECE")
-BINARY = ("eeg", "htru2", "magic")
+RELIABLE = ("eeg", "htru2", "magic", "letter")
+"""Sets of the reliability diagrams; those of two classes have bands."""
 BAND = 0.2
 """Opacity of the area of one standard deviation on either side of a mean."""
 
@@ -76,10 +78,15 @@ def _classes(row: dict[str, Any]) -> float:
 
 
 def quadrants(repetitions: Repetitions, data: DataFolder) -> Figure:
-    """[CASIMAC] Fig. 5: class probabilities of four quadrants, as the mean of the classes' colors."""
-    X, y = casimac.quadrants(0, casimac.SETTINGS["quadrants"].train)
-    classifier = fitted(casimac.casimac(casimac.SETTINGS["quadrants"], 0), X, y)
-    return ds.plots.decision_regions(classifier, X, y, colors="mixed", levels=[], feature_names=["$x_0$", "$x_1$"])
+    """[CASIMAC] Fig. 5: class probabilities of four quadrants, as the mean of the classes' colors, of two methods."""
+    setting = casimac.SETTINGS["quadrants"]
+    X, y = casimac.quadrants(0, setting.train)
+    figure, axes = _figure(2, width=5.0, height=4.2)
+    for one, method in zip(axes[0], ("CASIMAC", "GPC"), strict=True):
+        classifier = fitted(make_pipeline(StandardScaler(), casimac.METHODS[method](setting, 0)), X, y)
+        ds.plots.decision_regions(classifier, X, y, colors="mixed", levels=[], feature_names=["$x_0$", "$x_1$"], ax=one)
+        one.set_title(method, fontsize=10)
+    return figure
 
 
 def pine_calibration(repetitions: Repetitions, data: DataFolder) -> Figure:
@@ -123,7 +130,7 @@ def smoothing(repetitions: Repetitions, data: DataFolder) -> Figure:
     for row, (method, xlabel) in zip(axes, (("ILR", r"$1 - \lambda$"), ("GPD", r"$\alpha$")), strict=True):
         for one, score in zip(row, SCORES, strict=True):
             for deviation in ilr_gp_synthetic.DEVIATIONS:
-                name = f"deviation {deviation:g}"
+                name = f"standard deviation {deviation:g}"
                 found = [r for r in repetitions if r["data"] == name and r["method"].startswith(method)]
                 _line(one, found, score, _smoothing, name)
             one.set_title(f"{method}, {score}", fontsize=10)
@@ -165,51 +172,75 @@ def concentration(repetitions: Repetitions, data: DataFolder) -> Figure:
     return figure
 
 
+def _beside(axes: Any, values: dict[str, dict[str, list[float]]]) -> None:
+    """Means and standard deviations of {method: {data: [score of a repetition]}}, methods beside each other."""
+    names = list(next(iter(values.values())))
+    for shift, (method, found) in zip(np.linspace(-0.25, 0.25, len(values)), values.items(), strict=True):
+        means, deviations = ([reduce(found[name]) for name in names] for reduce in (np.mean, np.std))
+        axes.errorbar(np.arange(len(names)) + shift, means, yerr=deviations, fmt="o", markersize=4, label=method)
+    axes.set_xticks(range(len(names)), names)
+
+
 def comparison(repetitions: Repetitions, data: DataFolder) -> Figure:
     """[GPD] Fig. 4: every method's scores on every data set."""
     scores = ("error", "MNLL", "ECE")
-    names, methods = (list(dict.fromkeys(row[key] for row in repetitions)) for key in ("data", "method"))
     figure, axes = _figure(len(scores))
     for one, score in zip(axes[0], scores, strict=True):
-        for shift, method in zip(np.linspace(-0.25, 0.25, len(methods)), methods, strict=True):
-            found = [r for r in repetitions if r["method"] == method]
-            values = [[r["scores"][score] for r in found if r["data"] == name] for name in names]
-            means, deviations = ([reduce(value) for value in values] for reduce in (np.mean, np.std))
-            one.errorbar(np.arange(len(names)) + shift, means, yerr=deviations, fmt="o", markersize=4, label=method)
+        values: dict[str, dict[str, list[float]]] = {}
+        for row in repetitions:
+            values.setdefault(row["method"], {}).setdefault(row["data"], []).append(row["scores"][score])
+        _beside(one, values)
         one.set_title(score, fontsize=10)
-        one.set_xticks(range(len(names)), names)
         one.set_yscale("log" if score == "MNLL" else "linear")
     _finish(axes, "", "")
     return figure
 
 
+def seconds(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[GPD] Fig. 5: seconds of a fit of every method on every data set."""
+    figure, axes = _figure(1, width=6.4, height=4.2)
+    values: dict[str, dict[str, list[float]]] = {method: {} for method in gpd.TIMED}
+    for row in repetitions:
+        for method, found in values.items():
+            found.setdefault(row["data"], []).append(row["scores"][method])
+    _beside(axes[0, 0], values)
+    axes[0, 0].set_yscale("log")
+    _finish(axes, "seconds", "")
+    return figure
+
+
 def reliability_bands(repetitions: Repetitions, data: DataFolder) -> Figure:
-    """[GPD] Fig. 6: reliability of GPC and GPD on tables of two classes, between quantiles of the probabilities."""
-    methods = ("GPC", "GPD")
-    figure, axes = _figure(len(BINARY), len(methods), width=4.6, height=4.8)
-    for column, name in zip(axes.T, BINARY, strict=True):
+    """[GPD] Fig. 6 and 7: reliability, between quantiles of the probabilities where classes are two."""
+    methods = ("GPC", "GPD", "GPR", "GPR, Platt")
+    figure, axes = _figure(len(RELIABLE), len(methods), width=4.0, height=4.2)
+    for column, name in zip(axes.T, RELIABLE, strict=True):
         X, y = data.load(name)
         train, test = split(len(X), gpd.TEST[name], 0)
         X = StandardScaler().fit(X[train]).transform(X)
         for one, method in zip(column, methods, strict=True):
             classifier = fitted(gpd.METHODS[method](0), X[train], y[train])
-            p, latent = classifier.predict_proba(X[test]), classifier.predict_latent(X[test])
-            ds.plots.reliability(y[test], p, bins=10, ax=one, latent=latent, scores=classifier.scores_)
+            band = {}
+            if method in ("GPC", "GPD") and len(classifier.classes_) == 2:
+                band = {"latent": classifier.predict_latent(X[test]), "scores": classifier.scores_}
+            ds.plots.reliability(y[test], classifier.predict_proba(X[test]), bins=10, ax=one, **band)
             one.set_title(f"{method}, {name}", fontsize=10)
     return figure
 
 
 def partitions(repetitions: Repetitions, data: DataFolder) -> Figure:
-    """[SPS] Fig. 1 to 3: memberships of QDA and of a neural network as they are, and in the standardized partition."""
-    figure, axes = _figure(2, 2, width=4.4, height=4.0)
+    """[SPS] Fig. 1 to 3: memberships as they are, and standardized with lines to the true and the assigned classes."""
+    figure, axes = _figure(3, len(sps.METHODS), width=4.4, height=4.0)
     rng = np.random.default_rng(0)
     train, (X, y) = (sps.draw(rng, 27) for _ in range(2))
-    for row, method in zip(axes, ("QDA", "neural network"), strict=True):
+    for row, method in zip(axes, sps.METHODS, strict=True):
         p = sps.METHODS[method](0).fit(*train).predict_proba(X)
         ds.plots.simplex(p, y, ax=row[0])
         row[0].set_title(f"{method}, as it is", fontsize=10)
-        ds.plots.simplex(ds.evaluation.standardized_partition(y, p), lines="assigned", ax=row[1])
-        row[1].set_title(f"{method}, standardized: {row[1].get_title()}", fontsize=10)
+        partition = ds.evaluation.standardized_partition(y, p)
+        lines: Any
+        for one, lines in zip(row[1:], ("true", "assigned"), strict=True):
+            ds.plots.simplex(partition, lines=lines, ax=one)
+            one.set_title(f"{method}, to the {lines} classes: {one.get_title()}", fontsize=10)
     return figure
 
 
@@ -221,6 +252,7 @@ FIGURES: dict[str, tuple[str, Draw]] = {
     "ilr_gp_growth": ("ilr_gp_fig_6", growth),
     "ilr_gp_noise": ("ilr_gp_fig_7", target_noise),
     "gpd_comparison": ("gpd_4", comparison),
+    "gpd_seconds": ("gpd_5", seconds),
     "gpd_alpha": ("gpd_3", concentration),
     "gpd_reliability": ("gpd_4", reliability_bands),
     "sps_partitions": ("sps_1", partitions),

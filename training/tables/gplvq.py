@@ -14,7 +14,7 @@ to 7, drawn uniformly along the angle, with noise of standard deviation 0.525, a
 class; features are scaled but for MNIST, where components of a PCA and pixels that hardly vary are noise.
 
 The thesis's 50% on MNIST may come of probabilities that round to 1/2 beyond some distance; here the sign of the mean
-decides, which says something long after. Pixels lie in [0, 1] here, of which the thesis says nothing.
+decides, which tells classes apart at much larger distances. Pixels lie in [0, 1] here; the thesis says nothing of it.
 """
 
 import functools

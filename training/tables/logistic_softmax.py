@@ -29,6 +29,7 @@ Array = NDArray[np.float64]
 REST = 0.5
 """sigma(0), of the last class of the bijective."""
 JITTER = 1e-6
+"""Added to the diagonal of the kernel matrix, in units of the variance."""
 UPDATES = 5
 """Updates of the auxiliary variables between two searches for the kernel's hyperparameters."""
 SEARCH = 5
@@ -52,7 +53,7 @@ class LogisticSoftmaxGaussianProcess(ClassifierMixin, BaseEstimator):
         Searches for the lengthscale and the variance, fewer where the bound grows by less than ``tolerance`` of itself.
         Default 50.
     tolerance : float
-        Default 1e-4.
+        Growth of the bound, in units of the bound, below which the searches end. Default 1e-4.
     random_state : int or None
         Seed of the inducing points and of the draws. Default 0.
 
@@ -151,8 +152,8 @@ def project(kernel: Array | tf.Tensor, Z: Array, X: Array) -> tuple[tf.Tensor, t
     The kernel is squared exponential: ``kernel`` has the logarithms of its variance and lengthscale.
     """
     variance, scale = tf.exp(kernel[0]), tf.exp(-2.0 * kernel[1]) / -2.0
-    factor = tf.linalg.cholesky(variance * tf.exp(scale * cdist(Z, Z, "sqeuclidean")) + JITTER * np.eye(len(Z)))
-    A = tf.linalg.triangular_solve(factor, variance * tf.exp(scale * cdist(Z, X, "sqeuclidean")))
+    factor = tf.linalg.cholesky(tf.exp(scale * cdist(Z, Z, "sqeuclidean")) + JITTER * np.eye(len(Z)))
+    A = tf.sqrt(variance) * tf.linalg.triangular_solve(factor, tf.exp(scale * cdist(Z, X, "sqeuclidean")))
     return A, tf.maximum(variance - tf.reduce_sum(tf.square(A), axis=0), 0.0)
 
 

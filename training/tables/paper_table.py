@@ -63,7 +63,7 @@ class DataFolder:
         else:
             try:
                 X, y = SETS[name].load()
-            except OSError as error:
+            except (OSError, ValueError) as error:  # no network, or another checksum
                 raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}; {error}") from error
         return X.astype(np.float64), y.astype(np.int64)
 
