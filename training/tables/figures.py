@@ -235,12 +235,12 @@ def partitions(repetitions: Repetitions, data: DataFolder) -> Figure:
     for row, method in zip(axes, sps.METHODS, strict=True):
         p = sps.METHODS[method](0).fit(*train).predict_proba(X)
         ds.plots.simplex(p, y, ax=row[0])
-        row[0].set_title(f"{method}, as it is", fontsize=10)
+        row[0].set_title(method, fontsize=10)
         partition = ds.evaluation.standardized_partition(y, p)
-        lines: Any
-        for one, lines in zip(row[1:], ("true", "assigned"), strict=True):
-            ds.plots.simplex(partition, lines=lines, ax=one)
-            one.set_title(f"{method}, to the {lines} classes: {one.get_title()}", fontsize=10)
+        ds.plots.simplex(partition, lines="true", ax=row[1])
+        row[1].set_title(f"{method}, standardized: Ac {partition.accuracy:.3f}", fontsize=10)
+        ds.plots.simplex(partition, lines="assigned", ax=row[2])
+        row[2].set_title(f"{method}, standardized: AS {partition.ability_to_separate:.3f}", fontsize=10)
     return figure
 
 
