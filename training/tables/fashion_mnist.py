@@ -46,8 +46,7 @@ TABLES = {
             "The three targets that the informed network averages are each divided by their root mean square, which "
             "the paper does not do: structural similarities are much smaller numbers than distances between pixels.",
             "The paper states neither repetitions nor standard deviations; three seeds are our choice. The informed "
-            "row is one training, as its targets take a quarter of an hour for the order of the images of every seed; "
-            "its top-1 is behind by less than the standard deviation of the naive row.",
+            "targets gain nothing in top-1 here, where the paper's network gains 0.006 by them.",
         ),
     )
 }
