@@ -130,9 +130,9 @@ TABLES = {
             "In the paper Exact-ILR is as accurate as GPD for some numbers of classes and slightly more accurate for "
             "others, and better calibrated for some and less for others. Uncollapsed-ILR performs as SVGPC, and both "
             "are the most accurate for some. The text lost these numbers of classes. Here Exact-ILR is more accurate "
-            "than GPD with 3 and 10 classes and as accurate, within two standard errors, with 5 and 20, and better "
-            "calibrated with all. Uncollapsed-ILR performs as SVGPC; both have the least NLL with 3 and 5 classes, are "
-            "never the most accurate, and are the less calibrated the more classes there are.",
+            "than GPD with 3 and 10 classes and as accurate, within two standard errors of the splits' differences, "
+            "with 5 and 20, and better calibrated with all. Uncollapsed-ILR performs as SVGPC; both have the least NLL "
+            "with 3 classes, are never the most accurate, and are the less calibrated the more classes there are.",
             "Lambda and alpha are those of the least NLL on the training rows, as in the paper. For 3 classes that is "
             "the smallest alpha, with which GPD is worse than with 0.01 (Figure 5).",
         ),

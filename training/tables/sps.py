@@ -71,8 +71,8 @@ TABLES = {
             "The paper shows one draw of 27 observations, which is not recoverable, in figures without numbers in the "
             "text: its neural network has a slightly larger Ac than QDA, and a larger AS. Here are means over 100 "
             "draws, for both readings of 27. With 27 observations of each class the network's Ac is larger than QDA's "
-            "by 0.011 and its AS by 0.006, with standard errors of 0.005 and 0.007; with 9 they are smaller by 0.016 "
-            "and 0.014, with standard errors of 0.011 and 0.015.",
+            "by 0.011 and its AS by 0.006, and the standard errors of the draws' differences are 0.005 and 0.007; with "
+            "9 they are smaller by 0.016 and 0.014, with 0.011 and 0.015.",
             "The paper's neural network has real numbers as memberships; scikit-learn's, here, has probabilities.",
         ),
     )
