@@ -93,6 +93,12 @@ def test_rows_list_what_was_chosen_and_judge_only_what_compares():
     assert other == row | {"error": "0.300 ± 0.000 (paper 0.1)"}
 
 
+def test_one_repetition_has_the_standard_deviation_of_the_paper():
+    table = PaperTable("", 4, {}, lambda *_: {})
+    assert table.verdict("error", np.array([0.2]), Printed(0.15, 0.03)) == "within"
+    assert table.verdict("error", np.array([0.25]), Printed(0.15, 0.03)) == "behind"
+
+
 def test_a_number_without_a_deviation_has_that_of_one_of_our_repetitions():
     table = PaperTable("", 1, {}, lambda *_: {})
     assert table.verdict("error", np.array([0.1, 0.3]), Printed(0.15)) == "within"

@@ -148,11 +148,13 @@ class PaperTable:
     def verdict(self, score: str, ours: NDArray[np.float64], printed: Printed) -> str:
         """Whether ours is better, behind, or within two standard errors of the difference and the paper's rounding.
 
-        A number that the paper prints without a standard deviation is assumed to have that of one of our repetitions,
-        also where it is a mean itself, as [GPLVQ]'s are, over the folds of a cross-validation.
+        One repetition of ours is assumed to have the paper's standard deviation. A number that the paper prints without
+        one is assumed to have that of one of our repetitions, also where it is a mean itself, as [GPLVQ]'s are, over
+        the folds of a cross-validation.
         """
-        variance = ours.var() / len(ours)
-        variance += ours.var() if printed.deviation is None else printed.deviation**2 / self.repetitions
+        own = printed.deviation**2 if len(ours) == 1 and printed.deviation is not None else ours.var()
+        variance = own / len(ours)
+        variance += own if printed.deviation is None else printed.deviation**2 / self.repetitions
         lead = (ours.mean() - printed.mean) * (1 if score in RISING else -1)
         within = abs(lead) <= 2.0 * np.sqrt(variance) + self.rounding
         return "within" if within else "better" if lead > 0 else "behind"
