@@ -135,11 +135,11 @@ class LogisticSoftmaxGaussianProcess(ClassifierMixin, BaseEstimator):
     def predict_proba(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
         """Class probabilities [N, C], averaged over draws of the latents."""
         mean, variance = marginals(*project(self.kernel_, self.points_, X), *self.posterior_)
-        deviation = np.sqrt(variance)
+        scale = np.sqrt(variance)
         sums = np.zeros((len(self.classes_), len(X)))
         rng = np.random.default_rng(self.random_state)
         for _ in range(DRAWS):
-            weights = expit(mean + deviation * rng.standard_normal(mean.shape))
+            weights = expit(mean + scale * rng.standard_normal(mean.shape))
             if self.bijective:
                 weights = np.r_[weights, np.full((1, len(X)), REST)]
             sums += weights / weights.sum(axis=0)
