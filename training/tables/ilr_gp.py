@@ -229,7 +229,9 @@ TABLES = {
             "Exact-ILR is behind on glass; a lengthscale for every feature has an NLL of 0.891 there, and five other "
             "starts of the search leave it at 0.865.",
             "Uncollapsed-ILR and SVGPC train for 30 epochs at one learning rate, which the paper tunes; the paper's "
-            "scale of the noise for each class, an option of its Collapsed-ILR and GPD, is not used.",
+            "scale of the noise for each class, an option of its Collapsed-ILR and GPD, is not used. On one split of "
+            "letter, and no row here, 100 epochs bring SVGPC from 0.937 to 0.940, ARD to 0.950 with an NLL of 0.204, "
+            "and both to 0.950 with 0.191.",
             "eeg and magic are behind with inducing points that are not learned, and within with ARD and learned ones, "
             "but for an ECE of eeg. On letter one set of 200 points is few for 25 latents: accuracies and NLLs are "
             "behind, nearer with ARD and learned points, and within or better with separate ones.",
