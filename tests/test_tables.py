@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from zipfile import BadZipFile
 
 import numpy as np
 import pytest
@@ -18,7 +19,8 @@ from training.benchmarks import prototypes
 from training.results import Output, ResultTable
 from training.tables import casimac, fashion_mnist, figures, gpd, gplvq, ilr_gp
 from training.tables.__main__ import TABLES, reproduce
-from training.tables.paper_table import DataFolder, PaperTable, Printed, split
+from training.tables.paper_table import DataFolder, MissingDataError, PaperTable, Printed, split
+from training.tables.uci import UCIData
 
 
 def test_the_folder_of_the_output_is_there_as_a_command_starts(tmp_path):
@@ -91,6 +93,16 @@ def test_rows_list_what_was_chosen_and_judge_only_what_compares():
     assert table.row(("wine", "ours"), found) == row
     other = replace(table, comparable=False).row(("wine", "ours"), found)
     assert other == row | {"error": "0.300 ± 0.000 (paper 0.1)"}
+
+
+@pytest.mark.parametrize("error", [OSError("no network"), ValueError("another checksum"), BadZipFile("no zip")])
+def test_a_set_that_cannot_be_downloaded_whole_is_missing(tmp_path, monkeypatch, error):
+    def load(self):
+        raise error
+
+    monkeypatch.setattr(UCIData, "load", load)
+    with pytest.raises(MissingDataError, match=f"no glass.npz in {tmp_path}; {error}"):
+        DataFolder(tmp_path).load("glass")
 
 
 def test_one_repetition_has_the_standard_deviation_of_the_paper():

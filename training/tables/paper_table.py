@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,7 +64,7 @@ class DataFolder:
         else:
             try:
                 X, y = SETS[name].load()
-            except (OSError, ValueError) as error:  # no network, or another checksum
+            except (OSError, ValueError, BadZipFile) as error:  # no network, another checksum, or a damaged archive
                 raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}; {error}") from error
         return X.astype(np.float64), y.astype(np.int64)
 
