@@ -259,7 +259,7 @@ def test_methods_are_measured_on_a_users_copies(tmp_path, monkeypatch):
     cells = [("casimac_3", ("pine", method)) for method in casimac.COMPARED]
     cells += [("casimac_5", ("alcohol-3", "CASIMAC")), ("gpd_3", ("letter", "alpha 0.01"))]
     cells += [("gpd_5", ("letter", "a fit of each"))]
-    cells += [("gpd_4", ("letter", "GPR, Platt"))]
+    cells += [("gpd_4", ("letter", method)) for method in ("GPC", "GPR, Platt", "NKRR, Platt")]
     cells += [("ilr_gp_3", ("letter", method)) for method in ("GPD", "GPD" + ilr_gp.LEARNED)]
     for name, cell in cells:
         assert cell in TABLES[name].cells

@@ -41,13 +41,14 @@ TARGETS: dict[str, Callable[[], ds.targets.Target]] = {
     "one-hot": lambda: ds.targets.OneHot(),
     "vertices": lambda: ds.targets.Vertices(),
 }
+PROTOTYPES = "network, prototypes"
 # Settings of SimplexClassifier, and the loss; None is the target's own. Prototypes classify by their places alone.
 NETWORKS: dict[str, tuple[dict[str, Any], Any]] = {
     "network, variational head": ({}, None),
     "network, isotropic": ({"covariance": "isotropic"}, ds.losses.LatentNLL(beta=0.5)),
     "network, diagonal": ({"covariance": "diagonal"}, ds.losses.LatentNLL(beta=0.5)),
     "network, full": ({"covariance": "full"}, ds.losses.LatentNLL()),
-    "network, prototypes": (
+    PROTOTYPES: (
         {"head": {"name": "prototypes", "prototypes_per_class": 4}},
         "sparse_categorical_crossentropy",
     ),
@@ -114,8 +115,6 @@ def fit(x: NDArray[Any], y: NDArray[np.int64], regressor: str, target: str, read
             x, y, ESTIMATORS[regressor](target=TARGETS[target](), readout=readout, random_state=seed)
         )
     settings, loss = NETWORKS[regressor]
-    if "head" in settings:  # prototypes never ask for latents, which the target may refuse to compute
-        TARGETS[target]().fit_transform(x, y)
     model = ds.SimplexClassifier(backbone, TARGETS[target](), n, readout=readout, seed=seed, **settings)
     return fitted_network(x, y, model, loss)
 
@@ -123,6 +122,8 @@ def fit(x: NDArray[Any], y: NDArray[np.int64], regressor: str, target: str, read
 def measure(data: str, regressor: str, target: str, readout: str, seed: int) -> tuple[float, float, float, float]:
     """Accuracy, NLL and ECE on the test samples, and seconds of the fit."""
     (x, y), (x_test, y_test) = samples(data, seed)
+    if regressor == PROTOTYPES:  # they never ask for latents, which the target may refuse to compute
+        TARGETS[target]().fit_transform(x, y)
     begun = time.perf_counter()
     probabilities = fit(x, y, regressor, target, readout, seed)
     seconds = time.perf_counter() - begun

@@ -95,8 +95,12 @@ def reproduce(
         except MissingDataError as error:
             missing.append(f"{cell[0]} is left out: {error}")
             console.print(f"{name}: {missing[-1]}", markup=False)
-    records = [record for repetitions_of_cell in found.values() for record in repetitions_of_cell.values()]
-    columns = ["data", "method", *table.scores([record["scores"] for record in records])]
+    listed: list[Record] = [
+        {"data": cell[0], "method": cell[1], "repetition": k} | record
+        for cell, repetitions_of_cell in found.items()
+        for k, record in repetitions_of_cell.items()
+    ]
+    columns = ["data", "method", *table.scores([item["scores"] for item in listed])]
     print(f"\n{table.title}\n")
     shown = ResultTable("training.tables")
     for cell, repetitions_of_cell in found.items():
@@ -106,13 +110,8 @@ def reproduce(
     if number < table.repetitions:
         notes.append(f"{number} of the paper's {table.repetitions} repetitions.")
     print("", *notes, sep="\n")
-    listed = [
-        {"data": cell[0], "method": cell[1], "repetition": k} | record
-        for cell, repetitions_of_cell in found.items()
-        for k, record in repetitions_of_cell.items()
-    ]
     facts = {"command": f"make reproduce TABLE={name}", "title": table.title, "notes": notes, "repetitions": listed}
-    shown.write(path, **_when(records), **facts)
+    shown.write(path, **_when(listed), **facts)
 
 
 def _when(records: Sequence[Record]) -> dict[str, Any]:

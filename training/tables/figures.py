@@ -8,7 +8,7 @@ of a table after it has measured it.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -172,8 +172,11 @@ def concentration(repetitions: Repetitions, data: DataFolder) -> Figure:
     return figure
 
 
-def _beside(axes: Any, values: dict[str, dict[str, list[float]]]) -> None:
-    """Means and standard deviations of {method: {data: [score of a repetition]}}, methods beside each other."""
+def _beside(axes: Any, scores: Iterable[tuple[str, str, float]]) -> None:
+    """Means and standard deviations of (method, data, score) over repetitions, methods beside each other."""
+    values: dict[str, dict[str, list[float]]] = {}
+    for method, name, score in scores:
+        values.setdefault(method, {}).setdefault(name, []).append(score)
     names = list(next(iter(values.values())))
     for shift, (method, found) in zip(np.linspace(-0.25, 0.25, len(values)), values.items(), strict=True):
         means, deviations = ([reduce(found[name]) for name in names] for reduce in (np.mean, np.std))
@@ -186,10 +189,7 @@ def comparison(repetitions: Repetitions, data: DataFolder) -> Figure:
     scores = ("error", "MNLL", "ECE")
     figure, axes = _figure(len(scores))
     for one, score in zip(axes[0], scores, strict=True):
-        values: dict[str, dict[str, list[float]]] = {}
-        for row in repetitions:
-            values.setdefault(row["method"], {}).setdefault(row["data"], []).append(row["scores"][score])
-        _beside(one, values)
+        _beside(one, [(row["method"], row["data"], row["scores"][score]) for row in repetitions])
         one.set_title(score, fontsize=10)
         one.set_yscale("log" if score == "MNLL" else "linear")
     _finish(axes, "", "")
@@ -199,11 +199,7 @@ def comparison(repetitions: Repetitions, data: DataFolder) -> Figure:
 def seconds(repetitions: Repetitions, data: DataFolder) -> Figure:
     """[GPD] Fig. 5: seconds of a fit of every method on every data set."""
     figure, axes = _figure(1, width=6.4, height=4.2)
-    values: dict[str, dict[str, list[float]]] = {method: {} for method in gpd.TIMED}
-    for row in repetitions:
-        for method, found in values.items():
-            found.setdefault(row["data"], []).append(row["scores"][method])
-    _beside(axes[0, 0], values)
+    _beside(axes[0, 0], [(method, row["data"], row["scores"][method]) for method in gpd.TIMED for row in repetitions])
     axes[0, 0].set_yscale("log")
     _finish(axes, "seconds", "")
     return figure

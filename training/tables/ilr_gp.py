@@ -166,10 +166,10 @@ def centered_calibration_error(y: NDArray[np.int64], p: NDArray[np.float64], bin
 
     Confidences are those of the likeliest class, and of two classes those of the second, as [GPD]'s code takes them.
     """
-    confidence, right = (p[:, 1], y == 1) if p.shape[1] == 2 else (p.max(axis=1), p.argmax(axis=1) == y)
-    number = np.clip(np.ceil(confidence * bins) - 1, 0, bins - 1).astype(int)
-    gaps = [abs(right[number == k].sum() - (k + 0.5) / bins * np.sum(number == k)) for k in range(bins)]
-    return float(np.sum(gaps) / len(y))
+    curve = ds.evaluation.reliability_curve(y, p, bins)
+    centers = (curve.edges[1:] + curve.edges[:-1]) / 2.0
+    filled = curve.counts > 0
+    return float(np.average(np.abs(curve.frequency - centers)[filled], weights=curve.counts[filled]))
 
 
 def measure(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
