@@ -40,6 +40,7 @@ SETTINGS = {
     "alcohol": Setting(50, 0.0, (5, 5), math.inf, 1.5, (10, 10, 10)),
     "climate": Setting(50, 0.0, (5, 5), math.inf, 1.5, (5, 5)),
     "hiv": Setting(125, 0.0, (20, 20), 1.5, math.inf, (5, 10)),
+    "hiv, 500 training samples": Setting(500, 0.0, (20, 20), 1.5, math.inf, (5, 10)),
     "pine": Setting(2000, 1.0, (1, 5), 1.5, 1.5, (10, 10, 10)),
     "wifi": Setting(500, 1 / 3, (20, 20), math.inf, 1.5, (5, 5), "cityblock"),
     "alcohol-3": Setting(25, 0.5, (1, 5), math.inf, 1.5),
@@ -79,7 +80,7 @@ def quadrants(seed: int, rows: int) -> Data:
 
 def load(name: str, data: DataFolder) -> Data:
     """A data set with the classes that the paper gives it."""
-    X, y = data.load({"alcohol-3": "alcohol"}.get(name, name))
+    X, y = data.load({"alcohol-3": "alcohol"}.get(name, name.split(",")[0]))
     if name == "pine":
         y = (y == SOYBEAN_MINTILL).astype(np.int64)
     return X, np.minimum(y, 2) if name == "alcohol-3" else y
@@ -173,7 +174,7 @@ def _cells() -> dict[Cell, dict[str, Printed]]:
             cells.setdefault((name, method), {})[score] = Printed(float(mean), int(deviation) / 1000)
     for method, area in TABLE_4.items():
         cells["pine", method]["area deviation"] = Printed(area)
-    return cells
+    return cells | {("hiv, 500 training samples", method): {} for method in COMPARED}
 
 
 _STANDARD = (
@@ -229,9 +230,11 @@ TABLES = {
             "GPC's fits of hiv and climate fail with the paper's hyperparameters: its probabilities are one half for "
             "hiv, and the shares of the classes for climate. Five other starts of its search, tried once and not a row "
             "here, bring hiv's log-loss to 0.479 and leave that of climate at 0.293.",
-            "hiv has 750 repeated sequences, ten of them with both labels: a random split leaks. With 125 training "
-            "samples, as in the paper's Table 2, its kNN too falls short of its accuracy, and reaches 0.864 with "
-            "2000: the paper's split or features must be others.",
+            "hiv has 750 repeated sequences, ten of them with both labels: a random split leaks.",
+            "With the 125 training samples of hiv that the paper's Table 2 states, every method is behind its accuracy "
+            "and log-loss. With 500, in rows that compare with none of the paper's, CASIMAC and the MLP reach its "
+            "accuracies, and its log-losses within one of its standard deviations; kNN reaches neither, nor does GPC, "
+            "some of whose fits fail here too. The paper's samples may have been more.",
             "The paper draws the area deviation from one split; here it is the mean over all.",
         ),
     ),

@@ -62,18 +62,13 @@ def _latent(target: str) -> Callable[[DataSet, int], Any]:
     return make
 
 
-def _separate(data: DataSet, seed: int) -> Any:
-    """The collapsed bound by minibatches, inducing points of every latent dimension's own, the paper's lambda."""
-    return ds.SimplexGaussianProcess(
-        ds.targets.ILR(0.999999),
-        "stochastic",
-        separate_inducing=True,
-        ard=True,
-        noise="learned",
-        readout="softmax",
-        epochs=40,
-        **_sparse(data, seed),
-    )
+def _separate(target: ds.targets.Target, **settings: Any) -> Callable[[DataSet, int], Any]:
+    """The collapsed bound by minibatches, with inducing points of every latent dimension's own."""
+
+    def make(data: DataSet, seed: int) -> Any:
+        return ds.SimplexGaussianProcess(target, "stochastic", **SEPARATELY, **settings, **_sparse(data, seed))
+
+    return make
 
 
 def _augmented(data: DataSet, seed: int, bijective: bool) -> LogisticSoftmaxGaussianProcess:
@@ -81,6 +76,9 @@ def _augmented(data: DataSet, seed: int, bijective: bool) -> LogisticSoftmaxGaus
     rounds = 50 if data.inducing is None else 10
     return LogisticSoftmaxGaussianProcess(bijective, data.inducing, rounds=rounds, random_state=seed)
 
+
+SEPARATELY: dict[str, Any] = {"separate_inducing": True, "ard": True, "epochs": 40}
+SEPARATE = ", separate inducing points"
 
 LEARNED = ", ARD, learned inducing points"
 """Of rows that are fitted once more, with the smoothing that was chosen."""
@@ -93,7 +91,8 @@ METHODS: dict[str, Callable[[DataSet, int], Any]] = {
     "SVGPC": lambda data, seed: ds.CategoricalGaussianProcess("softmax", mixing=True, **_sparse(data, seed)),
     "LSM": lambda data, seed: _augmented(data, seed, bijective=False),
     "BSM": lambda data, seed: _augmented(data, seed, bijective=True),
-    "Collapsed-ILR, separate inducing points": _separate,
+    "Collapsed-ILR" + SEPARATE: _separate(ds.targets.ILR(0.999999), noise="learned", readout="softmax"),
+    "GPD" + SEPARATE: _separate(ds.targets.Dirichlet(1e-4)),
 }
 # Scaling of the features, "z" for unit variances and "01" for the unit interval, inferred where the paper's text has
 # nothing; accuracy, NLL, ECE.
@@ -155,8 +154,8 @@ def _cells() -> dict[Cell, dict[str, Printed]]:
         numbers = [float(figure) for figure in figures]
         printed = dict(zip(SCORES, map(Printed, numbers[::2], numbers[1::2]), strict=True))
         cells[name, method] = printed | {CENTERED: printed["ECE"]}
-    cells["letter", "Collapsed-ILR, separate inducing points"] = cells["letter", "Collapsed-ILR"]
     latent = "Collapsed-ILR", "GPD"
+    cells |= {("letter", method + SEPARATE): cells["letter", method] for method in latent}
     cells |= {(name, method + LEARNED): cells[name, method] for name in ("eeg", "magic", "letter") for method in latent}
     return cells | {(name, method): {} for name in SUBSETS for method in latent}
 
@@ -209,15 +208,15 @@ TABLES = {
             "rows with ARD and learned inducing points, which the paper learns throughout, take the lambda or alpha "
             "that these chose, and fit once more.",
             "Features are standardized where the paper's row says Z-score. Elsewhere they are scaled to [0, 1], which "
-            "is inferred: the text lost the range. Exceptions are drive, mocap and the row with separate inducing "
+            "is inferred: the text lost the range. Exceptions are drive, mocap and the rows with separate inducing "
             "points, which are standardized though the paper's rows do not say so.",
             "The paper prints one ECE, and both columns are compared with it. It looks like one of ten bins whose "
             "centers stand for their mean confidences, as in [GPD]'s code: the column of bin centers, which takes the "
             "probability of the second of two classes, and else that of the likeliest. The other column has 15 bins "
             "with their mean confidences, of the likeliest class throughout.",
-            "The row with separate inducing points has no row of its own in the paper and is compared with that of "
-            "Collapsed-ILR. It is trained by minibatches, with the paper's lambda of 0.999999. Rows with fewer than "
-            "five repetitions are listed below with their number.",
+            "The rows with separate inducing points have none of their own in the paper, and are compared with those "
+            "of Collapsed-ILR and GPD. They are trained by minibatches, with ARD and the paper's lambda of 0.999999 "
+            "and alpha of 0.0001. Rows with fewer than five repetitions are listed below with their number.",
             "Rows of eeg are in time order, with four gross outliers, and neighbors are alike: a random split, as the "
             "paper's, is optimistic. So it is for the frames of mocap.",
             "drive and mocap are subsets, which compare with no row of the paper.",
@@ -225,13 +224,16 @@ TABLES = {
             "searches for the kernel: at most 50 with all rows, and 10 with inducing points, where the bound still "
             "grows. The paper draws Gibbs samples where it has all rows, and prints a learning rate. Its bijective "
             "softmax is read as that of the logistic softmax's package, which cannot give any class but the last more "
-            "than 2/3: where others are easily told, NLL and ECE stay high, and accuracy does not suffer.",
-            "Exact-ILR is behind on glass; a lengthscale for every feature has an NLL of 0.891 there, and five other "
-            "starts of the search leave it at 0.865.",
+            "than 2/3: where others are easily told, NLL and ECE stay high. Its accuracy is behind on glass only.",
+            "Exact-ILR is behind on glass. With other settings, which are no rows here, its mean NLL over the five "
+            "splits is 0.891 (a lengthscale for every feature), 0.895 (the target's noise times a learned number), "
+            "0.865 (five other starts of the search), 0.848 (lambda 0.95 throughout), and 0.818 (a Matérn kernel of "
+            "smoothness 3/2); the ECEs of the last two are 0.174 and 0.194.",
             "Uncollapsed-ILR and SVGPC train for 30 epochs at one learning rate, which the paper tunes; the paper's "
             "scale of the noise for each class, an option of its Collapsed-ILR and GPD, is not used. On one split of "
-            "letter, and no row here, 100 epochs bring SVGPC from 0.937 to 0.940, ARD to 0.950 with an NLL of 0.204, "
-            "and both to 0.950 with 0.191.",
+            "letter, and no rows here, 100 epochs bring SVGPC from 0.937 to 0.940, ARD to 0.950 with an NLL of 0.204, "
+            "and both to 0.950 with 0.191; separate inducing points, ARD and 40 epochs bring it to 0.960 with an NLL "
+            "of 0.170, and Uncollapsed-ILR to 0.957 with 0.171.",
             "eeg and magic are behind with inducing points that are not learned, and within with ARD and learned ones, "
             "but for an ECE of eeg. On letter one set of 200 points is few for 25 latents: accuracies and NLLs are "
             "behind, nearer with ARD and learned points, and within or better with separate ones.",
