@@ -125,7 +125,7 @@ def test_every_table_has_its_place_on_the_page():
 
 def test_the_papers_numbers_are_read_as_printed():
     cells = casimac.TABLES["casimac_3"].cells
-    assert len(cells) == 20
+    assert len([printed for printed in cells.values() if printed]) == 20
     assert cells["alcohol", "kNN"]["log-loss"] == Printed(1.752, 1.442)
     assert cells["pine", "CASIMAC"]["area deviation"] == Printed(0.019)
     cells = ilr_gp.TABLES["ilr_gp_3"].cells
@@ -258,9 +258,9 @@ def test_methods_are_measured_on_a_users_copies(tmp_path, monkeypatch):
     monkeypatch.delitem(gpd.TIMED, "NKRR, Platt")
     cells = [("casimac_3", ("pine", method)) for method in casimac.COMPARED]
     cells += [("casimac_5", ("alcohol-3", "CASIMAC")), ("gpd_3", ("letter", "alpha 0.01"))]
-    cells += [("gpd_5", ("letter", "a fit of each"))]
+    cells += [("gpd_5", ("letter", "a fit of each")), ("gpd_5_inducing", ("letter", "GPD, 200 inducing points"))]
     cells += [("gpd_4", ("letter", method)) for method in ("GPC", "GPR, Platt", "NKRR, Platt")]
-    cells += [("ilr_gp_3", ("letter", method)) for method in ("GPD", "GPD" + ilr_gp.LEARNED)]
+    cells += [("ilr_gp_3", ("letter", method)) for method in ("GPD", "GPD" + ilr_gp.LEARNED, "GPD" + ilr_gp.SEPARATE)]
     for name, cell in cells:
         assert cell in TABLES[name].cells
         scores = TABLES[name].measure(*cell, 0, DataFolder(tmp_path))

@@ -77,6 +77,11 @@ def _classes(row: dict[str, Any]) -> float:
     return float(row["data"].split()[0])
 
 
+def _points(row: dict[str, Any]) -> float:
+    """Number of inducing points of a row, "GPD, 400 inducing points"."""
+    return float(row["method"].split()[1])
+
+
 def quadrants(repetitions: Repetitions, data: DataFolder) -> Figure:
     """[CASIMAC] Fig. 5: class probabilities of four quadrants, as the mean of the classes' colors, of two methods."""
     setting = casimac.SETTINGS["quadrants"]
@@ -205,6 +210,18 @@ def seconds(repetitions: Repetitions, data: DataFolder) -> Figure:
     return figure
 
 
+def inducing(repetitions: Repetitions, data: DataFolder) -> Figure:
+    """[GPD] Fig. 5: error and seconds by the number of inducing points, beside GPC with 200."""
+    figure, axes = _figure(2)
+    for one, score in zip(axes[0], ("error", "seconds"), strict=True):
+        _line(one, [r for r in repetitions if r["method"].startswith("GPD")], score, _points, "GPD")
+        gpc = [r["scores"][score] for r in repetitions if r["method"].startswith("GPC")]
+        one.axhline(np.mean(gpc), linestyle="--", color="0.4", label="GPC, 200 inducing points")
+        one.set_title(score, fontsize=10)
+    _finish(axes, "", "inducing points")
+    return figure
+
+
 def reliability_bands(repetitions: Repetitions, data: DataFolder) -> Figure:
     """[GPD] Fig. 6 and 7: reliability, between quantiles of the probabilities where classes are two."""
     methods = ("GPC", "GPD", "GPR", "GPR, Platt")
@@ -249,6 +266,7 @@ FIGURES: dict[str, tuple[str, Draw]] = {
     "ilr_gp_noise": ("ilr_gp_fig_7", target_noise),
     "gpd_comparison": ("gpd_4", comparison),
     "gpd_seconds": ("gpd_5", seconds),
+    "gpd_inducing": ("gpd_5_inducing", inducing),
     "gpd_alpha": ("gpd_3", concentration),
     "gpd_reliability": ("gpd_4", reliability_bands),
     "sps_partitions": ("sps_1", partitions),

@@ -2,16 +2,25 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.preprocessing import StandardScaler
 
 import deepsimplex as ds
-from training.tables.paper_table import Cell, DataFolder, PaperTable, Printed, Scores, fitted, split
+from training.tables.paper_table import Cell, Data, DataFolder, PaperTable, Printed, Scores, fitted, split
 
 TEST = {"eeg": 4000, "htru2": 5000, "magic": 5000, "letter": 5000}
 ALPHAS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 SPARSE: dict[str, Any] = {"inducing": 200, "scale_features": False}
+
+
+def _collapsed(target: ds.targets.Target, seed: int, **settings: Any) -> ds.SimplexGaussianProcess:
+    """A process on a target whose smoothing is given."""
+    return ds.SimplexGaussianProcess(target, "collapsed", random_state=seed, **(SPARSE | settings))
+
 
 METHODS: dict[str, Callable[[int], Any]] = {
     "GPD": lambda seed: ds.SimplexGaussianProcess(
@@ -35,55 +44,74 @@ TIMED: dict[str, Callable[[int], Any]] = {
     "NKRR, Platt": METHODS["NKRR, Platt"],
 }
 COMPARED_WITH_GPC = ("GPD", "Collapsed-ILR", "GPD, alpha chosen")
+INDUCING = (200, 400, 600, 800)
+BY_INDUCING: dict[str, Callable[[int], Any]] = {
+    "GPC, 200 inducing points": METHODS["GPC"],
+    **{
+        f"GPD, {number} inducing points": partial(_collapsed, ds.targets.Dirichlet(1e-4), inducing=number)
+        for number in INDUCING
+    },
+}
 WARM_UP = 500
 """Rows that every method fits once before its fit is timed, since what TensorFlow compiles is kept."""
 
 
-def _collapsed(target: ds.targets.Target, seed: int) -> ds.SimplexGaussianProcess:
-    """A process on a target whose smoothing is given."""
-    return ds.SimplexGaussianProcess(target, "collapsed", random_state=seed, **SPARSE)
-
-
-def _scores(classifier: Any, name: str, repetition: int, data: DataFolder) -> Scores:
+def _standardized(name: str, repetition: int, data: DataFolder) -> tuple[Data, Data]:
+    """Rows to fit and rows to test, standardized by the former."""
     X, y = data.load(name)
     train, test = split(len(X), TEST[name], repetition)
-    scaler = StandardScaler().fit(X[train])
-    X = scaler.transform(X)
-    fitted(classifier, X[train], y[train])
-    report = ds.evaluation.report(y[test], classifier.predict_proba(X[test]))
-    train_mnll = ds.evaluation.negative_log_likelihood(y[train], classifier.predict_proba(X[train]))
+    X = StandardScaler().fit(X[train]).transform(X)
+    return (X[train], y[train]), (X[test], y[test])
+
+
+def _scores(classifier: Any, X: NDArray[np.float64], y: NDArray[np.int64]) -> Scores:
+    report = ds.evaluation.report(y, classifier.predict_proba(X))
     return {
         "error": 1.0 - report.accuracy,
         "MNLL": report.negative_log_likelihood,
         "ECE": report.expected_calibration_error,
-        "MNLL of training rows": float(train_mnll),
     }
+
+
+def _fit_and_score(classifier: Any, name: str, repetition: int, data: DataFolder) -> Scores:
+    train, test = _standardized(name, repetition, data)
+    fitted(classifier, *train)
+    return _scores(classifier, *test) | {"MNLL of training rows": _scores(classifier, *train)["MNLL"]}
+
+
+def _timed(make: Callable[[int], Any], repetition: int, X: Any, y: Any, warm_up: int = WARM_UP) -> tuple[Any, float]:
+    """A fitted classifier, and the seconds of its fit."""
+    fitted(make(repetition), X[:warm_up], y[:warm_up])
+    begun = time.perf_counter()
+    classifier = fitted(make(repetition), X, y)
+    return classifier, time.perf_counter() - begun
 
 
 def measure(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Figure 4: one split."""
-    return _scores(METHODS[method](repetition), name, repetition, data)
+    return _fit_and_score(METHODS[method](repetition), name, repetition, data)
 
 
 def measure_alpha(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Figure 3: one split with a concentration that is given."""
     target = ds.targets.Dirichlet(float(method.removeprefix("alpha ")))
-    return _scores(_collapsed(target, repetition), name, repetition, data)
+    return _fit_and_score(_collapsed(target, repetition), name, repetition, data)
 
 
 def measure_seconds(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Figure 5: seconds of one fit after the other on the same split."""
-    X, y = data.load(name)
-    train, _ = split(len(X), TEST[name], repetition)
-    X, y = StandardScaler().fit_transform(X[train]), y[train]
-    seconds = {}
-    for label, make in TIMED.items():
-        fitted(make(repetition), X[:WARM_UP], y[:WARM_UP])
-        begun = time.perf_counter()
-        fitted(make(repetition), X, y)
-        seconds[label] = time.perf_counter() - begun
+    train, _ = _standardized(name, repetition, data)
+    seconds = {label: _timed(make, repetition, *train)[1] for label, make in TIMED.items()}
     ratios = {f"GPC / {label}": seconds["GPC"] / seconds[label] for label in COMPARED_WITH_GPC}
     return seconds | ratios
+
+
+def measure_inducing(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
+    """Figure 5: scores and seconds of one fit with a given number of inducing points."""
+    train, test = _standardized(name, repetition, data)
+    inducing = int(method.split()[1])
+    classifier, seconds = _timed(BY_INDUCING[method], repetition, *train, warm_up=max(WARM_UP, inducing))
+    return _scores(classifier, *test) | {"seconds": seconds}
 
 
 COMPARED: dict[Cell, dict[str, Printed]] = {(name, method): {} for name in TEST for method in METHODS}
@@ -126,6 +154,20 @@ TABLES = {
             "fraction of GPC's time.",
             '"GPD, alpha chosen", which Figure 4 has, fits four candidates, compares them by their MNLL on the '
             "training rows, and fits once more: with this choice GPD takes longer than GPC.",
+        ),
+    ),
+    "gpd_5_inducing": PaperTable(
+        "[GPD] Figure 5: numbers of inducing points",
+        3,
+        {("letter", method): {} for method in BY_INDUCING},
+        measure_inducing,
+        notes=(
+            "Features are standardized, and alpha is 0.0001. GPD's inducing points stay where k-means++ puts them; GPC "
+            "learns its own, and is trained for 30 epochs. Seconds are those of a fit, after one of 500 rows, or of as "
+            "many as there are points, which compiles it.",
+            "The paper, without numbers in its text, has three sets (letter, miniboo, mocap) and ten splits: with more "
+            "points GPD's error falls below that of GPC, at a fraction of its time. Here it does so with 600 points, "
+            "in 0.7 of the time; with 400 its MNLL is already less, and with 800 it takes longer than GPC.",
         ),
     ),
     "gpd_3": PaperTable(
