@@ -17,15 +17,13 @@ ALPHAS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 SPARSE: dict[str, Any] = {"inducing": 200, "scale_features": False}
 
 
-def _collapsed(target: ds.targets.Target, seed: int, **settings: Any) -> ds.SimplexGaussianProcess:
-    """A process on a target whose smoothing is given."""
+def _collapsed(target: ds.targets.Target | str, seed: int, **settings: Any) -> ds.SimplexGaussianProcess:
+    """A process on a target, by the collapsed bound."""
     return ds.SimplexGaussianProcess(target, "collapsed", random_state=seed, **(SPARSE | settings))
 
 
 METHODS: dict[str, Callable[[int], Any]] = {
-    "GPD": lambda seed: ds.SimplexGaussianProcess(
-        "dirichlet", "collapsed", smoothing="train", random_state=seed, **SPARSE
-    ),
+    "GPD": lambda seed: _collapsed("dirichlet", seed, smoothing="train"),
     "GPC": lambda seed: ds.CategoricalGaussianProcess("softmax", random_state=seed, **SPARSE),
     "GPR": lambda seed: ds.estimators.least_squares_gaussian_process(
         inference="collapsed", random_state=seed, **SPARSE
@@ -76,7 +74,9 @@ def _scores(classifier: Any, X: NDArray[np.float64], y: NDArray[np.int64]) -> Sc
 def _fit_and_score(classifier: Any, name: str, repetition: int, data: DataFolder) -> Scores:
     train, test = _standardized(name, repetition, data)
     fitted(classifier, *train)
-    return _scores(classifier, *test) | {"MNLL of training rows": _scores(classifier, *train)["MNLL"]}
+    X, y = train
+    train_mnll = ds.evaluation.negative_log_likelihood(y, classifier.predict_proba(X))
+    return _scores(classifier, *test) | {"MNLL of training rows": float(train_mnll)}
 
 
 def _timed(make: Callable[[int], Any], repetition: int, X: Any, y: Any, warm_up: int = WARM_UP) -> tuple[Any, float]:
@@ -109,8 +109,8 @@ def measure_seconds(name: str, method: str, repetition: int, data: DataFolder) -
 def measure_inducing(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
     """Figure 5: scores and seconds of one fit with a given number of inducing points."""
     train, test = _standardized(name, repetition, data)
-    inducing = int(method.split()[1])
-    classifier, seconds = _timed(BY_INDUCING[method], repetition, *train, warm_up=max(WARM_UP, inducing))
+    make = BY_INDUCING[method]
+    classifier, seconds = _timed(make, repetition, *train, warm_up=max(WARM_UP, make(repetition).inducing))
     return _scores(classifier, *test) | {"seconds": seconds}
 
 
