@@ -12,10 +12,13 @@ pytest.importorskip("selenium")
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webdriver import WebDriver
+from selenium.webdriver.support.ui import WebDriverWait
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SCREENSHOTS = "DEEPSIMPLEX_SCREENSHOTS"
 """Names a folder where screenshots are kept, for whoever wants to look at them."""
+
+LOADED = "return location.href !== 'about:blank' && document.readyState === 'complete'"
 
 needs_browser = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Debian's packages chromium and chromium-driver"
@@ -50,6 +53,17 @@ def browser(width: int = 1280, height: int = 1600) -> Iterator[WebDriver]:
         yield driver
     finally:
         driver.quit()
+
+
+def open_page(driver: WebDriver, address: str) -> None:
+    """Load a page anew, whatever was shown before, and wait until all of it is there.
+
+    On a busy machine the driver's own `get` may return while the page is still being loaded. It comes by way of an
+    empty page, since an address that differs from the last by its fragment alone would load nothing.
+    """
+    for page in ("about:blank", address):
+        driver.get(page)
+    WebDriverWait(driver, 30).until(lambda driver: driver.execute_script(LOADED), f"{address} was not loaded")
 
 
 def errors(driver: WebDriver) -> list[str]:

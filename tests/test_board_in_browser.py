@@ -10,7 +10,7 @@ import keras
 import pytest
 
 import deepsimplex as ds
-from tests.browser import browser, keep_screenshot, needs_browser
+from tests.browser import browser, keep_screenshot, needs_browser, open_page
 from tests.event_files import SCORES
 from tests.fresh_process import start
 
@@ -90,8 +90,7 @@ def cards(driver, address, group):
 
     A card is made when it is scrolled to, and a page holds some of them.
     """
-    driver.get("about:blank")
-    driver.get(f"{address}/?tagFilter=^{group}/#timeseries")
+    open_page(driver, f"{address}/?tagFilter=^{group}/#timeseries")
     tags, widths = set(), {}
     while True:
         views = wait_for(lambda: driver.find_elements("css selector", CARDS), f"cards of {group}")
@@ -149,8 +148,7 @@ def test_pictures_are_on_the_page(driver, address):
 @needs_browser
 @pytest.mark.slow
 def test_hyperparameters_are_on_the_page(driver, address):
-    driver.get("about:blank")
-    driver.get(f"{address}/#hparams")
+    open_page(driver, f"{address}/#hparams")
     wanted = {"chosen_by", "target", "covariance", "readout", "learning_rate", "casimac", "hand", "isotropic"}
     wait_for(lambda: wanted <= set(texts(driver)), f"the names and values {wanted}")
     keep_screenshot(driver, "tensorboard_hparams")
@@ -159,8 +157,7 @@ def test_hyperparameters_are_on_the_page(driver, address):
 @needs_browser
 @pytest.mark.slow
 def test_latents_are_in_the_projector(driver, address):
-    driver.get("about:blank")
-    driver.get(f"{address}/#projector")
+    open_page(driver, f"{address}/#projector")
 
     def shown():
         """The projector stands in a frame within a frame."""
@@ -177,5 +174,5 @@ def test_latents_are_in_the_projector(driver, address):
     time.sleep(3)  # they are drawn
     driver.switch_to.default_content()
     keep_screenshot(driver, "tensorboard_projector")
-    driver.get(f"{address}/data/plugin/projector/sprite_image?run=calibration&name=latent")
+    open_page(driver, f"{address}/data/plugin/projector/sprite_image?run=calibration&name=latent")
     assert driver.execute_script("return document.images[0].naturalWidth") == 19 * 8

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("mkdocs", reason="needs the extra docs: pip install '.[docs]'")
 pytest.importorskip("material", reason="needs the extra docs: pip install '.[docs]'")
-from tests.browser import browser, errors, keep_screenshot, needs_browser
+from tests.browser import browser, errors, keep_screenshot, needs_browser, open_page
 
 ROOT = Path(__file__).parents[1]
 REQUESTS = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
@@ -137,11 +137,8 @@ def test_every_figure_of_the_pages_is_in_the_site(site):
 @needs_browser
 @pytest.mark.slow
 def test_formulas_are_rendered(driver, address):
-    from selenium.webdriver.support.ui import WebDriverWait
-
-    driver.get(f"{address}/mathematics/readouts.html")
-    # The driver may return before the page is laid out, on a machine that is busy.
-    boxes = WebDriverWait(driver, 10).until(lambda driver: driver.execute_script(FORMULAS))
+    open_page(driver, f"{address}/mathematics/readouts.html")
+    boxes = driver.execute_script(FORMULAS)
     assert len(boxes) > 30
     assert all(width > 2 and height > 2 for width, height in boxes)
     assert max(width for width, _ in boxes) > 100
@@ -154,7 +151,7 @@ def test_formulas_are_rendered(driver, address):
 @needs_browser
 @pytest.mark.slow
 def test_figures_are_shown(driver, address):
-    driver.get(f"{address}/guides/figures.html")
+    open_page(driver, f"{address}/guides/figures.html")
     widths = driver.execute_script(WIDTHS)
     assert len(widths) == 2
     assert all(width > 200 for _, width in widths), widths
@@ -198,7 +195,7 @@ def test_every_room_has_a_page():
 @needs_browser
 @pytest.mark.slow
 def test_the_reference_is_shown(driver, address):
-    driver.get(f"{address}/reference/evaluation.html")
+    open_page(driver, f"{address}/reference/evaluation.html")
     headings = driver.execute_script("return [...document.querySelectorAll('article h2')].map((one) => one.innerText)")
     assert {"brier_score", "expected_calibration_error", "Report"} <= {heading.split()[0] for heading in headings}
     text = text_of(driver)
@@ -212,7 +209,7 @@ def test_the_reference_is_shown(driver, address):
 @needs_browser
 @pytest.mark.slow
 def test_pages_open_from_the_disk(driver, site):
-    driver.get(f"{site.as_uri()}/index.html")
+    open_page(driver, f"{site.as_uri()}/index.html")
     ((_, width),) = driver.execute_script(WIDTHS)
     assert width > 200
     assert "Where to read on" in text_of(driver)

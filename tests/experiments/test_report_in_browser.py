@@ -10,7 +10,7 @@ from selenium.webdriver.remote.webdriver import WebDriver
 from deepsimplex import evaluation, experiments
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
 from deepsimplex.experiments import RunFolder, load_config, load_predictions, report_page
-from tests.browser import browser, errors, keep_screenshot, needs_browser
+from tests.browser import browser, errors, keep_screenshot, needs_browser, open_page
 from tests.quick_runs import without_pictures
 
 pytestmark = [pytest.mark.slow, needs_browser]
@@ -61,15 +61,15 @@ def window(request, page) -> WebDriver:
             "Emulation.setDeviceMetricsOverride",
             {"width": WIDTHS[request.param], "height": 900, "deviceScaleFactor": 1, "mobile": request.param == "phone"},
         )
-        driver.get(page.as_uri())
+        open_page(driver, page.as_uri())
         keep_screenshot(driver, f"report_{request.param}")
         yield driver
 
 
 @pytest.fixture
-def shown(window) -> WebDriver:
+def shown(window, page) -> WebDriver:
     """The page as it was written."""
-    window.refresh()
+    open_page(window, page.as_uri())
     return window
 
 
