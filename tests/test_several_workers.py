@@ -160,3 +160,20 @@ def test_workers_read_their_parts_of_every_batch():
     assert [[len(part) for part in parts] for parts in zip(*found, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
     together = np.concatenate([part for parts in zip(*found, strict=True) for part in parts])
     np.testing.assert_array_equal(together, range(13))
+
+
+def test_a_worker_that_others_have_left_fails_for_its_own_reason():
+    """They leave once it is certain that it has what they sent: a sum after the last one that it needs."""
+    workers, sums = Workers(), []
+    workers.count = 2
+
+    def total(values):
+        sums.append(values)
+        if len(sums) == 2:
+            raise tf.errors.UnavailableError(None, None, "Socket closed")
+        return values  # all of the other's digest is zero
+
+    workers._total = total
+    with pytest.raises(ValueError, match="the workers must train with the same epoch; worker 1 has others"):
+        workers.check_same({"epoch": 0})
+    assert len(sums) == 2

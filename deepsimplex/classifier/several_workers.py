@@ -3,6 +3,7 @@
 import io
 import json
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -155,6 +156,7 @@ class Workers:
             except Exception as error:  # else the others would wait forever
                 failure, payload = error, json.dumps(f"{type(error).__name__}: {error}").encode()
         payload = self._bytes_from_chief(payload)
+        self.wait()
         if failure is not None:
             raise failure
         if payload.startswith(b'"'):
@@ -174,10 +176,20 @@ class Workers:
             digests = self._sum(digests)
             others = np.flatnonzero((digests != digests[0]).any(axis=1))
             if len(others):
+                self.wait()
                 own = "" if isinstance(fact, tuple) else f"; this one, number {self.number}, has {fact}"
                 raise ValueError(
                     f"the workers must train with the same {name}; worker {others[0]} has others than the chief{own}"
                 )
+
+    def wait(self) -> None:
+        """Return when every worker has called this, and thus has all sums before: only then may a process end.
+
+        A worker reads its sums from the memory of others, and fails if one of them has ended.
+        """
+        if self.count > 1:
+            with suppress(tf.errors.OpError):  # who has ended has come here, or what follows fails
+                self._sum(np.zeros(1, np.int32))
 
     def _bytes_from_chief(self, payload: Any) -> bytes:
         size = int(self._sum(np.array([len(payload)], np.int64))[0])
@@ -196,7 +208,7 @@ class Workers:
 
 
 class StateOfChief(keras.callbacks.Callback):
-    """Copy the chief's weights and optimizer state to all workers when training begins.
+    """Copy the chief's weights and optimizer state to all workers when training begins, and end it together.
 
     Different machines adapt a head with different rounding, and only the chief has files to restore from.
     """
@@ -220,3 +232,7 @@ class StateOfChief(keras.callbacks.Callback):
         )
         for number, variable in enumerate(variables):
             variable.assign(found[str(number)])
+
+    def on_train_end(self, logs: Any = None) -> None:
+        """Wait for the others, which may still read the last sums."""
+        self._workers.wait()
