@@ -18,7 +18,7 @@ CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SCREENSHOTS = "DEEPSIMPLEX_SCREENSHOTS"
 """Names a folder where screenshots are kept, for whoever wants to look at them."""
 
-LOADED = "return location.href !== 'about:blank' && document.readyState === 'complete'"
+LOADED = "return (location.href === 'about:blank') === arguments[0] && document.readyState === 'complete'"
 
 needs_browser = pytest.mark.skipif(
     not (CHROMIUM and DRIVER), reason="needs Debian's packages chromium and chromium-driver"
@@ -63,7 +63,10 @@ def open_page(driver: WebDriver, address: str) -> None:
     """
     for page in ("about:blank", address):
         driver.get(page)
-    WebDriverWait(driver, 30).until(lambda driver: driver.execute_script(LOADED), f"{address} was not loaded")
+        empty = page == "about:blank"
+        WebDriverWait(driver, 30).until(
+            lambda driver, empty=empty: driver.execute_script(LOADED, empty), f"{page} was not loaded"
+        )
 
 
 def errors(driver: WebDriver) -> list[str]:

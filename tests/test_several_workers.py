@@ -77,10 +77,12 @@ for name, *data in (("other samples", x + 0.1 * number, y), ("another order", un
         print(json.dumps([name, str(error)]), flush=True)
 of_chief = [keras.callbacks.BackupAndRestore(folder + "/backup", delete_checkpoint=False)] if number == 0 else []
 other.fit(x, y, callbacks=of_chief, verbose=0)
-try:
-    other.fit(x, y, epochs=2, callbacks=of_chief, verbose=0)
-except ValueError as error:
-    print(json.dumps(["another epoch", str(error)]), flush=True)
+for name, epochs in (("another epoch", 2), ("no epoch", 1)):
+    try:
+        other.fit(x, y, epochs=epochs, callbacks=of_chief, verbose=0)
+    except ValueError as error:
+        print(json.dumps([name, str(error)]), flush=True)
+print(json.dumps(["evaluated", *other.evaluate(x, y, verbose=0, return_dict=True).values()]), flush=True)
 try:
     with all_workers.scope():
         other.predict(x)
@@ -134,11 +136,15 @@ def test_two_workers_train_as_one_process(tmp_path, digits):
     files = [line for lines in printed for line in lines if line[0] == "files"]
     assert files[0][1] == files[1][1]
     assert [line[2] for line in files] == [[0], [1]], "each worker reads its own file"
+    evaluated = [line for lines in printed for line in lines if line[0] == "evaluated"]
+    assert evaluated[0] == evaluated[1]
+    assert np.isfinite(evaluated[0][1])
     for lines in printed:
         refused = dict(line for line in lines if len(line) == 2)
         for what in ("other samples", "another order"):
             assert re.match("the workers must train with the same samples; worker 1 has others", refused[what])
-        assert re.match("the workers must train with the same first epoch; worker 1", refused["another epoch"])
+        for what in ("another epoch", "no epoch"):
+            assert re.match("the workers must train with the same first epoch; worker 1", refused[what])
         assert re.match("predictions must be asked for outside the scope", refused["in the scope"])
 
 

@@ -209,7 +209,10 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             check_not_given_with_stream(y=y, sample_weight=sample_weight)
         data, kwargs["steps"] = self._others(given, batch_size, kwargs.get("steps"))
         self._build_metrics(data)
-        return super().evaluate(data, verbose=verbose, **kwargs)
+        found = super().evaluate(data, verbose=verbose, **kwargs)
+        if not kwargs.get("_use_cached_eval_dataset"):  # fit, which waits itself
+            self._workers().wait()
+        return found
 
     def _others(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> tuple[Any, int | None]:
         """Return batches of validation or test samples, with latents if there are training samples, and the steps."""

@@ -183,9 +183,9 @@ class Workers:
                 )
 
     def wait(self) -> None:
-        """Return when every worker has called this, and thus has all sums before: only then may a process end.
+        """Return when every worker has called this, and thus has all sums before, or when one is lost.
 
-        A worker reads its sums from the memory of others, and fails if one of them has ended.
+        A worker reads its sums from the memory of others, and fails if one of them has ended: none may end before.
         """
         if self.count > 1:
             with suppress(tf.errors.OpError):  # who has ended has come here, or what follows fails
@@ -235,4 +235,7 @@ class StateOfChief(keras.callbacks.Callback):
 
     def on_train_end(self, logs: Any = None) -> None:
         """Wait for the others, which may still read the last sums."""
+        if not self._begun:  # no epoch was left; workers that have one reset their metrics, by sums, before they begin
+            self.model.reset_metrics()
+            self._workers.check_same({"first epoch": "none"})
         self._workers.wait()
