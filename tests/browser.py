@@ -2,9 +2,12 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +15,6 @@ pytest.importorskip("selenium")
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.remote.webdriver import WebDriver
-from selenium.webdriver.support.ui import WebDriverWait
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 SCREENSHOTS = "DEEPSIMPLEX_SCREENSHOTS"
@@ -55,6 +57,15 @@ def browser(width: int = 1280, height: int = 1600) -> Iterator[WebDriver]:
         driver.quit()
 
 
+def wait_for(found: Callable[[], Any], what: str, seconds: float = 60) -> Any:
+    """What ``found()`` gives once it gives something."""
+    until = time.monotonic() + seconds
+    while not (answer := found()):
+        assert time.monotonic() < until, f"{what}: not on the page after {seconds} s"
+        time.sleep(0.3)
+    return answer
+
+
 def open_page(driver: WebDriver, address: str) -> None:
     """Load a page anew, whatever was shown before, and wait until all of it is there.
 
@@ -63,10 +74,8 @@ def open_page(driver: WebDriver, address: str) -> None:
     """
     for page in ("about:blank", address):
         driver.get(page)
-        empty = page == "about:blank"
-        WebDriverWait(driver, 30).until(
-            lambda driver, empty=empty: driver.execute_script(LOADED, empty), f"{page} was not loaded"
-        )
+        loaded = partial(driver.execute_script, LOADED, page == "about:blank")
+        wait_for(loaded, f"all of {page}", seconds=30)
 
 
 def errors(driver: WebDriver) -> list[str]:

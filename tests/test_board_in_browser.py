@@ -10,7 +10,7 @@ import keras
 import pytest
 
 import deepsimplex as ds
-from tests.browser import browser, keep_screenshot, needs_browser, open_page
+from tests.browser import browser, keep_screenshot, needs_browser, open_page, wait_for
 from tests.event_files import SCORES
 from tests.fresh_process import start
 
@@ -59,15 +59,6 @@ def tensorboard(events: Path, outputs: Path) -> Iterator[str]:
     finally:
         process.terminate()
         process.join(timeout=30)
-
-
-def wait_for(found, what, seconds=60):
-    """What ``found()`` gives once it gives something."""
-    until = time.monotonic() + seconds
-    while not (answer := found()):
-        assert time.monotonic() < until, f"{what}: not on the page after {seconds} s"
-        time.sleep(0.3)
-    return answer
 
 
 def texts(driver):

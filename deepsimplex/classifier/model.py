@@ -210,7 +210,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         data, kwargs["steps"] = self._others(given, batch_size, kwargs.get("steps"))
         self._build_metrics(data)
         found = super().evaluate(data, verbose=verbose, **kwargs)
-        if not kwargs.get("_use_cached_eval_dataset"):  # fit, which waits itself
+        if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
         return found
 
