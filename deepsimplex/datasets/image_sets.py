@@ -49,24 +49,17 @@ def read_image_set(name: str) -> Source:
     OSError
         If no copy is found and the download fails; lists the paths searched.
     """
-    images, copy = IMAGE_SETS[name], find_copy(name)
-    if copy is None:
-        source = _download(name)
-    elif copy.is_file():
-        source = read_npz(copy)
-    else:
-        source = images.read(copy)
-    return Source(source.x, source.y, source.test, images.class_names)
-
-
-def find_copy(name: str) -> Path | None:
-    """Return the first copy of one of ``IMAGE_SETS`` on this machine: an .npz file or a folder."""
-    for place in _places(name):
+    images, places = IMAGE_SETS[name], _places(name)
+    for place in places:
         if place.suffix == ".npz" and place.is_file():
-            return place
-        if all((place / file).is_file() for file in IMAGE_SETS[name].files):
-            return place
-    return None
+            source = read_npz(place)
+            break
+        if all((place / file).is_file() for file in images.files):
+            source = images.read(place)
+            break
+    else:
+        source = _download(name, places)
+    return Source(source.x, source.y, source.test, images.class_names)
 
 
 def _places(name: str) -> list[Path]:
@@ -85,13 +78,13 @@ def _places(name: str) -> list[Path]:
     return found
 
 
-def _download(name: str) -> Source:
+def _download(name: str, places: list[Path]) -> Source:
     try:
         (x, y), test = getattr(keras.datasets, name).load_data()
     except Exception as error:  # Keras raises a bare Exception when a download fails
-        images, places = IMAGE_SETS[name], ", ".join(map(str, _places(name)))
+        images = IMAGE_SETS[name]
         raise OSError(
-            f"{name} could not be downloaded ({error}), and no copy was found in {places}. Put "
+            f"{name} could not be downloaded ({error}), and no copy was found in {', '.join(map(str, places))}. Put "
             f"one there, or set {ENVIRONMENT_VARIABLE} to a folder that holds {name}.npz or {images.folders[0]}/ with "
             f"{', '.join(images.files)}"
         ) from error
