@@ -49,7 +49,14 @@ def progress(
         yield lambda amount: None
         return
     from rich.console import Console  # imported here: most calls end before anything is shown
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
     as_bar = console.is_terminal or console.is_jupyter
