@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.report import to_json
+from deepsimplex.evaluation.json_values import to_json
 from deepsimplex.evaluation.standardized_partition import (
     MEASURES,
     StandardizedPartition,

@@ -1,8 +1,6 @@
-"""Report: all scores of one set of predictions as a table, a dictionary and JSON, with bootstrap intervals."""
+"""All scores of one set of predictions, with bootstrap intervals, as a table, a dictionary and JSON."""
 
 import dataclasses
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +16,7 @@ from deepsimplex.evaluation import (
     proper_scores,
 )
 from deepsimplex.evaluation.bootstrap import PREPARED, Interval, ResampledScore, check_resampling, resample
+from deepsimplex.evaluation.json_values import to_json
 from deepsimplex.evaluation.uncertainty import accuracy_at_coverage, area_under_risk_coverage, out_of_distribution_auroc
 
 INTERVALS_NOTE = (
@@ -46,29 +45,6 @@ SCORE_GROUPS: dict[str, tuple[str, ...]] = {
 }
 """Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
 PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
-
-
-def json_value(value: Any) -> Any:
-    """Convert a value to what JSON can hold: NaN becomes None, infinity "Infinity", other objects their ``str``.
-
-    Examples
-    --------
-    >>> json_value({"mean": float("nan"), "scores": (np.float32(0.5), np.inf)})
-    {'mean': None, 'scores': [0.5, 'Infinity']}
-    """
-    if isinstance(value, Mapping):
-        return {str(name): json_value(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(inner) for inner in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def to_json(fields: Mapping[str, Any], indent: int | None) -> str:
-    """Serialize a mapping as strict JSON."""
-    return json.dumps(json_value(fields), indent=indent, allow_nan=False)
 
 
 @dataclass(frozen=True)
@@ -154,13 +130,25 @@ class Report:
         """Return ``as_dict`` as strict JSON; infinity becomes the string "Infinity"."""
         return to_json(self.as_dict(), indent)
 
+    def label(self, name: str) -> str:
+        """Return the label of a field in tables.
+
+        Examples
+        --------
+        >>> report([0], [[0.9, 0.1]]).label("top_k_accuracy")
+        'top 1 accuracy'
+        """
+        labels = {
+            "top_k_accuracy": f"top {self.k} accuracy",
+            "accuracy_at_coverage": f"accuracy at coverage {self.coverage:g}",
+        }
+        return labels.get(name, name.replace("_", " ").replace("brier", "Brier"))
+
     def __str__(self) -> str:
         fields = self.as_dict()
         intervals, level = fields.pop("intervals", {}), fields.pop("level", None)
-        labels = {name: name.replace("_", " ") for name in fields}
-        labels["top_k_accuracy"] = f"top {self.k} accuracy"
-        labels["accuracy_at_coverage"] = f"accuracy at coverage {self.coverage:g}"
         del fields["k"], fields["coverage"]  # shown in the labels
+        labels = {name: self.label(name) for name in fields}
         width = max(map(len, labels.values()))
         lines = [
             f"{labels[name]:<{width}}  " + (f"{value:>z10.4f}" if isinstance(value, float) else f"{value:>10d}")
@@ -233,11 +221,11 @@ def report(
     weighted recall                  0.7500
     weighted f1                      0.7333
     negative log likelihood          0.5108
-    brier score                      0.1750
-    brier reliability                0.1750
-    brier resolution                 0.2500
-    brier uncertainty                0.2500
-    brier remainder                  0.0000
+    Brier score                      0.1750
+    Brier reliability                0.1750
+    Brier resolution                 0.2500
+    Brier uncertainty                0.2500
+    Brier remainder                  0.0000
     proba loss                       0.3500
     expected calibration error       0.3500
     adaptive calibration error       0.3500

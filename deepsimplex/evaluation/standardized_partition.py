@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_whole
+from deepsimplex.evaluation.json_values import json_value, to_json
 from deepsimplex.evaluation.memberships import check_classes_of, check_membership, mean_closeness
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
-from deepsimplex.evaluation.report import json_value, to_json
 
 MOST_ALONE = 0.1
 """Share of samples alone in their region above which a warning is issued."""

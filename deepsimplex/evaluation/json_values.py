@@ -1,0 +1,31 @@
+"""Values as strict JSON."""
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+
+def json_value(value: Any) -> Any:
+    """Convert a value to what JSON can hold: NaN becomes None, infinity "Infinity", other objects their ``str``.
+
+    Examples
+    --------
+    >>> json_value({"mean": float("nan"), "scores": (np.float32(0.5), np.inf)})
+    {'mean': None, 'scores': [0.5, 'Infinity']}
+    """
+    if isinstance(value, Mapping):
+        return {str(name): json_value(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(inner) for inner in value]
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def to_json(fields: Mapping[str, Any], indent: int | None) -> str:
+    """Serialize a mapping as strict JSON."""
+    return json.dumps(json_value(fields), indent=indent, allow_nan=False)
