@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_origin
 
+import keras
 import numpy as np
 import yaml
 from pydantic import (
@@ -49,7 +50,7 @@ def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def validate(value: Any) -> Any:
         try:
             make(value)
-        except TypeError as error:  # pydantic reports ValueErrors only
+        except (TypeError, KeyError) as error:  # pydantic reports ValueErrors only
             raise ValueError(str(error)) from error
         return value
 
@@ -73,6 +74,7 @@ Head = Annotated[
 Readout = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(READOUTS.get))]
 Loss = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_loss))]
 Method = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(CALIBRATIONS.get))]
+Optimizer = Annotated[str, AfterValidator(_make(keras.optimizers.get))]
 Density = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(DENSITIES.get))]
 MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # overrides may set their arguments
 
@@ -134,26 +136,11 @@ class TrainingConfig(_Section):
 
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=128, ge=1)
-    optimizer: str = "adam"
+    optimizer: Optimizer = "adam"
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "constant"
     loss: Loss | None = Field(default=None, description="name of a loss and its arguments; default: the target's own")
     mixed_precision: bool = False
-
-    @field_validator("optimizer")
-    @classmethod
-    def _known_optimizer(cls, value: str) -> str:
-        import keras
-
-        optimizers = {
-            name.lower()
-            for name, kind in vars(keras.optimizers).items()
-            if inspect.isclass(kind) and issubclass(kind, keras.optimizers.Optimizer)
-        }
-        known = sorted(optimizers - {"optimizer", "lossscaleoptimizer"})
-        if value.lower() not in known:
-            raise ValueError(f"optimizer must be one of {', '.join(known)}{did_you_mean(value, known)}")
-        return value
 
 
 class CalibrationConfig(_Section):
