@@ -178,7 +178,7 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
         x, x_test, y, y_test = source.x[train], source.x[test], numbers[train], numbers[test]
     else:
         if test_fraction is not None:
-            raise ValueError(f"test_fraction must be left out: {name} has a test set of its own")
+            raise ValueError(f"test_fraction must be left out: {name} has a test set")
         x, x_test = source.x, source.test[0]
         y, y_test = np.split(numbers, [len(x)])
         unseen = np.setdiff1d(y_test, y)

@@ -50,7 +50,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     seed : int
         Seed of that draw. Default 0.
     class_names : sequence of str, optional
-        Default: the model's or estimator's own, or numbers.
+        Default: those of the model or estimator, or numbers.
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
         "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
@@ -80,7 +80,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     ("score/accuracy", "calibration/expected_calibration_error", ...), the calibration error of each of up to twenty
     classes ("calibration_of_class/...") and the histogram "confidence". For a Keras model every epoch, for an estimator
     only the fitted one: the histograms "latent/scale" and "latent/norm"; "pictures/reliability"; "pictures/simplex" for
-    three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose own
+    three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose true
     class has the least probability. At the end: the latent means with labels and small images for the Projector page,
     and for a readout with credible intervals, such as softmax, the reliability diagram with its 95% band
     ("pictures/reliability_band", which takes seconds). Also "validation_samples", the number of samples used, and

@@ -82,7 +82,7 @@ def test_overrides_reach_nested_keys(digits):
             "model.backbone={name: mlp, dropout: much}",
             "model.backbone: .*dropout must be a number of at least 0 and below 1; found 'much'",
         ),
-        ("model.backbone={hidden: [3]}", "model.backbone: backbone needs a name, one of mlp, cnn"),
+        ("model.backbone={hidden: [3]}", "model.backbone: backbone must be one of mlp, cnn.*; found None"),
         (
             "model.head=prototype",
             "model.head: head must be one of gaussian, variational, prototypes, .*; found 'prototype'; did you mean",
