@@ -158,7 +158,7 @@ def write_samples(x, y, folder):
                 writer.write(np.array([*x[row].ravel(), y[row], part], np.float32).tobytes())
 
 
-def test_workers_read_their_parts_of_every_batch():
+def test_local_parts_make_up_every_batch():
     workers, found = Workers(), []
     workers.count = 3
     for workers.number in range(3):
@@ -168,7 +168,7 @@ def test_workers_read_their_parts_of_every_batch():
     np.testing.assert_array_equal(together, range(13))
 
 
-def test_a_worker_that_others_have_left_fails_for_its_own_reason():
+def test_check_same_error_survives_workers_that_have_ended():
     """They leave once it is certain that it has what they sent: a sum after the last one that it needs."""
     workers, sums = Workers(), []
     workers.count = 2

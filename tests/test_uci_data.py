@@ -63,12 +63,12 @@ def test_amino_acids_are_one_hot(tmp_path):
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the real data sets")
 @pytest.mark.parametrize("name", SETS)
-def test_checksums_are_those_of_the_papers_data(name):
+def test_checksums_of_real_data(name):
     with np.load(SHARED / f"{name}.npz") as arrays:
         assert checksum(arrays["X"], arrays["y"]) == SETS[name].checksum
 
 
-def test_a_failed_download_leaves_the_set_out(tmp_path, monkeypatch):
+def test_failed_download_skips_the_set(tmp_path, monkeypatch):
     def unreachable(*_):
         raise Exception("URL fetch failure")  # as bare as Keras's own
 

@@ -159,7 +159,7 @@ def config(tmp_path_factory, four) -> Path:
     ],
     ids=["target", "distance and calibration"],
 )
-def test_a_run_of_own_members(four, config, overrides, loaded, tmp_path):
+def test_run_with_user_defined_members(four, config, overrides, loaded, tmp_path):
     """Every own member trains, is saved, loaded, exported and served, has its intervals and shows in the report."""
     calibrated = bool(overrides)
     checked = load_config(config, [f"data.name={config.parent / 'four.npz'}", *overrides])

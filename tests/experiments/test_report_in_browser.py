@@ -73,7 +73,7 @@ def shown(window, page) -> WebDriver:
     return window
 
 
-def test_all_images_are_there_and_nothing_is_fetched(shown, page):
+def test_images_load_without_requests(shown, page):
     images = shown.execute_script(IMAGES)
     assert len(images) == 2 * 6 + 2
     for complete, width, height, words in images:
@@ -87,14 +87,14 @@ def test_all_images_are_there_and_nothing_is_fetched(shown, page):
     assert page.stat().st_size < 2_000_000
 
 
-def test_the_page_is_no_wider_than_the_window(shown):
+def test_page_is_no_wider_than_the_window(shown):
     width = shown.execute_script("return document.documentElement.clientWidth")
     assert shown.execute_script("return document.documentElement.scrollWidth") <= width
     for image in shown.find_elements(By.TAG_NAME, "img"):
         assert 0 < image.rect["width"] <= width - image.rect["x"]
 
 
-def test_the_numbers_are_those_of_the_runs(shown, trained):
+def test_scores_equal_those_of_the_runs(shown, trained):
     rows = dict(shown.execute_script(ROWS))
     kept = [load_predictions(run.test_predictions) for run in trained]
     metrics = [json.loads(run.metrics.read_text()) for run in trained]
