@@ -103,15 +103,15 @@ def test_hyperparameters_are_written(run):
     from tensorboard.plugins.hparams import plugin_data_pb2
 
     _, _, folder, _ = run
-    found = {}
+    messages = {}
     (path,) = folder.glob("events.out.tfevents.*")
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     for event in EventFileLoader(str(path)).Load():
         for value in event.summary.value:
             if value.tag in HPARAMS:
-                found[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
-    start = found["_hparams_/session_start_info"].session_start_info.hparams
+                messages[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
+    start = messages["_hparams_/session_start_info"].session_start_info.hparams
     values = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.items()}
     assert values["optimizer"] == "Adam"
     assert values["learning_rate"] == pytest.approx(0.001)
@@ -119,11 +119,11 @@ def test_hyperparameters_are_written(run):
     assert (values["covariance"], values["readout"], values["loss"]) == ("isotropic", "ArgmaxReadout", "LatentNLL")
     assert (values["epochs"], values["steps_per_epoch"], values["seed"]) == (2, 6, 0)
     assert (values["augmentation"], values["rate"]) == ("none", 0.5)
-    assert found["_hparams_/session_end_info"].session_end_info.status == 1  # success
+    assert messages["_hparams_/session_end_info"].session_end_info.status == 1  # success
 
 
 def test_tensorboard_lists_the_session_with_its_metrics(run, tmp_path):
-    """Through TensorBoard's own server side."""
+    """Through the server side of TensorBoard."""
     from tensorboard import context
     from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
     from tensorboard.plugins import base_plugin
@@ -222,10 +222,10 @@ def test_latent_scales_are_standard_deviations(covariance, four, tmp_path):
     fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y)), epochs=1)
     (written,) = events(tmp_path / "calibration")
     scale = model.predict_latent(x).scale
-    deviations = scale if covariance == "diagonal" else np.sqrt(np.einsum("nij,nij->ni", scale, scale))
+    expected = scale if covariance == "diagonal" else np.sqrt(np.einsum("nij,nij->ni", scale, scale))
     left, right, count = written["latent/scale", 0].T
-    assert count.sum() == deviations.size
-    assert (left[0], right[-1]) == pytest.approx((deviations.min(), deviations.max()), rel=1e-3)
+    assert count.sum() == expected.size
+    assert (left[0], right[-1]) == pytest.approx((expected.min(), expected.max()), rel=1e-3)
     assert [step for tag, step in written if tag == "pictures/reliability_band"] == [0]
 
 
@@ -297,9 +297,9 @@ def test_events_before_an_exception_are_kept(few, tmp_path):
 @pytest.mark.slow
 def test_keras_tensorboard_callback_writes_beside_it(few, tmp_path):
     """It asks TensorFlow to record some steps only, while an epoch ends too."""
-    own = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
+    tensorboard = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
     board = ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False)
-    fit(plain(10), few[0], None, callbacks=[own, board], validation_data=few[1], batch_size=50)
+    fit(plain(10), few[0], None, callbacks=[tensorboard, board], validation_data=few[1], batch_size=50)
     assert {path.parent.name for path in tmp_path.rglob("*.tfevents.*")} == {"train", "validation", "calibration"}
     (written,) = events(tmp_path / "calibration")
     assert {step for tag, step in written if tag == "score/accuracy"} == {0, 1}
@@ -319,11 +319,11 @@ def test_diverged_training_warns_once(four, tmp_path):
                     self.model.set_weights([np.full_like(w, np.nan) for w in self.model.get_weights()])
 
         board = ds.monitoring.CalibrationBoard(tmp_path / name, test, outside=test[0][:20])
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             fit(model, data, None, epochs=3, callbacks=[Diverge(), board])
-        assert len([w for w in told if "training has diverged" in str(w.message)]) == 1
-        assert "after epoch 0 predictions of" in str(told[0].message)
+        assert len([w for w in caught if "training has diverged" in str(w.message)]) == 1
+        assert "after epoch 0 predictions of" in str(caught[0].message)
         (written,) = events(tmp_path / name / "calibration")
         by_density = {"score/out_of_distribution_auroc_by_density"} if name == "simplex" else set()
         for tag in {*SCORES, "score/out_of_distribution_auroc", *by_density}:
@@ -549,13 +549,13 @@ def test_hyperparameters_of_optimizers_losses_and_targets(optimizer, expected):
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3, covariance="diagonal")
     model.build((None, 5))
     model.compile(optimizer, ds.losses.Hybrid(0.3, ds.losses.LatentNLL(beta=0.5)))
-    found = model_hyperparameters(model, {"epochs": 7, "steps": None})
-    assert expected.items() <= found.items()
+    values = model_hyperparameters(model, {"epochs": 7, "steps": None})
+    assert expected.items() <= values.items()
     more = {"loss": "Hybrid", "loss.weight": 0.3, "loss.latent.beta": 0.5, "epochs": 7, "target": "mean"}
-    assert more.items() <= found.items()
-    assert "steps_per_epoch" not in found
-    assert json.loads(found["target.targets"])[1]["smoothing"] == 0.9
-    assert all(isinstance(value, str | bool | int | float) for value in found.values())
+    assert more.items() <= values.items()
+    assert "steps_per_epoch" not in values
+    assert json.loads(values["target.targets"])[1]["smoothing"] == 0.9
+    assert all(isinstance(value, str | bool | int | float) for value in values.values())
 
 
 def test_one_hot_labels_are_class_numbers(tmp_path):

@@ -518,9 +518,9 @@ def test_other_files_in_a_folder_warn_once(tmp_path):
     write_images(tmp_path / "dog", 3)
     for name in ("a.webp", "b.TIF", ".hidden"):
         (tmp_path / "dog" / name).touch()
-    with pytest.warns(UserWarning, match=r"2 files were left out.*a\.webp.* \.tif, \.webp") as told:
+    with pytest.warns(UserWarning, match=r"2 files were left out.*a\.webp.* \.tif, \.webp") as caught:
         assert len(datasets.load(tmp_path, test_fraction=0.5).x) == 3
-    assert [warning.filename for warning in told] == [__file__]
+    assert [warning.filename for warning in caught] == [__file__]
 
 
 def test_two_links_to_one_class_folder_raise(tmp_path):

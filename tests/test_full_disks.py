@@ -121,8 +121,8 @@ def test_weights_files_equal_those_of_keras(model, tmp_path):
         expected = [value.copy() for value in model.get_weights()]
         model.set_weights([np.zeros_like(value) for value in expected])
         model.load_weights(tmp_path / f"{name}.weights.h5")
-        for found, value in zip(model.get_weights(), expected, strict=True):
-            np.testing.assert_array_equal(found, value)
+        for weights, value in zip(model.get_weights(), expected, strict=True):
+            np.testing.assert_array_equal(weights, value)
     with pytest.raises(FileExistsError, match="overwrite=True"):
         model.save_weights(tmp_path / "ours.weights.h5", overwrite=False)
     with pytest.raises(ValueError, match=r"must end in `.weights.h5`"):
@@ -168,14 +168,14 @@ def test_board_warns_once_of_a_full_disk(epoch, size, trained, tmp_path):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = train(full, board)
+            weights = train(full, board)
         finally:
             full.lift()
     assert not tf.summary.should_record_summaries()  # the board's writer is not left the default one
     texts = [str(warning.message) for warning in caught]
-    (told,) = [text for text in texts if "nothing more is written for TensorBoard" in text]
-    assert str(tmp_path / "calibration") in told
-    for ours, whole in zip(found, expected, strict=True):
+    (message,) = [text for text in texts if "nothing more is written for TensorBoard" in text]
+    assert str(tmp_path / "calibration") in message
+    for ours, whole in zip(weights, expected, strict=True):
         np.testing.assert_array_equal(ours, whole)
     board.close()
     assert not (tmp_path / "calibration" / "projector_config.pbtxt").exists()

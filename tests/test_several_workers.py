@@ -45,8 +45,8 @@ def trained(strategy, rows, mapped, normalized, target, head, loss, optimizer):
         optimizer = keras.optimizers.get({"class_name": optimizer, "config": {"learning_rate": 1e-2}})
         model.compile(optimizer, loss, ["accuracy", ds.metrics.ExpectedCalibrationError()])
     model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0)
-    found = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
-    return found.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
+    fitted = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
+    return fitted.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
 
 for name, *case in json.loads(sys.argv[3]):
     for strategy in (all_workers, *([None] if number == 0 else [])):
@@ -159,12 +159,12 @@ def write_samples(x, y, folder):
 
 
 def test_local_parts_make_up_every_batch():
-    workers, found = Workers(), []
+    workers, parts = Workers(), []
     workers.count = 3
     for workers.number in range(3):
-        found.append([*workers.local_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
-    assert [[len(part) for part in parts] for parts in zip(*found, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
-    together = np.concatenate([part for parts in zip(*found, strict=True) for part in parts])
+        parts.append([*workers.local_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
+    assert [[len(part) for part in batch] for batch in zip(*parts, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
+    together = np.concatenate([part for batch in zip(*parts, strict=True) for part in batch])
     np.testing.assert_array_equal(together, range(13))
 
 

@@ -114,8 +114,8 @@ def test_interrupted_run_ends_with_the_same_weights(damage, whole, cut_run):
     shutil.copytree(copy, folder.path)
     damage(folder.backup)
     assert experiments.train(config, resume=True, verbose=0) == folder
-    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weights, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(weights, expected)
     with folder.history.open() as lines:
         assert [row["epoch"] for row in csv.DictReader(lines)] == [str(epoch) for epoch in range(EPOCHS)]
 
@@ -138,8 +138,8 @@ def test_full_disk_raises_and_the_earlier_backup_is_resumed(whole, tmp_path, mon
     assert raised.value.errno == errno.EFBIG
     assert repair_backup(folder.backup) == 2
     experiments.train(config, resume=True, verbose=0)
-    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weights, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(weights, expected)
 
 
 @pytest.mark.slow
@@ -206,8 +206,8 @@ def test_deleted_backup_restarts_training(whole, cut_run):
         experiments.train(config, resume=True, verbose=0)
     shutil.rmtree(folder.backup)
     experiments.train(config, resume=True, verbose=0)
-    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weights, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(weights, expected)
     assert len(folder.history.read_text().splitlines()) == 1 + EPOCHS
 
 

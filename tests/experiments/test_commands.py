@@ -100,9 +100,9 @@ def test_run_trains_with_any_loss(loss, tmp_path):
         folder = experiments.train(checked(tmp_path, *few, f"training.loss={loss}"), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
     kept = get_loss(yaml.safe_load(folder.config.read_text())["training"]["loss"]).get_config()
-    found = ds.load(folder.model).loss.get_config()
+    config = ds.load(folder.model).loss.get_config()
     for key in {"weight", "mass"} & kept.keys():
-        assert found[key] == kept[key]
+        assert config[key] == kept[key]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_evaluate_and_export_use_the_newest_run(finished, command):
     assert again["training_seconds"] == metrics["training_seconds"]
     command("export", *arguments, "export.input_dtype=float32")
     assert ds.export.load_served(folder.served).inputs["image"].dtype == "float32"
-    # An export of its own does not make a run another one.
+    # An export does not change which run is the newest.
     assert "finished already" in command("train", "--resume", *arguments).stdout
     assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}
 
@@ -337,8 +337,8 @@ def test_only_the_targets_command_prints_progress_to_logs(tmp_path, monkeypatch,
     assert capsys.readouterr().err == ""
     for target, shown in (("{name: mean, targets: [casimac]}", True), ("{name: casimac, show_progress: false}", False)):
         experiments.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", "cache_dir=null"))
-        found = re.search(r"(?i)euclidean.* neighbors: 100%, .*/s, after 0 s", capsys.readouterr().err)
-        assert (found is not None) == shown
+        line = re.search(r"(?i)euclidean.* neighbors: 100%, .*/s, after 0 s", capsys.readouterr().err)
+        assert (line is not None) == shown
 
 
 @pytest.mark.slow
@@ -438,7 +438,7 @@ def test_errors_are_one_line_without_traceback(arguments, message, tmp_path, com
 
 
 def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):
-    """Called as a script calls it; the run that is killed has a process of its own."""
+    """Called as a script calls it; the run that is killed has its own process."""
     monkeypatch.setattr(sys, "argv", ["deepsimplex", "evaluate", *options(tmp_path)])
     with pytest.raises(SystemExit) as end:
         cli.main()

@@ -108,12 +108,12 @@ def test_invalid_override_raises(override, message, digits):
 def test_empty_section_has_its_defaults(key, digits):
     config = load_config(digits, [f"{key}=null"])
     section, _, inner = key.partition(".")
-    found = getattr(config, section)
+    value = getattr(config, section)
     default = RunConfig.model_validate({"name": "a", "data": {"name": "digits"}, "target": "ilr"})
     expected = getattr(default, section)
     if inner:
-        found, expected = getattr(found, inner), getattr(expected, inner)
-    assert found == expected
+        value, expected = getattr(value, inner), getattr(expected, inner)
+    assert value == expected
 
 
 def test_overrides_fill_an_empty_section(digits):

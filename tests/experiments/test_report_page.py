@@ -89,7 +89,7 @@ def without_figures(monkeypatch):
 text_alone = pytest.mark.usefixtures("without_figures")
 
 
-def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
+def make_run(parent: Path, predictions: Predictions, **changes: str) -> RunFolder:
     """A finished run's folder, with what a report reads and nothing else."""
     folder = RunFolder(parent)
     parent.mkdir(parents=True)
@@ -97,7 +97,7 @@ def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
     folder.write_text(folder.config, yaml.safe_dump(config))
     folder.write_json(folder.versions, {"python": "3.12.1", "keras": "3.15"})
     folder.write_text(folder.history, "epoch,accuracy,loss,val_loss\n0,0.5,2.0,2.1\n1,0.75,1.0,NA\n")
-    save_predictions(folder.test_predictions, found.y, found.p, class_names=found.class_names)
+    save_predictions(folder.test_predictions, predictions.y, predictions.p, class_names=predictions.class_names)
     folder.write_json(folder.metrics, {"accuracy": 0.5, "training_seconds": 75.2})
     return folder
 
@@ -126,9 +126,9 @@ def test_runs_of_equal_names_are_named_by_their_paths(iris, tmp_path):
         make_run(tmp_path / place / "digits" / "001", iris["bayes"])
         save_predictions(tmp_path / place / "forest.npz", [0], [[0.5, 0.5]])
     paths = [tmp_path / place / name for place in ("one", "two") for name in ("digits", "forest.npz")]
-    found = [run.name for run in read_runs(paths)]
-    assert len(set(found)) == 4
-    assert all(place in name for place, name in zip(["one", "one", "two", "two"], found, strict=True))
+    names = [run.name for run in read_runs(paths)]
+    assert len(set(names)) == 4
+    assert all(place in name for place, name in zip(["one", "one", "two", "two"], names, strict=True))
     assert [run.name for run in read_runs({"a": paths[0], "b": iris["bayes"]})] == ["a", "b"]
     with pytest.raises(ValueError, match=r"found .*001 twice"):
         read_runs([paths[0], paths[0] / "001"])
@@ -187,12 +187,12 @@ def test_damaged_file_of_a_run_raises(iris, tmp_path, file, content, message):
 @pytest.mark.slow
 def test_page_contains_all_scores_and_intervals(iris, page):
     page = Page(page)
-    for found in iris.values():
-        scores = evaluation.report(found.y, found.p, intervals=0.9, seed=4, **QUICK)
+    for predictions in iris.values():
+        scores = evaluation.report(predictions.y, predictions.p, intervals=0.9, seed=4, **QUICK)
         for score, interval in scores.intervals.items():
             assert report_page.number(getattr(scores, score)) in page.text
             assert f"{report_page.number(interval.lower)} to {report_page.number(interval.upper)}" in page.text
-    partitions = evaluation.compare_partitions(iris["bayes"].y, {name: found.p for name, found in iris.items()})
+    partitions = evaluation.compare_partitions(iris["bayes"].y, {name: each.p for name, each in iris.items()})
     for partition in partitions.partitions.values():
         assert all(report_page.number(value) in page.text for value in partition.measures().values())
     assert "2 runs on the same 75 test samples of 3 classes." in page.text
@@ -200,7 +200,7 @@ def test_page_contains_all_scores_and_intervals(iris, page):
 
 
 def test_best_scores_and_equivalent_ones_are_marked(iris):
-    probabilities = {name: found.p for name, found in iris.items()}
+    probabilities = {name: each.p for name, each in iris.items()}
     comparison = evaluation.compare_reports(iris["bayes"].y, probabilities, resamples=100)
     groups = report_page.score_groups(comparison.reports, comparison)
     marks = {row.label: [cell.mark for cell in row.cells] for rows in groups.values() for row in rows}
@@ -228,17 +228,17 @@ def test_best_scores_and_equivalent_ones_are_marked(iris):
     ],
 )
 def test_runs_on_different_test_sets_are_not_compared(iris, tmp_path, change, sentence):
-    found, rows = iris["bayes"], change.get("rows", 75)
-    y = found.y.copy()
+    predictions, rows = iris["bayes"], change.get("rows", 75)
+    y = predictions.y.copy()
     y[: change.get("turned", 0)] += 1
-    names = change.get("class_names", found.class_names)
+    names = change.get("class_names", predictions.class_names)
     other = Predictions.of(y[:rows], iris["logistic"].p[:rows], class_names=names)
-    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": found, "other": other}, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": predictions, "other": other}, **QUICK))
     assert sentence in page.text
     assert "Not compared" in page.text
     assert "Standardized partitions" not in page.text
     assert "★" not in page.text
-    for run in (found, other):
+    for run in (predictions, other):
         assert report_page.number(evaluation.accuracy(run.y, run.p)) in page.text
 
 
@@ -268,9 +268,11 @@ def test_page_of_a_single_test_sample(tmp_path, n):
 def test_names_are_escaped(iris, tmp_path):
     evil = '<script>alert("x")</script>&$a$_'
     names = [evil, "<b>b</b>", "$c$"]
-    found = Predictions.of(iris["bayes"].y, iris["bayes"].p, class_names=names)
-    folder = make_run(tmp_path / "runs" / "digits" / "001", found, title=evil)
-    path = ds.experiments.write_report(tmp_path / "report.html", {evil: found, "run": folder.path}, title=evil, **QUICK)
+    predictions = Predictions.of(iris["bayes"].y, iris["bayes"].p, class_names=names)
+    folder = make_run(tmp_path / "runs" / "digits" / "001", predictions, title=evil)
+    path = ds.experiments.write_report(
+        tmp_path / "report.html", {evil: predictions, "run": folder.path}, title=evil, **QUICK
+    )
     page = Page(path)
     assert not page.all("script")
     assert not page.all("b")
@@ -330,8 +332,8 @@ def test_differing_keys_come_first(iris, tmp_path):
     first = make_run(tmp_path / "a" / "001", iris["bayes"])
     second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
     second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
-    found = read_runs([first.path, second.path])
-    assert report_page.differing([flat_configuration(run) for run in found]) == {
+    runs = read_runs([first.path, second.path])
+    assert report_page.differing([flat_configuration(run) for run in runs]) == {
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
@@ -406,8 +408,8 @@ def test_wheel_contains_the_template(tmp_path):
 @pytest.mark.slow
 def test_only_the_worst_of_many_classes_have_a_diagram(tmp_path):
     rng = np.random.default_rng(0)
-    found = Predictions.of(rng.integers(0, 21, 100), rng.dirichlet(np.full(21, 0.1), 100))
-    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"many": found}, **QUICK))
+    predictions = Predictions.of(rng.integers(0, 21, 100), rng.dirichlet(np.full(21, 0.1), 100))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"many": predictions}, **QUICK))
     assert any("the 20 of 21 classes with the largest error" in image["alt"] for image in page.all("img"))
 
 

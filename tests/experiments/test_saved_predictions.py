@@ -39,26 +39,26 @@ def test_saved_predictions_round_trip(bayes, tmp_path):
         class_names=names,
         keep=5,
     )
-    found = load_predictions(tmp_path / "bayes.npz")
-    np.testing.assert_array_equal(found.y, y)
-    np.testing.assert_array_equal(found.p, p)
-    assert found.p.dtype == np.float32
-    assert found.class_names == tuple(names)
-    assert READOUTS.name_of(found.readout) == "softmax"
-    np.testing.assert_array_equal(found.scores, scores)
-    np.testing.assert_array_equal(found.latent.loc, latent.loc)
-    np.testing.assert_array_equal(found.latent.scale, latent.scale)
-    assert found.images.dtype == np.uint8
-    np.testing.assert_allclose(found.images, 255 * images[found.image_rows].reshape(-1, 8, 8), atol=0.5)
+    predictions = load_predictions(tmp_path / "bayes.npz")
+    np.testing.assert_array_equal(predictions.y, y)
+    np.testing.assert_array_equal(predictions.p, p)
+    assert predictions.p.dtype == np.float32
+    assert predictions.class_names == tuple(names)
+    assert READOUTS.name_of(predictions.readout) == "softmax"
+    np.testing.assert_array_equal(predictions.scores, scores)
+    np.testing.assert_array_equal(predictions.latent.loc, latent.loc)
+    np.testing.assert_array_equal(predictions.latent.scale, latent.scale)
+    assert predictions.images.dtype == np.uint8
+    np.testing.assert_allclose(predictions.images, 255 * images[predictions.image_rows].reshape(-1, 8, 8), atol=0.5)
 
 
 def test_least_certain_images_and_surest_mistakes_are_kept(bayes):
     y, p, images = bayes
-    found = Predictions.of(y, p, images=images, keep=4)
+    predictions = Predictions.of(y, p, images=images, keep=4)
     entropy = [-sum(q * np.log(q) for q in row if q > 0) for row in p]
     least_certain = sorted(range(len(y)), key=lambda i: -entropy[i])[:4]
     most_wrong = sorted(range(len(y)), key=lambda i: p[i, y[i]])[:4]
-    assert found.image_rows.tolist() == sorted({*least_certain, *most_wrong})
+    assert predictions.image_rows.tolist() == sorted({*least_certain, *most_wrong})
 
 
 def test_color_images_in_bytes_round_trip(tmp_path):
@@ -72,10 +72,10 @@ def test_load_predictions_of_plain_arrays(tmp_path):
     np.savez(
         tmp_path / "a.npz", y=[[0], [1]], p=[[0.9, 0.1], [0.4, 0.6]], latent_loc=latent.loc, latent_scale=latent.scale
     )
-    found = load_predictions(tmp_path / "a.npz")
-    assert (found.class_names, found.names_classes, found.readout) == (("0", "1"), False, None)
-    assert found.y.tolist() == [0, 1]
-    np.testing.assert_array_equal(found.latent.loc, latent.loc)
+    predictions = load_predictions(tmp_path / "a.npz")
+    assert (predictions.class_names, predictions.names_classes, predictions.readout) == (("0", "1"), False, None)
+    assert predictions.y.tolist() == [0, 1]
+    np.testing.assert_array_equal(predictions.latent.loc, latent.loc)
     np.savez(tmp_path / "b.npz", y=[0, 1], p=[[0.9, 0.1], [0.4, 0.6]], class_names=["cat", "dog"])
     assert load_predictions(tmp_path / "b.npz").class_names == ("cat", "dog")
 
