@@ -45,8 +45,8 @@ def trained(strategy, rows, mapped, normalized, target, head, loss, optimizer):
         optimizer = keras.optimizers.get({"class_name": optimizer, "config": {"learning_rate": 1e-2}})
         model.compile(optimizer, loss, ["accuracy", ds.metrics.ExpectedCalibrationError()])
     model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0)
-    fitted = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
-    return fitted.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
+    last = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
+    return last.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
 
 for name, *case in json.loads(sys.argv[3]):
     for strategy in (all_workers, *([None] if number == 0 else [])):
