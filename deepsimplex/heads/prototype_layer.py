@@ -14,7 +14,7 @@ from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
 from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
-from deepsimplex.heads.head import AdaptedLayer, Head
+from deepsimplex.heads.head import Head
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes
 
 # Root mean square standard deviation of features above which adapt warns.
@@ -62,7 +62,7 @@ class Explanation:
         return cls(order, labels[order], *nearest)
 
 
-class PrototypeLayer(Head, AdaptedLayer):
+class PrototypeLayer(Head):
     """A Keras layer that compares features [N, d] with M prototypes, the same number for every class.
 
     Attributes
@@ -75,6 +75,7 @@ class PrototypeLayer(Head, AdaptedLayer):
         Whether ``adapt`` was called or weights were loaded.
     """
 
+    num_classes: int
     prototypes: keras.Variable
 
     def __init__(
@@ -82,6 +83,7 @@ class PrototypeLayer(Head, AdaptedLayer):
     ) -> None:
         # Features are cast to higher precision in the layer, never to lower.
         super().__init__(autocast=False, **kwargs)
+        self.adapted = False
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
         self.initialization = check_choice(initialization, "initialization", INITIALIZATIONS)

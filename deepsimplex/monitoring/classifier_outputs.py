@@ -12,6 +12,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.monitoring.validation_samples import rows_of
 
@@ -103,7 +104,7 @@ class KerasOutputs:
         self.batch_size = batch_size
 
         def outputs(batch: Any) -> dict[str, Any]:
-            if not hasattr(model, "predict_latent"):
+            if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
             features = model.backbone(batch, training=False)
             latent = model.predictive(model.latent_of_features(features))
