@@ -10,7 +10,7 @@ from keras import ops
 
 from deepsimplex._utils.portable_operations import batch_normalization, precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
-from deepsimplex.heads.features import ROWS, feature_rows
+from deepsimplex.heads.features import ROWS, draw_features
 from deepsimplex.heads.head import Head
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
@@ -247,7 +247,7 @@ class VariationalGaussianProcess(Head):
         from sklearn.cluster import kmeans_plusplus  # takes a second to import
 
         rng = np.random.default_rng(check_whole(seed, "seed", 0))
-        rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
+        (rows,), _, count = draw_features(x, None, backbone, max(ROWS, 10 * self.inducing), rng)
         self._build_for(rows)
         if self.normalization is not None:
             self.normalization.moving_mean.assign(rows.mean(axis=0))
