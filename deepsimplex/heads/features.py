@@ -63,27 +63,27 @@ def draw_features(
     [0, 0, 1, 1]
     """
     by_class = class_numbers is not None
-    if not is_stream(x):
-        if by_class and (y is None or callable(y)):  # such as a backbone in its place
-            raise TypeError(f"y must hold the labels of the samples; found {type(y).__name__}")
-        labels = class_numbers(y) if class_numbers is not None else None
-        draw = Samples.of(as_arrays(x), labels, name="samples").draw(rows, rng, by_class)
-        # In random order and batches of equal size, for the batch statistics.
-        order = np.array_split(rng.permutation(len(draw.rows)), -(-len(draw.rows) // BATCH_SIZE))
+    if is_stream(x):
+        reservoir = Reservoir(0, rng, per_class=rows) if by_class else Reservoir(rows, rng)
+        blocks = Samples.of(x, y, labeled=by_class, name="samples").blocks(BATCH_SIZE)
         with as_in_training(backbone) as features:
-            batches = [(features(batch), *numbers) for batch, *numbers in (take(draw.columns, part) for part in order)]
-        return Draw(joined(batches), draw.rows[np.concatenate(order)], draw.given)
-    reservoir = Reservoir(0, rng, per_class=rows) if by_class else Reservoir(rows, rng)
+            for block, *labels in _without_small_blocks(blocks):
+                columns = (features(block), *map(class_numbers, labels[:1])) if class_numbers else (features(block),)
+                reservoir.add(columns, *columns[1:])
+        draw = reservoir.drawn()
+        if not draw.given:
+            raise ValueError("samples must hold at least one sample; found none")
+        return draw
+    if class_numbers is not None:
+        if y is None or callable(y):  # such as a backbone in its place
+            raise TypeError(f"y must hold the labels of the samples; found {type(y).__name__}")
+        y = class_numbers(y)
+    draw = Samples.of(as_arrays(x), y, name="samples").draw(rows, rng, by_class)
+    # In random order and batches of equal size, for the batch statistics.
+    parts = np.array_split(rng.permutation(len(draw.rows)), -(-len(draw.rows) // BATCH_SIZE))
     with as_in_training(backbone) as features:
-        for batch, *labels in _without_small_batches(Samples.of(x, y, name="samples").read()):
-            if by_class and not labels:
-                raise ValueError("samples must be batches (samples, labels); found batches without labels")
-            columns = (features(batch), *map(class_numbers, labels[:1])) if class_numbers else (features(batch),)
-            reservoir.add(columns, *columns[1:])
-    draw = reservoir.drawn()
-    if not draw.given:
-        raise ValueError("samples must hold at least one sample; found none")
-    return draw
+        batches = [(features(batch), *numbers) for batch, *numbers in (take(draw.columns, part) for part in parts)]
+    return Draw(joined(batches), draw.rows[np.concatenate(parts)], draw.given)
 
 
 def compute_features(batch: Any, backbone: Callable[..., Any] | None, training: bool = False) -> NDArray[np.float64]:
@@ -151,16 +151,16 @@ def as_arrays(samples: Any) -> Any:
     return keras.tree.map_structure(np.asarray, samples) if isinstance(samples, dict | tuple) else np.asarray(samples)
 
 
-def _without_small_batches(batches: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
-    """Join a batch below half the largest size to the one before, for its batch statistics."""
+def _without_small_blocks(blocks: Iterable[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+    """Join a block below half the largest size to the one before, for its batch statistics."""
     before: tuple[Any, ...] | None = None
     largest = 0
-    for batch in batches:
-        largest = max(largest, num_rows(batch))
-        if before is not None and 2 * num_rows(batch) < largest:
-            batch, before = joined([before, batch]), None
+    for block in blocks:
+        largest = max(largest, num_rows(block))
+        if before is not None and 2 * num_rows(block) < largest:
+            block, before = joined([before, block]), None
         if before is not None:
             yield before
-        before = batch
+        before = block
     if before is not None:
         yield before

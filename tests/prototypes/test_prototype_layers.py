@@ -281,7 +281,7 @@ def test_what_are_no_labels_and_no_samples_are_named():
         PrototypeScores(2).adapt(rows.batch(4).repeat())
     with pytest.raises(ValueError, match="samples must hold at least one sample; found none"):
         PrototypeScores(2).adapt(rows.take(0).batch(4))
-    with pytest.raises(ValueError, match=r"a data set must be of batches: samples.batch\(256\)"):
+    with pytest.raises(ValueError, match=r"must be batched"):
         PrototypeScores(2).adapt(rows)
 
 
@@ -379,7 +379,7 @@ def test_it_trains_compiled(four):
 
 def test_a_data_set_holds_its_labels():
     rows = tf.data.Dataset.from_tensor_slices(np.eye(8, D)).batch(4)
-    with pytest.raises(ValueError, match="found batches without labels"):
+    with pytest.raises(ValueError, match=r"must yield \(x, label\)"):
         PrototypeScores(2).adapt(rows)
     with pytest.raises(ValueError, match="y must not be given beside batches"):
         PrototypeScores(2).adapt(rows, np.zeros(8))
