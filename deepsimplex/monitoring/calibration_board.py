@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ from tensorboard.plugins.hparams import api, api_pb2, summary
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
+from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile
@@ -22,6 +25,7 @@ from deepsimplex.monitoring.hyperparameters import (
 )
 from deepsimplex.monitoring.summaries import band_picture, latents, pictures, summary_values
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
+from deepsimplex.readout import Readout
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples.reservoir import take
 
@@ -194,23 +198,19 @@ class CalibrationBoard(keras.callbacks.Callback):
     def _model_outputs(self) -> ClassifierOutputs:
         assert self.validation is not None
         x, model = keras.tree.map_structure(np.asarray, self.validation.x), self.model
-        latent = self._outputs(x)
-        p, features = latent.pop("probabilities"), latent.pop("features", None)
-        n, outside = p.shape[1], {} if self.outside is None else self._outputs(self.outside)
-        compares = bool(outside) and len(p) >= 2 * LEAST
-        common: dict[str, Any] = {
-            "labels": self._check_labels(n),
-            "probabilities": p,
-            "class_names": self._names(getattr(model, "class_names", None) or range(n)),
-            "outside": outside.get("probabilities"),
-            "images": as_images(x),
-            **({"features": features, "outside_features": outside.get("features")} if compares else {}),
-        }
-        if not latent:
-            return ClassifierOutputs(**common)
-        scores = getattr(model.readout, "scores", None)
-        scores = model.target.scores(model.num_classes) if scores is None else scores
-        return ClassifierOutputs(**common, latent=latent, scores=scores, readout=model.readout)
+        arrays, outside = self._outputs(x), {} if self.outside is None else self._outputs(self.outside)
+        p, classifier = arrays["probabilities"], model if isinstance(model, SimplexClassifier) else None
+        names = self._names(range(p.shape[1]) if classifier is None else classifier.class_names)
+        labels = self._check_labels(p.shape[1])
+        outputs = ClassifierOutputs(labels, p, names, outside.get("probabilities"), as_images(x))
+        if classifier is None:
+            return outputs
+        readout, n = classifier.readout, classifier.num_classes
+        scores = readout.scores if isinstance(readout, Readout) else classifier.target.scores(n)
+        outputs = replace(outputs, latent={k: arrays[k] for k in ("loc", "scale")}, scores=scores, readout=readout)
+        if not outside or len(p) < 2 * LEAST:
+            return outputs
+        return replace(outputs, features=arrays["features"], outside_features=outside["features"])
 
     # Estimators
 
@@ -243,14 +243,13 @@ class CalibrationBoard(keras.callbacks.Callback):
         if self.validation is None:
             return None
         x, classes = self.validation.x, classifier.classes_.tolist()
-        behind: dict[str, Any] = {}
-        if with_latents and hasattr(classifier, "scores_"):  # GPLVQ has latents without a readout
-            scores = classifier.scores_
-            behind = {"scores": scores, "readout": readout_layer(classifier.readout_, scores)}
-            behind["latent"] = classifier.predict_latent(x).numpy().as_dict()
-        outside = None if self.outside is None else classifier.predict_proba(self.outside)
         labels, p, names = self._check_labels(len(classes), classes), classifier.predict_proba(x), self._names(classes)
-        return ClassifierOutputs(labels, p, names, outside, as_images(x), **behind)
+        outside = None if self.outside is None else classifier.predict_proba(self.outside)
+        outputs = ClassifierOutputs(labels, p, names, outside, as_images(x))
+        if not with_latents or not isinstance(classifier, LatentClassifier):
+            return outputs
+        scores, latent = classifier.scores_, classifier.predict_latent(x).numpy().as_dict()
+        return replace(outputs, latent=latent, scores=scores, readout=readout_layer(classifier.readout_, scores))
 
     # Both
 

@@ -80,7 +80,7 @@ def estimator_hyperparameters(classifier: Any) -> dict[str, Value]:
 
 
 def _loss(model: keras.Model) -> dict[str, Any]:
-    loss = getattr(model, "loss", None)
+    loss = model.loss
     if loss is None and isinstance(model, SimplexClassifier):
         loss = model.target.default_loss()
     if loss is None or isinstance(loss, str):
@@ -91,10 +91,9 @@ def _loss(model: keras.Model) -> dict[str, Any]:
 
 
 def _optimizer(model: keras.Model) -> dict[str, Any]:
-    optimizer = getattr(model, "optimizer", None)
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside the loss scaling of mixed precision
-    if optimizer is None:
-        return {}
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # of mixed precision
+        optimizer = optimizer.inner_optimizer
     config = optimizer.get_config()
     values: dict[str, Any] = {"optimizer": type(optimizer).__name__}
     rate = config.get("learning_rate")
