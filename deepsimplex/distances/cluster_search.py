@@ -34,20 +34,16 @@ SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss")
 # Seconds without an answer after which to check whether any node is left that can run the tasks.
 PATIENCE = 30.0
 
-Visitor = Callable[[Distance, Search], Visit]
-
 
 class ClusterError(OSError):
     """Raised for a cluster that cannot do the work: nodes of other versions, or tasks that keep failing."""
 
 
-def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Neighbors:
+def search_on_cluster(search: Search, metric: Distance) -> Neighbors:
     """Find exact neighbors on the nodes of a Ray cluster.
 
     Parameters
     ----------
-    visitor : callable
-        ``Distance.visitor``, or that of the metric's class, which makes the visit of a tile on every node.
     search : Search
     metric : Distance
 
@@ -72,7 +68,7 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
     with _connected(ray) as (cores, at_once), _errors(ray):
         left = TileList(search, metric)
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
-        shared = ray.put((visitor, metric, replace(search, checkpoint=None), cores))
+        shared = ray.put((metric, replace(search, checkpoint=None), cores))
         submit = partial(task.remote, uuid.uuid4().hex, shared)
         with left.progress(f"{metric!r} neighbors on a cluster") as advance:
             # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
@@ -136,15 +132,15 @@ _visits: dict[str, Visit] = {}  # the visit that this worker has prepared, by th
 
 
 def _visit(
-    key: str, shared: tuple[Visitor, Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
+    key: str, shared: tuple[Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
 ) -> Neighbors:
     """Visit tiles on a node, and return the known neighbors merged with those that it finds."""
-    visitor, metric, search, cores = shared
+    metric, search, cores = shared
     found = Neighbors(known.distances.copy(), known.indices.copy())
     with _threads(cores):
         if key not in _visits:
             _visits.clear()
-            _visits[key] = visitor(metric, search)
+            _visits[key] = metric.visitor(search)
         for rows, columns in tiles:
             if search.has_wanted(rows, columns):
                 _visits[key](rows, columns, found)

@@ -15,7 +15,7 @@ from deepsimplex.distances.exact_search import CLASSES, EXECUTORS, Classes, Exec
 from deepsimplex.distances.named_distances import get_distance
 
 BLOCK_BYTES = 2**24
-Method = Literal["exact", "brute_force", "approximate"]
+Method = Literal["exact", "approximate"]
 METHODS = get_args(Method)
 _SEED = 0
 
@@ -66,11 +66,11 @@ def class_neighbors(
     classes : {"all", "own", "other"}
         Whether neighbors are searched in all classes, in the query's own, or in the others; elsewhere they stay inf
         and -1, and take no time. The default is "all".
-    method : {"exact", "brute_force", "approximate"}
-        "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them; "brute_force"
-        evaluates every pair, for comparison; "approximate" evaluates only ``candidates`` samples of every class, the
-        nearest by the Euclidean distance of their first principal components as an index finds them, and measures the
-        share of true neighbors that it finds (``recall``): for millions of samples.
+    method : {"exact", "approximate"}
+        "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them. "approximate"
+        evaluates only ``candidates`` samples of every class, the nearest by the Euclidean distance of their first
+        principal components as an index finds them, and measures the share of true neighbors that it finds
+        (``recall``): for millions of samples.
     candidates : int
         Number of samples of each class that "approximate" evaluates for every query, at least k: more find a larger
         share of the true neighbors, and take longer. None (default): 16, or k if that is more.
@@ -184,11 +184,10 @@ def class_neighbors(
         if executor == "ray":
             return search_approximately(metric, search, candidates, candidates_on_cluster)
         return search_approximately(metric, search, candidates)
-    visitor = Distance.visitor if method == "brute_force" else type(metric).visitor
     if executor == "ray":
-        found = search_on_cluster(visitor, search, metric)
+        found = search_on_cluster(search, metric)
     else:
-        found = search_tiles(visitor(metric, search), search, metric)
+        found = search_tiles(metric.visitor(search), search, metric)
     _check_complete(found, search, metric)
     return found
 

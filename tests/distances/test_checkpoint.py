@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 
-from deepsimplex.distances import SSIM, CheckpointWarning, class_neighbors
+from deepsimplex.distances import SSIM, CheckpointWarning, Distance, Euclidean, class_neighbors
 from deepsimplex.distances import checkpoint as checkpoints
 from deepsimplex.distances.checkpoint import Checkpoint
 from tests.fresh_process import run
@@ -52,10 +52,16 @@ def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, dis
     assert not (tmp_path / "state").exists()
 
 
+class EveryPair(Euclidean):
+    """The Euclidean distance, every pair of which is evaluated."""
+
+    visitor = Distance.visitor
+
+
 @pytest.mark.slow
 def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
     x, y = fashion[0][:60], fashion[1][:60]
-    arguments = {"x": x, "y": y, "distance": "euclidean", "method": "brute_force", "block_bytes": 2**11}
+    arguments = {"x": x, "y": y, "distance": EveryPair(), "block_bytes": 2**11}
     whole = class_neighbors(**arguments)
     cut_short.visits.clear()
     cut_short.last = 6
