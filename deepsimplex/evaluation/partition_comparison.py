@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.report import to_json
+from deepsimplex.evaluation.json_values import JSONResult
 from deepsimplex.evaluation.standardized_partition import (
     MEASURES,
     StandardizedPartition,
@@ -17,7 +17,7 @@ from deepsimplex.evaluation.standardized_partition import (
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionComparison:
+class PartitionComparison(JSONResult):
     """Standardized partitions of several classifiers; ``str`` gives a table, ``as_dict`` numbers, ``to_json`` text.
 
     The last column of the table is the fraction of samples that are alone in their region
@@ -40,10 +40,6 @@ class PartitionComparison:
     def as_dict(self) -> dict[str, dict[str, Any]]:
         """Return each classifier's ``StandardizedPartition.as_dict``, by name."""
         return {name: partition.as_dict() for name, partition in self.partitions.items()}
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return ``as_dict`` as strict JSON."""
-        return to_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         depths = {partition.depth for partition in self.partitions.values()}
@@ -103,9 +99,8 @@ def compare_partitions(
     coin             0.5000       0.0000                  0.0000      0.5000  0.0000
     """
     if not isinstance(memberships, Mapping) or not memberships:
-        found = "an empty mapping" if isinstance(memberships, Mapping) else type(memberships).__name__
         raise ValueError(
-            f"memberships must map at least one classifier's name to its memberships; found {found}. "
+            f"memberships must map at least one classifier's name to its memberships; found {memberships!r:.60}. "
             "For one classifier: {'name': membership}, or standardized_partition(y, membership)"
         )
     assigned = {} if assigned is None else assigned

@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_whole
+from deepsimplex.evaluation.json_values import JSONResult, json_value
 from deepsimplex.evaluation.memberships import check_classes_of, check_membership, mean_closeness
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
-from deepsimplex.evaluation.report import json_value, to_json
 
 MOST_ALONE = 0.1
 """Share of samples alone in their region above which a warning is issued."""
@@ -88,7 +88,7 @@ class PartitionRegion:
 
 
 @dataclass(frozen=True, eq=False)
-class StandardizedPartition:
+class StandardizedPartition(JSONResult):
     """Scaled memberships of a test set and their measures; ``str`` gives a table.
 
     Attributes
@@ -160,10 +160,6 @@ class StandardizedPartition:
         head = {"samples": len(self.membership), "classes": json_value(self.classes), "depth": self.depth}
         regions = [region.as_dict() for region in self.regions]
         return {**head, "alone": self.alone, **self.measures(), "regions": regions}
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return ``as_dict`` as strict JSON."""
-        return to_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         samples, n = self.membership.shape
