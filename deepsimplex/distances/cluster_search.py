@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from deepsimplex._utils.batching import parts
-from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateSearch, Found
+from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateSearch, ClassNeighbors
 from deepsimplex.distances.distance import Distance
 from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visit
 
@@ -76,7 +76,7 @@ def search_on_cluster(search: Search, metric: Distance) -> Neighbors:
     return left.finish()
 
 
-def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
+def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[ClassNeighbors]:
     """Search every class among candidates on the nodes of a Ray cluster; errors are those of ``search_on_cluster``."""
     ray, n = ray_module(), candidates.search.num_classes
     with _connected(ray) as (cores, at_once), _errors(ray):
@@ -90,8 +90,8 @@ def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
         ]
         del indices  # a class that is searched needs no index any more
         while running:
-            label, rows, found = running.pop(0)
-            yield label, rows, *_first_ready(ray, cores, [found])[1]
+            label, rows, task = running.pop(0)
+            yield label, rows, *_first_ready(ray, cores, [task])[1]
 
 
 def _first_ready(ray: Any, cores: int, running: list[Any]) -> tuple[Any, Any]:
@@ -121,9 +121,9 @@ def _run(
     while waiting or running:
         while waiting and len(running) < at_once:
             tiles = left.tiles[waiting[-1]]
-            running[submit(tiles, left.found)] = waiting.pop()
-        ready, found = first_ready(list(running))
-        merge_lists(found.distances, found.indices, left.found.distances, left.found.indices)
+            running[submit(tiles, left.neighbors)] = waiting.pop()
+        ready, nearest = first_ready(list(running))
+        merge_lists(nearest.distances, nearest.indices, left.neighbors.distances, left.neighbors.indices)
         advance(sum(left.areas[running.pop(ready)]))
         left.keep(min([group.start for group in (*waiting, *running.values())], default=len(left.tiles)))
 
@@ -136,15 +136,15 @@ def _visit(
 ) -> Neighbors:
     """Visit tiles on a node, and return the known neighbors merged with those that it finds."""
     metric, search, cores = shared
-    found = Neighbors(known.distances.copy(), known.indices.copy())
+    neighbors = Neighbors(known.distances.copy(), known.indices.copy())
     with _threads(cores):
         if key not in _visits:
             _visits.clear()
             _visits[key] = metric.visitor(search)
         for rows, columns in tiles:
             if search.has_wanted(rows, columns):
-                _visits[key](rows, columns, found)
-    return found
+                _visits[key](rows, columns, neighbors)
+    return neighbors
 
 
 def _index(shared: tuple[CandidateSearch, int], label: int) -> Any:
@@ -158,8 +158,8 @@ def _search_class(shared: tuple[CandidateSearch, int], index: Any, label: int, r
     """Find the nearest candidates of a class for some queries on a node, in blocks as on one machine."""
     candidates, cores = shared
     with _threads(cores):
-        found = [candidates.nearest(index, label, part) for part in parts(rows, QUERIES_AT_ONCE)]
-    distances, indices = (np.concatenate(lists) for lists in zip(*found, strict=True))
+        blocks = [candidates.nearest(index, label, part) for part in parts(rows, QUERIES_AT_ONCE)]
+    distances, indices = (np.concatenate(lists) for lists in zip(*blocks, strict=True))
     return distances, indices
 
 
@@ -249,14 +249,14 @@ def _check_versions(ray: Any, nodes: list[dict[str, Any]]) -> None:
     asked = [task.options(scheduling_strategy=strategy(node["NodeID"], soft=False)).remote() for node in nodes]
     for node, answer in zip(nodes, asked, strict=True):
         try:
-            found = ray.get(answer)
+            versions = ray.get(answer)
         except (ray.exceptions.NodeDiedError, ray.exceptions.WorkerCrashedError, ray.exceptions.TaskUnschedulableError):
             continue  # it has died since, and gets no tasks
         except ray.exceptions.RayError as error:
             raise ClusterError(
                 f"executor='ray' needs deepsimplex on all nodes; {node['NodeName']} cannot run it: {error}"
             ) from error
-        if found != _versions():
-            pairs = zip(SAME_VERSIONS, found, _versions(), strict=True)
+        if versions != _versions():
+            pairs = zip(SAME_VERSIONS, versions, _versions(), strict=True)
             other = ", ".join(f"{name} {theirs} (here {ours})" for name, theirs, ours in pairs if theirs != ours)
             raise ClusterError(f"executor='ray' needs the same versions on all nodes; {node['NodeName']} has {other}")

@@ -11,8 +11,8 @@ from deepsimplex.evaluation.standardized_partition import (
     MEASURES,
     StandardizedPartition,
     measure_title,
-    partition_of,
-    warn_of_samples_alone,
+    scaled_partition,
+    warn_samples_alone,
 )
 
 
@@ -116,11 +116,11 @@ def compare_partitions(
     partitions: dict[str, StandardizedPartition] = {}
     for name, membership in memberships.items():
         try:
-            partitions[str(name)] = partition_of(y, membership, assigned.get(name), depth, classes)
+            partitions[str(name)] = scaled_partition(y, membership, assigned.get(name), depth, classes)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
     widths = {name: partition.membership.shape[1] for name, partition in partitions.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(f"memberships must have the same classes for every classifier; found columns {widths}")
-    warn_of_samples_alone(partitions)
+    warn_samples_alone(partitions)
     return PartitionComparison(partitions)

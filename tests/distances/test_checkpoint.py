@@ -7,7 +7,7 @@ import pytest
 
 from deepsimplex.distances import SSIM, CheckpointWarning, Distance, Euclidean, class_neighbors
 from deepsimplex.distances import checkpoint as checkpoints
-from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.exact_search import TileList
 from tests.fresh_process import run
 
 
@@ -19,16 +19,16 @@ class Cut(Exception):
 def cut_short(monkeypatch):
     """Ends the search after some tiles; the state is written after every tile."""
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
-    keep, visits = Checkpoint.keep, []
+    keep, visits = TileList.keep, []
 
-    def visiting(checkpoint, state):
+    def visiting(tiles, done):
         visits.append(1)
         if len(visits) == visiting.last:
             raise Cut
-        keep(checkpoint, state)
+        keep(tiles, done)
 
     visiting.last, visiting.visits = np.inf, visits
-    monkeypatch.setattr(Checkpoint, "keep", visiting)
+    monkeypatch.setattr(TileList, "keep", visiting)
     return visiting
 
 
