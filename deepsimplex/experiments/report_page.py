@@ -21,8 +21,8 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_resampling
-from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
+from deepsimplex.evaluation.report_scores import SCORE_GROUPS
 from deepsimplex.evaluation.standardized_partition import measure_title
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
@@ -296,7 +296,7 @@ def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComp
         mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
         cells.append(Cell(number(getattr(scores, score)), interval, mark))
     better = "" if higher is None else "higher" if higher else "lower"
-    return Row(score_label(score, next(iter(reports.values()))), cells, better)
+    return Row(next(iter(reports.values())).label(score).replace("brier", "Brier"), cells, better)
 
 
 def _mark(name: str, score: str, comparison: ReportComparison) -> str:
@@ -304,22 +304,6 @@ def _mark(name: str, score: str, comparison: ReportComparison) -> str:
     if getattr(comparison.reports[name], score) == getattr(best, score):
         return "best"
     return "" if comparison.differs(name, score) else "same"
-
-
-def score_label(score: str, scores: Report) -> str:
-    """Return the label of a row of scores.
-
-    Examples
-    --------
-    >>> from deepsimplex.evaluation import report
-    >>> score_label("top_k_accuracy", report([0], [[0.9, 0.1]]))
-    'top 1 accuracy'
-    """
-    if score == "top_k_accuracy":
-        return f"top {scores.k} accuracy"
-    if score == "accuracy_at_coverage":
-        return f"accuracy at coverage {scores.coverage:g}"
-    return score.replace("_", " ").replace("brier", "Brier")
 
 
 def _partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:

@@ -104,7 +104,7 @@ def test_the_numbers_are_those_of_the_runs(shown, trained):
     shown_scores = list(scores.reports[str(trained[0].path)].intervals)
     assert len(rows) == len(shown_scores) + 4
     for score in shown_scores:
-        cells = rows[report_page.score_label(score, scores.reports[str(trained[0].path)])]
+        cells = rows[scores.reports[str(trained[0].path)].label(score).replace("brier", "Brier")]
         for (value, interval, mark), run, found in zip(cells, trained, metrics, strict=True):
             assert value == report_page.number(found[score])
             lower, upper = scores.reports[str(run.path)].intervals[score]

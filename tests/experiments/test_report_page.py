@@ -205,7 +205,7 @@ def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
     groups = report_page.score_groups(comparison.reports, comparison)
     marks = {row.label: [cell.mark for cell in row.cells] for rows in groups.values() for row in rows}
     for score in HIGHER_IS_BETTER:
-        label = report_page.score_label(score, comparison.reports["bayes"])
+        label = comparison.reports["bayes"].label(score).replace("brier", "Brier")
         for name, mark in zip(iris, marks[label], strict=True):
             value = getattr(comparison.reports[name], score)
             best = value == getattr(comparison.reports[comparison.best[score]], score)
