@@ -1,6 +1,5 @@
 """Training of a network: choice of the loss, and the steps of training and evaluation."""
 
-import inspect
 import itertools
 from typing import Any, NamedTuple
 
@@ -51,7 +50,7 @@ class TrainableNetwork(SimplexNetwork):
         chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
-        chosen.check(self.num_classes, getattr(self.head, "covariance", None))
+        chosen.check(self.num_classes, self.head.covariance)
         if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
             raise ValueError(
                 f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
@@ -167,7 +166,7 @@ class TrainableNetwork(SimplexNetwork):
     def _read_ahead(self, stream: Any, labels: Any, steps: int | None) -> Any:
         """Adapt loss and head to a stream; return one that still yields every batch."""
         adapter, head = self._adapter("fit"), self.head
-        for_loss, for_head = adapter.adapts_by_reading(labels), not getattr(head, "adapted", True)
+        for_loss, for_head = adapter.adapts_by_reading(labels), not head.adapted
         if is_observed(stream) or not (for_loss or for_head):
             return stream
         if not is_repeatable(stream) and steps is None:
@@ -240,11 +239,10 @@ class TrainableNetwork(SimplexNetwork):
 
     def _adapt_head(self, x: Any, labels: Any = None, num_samples: int | None = None) -> None:
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
-        if not getattr(self.head, "adapted", True):
+        if not self.head.adapted:
             hard = np.argmax(labels, axis=-1) if np.ndim(labels) == 2 else labels
-            seed = {"seed": self.seed} if "seed" in inspect.signature(self.head.adapt).parameters else {}
-            self.head.adapt(x, hard, self.backbone, **seed)
-        elif num_samples is not None and hasattr(self.head, "set_num_samples"):
+            self.head.adapt(x, hard, self.backbone, seed=self.seed)
+        elif num_samples is not None:
             self.head.set_num_samples(num_samples)
 
     def _warn_of_unfitted_target(self) -> None:
