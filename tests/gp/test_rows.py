@@ -81,11 +81,11 @@ def test_moments_of_blocks_add_up_to_those_of_all_rows(size):
     added += Moments.of(values[250:], weights[250:])
     center = np.average(values, axis=0, weights=weights)
     width = size * np.sqrt(np.average(np.square((values - center) / size), axis=0, weights=weights))
-    features = Scaling.of_features(added)
+    features = Scaling.for_features(added)
     np.testing.assert_allclose(features.center, center, rtol=1e-12, atol=1e-15 * size)
     np.testing.assert_allclose(features.width, [*width[:2], 1.0], rtol=1e-9)
     if size == 1.0:
-        np.testing.assert_allclose(Scaling.of_latents(added).width, np.sqrt(np.mean(np.square(width))), rtol=1e-9)
+        np.testing.assert_allclose(Scaling.for_latents(added).width, np.sqrt(np.mean(np.square(width))), rtol=1e-9)
 
 
 def surveyed(rows, seed=0):
