@@ -15,10 +15,11 @@ from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
 from deepsimplex.gp.posterior import Posterior, predict_latents
 from deepsimplex.gp.regression import Values, gradients
-from deepsimplex.gp.rows import Arrays, Rows, labeled_rows, survey
+from deepsimplex.gp.rows import Arrays, labeled_rows, survey
 from deepsimplex.gp.scaling import Moments, Scaling
 from deepsimplex.gp.stochastic import Minibatches, natural_step
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import Samples
 
 Link = Literal["ilr", "softmax"]
 # Variance that the kernel starts at: logits of a few units separate classes.
@@ -119,19 +120,19 @@ class CategoricalProcess:
         ``callback`` is called with a ``Step`` after every epoch. ``sample_weight`` [N] are exponents of the rows'
         likelihoods: a row of weight 2 counts as two equal ones, one of weight 0 is left out.
         """
-        return self.fit_rows(labeled_rows(X, y, sample_weight), callback)
+        return self.fit_samples(labeled_rows(X, y, sample_weight), callback)
 
-    def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
-        """Fit to rows that are read in blocks.
+    def fit_samples(self, samples: Samples, callback: Callback | None = None) -> Self:
+        """Fit to samples that are read in blocks.
 
         Parameters
         ----------
-        rows : Rows
+        samples : Samples
             Features X [N, d] and memberships of the classes [N, n], which sum to the rows' weights above zero; float64.
         callback : callable, optional
             See ``fit``.
         """
-        bound, epochs = CategoricalBound(self, rows), self.minibatches.epochs
+        bound, epochs = CategoricalBound(self, samples), self.minibatches.epochs
 
         def report(epoch: int, objective: float, values: Values, sums: Any) -> None:
             if callback is not None:
@@ -139,7 +140,7 @@ class CategoricalProcess:
                 callback(Step(epoch, objective, named, functools.partial(bound.posterior, values, sums)))
 
         values, sums = bound.start, bound.prior_sums()
-        steps = self.minibatches.train(bound.step, values, sums, bound.rows, self.random_state)
+        steps = self.minibatches.train(bound.step, values, sums, bound.samples, self.random_state)
         for epoch, mean, values, sums in steps:
             if epoch < epochs:
                 report(epoch, mean, values, sums)
@@ -279,8 +280,8 @@ class CategoricalBound:
     Parameters
     ----------
     process : CategoricalProcess
-    rows : Rows
-        See ``CategoricalProcess.fit_rows``.
+    samples : Samples
+        See ``CategoricalProcess.fit_samples``.
 
     Attributes
     ----------
@@ -290,14 +291,14 @@ class CategoricalBound:
         "points" [G, M, d] and "width" [d], see ``TitsiasBound``, and "basis", the scores S [n, L].
     """
 
-    def __init__(self, process: CategoricalProcess, rows: Rows) -> None:
+    def __init__(self, process: CategoricalProcess, samples: Samples) -> None:
         def described(X: Any, memberships: Any) -> Arrays:
             return X, memberships, memberships.sum(axis=1), memberships.argmax(axis=1)
 
         self.seed = process.random_state
-        (moments, _), (X, memberships, weights, classes) = survey(rows.map(described), self.seed)
+        (moments, _), (X, memberships, weights, classes) = survey(samples.map(described), self.seed)
         self.features = Scaling.for_features(moments) if process.scale_features else Scaling.identity(X.shape[1])
-        self.rows = rows.map(lambda X, memberships: (self.features(X), memberships))
+        self.samples = samples.map(lambda X, memberships: (self.features(X), memberships))
         scaled, n = self.features(X), memberships.shape[1]
         rng = np.random.default_rng(self.seed)
         self.kernel, kernel_start = make_kernel(process.kernel, scaled, process.ard, rng, variance=_VARIANCE)
@@ -321,7 +322,7 @@ class CategoricalBound:
     def step(self, values: Values, sums: Any, size: float, number: int, x: Any, memberships: Any) -> Any:
         """Take a natural step; return the negative bound before, its derivatives by the values, and the sums."""
         step, _ = _compiled(self.kernel)
-        size, share = (tf.constant(part, tf.float64) for part in (size, self.rows.num_rows / len(x)))
+        size, share = (tf.constant(part, tf.float64) for part in (size, self.samples.num_rows / len(x)))
         seed = tf.constant([self.seed, number], tf.int64)
         return step(values, self.constants, sums, size, share, seed, x, memberships)
 
@@ -341,7 +342,7 @@ class CategoricalBound:
                 best, reached, target = value, current, estimates
             else:
                 size *= 0.5
-            if abs(gain) <= _GAIN * self.rows.num_rows:
+            if abs(gain) <= _GAIN * self.samples.num_rows:
                 break
             current = natural_step(reached, target, size)
         return reached, best
@@ -353,7 +354,7 @@ class CategoricalBound:
         L, M = q.m.shape
         row_size = max(L * M, 2 * _PASS_DRAWS * len(self.constants["basis"]))
         value, total = q.divergence(), self.prior_sums()
-        for number, block in enumerate(self.rows.blocks(max(1, _BUDGET // row_size))):
+        for number, block in enumerate(self.samples.blocks(max(1, _BUDGET // row_size))):
             seed = tf.constant([self.seed, number], tf.int64)
             likelihood, parts = block_function(values, self.constants, q, seed, *block)
             value, total = value - likelihood, tf.nest.map_structure(tf.add, total, parts)

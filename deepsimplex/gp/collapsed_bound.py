@@ -15,8 +15,8 @@ from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.regression import GaussianProcess, Objective, Values, gradients, noise_variances
-from deepsimplex.gp.rows import Rows
 from deepsimplex.gp.scaling import Moments, Scaling
+from deepsimplex.samples import Samples
 
 # Jitter on the diagonal of Kuu, relative to the kernel's variance.
 _JITTER = 1e-6
@@ -136,9 +136,9 @@ class TitsiasBound(Objective):
         The first arguments of ``block_sums``.
     """
 
-    def __init__(self, process: Any, rows: Rows) -> None:
-        super().__init__(process, rows)
-        X, Z, stated, weights, classes = self.sample
+    def __init__(self, process: Any, samples: Samples) -> None:
+        super().__init__(process, samples)
+        X, Z, stated, weights, classes = self.drawn
         sets = Z.shape[1] if process.separate_inducing else 1
         points = inducing_points(process.inducing, X, self.features, process.random_state, classes, sets)
         width = Scaling.for_features(Moments.of(X, weights)).width
@@ -160,7 +160,7 @@ class TitsiasBound(Objective):
 
     def _over_blocks(self, function: Any, values: Values) -> Any:
         sets, M, _ = self.constants["points"].shape
-        blocks = self.rows.blocks(max(1, _BUDGET // (sets * M)))
+        blocks = self.samples.blocks(max(1, _BUDGET // (sets * M)))
         parts = (function(values, self.constants, *block) for block in blocks)
         return functools.reduce(functools.partial(tf.nest.map_structure, tf.add), parts)
 

@@ -14,15 +14,15 @@ from deepsimplex.gp.cholesky import cholesky, inverse_triangle
 from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled
 from deepsimplex.gp.posterior import Posterior
 from deepsimplex.gp.regression import GaussianProcess, Objective, Values, gradients, noise_variances
-from deepsimplex.gp.rows import Rows
+from deepsimplex.samples import Samples
 
 
 class MarginalLikelihood(Objective):
     """The negative log marginal likelihood, -sum_l log N(z_l | 0, Ky_l) with Ky_l = K + diag(v_l / w)."""
 
-    def __init__(self, process: GaussianProcess, rows: Rows) -> None:
-        super().__init__(process, rows)
-        self.X, self.Z, stated, self.weights = self.rows.whole()
+    def __init__(self, process: GaussianProcess, samples: Samples) -> None:
+        super().__init__(process, samples)
+        self.X, self.Z, stated, self.weights = self.samples.whole()
         # Constants of the covariance matrices.
         self._constants = self.kernel.pairs(tf.constant(self.X)), tf.constant(stated)
 

@@ -12,9 +12,10 @@ from deepsimplex._utils.validation import check_choice, check_flag, check_whole
 from deepsimplex.gp.gpflow_kernels import make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
 from deepsimplex.gp.posterior import Posterior, predict_latents
-from deepsimplex.gp.rows import Arrays, Rows, observed_rows, survey
+from deepsimplex.gp.rows import Arrays, observed_rows, survey
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import Samples
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
 # Initial variance of a learned noise if the observations have none, in units of the latents' own variance.
@@ -114,19 +115,19 @@ class GaussianProcess(ABC):
         ConvergenceWarning
             If ``max_iter`` ended the search.
         """
-        return self.fit_rows(observed_rows(X, observation, y, sample_weight), callback)
+        return self.fit_samples(observed_rows(X, observation, y, sample_weight), callback)
 
-    def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
-        """Fit to rows that are read in blocks: features, means and standard deviations of latents, weights, classes.
+    def fit_samples(self, samples: Samples, callback: Callback | None = None) -> Self:
+        """Fit to samples that are read in blocks: features, means and scales of latents, weights, classes.
 
         Parameters
         ----------
-        rows : Rows
+        samples : Samples
             X [N, d], loc [N, L], scale [N, 1] or [N, L] and weights [N] above zero, all float64, and classes [N].
         callback : callable, optional
             See ``fit``.
         """
-        objective = self._objective(self, rows)
+        objective = self._objective(self, samples)
 
         def report(iteration: int, value: float, values: Values) -> None:
             if callback is not None:
@@ -160,8 +161,8 @@ class Objective(ABC):
     Parameters
     ----------
     process : GaussianProcess
-    rows : Rows
-        See ``GaussianProcess.fit_rows``.
+    samples : Samples
+        See ``GaussianProcess.fit_samples``.
 
     Attributes
     ----------
@@ -170,14 +171,15 @@ class Objective(ABC):
     start : dict
         Hyperparameters to start from.
     features, latents : Scaling
-    rows : Rows
+    samples : Samples
         Scaled X [N, d] and Z [N, L], variances that the target states, [N, 1] or [N, L], and weights [N].
-    sample : tuple of ndarray
-        The same of some rows, and their classes; see ``deepsimplex.gp.rows.survey``.
+    drawn : tuple of ndarray
+        The same of some rows drawn at random, and their classes; see ``deepsimplex.gp.rows.survey``.
     """
 
-    def __init__(self, process: GaussianProcess, rows: Rows) -> None:
-        (X_moments, loc_moments, scale_moments), (X, loc, scale, weights, classes) = survey(rows, process.random_state)
+    def __init__(self, process: GaussianProcess, samples: Samples) -> None:
+        (X_moments, loc_moments, scale_moments), drawn = survey(samples, process.random_state)
+        X, loc, scale, weights, classes = drawn
         identity = Scaling.identity(X.shape[1])
         self.features = Scaling.for_features(X_moments) if process.scale_features else identity
         self.latents = Scaling.for_latents(loc_moments)
@@ -187,10 +189,10 @@ class Objective(ABC):
                 f"noise={process.noise!r} needs a target that states its noise (ILR, Dirichlet); found none"
             )
         self.noise = process.noise if process.noise != "auto" else "target" if stated else "learned"
-        self.sample = *self._scaled(X, loc, scale, weights), classes
-        self.rows = rows.map(lambda X, loc, scale, weights, _: self._scaled(X, loc, scale, weights))
+        self.drawn = *self._scaled(X, loc, scale, weights), classes
+        self.samples = samples.map(lambda X, loc, scale, weights, _: self._scaled(X, loc, scale, weights))
         rng = np.random.default_rng(process.random_state)
-        self.kernel, kernel_start = make_kernel(process.kernel, self.sample[0], process.ard, rng)
+        self.kernel, kernel_start = make_kernel(process.kernel, self.drawn[0], process.ard, rng)
         self.start: Values = {"kernel": kernel_start}
         variances = np.square(scale / self.latents.width[0])
         if self.noise == "learned":

@@ -14,7 +14,7 @@ from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, TitsiasBoun
 from deepsimplex.gp.gpflow_kernels import compiled
 from deepsimplex.gp.optimize import Optimum, Report, pack, unpack
 from deepsimplex.gp.regression import Values, gradients
-from deepsimplex.gp.rows import Rows
+from deepsimplex.samples import Samples
 
 # Learning rate at the end, as a share of the first.
 _LAST_RATE = 0.05
@@ -47,7 +47,7 @@ class Minibatches:
         check_number(self.natural_step, "natural_step", 0, 1)
 
     def train(
-        self, step: Callable[..., Any], values: Values, sums: tuple[Any, ...], rows: Rows, seed: int
+        self, step: Callable[..., Any], values: Values, sums: tuple[Any, ...], samples: Samples, seed: int
     ) -> Iterator[tuple[int, float, Values, tuple[Any, ...]]]:
         """Take a step by every batch of every epoch.
 
@@ -60,7 +60,7 @@ class Minibatches:
             Hyperparameters to start from.
         sums : tuple of tensor
             Sums over samples to start from.
-        rows : Rows
+        samples : Samples
         seed : int
             Of the order of the rows.
 
@@ -73,14 +73,14 @@ class Minibatches:
         values : dict
         sums : tuple of tensor
         """
-        N, rng = rows.num_rows, np.random.default_rng(seed)
+        N, rng = samples.num_rows, np.random.default_rng(seed)
         size = min(_LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
-        number, steps = 0, self.epochs * rows.num_batches(size)
+        number, steps = 0, self.epochs * samples.num_batches(size)
         theta = pack(values)
         mean, mean_square = np.zeros_like(theta), np.zeros_like(theta)
         for epoch in range(1, self.epochs + 1):
             objectives = []
-            for batch in rows.batches(size, rng):
+            for batch in samples.batches(size, rng):
                 cosine = 0.5 * (1.0 + math.cos(math.pi * number / steps))
                 rate = self.learning_rate * ((1.0 - _LAST_RATE) * cosine + _LAST_RATE)
                 number += 1
@@ -121,7 +121,7 @@ class StochasticBound(TitsiasBound):
 
     def step(self, values: Values, sums: tuple[Any, ...], size: float, number: int, *batch: Any) -> Any:
         """Take a natural step; return the negative bound, its derivatives by the values, and the sums."""
-        share = self.rows.num_rows / len(batch[0])
+        share = self.samples.num_rows / len(batch[0])
         step = _compiled(*self.model)
         return step(values, self.constants, sums, *(tf.constant(x, tf.float64) for x in (size, share)), *batch)
 
@@ -161,7 +161,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     -----
     [ILR-GP sec. 3.2] proposes these minibatches to scale beyond Titsias' bound. A step costs M^3 + M^2 batch_size,
     whatever the number of samples; Dirichlet targets cost M^3 for every class. Rows are read in blocks twice
-    before the first epoch and twice after the last, and in minibatches between; ``fit_rows`` takes rows of files.
+    before the first epoch and twice after the last, and in minibatches between; ``fit_samples`` takes files.
 
     Examples
     --------
@@ -192,7 +192,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     def _optimize(self, objective: StochasticBound, report: Report) -> Optimum:
         values, epochs = objective.start, self.minibatches.epochs
         sums = objective.sums(values)
-        steps = self.minibatches.train(objective.step, values, sums, objective.rows, self.random_state)
+        steps = self.minibatches.train(objective.step, values, sums, objective.samples, self.random_state)
         for epoch, mean, values, _ in steps:
             if epoch < epochs:
                 report(epoch, mean, values)

@@ -13,9 +13,10 @@ from deepsimplex.gp import CategoricalProcess
 from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, projected
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.rows import ArrayRows, labeled_rows
+from deepsimplex.gp.rows import labeled_rows
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.readout import softmax
+from deepsimplex.samples import ArraySamples
 from tests.reference.gaussian_process import rbf, variational_two_classes
 
 N, n = 60, 3
@@ -36,7 +37,7 @@ def bound_of(X, memberships, link, separate=False):
 
 def natural_steps(bound, count, size):
     """Sums after natural steps by all samples, and the negative bounds before them."""
-    sums, objectives, rows = bound.prior_sums(), [], bound.rows.whole()
+    sums, objectives, rows = bound.prior_sums(), [], bound.samples.whole()
     for number in range(1, count + 1):
         objective, _, sums = bound.step(bound.start, sums, size, number, *rows)
         objectives.append(float(objective))
@@ -183,8 +184,8 @@ def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
     X, y, settings = two_classes()
     whole = CategoricalProcess(epochs=3, **settings).fit(X, y)
     monkeypatch.setattr("deepsimplex.gp.categorical._BUDGET", 32 * 64)
-    cuts, blocks = [], ArrayRows.blocks
-    monkeypatch.setattr(ArrayRows, "blocks", lambda rows, most: cuts.append(most) or blocks(rows, most))
+    cuts, blocks = [], ArraySamples.blocks
+    monkeypatch.setattr(ArraySamples, "blocks", lambda rows, most=None: cuts.append(most) or blocks(rows, most))
     pieces = CategoricalProcess(epochs=3, **settings).fit(X, y)
     assert cuts[1] == 64  # of 200 rows
     assert pieces.objective_ == pytest.approx(whole.objective_, rel=0.01)

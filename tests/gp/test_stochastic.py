@@ -8,9 +8,10 @@ import tensorflow as tf
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.collapsed_bound import block_sums
 from deepsimplex.gp.optimize import pack, unpack
-from deepsimplex.gp.rows import ArrayRows, observed_rows
+from deepsimplex.gp.rows import observed_rows
 from deepsimplex.gp.stochastic import Minibatches
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import ArraySamples
 from tests.gp.test_regression import NOISES, data, each_noise
 
 
@@ -26,7 +27,7 @@ def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_th
     objective = objective_of(deviations, noise)
     expected, derivatives = objective.evaluate(objective.start)
     sums = tuple(part + 1.0 for part in objective.sums(objective.start))
-    value, found, moved = objective.step(objective.start, sums, 1.0, 1, *objective.rows.whole())
+    value, found, moved = objective.step(objective.start, sums, 1.0, 1, *objective.samples.whole())
     assert value.numpy() == pytest.approx(expected, rel=1e-9)
     for name, derivative in derivatives.items():
         gradient = pack(derivative)
@@ -37,7 +38,7 @@ def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_th
 def test_sums_of_minibatches_are_those_of_all_samples_on_average():
     objective = objective_of(NOISES["two values"], "target")
     whole, rng = objective.sums(objective.start), np.random.default_rng(0)
-    first, second = (list(objective.rows.batches(10, rng)) for _ in range(2))
+    first, second = (list(objective.samples.batches(10, rng)) for _ in range(2))
     assert len(first) == 4
     parts = [block_sums(*objective.model, objective.start, objective.constants, *batch) for batch in first]
     for expected, *batch_sums in zip(whole, *parts, strict=True):
@@ -50,7 +51,7 @@ def test_sums_of_minibatches_are_those_of_all_samples_on_average():
 def test_adam_moves_by_its_learning_rate_as_keras_does():
     """Along a half cosine to a twentieth, by gradients of the mean over samples."""
     start = {"kernel": [np.array(0.5), np.array([1.0, -2.0])], "noise": np.array(0.1)}
-    rows = ArrayRows(np.ones((20, 1)))
+    samples = ArraySamples(np.ones((20, 1)))
     gradients = [unpack(np.random.default_rng(number).normal(size=4), start) for number in range(8)]
     minibatches = Minibatches(epochs=4, batch_size=10, learning_rate=0.1, natural_step=0.5)
 
@@ -58,7 +59,7 @@ def test_adam_moves_by_its_learning_rate_as_keras_does():
         assert (size, len(x)) == (0.5, 10)
         return float(number), gradients[number - 1], sums
 
-    *_, (epoch, mean, values, _) = minibatches.train(step, start, (), rows, 0)
+    *_, (epoch, mean, values, _) = minibatches.train(step, start, (), samples, 0)
     assert (epoch, mean) == (4, 7.5)
     optimizer, variable = keras.optimizers.Adam(), keras.Variable(pack(start), dtype="float64")
     for number, gradient in enumerate(gradients):
