@@ -1,4 +1,4 @@
-"""Report: all scores of one set of predictions as a table, a dictionary and JSON, with bootstrap intervals."""
+"""All scores of one set of predictions, with bootstrap intervals, as a table, a dictionary and JSON."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -99,13 +99,19 @@ class Report(JSONResult):
             fields["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
         return {name: value for name, value in fields.items() if value is not None}
 
-    def label(self, score: str) -> str:
-        """Return the label of a score in tables."""
-        settings = {
+    def label(self, name: str) -> str:
+        """Return the label of a field in tables.
+
+        Examples
+        --------
+        >>> report([0], [[0.9, 0.1]]).label("top_k_accuracy")
+        'top 1 accuracy'
+        """
+        labels = {
             "top_k_accuracy": f"top {self.k} accuracy",
             "accuracy_at_coverage": f"accuracy at coverage {self.coverage:g}",
         }
-        return settings.get(score, score.replace("_", " "))
+        return labels.get(name, name.replace("_", " ").replace("brier", "Brier"))
 
     def __str__(self) -> str:
         fields = self.as_dict()
@@ -184,11 +190,11 @@ def report(
     weighted recall                  0.7500
     weighted f1                      0.7333
     negative log likelihood          0.5108
-    brier score                      0.1750
-    brier reliability                0.1750
-    brier resolution                 0.2500
-    brier uncertainty                0.2500
-    brier remainder                  0.0000
+    Brier score                      0.1750
+    Brier reliability                0.1750
+    Brier resolution                 0.2500
+    Brier uncertainty                0.2500
+    Brier remainder                  0.0000
     proba loss                       0.3500
     expected calibration error       0.3500
     adaptive calibration error       0.3500

@@ -91,8 +91,8 @@ def write_report(
     check_writable(target.parent, "the folder of the page")
     if target.is_dir():
         raise IsADirectoryError(f"the page must be a file, such as {target / 'report.html'}; {target} is a folder")
-    found = read_runs(runs)
-    announce(f"read {_count(len(found), 'run')}: {', '.join(run.name for run in found)}")
+    read = read_runs(runs)
+    announce(f"read {_count(len(read), 'run')}: {', '.join(run.name for run in read)}")
     environment = Environment(
         loader=PackageLoader("deepsimplex.experiments"),
         autoescape=True,
@@ -100,7 +100,7 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    html = environment.get_template("page.html").render(**_content(found, title, level, resamples, seed, announce))
+    html = environment.get_template("page.html").render(**_content(read, title, level, resamples, seed, announce))
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
     return target
@@ -296,7 +296,7 @@ def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComp
         mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
         cells.append(Cell(number(getattr(scores, score)), interval, mark))
     better = "" if higher is None else "higher" if higher else "lower"
-    return Row(next(iter(reports.values())).label(score).replace("brier", "Brier"), cells, better)
+    return Row(next(iter(reports.values())).label(score), cells, better)
 
 
 def _mark(name: str, score: str, comparison: ReportComparison) -> str:
@@ -313,7 +313,7 @@ def _partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
 
     def rows(prefix: str) -> list[Row]:
         return [
-            Row(measure_title(name), [Cell(number(found[prefix + name])) for found in measures])
+            Row(measure_title(name), [Cell(number(values[prefix + name])) for values in measures])
             for name in names
             if prefix + name in measures[0]
         ]
