@@ -147,7 +147,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(eager, data):
         ((x, np.full((200, 5), 0.2)), "y must name one class per sample here; found soft labels"),
         ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
         ((x, None), "y must be given"),
-        ((None, y), "x must be given beside y"),
+        ((None, y), "y must not be given without samples"),
         ((tf.data.Dataset.from_tensor_slices((x, y)).batch(9).repeat(),), "must be a finite stream"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -163,7 +163,7 @@ def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration
     for model in models:
         model.run_eagerly = True
     models[1].calibrate(*held_out)
-    message = "training changes the outputs that the model was calibrated for, and removes the calibration"
+    message = "training changes the outputs, and removes the calibration"
     models[0].fit(*train, epochs=1, batch_size=50, verbose=0)
     with pytest.warns(UserWarning, match=message):
         models[1].fit(*train, epochs=1, batch_size=50, verbose=0)
@@ -348,7 +348,7 @@ def test_what_tables_cannot_be_calibrated_with_is_named(fitted, wine):
     for arguments, message in [
         ((X, y, "latent"), "method 'latent' scales latent Gaussians, which these probabilities are not"),
         ((X, None), "y must be given beside X"),
-        ((None, y), "X must be given beside y"),
+        ((None, y), "y must not be given without samples"),
         ((X, np.char.upper(y)), "y holds labels that classes="),
         ((X, np.full((len(X), 3), 1 / 3)), "y must hold one label for every row; found soft labels"),
         ((X, y[1:]), "y must hold one label for each of the"),

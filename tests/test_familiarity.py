@@ -70,7 +70,7 @@ def test_scores_are_the_papers():
 def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hundredth_count_as_the_median(
     precision, score, quantile, monkeypatch
 ):
-    monkeypatch.setattr("deepsimplex.calibration.familiarity._PRECISION", precision)
+    monkeypatch.setattr("deepsimplex.calibration.neighbor_distance._PRECISION", precision)
     z, y = draw(0, 1300)
     density = DENSITIES.get({"name": "nearest_neighbors", "k": 4, "max_samples": 1001}).fit(z, y, variance_share=1.0)
     points = [*draw(1, 20)[0], z.mean(axis=0), z.mean(axis=0) + 1e4, z[0]]

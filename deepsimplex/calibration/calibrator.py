@@ -1,14 +1,13 @@
 """Base classes of the calibrations: fitted on held-out outputs of a classifier, applied to latents or probabilities."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
@@ -176,18 +175,3 @@ def check_columns(p: Any, fitted: int) -> None:
     n = 2 if fitted == 1 else fitted
     if p.shape[1] != n:
         raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")
-
-
-def warn_of_removal(cause: str, what: Literal["calibration", "sets"]) -> None:
-    """Warn that a method or training removes what was fitted to outputs that it changes."""
-    if what == "calibration":
-        fitted_to, again = "outputs that the model was calibrated for, and removes the calibration", "calibrate"
-    else:
-        fitted_to, again = "probabilities that the sets were found for, and removes them", "conformalize"
-    warn_caller(f"{cause} changes the {fitted_to}: call {again} again afterwards")
-
-
-def check_removal(y: Any, samples: str, method: str, what: str) -> None:
-    """Raise ValueError if labels are given without samples: samples of None remove what a method fitted."""
-    if y is not None:
-        raise ValueError(f"{samples} must be given beside y; {method}(None) removes the {what}")

@@ -1,20 +1,16 @@
 """Familiarity: how typical a sample's features are of the training samples of a classifier."""
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from functools import partial
 from typing import Any, ClassVar
 
-import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.parameters import Fitted
-from deepsimplex._utils.portable_operations import kth_largest, precise_dtype
-from deepsimplex._utils.registry import Registry
+from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
 from deepsimplex.latent import LatentGaussian, is_tensor
 
@@ -25,9 +21,6 @@ _QUANTILES = 1000
 _FARTHEST = 1e12
 # Quantiles of the training scores: variances grow below the first one, in units of half the range between the two.
 _UNFAMILIAR = (0.1, 0.9)
-# Quantiles of the lengths of training features between which lengths count as the first.
-_SAME_LENGTH = (0.5, 0.99)
-_PRECISION = np.float32  # of the search, as of a network's features: a third of the time
 # Share of the variance of a network's features that the principal components of a density hold.
 VARIANCE_SHARE = 0.98
 # Numbers in the largest tensor of a batch of rows.
@@ -228,173 +221,3 @@ def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray
 def _times(z: Any, projection: Any) -> Any:
     """Features [N, d] times factors [d] or a matrix [d, q]."""
     return z * projection if len(projection.shape) == 1 else z @ projection
-
-
-def _whitening(z: NDArray[np.float64]) -> NDArray[np.float64]:
-    """A [d, d] with A A^T the inverse covariance of centered rows, by Ledoit and Wolf's shrinkage."""
-    from sklearn.covariance import ledoit_wolf
-
-    covariance = ledoit_wolf(z, assume_centered=True)[0] if len(z) > 1 else np.zeros((z.shape[1], z.shape[1]))
-    # For units that never fire in a class, and classes of one sample; the features have variance one on average.
-    covariance += 1e-6 * np.eye(len(covariance))
-    return np.linalg.inv(np.linalg.cholesky(covariance)).T
-
-
-@keras.saving.register_keras_serializable(package="deepsimplex")
-class GaussianDensity(FeatureDensity):
-    """Class-conditional Gaussians of the features (DDU, Mukhoti et al. 2021).
-
-    The score is log sum_k pi_k N(z; m_k, S_k), with the classes' shares pi_k among the training samples and
-    covariances S_k by Ledoit and Wolf's shrinkage. It holds n d^2 numbers for n classes of d features.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> z, y = rng.normal(size=(200, 2)), np.repeat([0, 1], 100)
-    >>> density = GaussianDensity().fit(z + 4 * y[:, None], y)
-    >>> density.familiarity([[0.0, 0.0], [9.0, -9.0]]).round(1)
-    array([1., 0.])
-    """
-
-    fitted_arrays = ("centers_", "whitening_", "offsets_")
-    centers_: NDArray[np.float64]
-    whitening_: NDArray[np.float64]
-    offsets_: NDArray[np.float64]
-
-    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        classes = [z[y == k] for k in np.unique(y)]
-        self.centers_ = np.stack([rows.mean(axis=0) for rows in classes])
-        self.whitening_ = np.stack([_whitening(rows - rows.mean(axis=0)) for rows in classes])
-        shares = np.array([len(rows) / len(z) for rows in classes])
-        log_determinants = np.log(np.diagonal(self.whitening_, axis1=1, axis2=2)).sum(axis=1)
-        self.offsets_ = np.log(shares) + log_determinants - 0.5 * z.shape[1] * math.log(2.0 * math.pi)
-
-    def _score(self, z: Any) -> Any:
-        centered = z[:, tf.newaxis] - tf.constant(self.centers_, z.dtype)
-        white = tf.einsum("nkd,kde->nke", centered, tf.constant(self.whitening_, z.dtype))
-        exponents = tf.constant(self.offsets_, z.dtype) - 0.5 * tf.reduce_sum(tf.square(white), axis=-1)
-        return tf.reduce_logsumexp(exponents, axis=1)
-
-    def _row_size(self) -> int:
-        return self.centers_.size
-
-
-@keras.saving.register_keras_serializable(package="deepsimplex")
-class RelativeMahalanobis(FeatureDensity):
-    """Relative Mahalanobis distance: from the nearest class, minus that from all samples (Ren et al. 2021).
-
-    The score is d_0^2 - min_k d_k^2: Mahalanobis distances from the classes' means by one covariance within them, and
-    from the mean of all by the covariance of all. It holds 2 d^2 numbers, however many the classes.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> z, y = rng.normal(size=(200, 2)), np.repeat([0, 1], 100)
-    >>> bool(np.diff(RelativeMahalanobis().fit(z + 4 * y[:, None], y).familiarity([[0.0, 0.0], [2.0, 2.0]])) < -0.2)
-    True
-    """
-
-    fitted_arrays = ("centers_", "within_", "overall_")
-    centers_: NDArray[np.float64]
-    within_: NDArray[np.float64]
-    overall_: NDArray[np.float64]
-
-    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        classes, number = np.unique(y, return_inverse=True)
-        self.centers_ = np.stack([z[y == k].mean(axis=0) for k in classes])
-        self.within_, self.overall_ = _whitening(z - self.centers_[number]), _whitening(z)
-
-    def _score(self, z: Any) -> Any:
-        within, overall = (tf.constant(part, z.dtype) for part in (self.within_, self.overall_))
-        white, centers = z @ within, tf.constant(self.centers_, z.dtype) @ within
-        nearest = tf.reduce_min(tf.reduce_sum(tf.square(white[:, tf.newaxis] - centers), axis=-1), axis=1)
-        return tf.reduce_sum(tf.square(z @ overall), axis=1) - nearest
-
-    def _row_size(self) -> int:
-        return self.centers_.size
-
-
-@keras.saving.register_keras_serializable(package="deepsimplex")
-class NeighborDistance(FeatureDensity):
-    """Distance to the k-th nearest of the training samples (Sun et al. 2022): the default.
-
-    The score is minus that distance between transformed features. The lengths of a network's features grow with its
-    certainty, and say little of familiarity: the paper normalizes all of them to one. Here lengths between the median
-    and the 0.99 quantile of the training samples count as the median, so that short features, whose direction is
-    ill-determined, stay near each other, and features longer than almost all stay far. Columns of a table keep their
-    lengths.
-
-    Parameters
-    ----------
-    k : int
-        Number of neighbors. Default 10; all but one of those that are kept if there are fewer.
-    max_samples : int
-        Largest number of training samples to keep, at least 2: the density holds max_samples q numbers, q of them for a
-        sample. Default 5000, with which images of unknown classes were detected as well as with all of Fashion-MNIST.
-        For hundreds of classes take more, so that the k nearest can be of one class.
-    seed : int
-        Seed of the draw of those that are kept. Default 0.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(200, 2))
-    >>> density = NeighborDistance().fit(z, np.zeros(200, int))
-    >>> bool(np.diff(density.familiarity([[0.0, 0.0], [5.0, 5.0]])) < -0.5)
-    True
-    """
-
-    fitted_arrays = ("neighbors_", "lengths_")
-    neighbors_: NDArray[np.floating]
-    lengths_: NDArray[np.float64]  # lengths between these two count as the first
-
-    def __init__(self, k: int = 10, max_samples: int = 5000, seed: int = 0) -> None:
-        super().__init__(seed)
-        self.k, self.max_samples = check_whole(k, "k", 1), check_whole(max_samples, "max_samples", 2)
-
-    def _fit(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> None:
-        lengths = np.linalg.norm(z, axis=1)
-        self.lengths_ = np.quantile(lengths, _SAME_LENGTH if self.projection_.ndim == 2 else (1.0, 1.0))
-        dtype = _PRECISION if self.projection_.ndim == 2 else np.float64
-        self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy().astype(dtype)
-
-    def _kept(self, N: int) -> NDArray[np.int64]:
-        """Indices of the training samples that are kept."""
-        return np.random.default_rng(self.seed).permutation(N)[: self.max_samples]
-
-    def _shortened(self, z: Any) -> Any:
-        """Features whose lengths between the two of ``lengths_`` are the first."""
-        length = tf.norm(z, axis=1, keepdims=True)
-        shorter, longer = (tf.constant(limit, length.dtype) for limit in self.lengths_)
-        excess = tf.clip_by_value(length - shorter, 0.0, longer - shorter)
-        return z * (1.0 - tf.math.divide_no_nan(excess, length))
-
-    def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-        self._fit(z, y)
-        scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
-        for rows, themselves in ((~kept, 0), (kept, 1)):  # each of the kept samples is its own nearest neighbor
-            if rows.any():
-                scores[rows] = self._in_batches(z[rows], partial(self._score, themselves=themselves))
-        return scores
-
-    def _score(self, z: Any, themselves: int = 0) -> Any:
-        kept, k = self.neighbors_, min(self.k, len(self.neighbors_) - 1) + themselves
-        short = tf.cast(self._shortened(z), kept.dtype)
-        # |short|^2 - |short - neighbor|^2, in one product
-        weights = tf.constant(np.concatenate([2 * kept, -np.square(kept).sum(axis=1, keepdims=True)], axis=1))
-        nearness = tf.matmul(tf.pad(short, [[0, 0], [0, 1]], constant_values=1), weights, transpose_b=True)
-        squared = tf.reduce_sum(tf.square(short), axis=1) - kth_largest(nearness, k)
-        return -tf.sqrt(tf.maximum(tf.cast(squared, z.dtype), 0.0))
-
-    def _row_size(self) -> int:
-        return len(self.neighbors_)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor; what was fitted is in ``state``."""
-        return {"k": self.k, "max_samples": self.max_samples, **super().get_config()}
-
-
-DENSITIES: Registry[FeatureDensity] = Registry(
-    "method",
-    FeatureDensity,
-    {"nearest_neighbors": NeighborDistance, "gaussian": GaussianDensity, "relative_mahalanobis": RelativeMahalanobis},
-)
