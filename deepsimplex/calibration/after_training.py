@@ -1,6 +1,7 @@
 """Calibration, conformal prediction sets and feature density of a trained classifier, as one object."""
 
 import copy
+from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -36,19 +37,16 @@ DENSITIES: Registry[FeatureDensity] = Registry(
 )
 
 
-# What each component was fitted to, its name in a sentence, and the method that fits it.
-_REMOVED = {
-    "density": ("features", "their density", "fit_density"),
-    "calibration": ("outputs", "the calibration that was fitted to them", "calibrate"),
-    "prediction_sets": ("probabilities", "the sets that were fitted to them", "conformalize"),
+# In the order of dependence: the class, what it is fitted to, its name in a warning, and the method that fits it.
+_COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
+    "density": (FeatureDensity, "features", "their density", "fit_density"),
+    "calibration": (Calibration, "outputs", "the calibration that was fitted to them", "calibrate"),
+    "prediction_sets": (ConformalSets, "probabilities", "the sets that were fitted to them", "conformalize"),
 }
 
 
 class TrainedClassifier(Protocol):
-    """Interface of the classifiers that ``AfterTraining`` is fitted to.
-
-    ``options`` are those of the classifier's predictions, such as a batch size.
-    """
+    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions."""
 
     # Whether class probabilities are read out of latent Gaussians, which a density widens.
     _has_latents: ClassVar[bool]
@@ -56,10 +54,10 @@ class TrainedClassifier(Protocol):
     _variance_share: ClassVar[float | None]
 
     def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
-        """Return samples, their class numbers [N] and their weights [N] or None."""
+        """Return samples, their class numbers [N] and their weights."""
 
     def _uncalibrated(self, x: Any, **options: Any) -> dict[str, Any]:
-        """Return uncalibrated "probabilities" and, if any, their "latent" and "readout": see ``fit_outputs``."""
+        """Return the outputs that ``Calibration.fit_outputs`` takes, by name."""
 
     def _density_features(self, x: Any, **options: Any) -> NDArray[Any]:
         """Return the features [N, d] that a density is fitted to."""
@@ -68,12 +66,13 @@ class TrainedClassifier(Protocol):
         """Return calibrated class probabilities [N, n]."""
 
 
+@dataclass(eq=False)
 class AfterTraining:
     """Feature density, calibration and conformal prediction sets of a trained classifier.
 
     Each depends on those before it: the density widens latents, the calibration is fitted to probabilities that are
     read out of them, the sets are fitted to calibrated probabilities. A change of one removes those after it, with a
-    warning. ``SimplexClassifier`` and the scikit-learn classifiers hold one and document its methods.
+    warning. ``SimplexClassifier`` and the scikit-learn classifiers delegate to it, and document its methods.
 
     Parameters
     ----------
@@ -82,28 +81,12 @@ class AfterTraining:
         Fitted ones. Default None.
     """
 
-    # Base class of each component, in the order of dependence.
-    COMPONENTS: ClassVar[dict[str, type[Any]]] = {
-        "density": FeatureDensity,
-        "calibration": Calibration,
-        "prediction_sets": ConformalSets,
-    }
+    classifier: TrainedClassifier
+    density: FeatureDensity | None = None
+    calibration: Calibration | None = None
+    prediction_sets: ConformalSets | None = None
 
-    def __init__(
-        self,
-        classifier: TrainedClassifier,
-        density: FeatureDensity | None = None,
-        calibration: Calibration | None = None,
-        prediction_sets: ConformalSets | None = None,
-    ) -> None:
-        self.classifier = classifier
-        self.density = density
-        self.calibration = calibration
-        self.prediction_sets = prediction_sets
-
-    def fit_density(
-        self, x: Any, y: Any = None, method: str | dict[str, Any] | FeatureDensity = "nearest_neighbors", **options: Any
-    ) -> Self:
+    def fit_density(self, x: Any, y: Any = None, method: Any = "nearest_neighbors", **options: Any) -> Self:
         """Fit a density to the features of training samples, or remove it if x is None."""
         density = None
         if not _removes(x, y, "fit_density"):
@@ -113,13 +96,15 @@ class AfterTraining:
             density.fit(features, labels, self.classifier._variance_share)
         return self.set_density(density)
 
+    def set_density(self, density: FeatureDensity | None) -> Self:
+        """Set a fitted density. If it widens latents, calibration and sets are removed."""
+        if self.classifier._has_latents:
+            self._remove("fit_density", "calibration", "prediction_sets")
+        self.density = density
+        return self
+
     def calibrate(
-        self,
-        x: Any,
-        y: Any = None,
-        method: str | dict[str, Any] | Calibration = "temperature",
-        sample_weight: Any = None,
-        **options: Any,
+        self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any
     ) -> Self:
         """Fit a calibration to uncalibrated outputs of held-out samples, or remove it if x is None."""
         calibration = None
@@ -139,6 +124,7 @@ class AfterTraining:
         coverage: float = 0.9,
         method: ConformalMethod = "lac",
         by_class: bool = False,
+        *,
         seed: int = 0,
         **options: Any,
     ) -> Self:
@@ -151,25 +137,17 @@ class AfterTraining:
         self.prediction_sets = sets
         return self
 
-    def set_density(self, density: FeatureDensity | None) -> Self:
-        """Set a fitted density; where it widens latents, calibration and sets are removed."""
-        if self.classifier._has_latents:
-            self._remove("fit_density", "calibration", "prediction_sets")
-        self.density = density
-        return self
-
     def remove_all(self, cause: str) -> bool:
-        """Remove all components, with a warning for each, and return whether there were any."""
-        fitted = any(component is not None for component in self.components().values())
-        self._remove(cause, *self.COMPONENTS)
-        return fitted
+        """Remove density, calibration and sets, with a warning for each; return whether there were any."""
+        return self._remove(cause, *_COMPONENTS)
 
-    def _remove(self, cause: str, *names: str) -> None:
-        for name in names:
-            if getattr(self, name) is not None:
-                changed, removed, method = _REMOVED[name]
-                warn_caller(f"{cause} changes the {changed}, and removes {removed}: call {method} again afterwards")
-                setattr(self, name, None)
+    def _remove(self, cause: str, *names: str) -> bool:
+        fitted = [name for name in names if getattr(self, name) is not None]
+        for name in fitted:
+            _, changed, removed, method = _COMPONENTS[name]
+            warn_caller(f"{cause} changes the {changed}, and removes {removed}: call {method} again afterwards")
+            setattr(self, name, None)
+        return bool(fitted)
 
     def predict_set(self, x: Any, **options: Any) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each sample, bool [N, n]."""
@@ -212,12 +190,12 @@ class AfterTraining:
         return sets if self.density is None else {**sets, "familiarity": self.density.familiarity(features)}
 
     def components(self) -> dict[str, Any]:
-        """Return density, calibration and sets by name, in the order of dependence; None for those not fitted."""
-        return {name: getattr(self, name) for name in self.COMPONENTS}
+        """Return density, calibration and sets by name, None for those that are not fitted."""
+        return {name: getattr(self, name) for name in _COMPONENTS}
 
     def restore(self, components: dict[str, Any]) -> None:
         """Set what ``components`` returned, as it was read from a file; raise ValueError for anything else."""
-        for name, kind in self.COMPONENTS.items():
+        for name, (kind, *_) in _COMPONENTS.items():
             if not isinstance(components[name], kind | None):
                 raise ValueError(f"{name} in the configuration must be a {kind.__name__}; found {components[name]!r}")
             setattr(self, name, components[name])

@@ -1,4 +1,4 @@
-"""Familiarity: how typical a sample's features are of the training samples of a classifier."""
+"""Base class of the densities of features, which give familiarity and widen latents of unfamiliar samples."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.parameters import Fitted
+from deepsimplex._utils.parameters import Fitted, constructor_parameters
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_array, check_finite_rows, check_labels, check_number, check_whole
 from deepsimplex.latent import LatentGaussian, is_tensor
@@ -34,8 +34,8 @@ class FeatureDensity(Fitted, ABC):
     compensates for that: with the score t of a sample, and its quantiles t_q over the training samples, variances
     grow by 1 + 2 max(0, (t_.1 - t) / (t_.9 - t_.1)), linearly beyond the least familiar tenth.
 
-    A subclass defines ``_fit`` and ``_score``, and names the arrays that ``_fit`` makes in ``fitted_arrays``. Register
-    it with ``keras.saving.register_keras_serializable``.
+    A subclass defines ``_fit``, ``_score`` and ``_row_size``, and adds the arrays that ``_fit`` sets to
+    ``fitted_attributes``. Register it with ``keras.saving.register_keras_serializable``.
 
     Parameters
     ----------
@@ -50,7 +50,7 @@ class FeatureDensity(Fitted, ABC):
         Transformation of the features before the density: (z - mean), times factors or a matrix.
     """
 
-    fitted_arrays: ClassVar[tuple[str, ...]] = ()
+    fitted_attributes: ClassVar[tuple[str, ...]] = ("quantiles_", "mean_", "projection_")
     quantiles_: NDArray[np.float64]
     mean_: NDArray[np.float64]
     projection_: NDArray[np.float64]
@@ -64,11 +64,11 @@ class FeatureDensity(Fitted, ABC):
 
     @abstractmethod
     def _score(self, z: Any) -> Any:
-        """Scores [N] of transformed features, a tensor [N, q]: the larger, the more typical."""
+        """Compute scores [N] of transformed features, a tensor [N, q]: the larger, the more typical."""
 
     @abstractmethod
     def _row_size(self) -> int:
-        """Numbers in the largest tensor of a row."""
+        """Return how many numbers the largest tensor of a row holds."""
 
     def fit(self, z: ArrayLike, y: ArrayLike, variance_share: float | None = None) -> "FeatureDensity":
         """Fit to the features [N, d] of training samples and their class numbers [N].
@@ -96,13 +96,13 @@ class FeatureDensity(Fitted, ABC):
         self.mean_ = features.mean(axis=0)
         self.projection_ = _projection(features - self.mean_, variance_share)
         features = _times(features - self.mean_, self.projection_)
-        scores = self._scores_of_others(features, labels)
+        scores = self._cross_validated_scores(features, labels)
         self._fit(features, labels)
         self.quantiles_ = np.quantile(scores, (np.arange(_QUANTILES) + 0.5) / _QUANTILES)
         return self
 
-    def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Scores [N] of training samples, each under a density that was fitted to other samples (cross-validation)."""
+    def _cross_validated_scores(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Compute scores [N] of training samples, each under a density that was fitted to other samples."""
         fold, scores = np.random.default_rng(self.seed).permutation(len(z)) % _FOLDS, np.empty(len(z))
         for held_out in range(_FOLDS):
             rest = fold != held_out
@@ -149,7 +149,7 @@ class FeatureDensity(Fitted, ABC):
         return LatentGaussian(latent.loc, latent.scale * factor.reshape(-1, *[1] * (latent.scale.ndim - 1)))
 
     def _scores(self, z: Any) -> Any:
-        """Scores [N] of features, a tensor [N, d]."""
+        """Compute scores [N] of features [N, d]."""
         z, dtype = z if is_tensor(z) else self._features(z), precise_dtype()
         mean, projection = (tf.constant(part, dtype) for part in (self.mean_, self.projection_))
         centered = tf.cast(z, dtype) - mean
@@ -186,27 +186,21 @@ class FeatureDensity(Fitted, ABC):
         most = max(1, _BUDGET // max(_QUANTILES, self._row_size()))
         return np.concatenate([function(tf.constant(z[rows])).numpy() for rows in row_slices(len(z), most)])
 
-    @property
-    def is_fitted(self) -> bool:
-        """Whether ``fit`` was called."""
-        return hasattr(self, "quantiles_")
-
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor; what was fitted is in ``state``."""
-        return {"seed": self.seed}
+        """Return the arguments of the constructor; the fitted arrays are in ``state``."""
+        return {name: getattr(self, name) for name in constructor_parameters(type(self))}
 
     def state(self) -> dict[str, Any]:
-        """Fitted arrays by name."""
-        names = ("quantiles_", "mean_", "projection_", *self.fitted_arrays)
-        return {name: getattr(self, name) for name in names} if self.is_fitted else {}
+        """Return the fitted arrays by name."""
+        return {name: getattr(self, name) for name in self.fitted_attributes} if self.is_fitted else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
-        """Restore the arrays of ``state``."""
+        """Restore the arrays that ``state`` returned."""
         vars(self).update({name: np.asarray(value) for name, value in state.items()})
 
 
 def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray[np.float64]:
-    """Factors [d] that standardize centered features, or a matrix [d, q] to their principal components in one unit."""
+    """Compute factors [d] that standardize centered features, or a matrix [d, q] to their principal components."""
     if variance_share is None:
         std = z.std(axis=0)
         return 1.0 / np.where(std > 0, std, 1.0)  # zero for a unit that never fires
@@ -219,5 +213,5 @@ def _projection(z: NDArray[np.float64], variance_share: float | None) -> NDArray
 
 
 def _times(z: Any, projection: Any) -> Any:
-    """Features [N, d] times factors [d] or a matrix [d, q]."""
+    """Multiply features [N, d] by factors [d] or a matrix [d, q]."""
     return z * projection if len(projection.shape) == 1 else z @ projection

@@ -1,4 +1,4 @@
-"""Gaussian densities of features, of every class or within and over all classes."""
+"""Gaussian densities of features: one for each class, or one within the classes and one over all."""
 
 import math
 from typing import Any
@@ -27,7 +27,7 @@ class GaussianDensity(FeatureDensity):
     array([1., 0.])
     """
 
-    fitted_arrays = ("centers_", "whitening_", "offsets_")
+    fitted_attributes = (*FeatureDensity.fitted_attributes, "centers_", "whitening_", "offsets_")
     centers_: NDArray[np.float64]
     whitening_: NDArray[np.float64]
     offsets_: NDArray[np.float64]
@@ -65,7 +65,7 @@ class RelativeMahalanobis(FeatureDensity):
     True
     """
 
-    fitted_arrays = ("centers_", "within_", "overall_")
+    fitted_attributes = (*FeatureDensity.fitted_attributes, "centers_", "within_", "overall_")
     centers_: NDArray[np.float64]
     within_: NDArray[np.float64]
     overall_: NDArray[np.float64]

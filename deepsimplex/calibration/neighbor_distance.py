@@ -22,21 +22,21 @@ class NeighborDistance(FeatureDensity):
     """Distance to the k-th nearest of the training samples (Sun et al. 2022): the default.
 
     The score is minus that distance between transformed features. The lengths of a network's features grow with its
-    certainty, and say little of familiarity: the paper normalizes all of them to one. Here lengths between the median
-    and the 0.99 quantile of the training samples count as the median, so that short features, whose direction is
-    ill-determined, stay near each other, and features longer than almost all stay far. Columns of a table keep their
+    certainty, and say little about familiarity: the paper normalizes all of them to one. Here lengths between the
+    median and the 0.99 quantile of the training samples count as the median, so that short features, whose direction
+    is ill-determined, stay near each other, and features longer than almost all stay far. Columns of a table keep their
     lengths.
 
     Parameters
     ----------
     k : int
-        Number of neighbors. Default 10; all but one of those that are kept if there are fewer.
+        Number of neighbors. Default 10; with fewer samples kept, all but one of them.
     max_samples : int
-        Largest number of training samples to keep, at least 2: the density holds max_samples q numbers, q of them for a
-        sample. Default 5000, with which images of unknown classes were detected as well as with all of Fashion-MNIST.
-        For hundreds of classes take more, so that the k nearest can be of one class.
+        Largest number of training samples to keep, at least 2: the density holds max_samples q numbers, for q
+        principal components. Default 5000, with which images of unknown classes were detected as well as with all of
+        Fashion-MNIST. For hundreds of classes take more, so that the k nearest can be of one class.
     seed : int
-        Seed of the draw of those that are kept. Default 0.
+        Seed of the draw of the samples that are kept. Default 0.
 
     Examples
     --------
@@ -46,7 +46,7 @@ class NeighborDistance(FeatureDensity):
     True
     """
 
-    fitted_arrays = ("neighbors_", "lengths_")
+    fitted_attributes = (*FeatureDensity.fitted_attributes, "neighbors_", "lengths_")
     neighbors_: NDArray[np.floating]
     lengths_: NDArray[np.float64]  # lengths between these two count as the first
 
@@ -61,17 +61,17 @@ class NeighborDistance(FeatureDensity):
         self.neighbors_ = self._shortened(z[self._kept(len(z))]).numpy().astype(dtype)
 
     def _kept(self, N: int) -> NDArray[np.int64]:
-        """Indices of the training samples that are kept."""
+        """Draw the indices of the training samples that are kept."""
         return np.random.default_rng(self.seed).permutation(N)[: self.max_samples]
 
     def _shortened(self, z: Any) -> Any:
-        """Features whose lengths between the two of ``lengths_`` are the first."""
+        """Shorten features whose lengths are between the two of ``lengths_`` to the first."""
         length = tf.norm(z, axis=1, keepdims=True)
         shorter, longer = (tf.constant(limit, length.dtype) for limit in self.lengths_)
         excess = tf.clip_by_value(length - shorter, 0.0, longer - shorter)
         return z * (1.0 - tf.math.divide_no_nan(excess, length))
 
-    def _scores_of_others(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _cross_validated_scores(self, z: NDArray[np.float64], y: NDArray[np.int64]) -> NDArray[np.float64]:
         self._fit(z, y)
         scores, kept = np.empty(len(z)), np.isin(np.arange(len(z)), self._kept(len(z)))
         for rows, themselves in ((~kept, 0), (kept, 1)):  # each of the kept samples is its own nearest neighbor
@@ -90,7 +90,3 @@ class NeighborDistance(FeatureDensity):
 
     def _row_size(self) -> int:
         return len(self.neighbors_)
-
-    def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor; what was fitted is in ``state``."""
-        return {"k": self.k, "max_samples": self.max_samples, **super().get_config()}

@@ -8,7 +8,7 @@ import keras
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
-from deepsimplex.classifier.after_training import FittedAfterTraining
+from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
@@ -27,7 +27,7 @@ from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
+class SimplexClassifier(TrainableNetwork, CalibratedNetwork):
     """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``

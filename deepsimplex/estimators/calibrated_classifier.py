@@ -168,7 +168,6 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             For labels that are not in ``classes_``, soft labels, and data that the method cannot be fitted to. The
             classifier then stays as it was.
         """
-        check_is_fitted(self)
         return self._store(self._after_training.calibrate(X, y, method, sample_weight))
 
     def conformalize(
@@ -209,12 +208,11 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             For labels that are not in ``classes_``, and for fewer samples than the coverage needs. The classifier then
             stays as it was.
         """
-        check_is_fitted(self)
-        return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, seed_of(random_state)))
+        seed = seed_of(random_state)
+        return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, seed=seed))
 
     def predict_set(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each row, bool [N, n], columns as ``classes_``."""
-        check_is_fitted(self)
         return self._after_training.predict_set(X)
 
     def fit_density(
@@ -239,18 +237,18 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         self
             With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it.
         """
-        check_is_fitted(self)
         return self._store(self._after_training.fit_density(X, y, method))
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""
-        check_is_fitted(self)
         return self._after_training.familiarity(X)
 
     @property
     def _after_training(self) -> AfterTraining:
         """What was fitted to this classifier, from the attributes that ``_store`` sets."""
-        return AfterTraining(self, **{name: getattr(self, f"{name}_", None) for name in AfterTraining.COMPONENTS})
+        check_is_fitted(self)
+        fitted = vars(self)
+        return AfterTraining(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
 
     def _store(self, after_training: AfterTraining) -> Self:
         """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those of what is None."""

@@ -116,21 +116,6 @@ def export_model(
         check_choice(dtype, "input_dtype", INPUT_DTYPES)
     specs = {name: tf.TensorSpec((None, *shapes[name]), dtypes.get(name, "float32"), name) for name in shapes}
     signature = specs if several else specs[input_name]
-    serve = _serving_function(features, latent, readout, further_outputs, pixel_scale)
-    path = Path(filepath).expanduser()
-    check_writable(path.absolute().parent, "filepath")
-    write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
-    write(resource, serve, signature, path, class_names, verbose)
-
-
-def _serving_function(
-    features: Callable[[Any], Any] | None,
-    latent: Callable[[Any], dict[str, Any]] | None,
-    readout: Callable[[Any], Any],
-    further_outputs: Callable[[Any, Any], dict[str, Any]] | None,
-    pixel_scale: float,
-) -> Callable[[Any], dict[str, Any]]:
-    """Make the function from samples to the served outputs: see ``export_model``."""
 
     def scaled(samples: Any) -> Any:
         return tf.cast(samples, tf.float32) / pixel_scale if samples.dtype == tf.uint8 else samples
@@ -146,4 +131,7 @@ def _serving_function(
             outputs |= {"latent_mean": gaussian["loc"], "latent_scale": gaussian["scale"]}
         return outputs if further_outputs is None else outputs | further_outputs(probabilities, inputs)
 
-    return serve
+    path = Path(filepath).expanduser()
+    check_writable(path.absolute().parent, "filepath")
+    write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
+    write(resource, serve, signature, path, class_names, verbose)

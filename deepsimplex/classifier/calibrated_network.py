@@ -11,7 +11,7 @@ from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
 
 
-class FittedAfterTraining(SimplexNetwork):
+class CalibratedNetwork(SimplexNetwork):
     """A SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
 
     ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
@@ -78,8 +78,7 @@ class FittedAfterTraining(SimplexNetwork):
         >>> model.calibrate(x[500:], y[500:]).calibration.is_fitted
         True
         """
-        options = {"batch_size": batch_size, "verbose": verbose}
-        self.after_training.calibrate(x, y, method, sample_weight, **options)
+        self.after_training.calibrate(x, y, method, sample_weight, batch_size=batch_size, verbose=verbose)
         return self._retraced()
 
     def conformalize(
@@ -134,8 +133,8 @@ class FittedAfterTraining(SimplexNetwork):
         >>> bool(ds.evaluation.coverage(y_test, sets) > 0.8)
         True
         """
-        options = {"batch_size": batch_size, "verbose": verbose}
-        self.after_training.conformalize(x, y, coverage, method, by_class, self.seed, **options)
+        options: Any = {"seed": self.seed, "batch_size": batch_size, "verbose": verbose}
+        self.after_training.conformalize(x, y, coverage, method, by_class, **options)
         return self
 
     def predict_set(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
