@@ -148,7 +148,7 @@ class TrainableNetwork(SimplexNetwork):
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         latent = {name: outputs[name] for name in ("loc", "scale")}
-        if "log_probabilities" in outputs and (training or self.calibration is None):
+        if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
         elif training:
             probabilities = self.readout(self.predictive(latent), training=True)
@@ -267,7 +267,8 @@ class TrainableNetwork(SimplexNetwork):
 
     def _stateful(self) -> list[tuple[str, Any]]:
         loss = [] if self.training_loss is None else [(_OF_LOSS, self.training_loss)]
-        density = [] if self.density is None else [(_OF_DENSITY, self.density)]
+        fitted = self.after_training.density
+        density = [] if fitted is None else [(_OF_DENSITY, fitted)]
         return [*loss, (_OF_TARGET, self.target), *density]
 
     def _check_strategy(self) -> None:
