@@ -162,7 +162,7 @@ def test_workers_read_their_parts_of_every_batch():
     workers, found = Workers(), []
     workers.count = 3
     for workers.number in range(3):
-        found.append([*workers.own_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
+        found.append([*workers.local_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
     assert [[len(part) for part in parts] for parts in zip(*found, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
     together = np.concatenate([part for parts in zip(*found, strict=True) for part in parts])
     np.testing.assert_array_equal(together, range(13))

@@ -218,9 +218,9 @@ def resumed(tmp_path):
 
     def resume() -> experiments.RunFolder:
         with ExitStack() as lock:
-            folder = commands._run_to_resume(config, lock, print)
-            assert folder is not None
-            return folder
+            path, _ = commands._run_to_resume(config, lock, print)
+            assert path is not None
+            return experiments.RunFolder(Path(path))
 
     (tmp_path / "digits" / "001").mkdir(parents=True)
     return config, resume

@@ -22,7 +22,8 @@ import deepsimplex as ds
 from deepsimplex import cli, experiments
 from deepsimplex._utils import atomic_files, progress
 from deepsimplex.experiments import ConfigurationError, RunConfig, RunFolder, commands, load_config, load_predictions
-from deepsimplex.experiments.training_run import load_split
+from deepsimplex.experiments.run_results import save_test_predictions
+from deepsimplex.experiments.training_run import load_split, make_target
 from deepsimplex.losses import get_loss
 from tests.fresh_process import start
 from tests.quick_runs import without_pictures
@@ -164,7 +165,7 @@ def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(fini
     folder, arguments, _ = finished
     split = load_split(load_config(arguments[1], arguments[2:]))
     model = ds.load(folder.model).calibrate(split.x_validation, split.y_validation, method)
-    commands._save_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
+    save_test_predictions(model, split, model.predict_proba(split.x_test), RunFolder(tmp_path))
     kept = load_predictions(RunFolder(tmp_path).test_predictions)
     assert (kept.readout is None) == (readout is None)
     read_out = ds.readout.argmax(kept.latent, kept.scores)
@@ -332,7 +333,7 @@ def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(target
 @pytest.mark.slow
 def test_only_the_targets_command_shows_progress_in_a_log(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
-    commands.make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
+    make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
     assert capsys.readouterr().err == ""
     for target, shown in (("{name: mean, targets: [casimac]}", True), ("{name: casimac, show_progress: false}", False)):
         experiments.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", "cache_dir=null"))

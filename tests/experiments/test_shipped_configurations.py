@@ -11,8 +11,7 @@ import pytest
 from deepsimplex import datasets, experiments
 from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments import load_config
-from deepsimplex.experiments.commands import build_classifier
-from deepsimplex.experiments.training_run import Split, load_split
+from deepsimplex.experiments.training_run import Split, build_classifier, load_split
 from tests.quick_runs import eager_classifiers, without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
