@@ -10,7 +10,7 @@ from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, Confor
 from deepsimplex.calibration.calibrator import check_removal, warn_of_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.familiarity import VARIANCE_SHARE
-from deepsimplex.classifier.data import DataAdapter
+from deepsimplex.classifier.observations import labeled_arrays
 
 
 class FittedAfterTraining:
@@ -92,7 +92,7 @@ class FittedAfterTraining:
             self._set_calibration(None)
             return self
         calibration = copy.deepcopy(CALIBRATIONS.get(method))
-        x, labels, sample_weight = DataAdapter(self.target, self.num_classes).classes(x, y, sample_weight)
+        x, labels, sample_weight = labeled_arrays(x, y, sample_weight, self.num_classes)
         before = self.calibration
         self._set_calibration(None)
         try:
@@ -167,7 +167,7 @@ class FittedAfterTraining:
             self.prediction_sets = None
             return self
         sets = ConformalSets(coverage, method, by_class, seed=self.seed)
-        x, labels, _ = DataAdapter(self.target, self.num_classes).classes(x, y, None)
+        x, labels, _ = labeled_arrays(x, y, None, self.num_classes)
         self.prediction_sets = sets.fit(self.predict_proba(x, batch_size, verbose), labels)
         return self
 
@@ -228,7 +228,7 @@ class FittedAfterTraining:
             self._set_density(None)
             return self
         density = copy.deepcopy(DENSITIES.get(method))
-        x, labels, _ = DataAdapter(self.target, self.num_classes).classes(x, y, None)
+        x, labels, _ = labeled_arrays(x, y, None, self.num_classes)
         self._set_density(density.fit(self.predict_features(x, batch_size, verbose), labels, VARIANCE_SHARE))
         return self
 

@@ -149,7 +149,7 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
-        return model, lambda X: model.calibrated_latent(model.latent(X, training=False))
+        return model, lambda X: model.predictive(model.latent(X, training=False), calibrated=True)
 
     def _set_density(self, density: FeatureDensity | None) -> None:
         super()._set_density(density)

@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import check_finite_dataset
 from deepsimplex._utils.validation import check_sample_weight
-from deepsimplex.classifier.streams import check_not_given_with_stream
 from deepsimplex.estimators.labels import Labels, check_finite, checked_rows, class_numbers, hard_labels
+from deepsimplex.samples.samples import check_not_given_with_stream
 
 if TYPE_CHECKING:
     from deepsimplex.gp.rows import Arrays, Rows

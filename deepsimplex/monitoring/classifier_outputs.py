@@ -106,7 +106,7 @@ class KerasOutputs:
             if not hasattr(model, "predict_latent"):
                 return {"probabilities": model(batch, training=False)}
             features = model.backbone(batch, training=False)
-            latent = model.predictive(model.latent_of_features(features))
+            latent = model.predictive(model.latent_of_features(features), calibrated=False)
             single = {name: tf.cast(part, tf.float32) for name, part in (latent | {"features": features}).items()}
             return {**single, "probabilities": model.readout(latent)}
 
