@@ -180,3 +180,37 @@ def test_graphs_of_batches_of_any_size_know_the_latent_dimension(head, num_class
     model(np.zeros((1, 5), "float32"))
     traced = tf.function(model.latent, input_signature=[tf.TensorSpec((None, 5))])
     assert traced.get_concrete_function().structured_outputs["loc"].shape.as_list() == [None, num_classes - 1]
+
+
+def plain_head(latent_dim=3):
+    features = keras.Input((7,))
+    outputs = {"loc": keras.layers.Dense(latent_dim)(features), "scale": keras.layers.Dense(1, "softplus")(features)}
+    return keras.Model(features, outputs)
+
+
+def test_layer_head_keeps_the_layer_contract(tmp_path):
+    assert_layer_contract(lambda: ds.heads.LayerHead(plain_head()), FEATURES, tmp_path, half="float16")
+
+
+def test_plain_layer_is_a_head_with_defaults(tmp_path):
+    layer = plain_head()
+    model = ds.SimplexClassifier(keras.layers.Identity(), "vertices", 4, head=layer)
+    model.compile(optimizer="adam", run_eagerly=True)
+    before = [weight.numpy() for weight in layer.trainable_weights]
+    model.fit(FEATURES, np.arange(5) % 4, verbose=0)
+    assert model.head.layer is layer
+    assert model.head.adapted
+    assert any(not np.array_equal(new, old) for new, old in zip(layer.trainable_weights, before, strict=True))
+    with pytest.raises(ValueError, match="found LayerHead"):
+        model.explain(FEATURES)
+    model.save(tmp_path / "plain.keras")
+    np.testing.assert_allclose(ds.load(tmp_path / "plain.keras").predict_proba(FEATURES), model.predict_proba(FEATURES))
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [(lambda: plain_head(2), "found \\(4, 3\\)"), (lambda: ds.heads.GaussianHead(2), "latent_dim 3.*; found 2")],
+)
+def test_head_of_another_latent_dimension_raises(head, message):
+    with pytest.raises(ValueError, match=message):
+        ds.SimplexClassifier(keras.layers.Identity(), "vertices", 4, head=head()).build((None, 7))

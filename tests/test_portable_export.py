@@ -56,7 +56,7 @@ def make(samples, n, target="vertices", **arguments):
     x, y = samples
     backbone = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), keras.layers.Dense(6, "tanh")])
     model = ds.SimplexClassifier(backbone, target, n, **{"head": "gaussian", **arguments})
-    if hasattr(model.head, "adapt"):
+    if not model.head.adapted:
         model.head.adapt(x[y < n], y[y < n], backbone)
     model(x[:2])
     return model

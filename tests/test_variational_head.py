@@ -8,7 +8,6 @@ from scipy.spatial.distance import pdist
 from scipy.stats import multivariate_normal
 
 import deepsimplex as ds
-from deepsimplex.heads.features import _reservoir
 from deepsimplex.losses import LatentLoss
 from tests.fresh_process import assert_reloads_and_serves
 from tests.layer_contract import assert_layer_contract
@@ -371,16 +370,6 @@ def test_it_reads_a_data_set_once(labeled):
     assert {tuple(point) for point in np.asarray(layer.inducing_points)} <= {tuple(row) for row in features}
 
 
-def test_every_row_is_as_likely_to_be_drawn():
-    rows = np.arange(20.0)[:, None]
-    rng = np.random.default_rng(0)
-    batches = [(part, np.zeros(len(part), dtype=int)) for part in np.split(rows, [3, 11])]
-    drawn = np.concatenate([_reservoir(batches, 5, rng)[0][:, 0] for _ in range(2000)])
-    counts = np.bincount(drawn.astype(int), minlength=20)
-    assert counts.sum() == 10_000
-    assert np.abs(counts - 500).max() < 5 * np.sqrt(500 * 0.75)
-
-
 def test_of_fewer_samples_than_inducing_points_all_are_taken():
     samples = np.eye(4, D) + 3.0 * np.eye(1, D, 6)
     points = np.asarray(random_layer().adapt(samples[[0, 0, 1, 2, 3]]).inducing_points)
@@ -396,7 +385,7 @@ def test_of_fewer_samples_than_inducing_points_all_are_taken():
     ("samples", "message"),
     [
         (np.zeros((9, 2, D)), "Pass the backbone that the layer follows"),
-        (np.full((9, D), np.nan), "samples must give finite features"),
+        (np.full((9, D), np.nan), "samples must be finite"),
         (np.zeros((9, D + 1)), "samples must give 7 features, what the layer was built for; found 8"),
     ],
 )

@@ -1,6 +1,5 @@
 """SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved."""
 
-import inspect
 import os
 from typing import Any
 
@@ -134,7 +133,7 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
         chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
-        chosen.check(self.num_classes, getattr(self.head, "covariance", None))
+        chosen.check(self.num_classes, self.head.covariance)
         if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
             raise ValueError(
                 f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
@@ -374,7 +373,7 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
 
     def _adapt_head(self, training: Samples, steps: int | None) -> None:
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
-        if not getattr(self.head, "adapted", True):
+        if not self.head.adapted:
             if training.is_stream:
                 batches = training.read_ahead(steps, "steps_per_epoch")
                 x, labels = ((x, observation["label"]) for x, observation, *_ in batches), None
@@ -382,9 +381,8 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
                 x, observation, *_ = training.columns
                 labels = observation["label"]
                 labels = np.argmax(labels, axis=-1) if labels.ndim == 2 else labels
-            seed = {"seed": self.seed} if "seed" in inspect.signature(self.head.adapt).parameters else {}
-            self.head.adapt(x, labels, self.backbone, **seed)
-        elif not training.is_stream and hasattr(self.head, "set_num_samples"):
+            self.head.adapt(x, labels, self.backbone, seed=self.seed)
+        elif not training.is_stream:
             self.head.set_num_samples(training.num_rows)
 
     def _build_optimizer(self) -> None:

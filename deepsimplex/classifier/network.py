@@ -18,7 +18,7 @@ from deepsimplex._utils.validation import check_class_names, check_whole
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
-from deepsimplex.heads import HEADS
+from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples import Samples
@@ -76,29 +76,21 @@ class SimplexNetwork(keras.Model):
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
             self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
 
-    def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
-        latent_dim = self.target.latent_dim(self.num_classes)
+    def _make_head(self, head: Any, covariance: Covariance | None) -> Head:
         if isinstance(head, keras.layers.Layer) and covariance is not None:
             raise ValueError("covariance must not be given beside head: the head has its own")
         made = HEADS.get(
             head or ("variational" if covariance is None else "gaussian"),
             num_classes=self.num_classes,
-            latent_dim=latent_dim,
+            latent_dim=self.target.latent_dim(self.num_classes),
             covariance=covariance or "isotropic",
             # Of targets that compare samples a head needs the vertices alone.
             target=TARGETS.get("vertices") if self.target.needs_samples else self.target,
         )
-        if covariance is not None and getattr(made, "covariance", "isotropic") != covariance:
+        made = made if isinstance(made, Head) else LayerHead(made)
+        if covariance is not None and (made.covariance or "isotropic") != covariance:
             raise ValueError(f"covariance {covariance!r} is not one that head {head!r} has: leave it out")
-        if getattr(made, "num_classes", self.num_classes) != self.num_classes:
-            raise ValueError(f"head must be for {self.num_classes} classes; found one for {made.num_classes}")
-        if hasattr(made, "check_target"):
-            made.check_target(self.target)
-        if getattr(made, "latent_dim", latent_dim) != latent_dim:
-            raise ValueError(
-                f"head must have latent_dim {latent_dim} for {self.num_classes} classes of this target; found "
-                f"{made.latent_dim}"
-            )
+        made.check_target(self.target, self.num_classes)
         return made
 
     def _hide(self, name: str, value: Any) -> None:
@@ -301,10 +293,7 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        head: Any = self.head
-        if not hasattr(head, "explain"):
-            raise ValueError(f"explain needs a head of prototypes, as head='prototypes'; found {type(head).__name__}")
-        explained = head.explain(self._checked(x).columns[0], k, self.backbone)
+        explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 

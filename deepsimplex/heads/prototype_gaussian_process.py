@@ -109,6 +109,9 @@ class PrototypeGaussianProcess(PrototypeLayer):
     ('isotropic', True)
     """
 
+    latent_dim: int
+    covariance = "isotropic"
+
     def __init__(
         self,
         num_classes: int,
@@ -141,10 +144,11 @@ class PrototypeGaussianProcess(PrototypeLayer):
         self._positions = _positions(self.target, self.num_classes)  # [n, L]
         self._center = self._positions.mean(axis=0)
 
-    def check_target(self, target: Target) -> None:
-        """Raise ValueError for a target with other positions of the classes than the layer's."""
+    def check_target(self, target: Target, num_classes: int) -> None:
+        """Raise ValueError for another number of classes, or a target with other positions of the classes."""
+        super().check_target(target, num_classes)
         positions = _positions(target, self.num_classes)
-        if positions.shape != self._positions.shape or not np.allclose(positions, self._positions):
+        if not np.allclose(positions, self._positions):
             raise ValueError(
                 f"head must have the classifier's target, target={target!r}, to know where classes lie; found "
                 f"{self.target!r}"
@@ -206,13 +210,10 @@ class PrototypeGaussianProcess(PrototypeLayer):
         predicted = ops.argmax(ops.matmul(k, scores) + self._scores @ self._center, axis=1)
         return squared, k * ops.transpose(ops.take(scores, predicted, axis=1))
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
-        return {"loc": (input_shape[0], self.latent_dim), "scale": (input_shape[0], 1)}
-
     def get_config(self) -> dict[str, Any]:
-        own = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")
+        names = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")
         target = {"target": keras.saving.serialize_keras_object(self.target)}
-        return {**super().get_config(), **target, **{name: getattr(self, name) for name in own}}
+        return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
 
 
 def _positions(target: Target, n: int) -> NDArray[np.float64]:

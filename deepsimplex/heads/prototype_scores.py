@@ -156,8 +156,5 @@ class PrototypeScores(PrototypeLayer):
         weights = chosen * ops.cast(self(features), distances.dtype)[:, :, None]
         return distances, ops.reshape(weights, ops.shape(distances))
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> tuple[int | None, ...]:
-        return (input_shape[0], self.num_classes)
-
     def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "metric": self.metric, "rank": self.rank}

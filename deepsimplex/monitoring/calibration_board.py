@@ -21,8 +21,9 @@ from deepsimplex.monitoring.hyperparameters import (
     model_hyperparameters,
 )
 from deepsimplex.monitoring.summaries import band_picture, confidences, familiarities, latents, pictures, scalars
-from deepsimplex.monitoring.validation_samples import as_images, draw_samples, rows_of
+from deepsimplex.monitoring.validation_samples import as_images, draw_samples
 from deepsimplex.readout.layers import readout_layer
+from deepsimplex.samples.reservoir import take
 
 FOLDER = "calibration"
 LEAST = 10  # samples at least for a density
@@ -172,7 +173,7 @@ class CalibrationBoard(keras.callbacks.Callback):
             raise ValueError("validation_data must be given for a Keras model; found None")
         x = keras.tree.map_structure(np.asarray, self.validation.x)
         self._outputs = KerasOutputs(self.model, x, self.batch_size)
-        p = self._outputs(rows_of(x, slice(8)))["probabilities"]
+        p = self._outputs(take(x, slice(8)))["probabilities"]
         if np.isfinite(p).all():
             check_probabilities(p, "what the model gives", "End it in a softmax: logits are no class probabilities")
         self._check_labels(p.shape[1])

@@ -12,8 +12,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.monitoring.validation_samples import rows_of
+from deepsimplex.samples.reservoir import take
 
 SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # distance from 1 to the next number
 
@@ -103,7 +104,7 @@ class KerasOutputs:
         self.batch_size = batch_size
 
         def outputs(batch: Any) -> dict[str, Any]:
-            if not hasattr(model, "predict_latent"):
+            if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
             features = model.backbone(batch, training=False)
             latent = model.predictive(model.latent_of_features(features), calibrated=False)
@@ -117,7 +118,7 @@ class KerasOutputs:
         """Return arrays: "probabilities" [N, n] and, for a SimplexClassifier, "loc", "scale" and "features" [N, d]."""
         slices = row_slices(len(keras.tree.flatten(x)[0]), self.batch_size)
         with _same_random_state(self.model):
-            parts = [self._outputs(rows_of(x, rows)) for rows in slices]
+            parts = [self._outputs(take(x, rows)) for rows in slices]
         found = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
         return found | {"probabilities": _as_probabilities(found["probabilities"])}
 

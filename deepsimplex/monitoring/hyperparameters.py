@@ -7,6 +7,7 @@ from typing import Any
 import keras
 import numpy as np
 
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.targets import TARGETS
 
 Value = str | bool | int | float
@@ -55,12 +56,12 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         "precision": model.dtype_policy.name,
         "weights": int(model.count_params()),
     }
-    if hasattr(model, "predict_latent"):
+    if isinstance(model, SimplexClassifier):
         found |= {
             "target": TARGETS.name_of(model.target),
             **dict(_flat("target", model.target.get_config())),
             "head": type(model.head).__name__,
-            "covariance": getattr(model.head, "covariance", None),
+            "covariance": model.head.covariance,
             "readout": type(model.readout).__name__,
             "num_classes": model.num_classes,
             "seed": model.seed,
@@ -80,7 +81,7 @@ def estimator_hyperparameters(classifier: Any) -> dict[str, Value]:
 
 def _loss(model: keras.Model) -> dict[str, Any]:
     loss = getattr(model, "loss", None)
-    if loss is None and hasattr(model, "target"):
+    if loss is None and isinstance(model, SimplexClassifier):
         loss = model.target.default_loss()
     if loss is None or isinstance(loss, str):
         return {"loss": loss}

@@ -127,7 +127,7 @@ assert not {"deepsimplex", "own_run_members"} & set(sys.modules)
 sys.path.insert(0, modules)
 import own_run_members, deepsimplex as ds
 model = ds.load(folder + "/model.keras")
-parts = model.head, model.readout, model.loss, model.calibration
+parts = model.head.layer, model.readout, model.loss, model.calibration
 print(model.target, *(type(part).__name__ for part in parts))
 latent = {"loc": served["latent_mean"], "scale": served["latent_scale"]}
 lower, upper = model.readout.intervals(latent)
