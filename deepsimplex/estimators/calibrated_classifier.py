@@ -19,8 +19,9 @@ from deepsimplex._utils.validation import check_choice, check_class_names, check
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.calibrator import check_removal, warn_of_removal
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.labels import Labels, checked_rows, readable_rows
+from deepsimplex.estimators.checked_data import checked_labels, checked_rows, readable_rows
 from deepsimplex.export import export_model
+from deepsimplex.samples import Labels
 
 RandomState = int | np.random.RandomState | None
 
@@ -118,7 +119,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _readable(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
         features = readable_rows(self, X, ensure_min_samples=2)
-        labels = Labels.of(y, self.classes)
+        labels = checked_labels(y, self.classes)
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
         weights = check_sample_weight(sample_weight, len(features))
@@ -288,7 +289,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _class_numbers(self, y: ArrayLike | None, of: str) -> NDArray[np.int64]:
         if y is None:
             raise ValueError(f"y must be given beside X: the labels of the {of} samples")
-        numbers = Labels.of(y, self.classes_).memberships
+        numbers = checked_labels(y, self.classes_).memberships
         if numbers.ndim == 2:
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
         return numbers

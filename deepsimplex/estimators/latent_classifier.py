@@ -14,10 +14,11 @@ from deepsimplex._utils.batching import row_blocks
 from deepsimplex.calibration import FeatureDensity
 from deepsimplex.calibration.calibrator import warn_of_removal
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
-from deepsimplex.estimators.labels import Labels, readable_rows
+from deepsimplex.estimators.checked_data import readable_rows
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function
 from deepsimplex.readout.layers import readout_layer
+from deepsimplex.samples import Labels
 from deepsimplex.targets import TARGETS
 
 
