@@ -22,7 +22,6 @@ from deepsimplex.classifier.streams import as_tensor, checked_stream, concise_gr
 from deepsimplex.heads import HEADS
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
-from deepsimplex.readout.readout_base import log_probabilities
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -181,7 +180,7 @@ class SimplexNetwork(keras.Model):
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Return uncalibrated log-probabilities [N, n] of the head's latents, in log space: what losses need."""
-        return log_probabilities(self.readout, self.predictive(latent))
+        return self.readout.log_probabilities(self.predictive(latent))
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n]; in training uncalibrated ones."""

@@ -52,7 +52,7 @@ class TrainableNetwork(SimplexNetwork):
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, getattr(self.head, "covariance", None))
-        if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
+        if chosen.needs_probabilities and not self.readout.differentiable:
             raise ValueError(
                 f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
                 "draws. ArgmaxReadout() or ArgmaxReadout(method='quasi_monte_carlo') would do"

@@ -1,273 +1,187 @@
-"""Choice of a readout's method, and its evaluation: in batches of rows that bound the memory, and compiled."""
+"""Formulas for class probabilities: the choice among them, and their evaluation, compiled and in batches of rows."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, ClassVar, Literal, NamedTuple, Self, cast
+from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.portable_operations import portable
-from deepsimplex._utils.validation import check_choice, check_flag, check_whole
-from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout.normal import tiny_of
+from deepsimplex._utils.validation import check_flag, check_whole
+from deepsimplex.latent import Covariance, LatentGaussian, covariance_from_shape
+from deepsimplex.readout.normal import smallest_normal
+from deepsimplex.readout.row_batches import batch_rows, in_row_batches, vector_jacobian_product
 from deepsimplex.readout.score_matrix import Scores
 
-# Numbers in the largest tensor of a batch of rows. Small batches stay in the processor's cache.
-_BUDGET = 2**20
 
-ResolvedMethod = Literal["exact", "quasi_monte_carlo", "monte_carlo"]
-Compute = Callable[[Any, Any], Any]
+class Condition(NamedTuple):
+    """Condition of an exact formula, on the scores and the covariance: in words, and as a function."""
 
-
-class Formula(NamedTuple):
-    """Functions of ``loc`` and ``scale``: probabilities, their logarithms, and the size of a row's largest tensor."""
-
-    probabilities: Compute
-    log_probabilities: Compute
-    row_size: int
-
-    @classmethod
-    def of_logarithms(cls, compute: Compute, row_size: int) -> "Formula":
-        """Return a formula that works in log space throughout."""
-        return cls(lambda loc, scale: tf.exp(compute(loc, scale)), compute, row_size)
+    words: str
+    holds: Callable[[Scores, Covariance], bool]
 
 
-@dataclass(frozen=True)
-class Method(ABC):
-    """A readout with its method chosen, for one kind of covariance.
+TWO_CLASSES = Condition("two classes", lambda scores, covariance: scores.num_classes == 2)
+THREE_CLASSES = Condition("three classes", lambda scores, covariance: scores.num_classes == 3)
+EQUAL_VARIANCES = Condition(
+    "an isotropic scale with the scores of a regular simplex",
+    lambda scores, covariance: covariance == "isotropic" and scores.independent_variance is not None,
+)
+UNEQUAL_VARIANCES = Condition(
+    "a diagonal scale with scores proportional to the identity",
+    lambda scores, covariance: covariance == "diagonal" and scores.identity_factor is not None,
+)
+ANY = Condition("", lambda scores, covariance: True)
 
-    Parameters
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """One way to compute class probabilities: a closed form, a quadrature, or an average over samples.
+
+    Attributes
     ----------
-    scores : Scores
-    covariance : Covariance
     method : {"exact", "quasi_monte_carlo", "monte_carlo"}
-    num_points : int or None
-        Nodes, points or draws; None takes the method's default.
-    seed : int
+    condition : Condition
+        For which scores and covariances it applies.
+    moments : callable
+        (scores, loc, scale) -> tuple of tensors, from which probabilities are computed.
+    compute : callable
+        (*moments, num_points, log) -> class probabilities [N, n] or their logarithms; if the method samples,
+        (*moments, num_points, seed, log).
+    num_points : callable
+        (n, dtype) -> default number of nodes, points or draws.
+    row_size : callable
+        (n, L, num_points, dtype) -> numbers in the largest tensor of a row.
+    cheap : bool
+        Whether it takes little of a training step: a closed form, or one small grid for all classes.
     """
 
-    scores: Scores
-    covariance: Covariance
-    method: ResolvedMethod
-    num_points: int | None
-    seed: int
-    methods: ClassVar[tuple[str, ...]]
-    exact_needs: ClassVar[str]
-
-    @classmethod
-    def choose(
-        cls,
-        latent_dim: int,
-        covariance: Covariance,
-        scores: ArrayLike | None,
-        method: str,
-        num_points: int | None,
-        seed: int,
-    ) -> Self:
-        """Check the arguments of a readout, and choose the method where it is "auto"."""
-        checked = Scores.of(scores, latent_dim)
-        check_choice(method, "method", cls.methods)
-        exact = cls.exact_formula(checked, covariance) is not None
-        if method == "exact" and not exact:
-            raise ValueError(
-                f"method='exact' needs {cls.exact_needs}; found n = {checked.num_classes} and a {covariance} scale. "
-                "method='auto' takes quasi_monte_carlo here"
-            )
-        resolved = cast(ResolvedMethod, method if method != "auto" else "exact" if exact else "quasi_monte_carlo")
-        return cls(checked, covariance, resolved, check_num_points(resolved, num_points), check_whole(seed, "seed", 0))
-
-    @staticmethod
-    @abstractmethod
-    def exact_formula(scores: Scores, covariance: Covariance) -> str | None:
-        """Name of the closed form or quadrature that is exact for such scores and latents; None if there is none."""
-
-    @abstractmethod
-    def points(self, dtype: tf.DType) -> int:
-        """Return ``num_points``, or the method's default."""
-
-    @property
-    @abstractmethod
-    def is_cheap(self) -> bool:
-        """Whether the method takes little of a training step: a closed form, or one small grid for all classes."""
-
-    @abstractmethod
-    def formula(self, dtype: tf.DType) -> Formula:
-        """Return the functions that compute a batch of rows of a dtype."""
-
-    def probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
-        """Class probabilities [N, n]; ``whole`` computes batches of unknown size, such as a network's, at once."""
-        return self._compute(loc, scale, log=False, whole=whole)
-
-    def log_probabilities(self, loc: Any, scale: Any, whole: bool = False) -> Any:
-        """Logarithms of the class probabilities [N, n]."""
-        return self._compute(loc, scale, log=True, whole=whole)
-
-    def read(self, latent: LatentGaussian, log: bool) -> Any:
-        """Class probabilities or their logarithms: arrays for arrays, by a compiled function; tensors for tensors."""
-        check_flag(log, "log")
-        if latent.holds_tensors:
-            return self._compute(*latent.tensors(), log=log, whole=False)
-        return _of_arrays(self, log, str(latent.loc.dtype))(*latent.tensors()).numpy()
-
-    def _compute(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
-        rows = loc.shape[0]
-        many = rows is not None and rows > _BUDGET // self.formula(loc.dtype).row_size
-        if tf.executing_eagerly() or portable() or many:
-            return self._traced(loc, scale, log=log, whole=whole)
-        result = _compiled(self, log, whole or rows is not None, loc.dtype.name)(loc, scale)
-        result.set_shape([rows, self.scores.num_classes])
-        return result
-
-    def _traced(self, loc: Any, scale: Any, *, log: bool, whole: bool) -> Any:
-        formula = self.formula(loc.dtype)
-        compute = formula.log_probabilities if log else formula.probabilities
-        if whole and loc.shape[0] is None:  # XLA cannot differentiate loops of unknown length
-            result = compute(loc, scale)
-        else:
-            result = map_rows(compute, loc, scale, formula.row_size, _BUDGET)
-        if log or self.method == "monte_carlo":
-            return result
-        # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
-        return tf.maximum(result, tiny_of(loc.dtype))
+    method: Literal["exact", "quasi_monte_carlo", "monte_carlo"]
+    condition: Condition
+    moments: Callable[[Scores, Any, Any], tuple[Any, ...]]
+    compute: Callable[..., Any]
+    num_points: Callable[[int, tf.DType], int]
+    row_size: Callable[[int, int, int, tf.DType], int]
+    cheap: bool = False
 
 
-@lru_cache(maxsize=128)
-def _compiled(method: Method, log: bool, whole: bool, dtype: str) -> Any:
-    """The method as a function of any number of rows, traced once per setting, not once per model.
+def choose(
+    formulas: Sequence[Formula],
+    loc_shape: Sequence[int | None],
+    scale_shape: Sequence[int | None],
+    scores: ArrayLike | None,
+    method: str,
+    num_points: int | None,
+    seed: int,
+) -> "ChosenFormula":
+    """Choose the first formula of a method, or of any for "auto", whose condition holds for latents of these shapes.
 
-    Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
-    to the other, axes and shapes would not be constants in the second, as XLA requires. TensorFlow merges the two
-    unless they contain loops or branches. TensorFlow also keeps the graph in which a custom gradient is defined in
-    memory: here that of this function, not that of a model.
+    Raises ValueError if none does, or if the scores or the number of points do not fit.
     """
-    dims = method.scores.latent_dim
-    trailing = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[method.covariance]
-    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *trailing], dtype)]
-    upstream = tf.TensorSpec([None, method.scores.num_classes], dtype)
-
-    def values(loc: Any, scale: Any) -> Any:
-        return method._traced(loc, scale, log=log, whole=whole)
-
-    slopes = tf.function(partial(_slopes, values), input_signature=[*signature, upstream], autograph=False)
-
-    @tf.custom_gradient
-    def differentiable(loc: Any, scale: Any) -> tuple[Any, Any]:
-        return values(loc, scale), partial(slopes, loc, scale)
-
-    return tf.function(differentiable, input_signature=signature, autograph=False)
-
-
-@lru_cache(maxsize=32)
-def _of_arrays(method: Method, log: bool, dtype: str) -> Any:
-    """The same for NumPy arrays, as a concrete function: TensorFlow would warn that one function is retraced often."""
-    return _compiled(method, log, False, dtype).get_concrete_function()
-
-
-def _slopes(compute: Compute, loc: Any, scale: Any, upstream: Any) -> tuple[Any, Any]:
-    with tf.GradientTape() as tape:
-        tape.watch([loc, scale])
-        result = compute(loc, scale)
-    gradients = tape.gradient(result, [loc, scale], upstream)
-    if any(gradient is None for gradient in gradients):
-        raise ValueError("probabilities counted among draws have no derivatives: take another method")
-    return tuple(gradients)
+    S, covariance = Scores.of(scores, loc_shape[1]), covariance_from_shape(scale_shape)
+    for formula in formulas:
+        if method in ("auto", formula.method) and formula.condition.holds(S, covariance):
+            return ChosenFormula(formula, S, covariance, check_num_points(formula.method, num_points), seed)
+    conditions = ", or ".join(formula.condition.words for formula in formulas if formula.method == method)
+    raise ValueError(
+        f"method={method!r} needs {conditions}; found n = {S.num_classes} and a {covariance} scale. "
+        "method='auto' takes quasi_monte_carlo here"
+    )
 
 
 def check_num_points(method: str, num_points: int | None) -> int | None:
     """Return ``num_points``; raise ValueError if the method cannot work with that number."""
     if num_points is None:
         return None
-    found = check_whole(num_points, "num_points", 4, 2**24)
-    if method == "quasi_monte_carlo" and found & (found - 1):
-        raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {found}")
-    return found
+    checked = check_whole(num_points, "num_points", 4, 2**24)
+    if method == "quasi_monte_carlo" and checked & (checked - 1):
+        raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {checked}")
+    return checked
 
 
-def map_rows(compute: Compute, loc: Any, scale: Any, row_size: int, budget: int) -> Any:
-    """Apply ``compute(loc, scale) -> [rows, n]`` to batches of the rows and join the results.
+@dataclass(frozen=True)
+class ChosenFormula:
+    """A formula for given scores and covariance, with its number of points (None takes its default) and its seed."""
 
-    A gradient computes them again, batch by batch.
+    formula: Formula
+    scores: Scores
+    covariance: Covariance
+    num_points: int | None
+    seed: int
 
-    Parameters
-    ----------
-    compute : callable
-        A function that works on each row by itself.
-    loc, scale : tensor, shapes [N, L] and [N, ...]
-    row_size : int
-        Numbers in the largest intermediate tensor of one row.
-    budget : int
-        Numbers that this tensor may hold for a batch.
+    def points(self, dtype: tf.DType) -> int:
+        """Return ``num_points``, or the formula's default."""
+        return self.num_points or self.formula.num_points(self.scores.num_classes, dtype)
 
-    Returns
-    -------
-    tensor, shape [N, n]
+    def read(self, latent: LatentGaussian, log: bool) -> Any:
+        """Class probabilities [N, n] or their logarithms: arrays for arrays, by a compiled function; else tensors."""
+        check_flag(log, "log")
+        loc, scale = latent.tensors()
+        if latent.holds_tensors:
+            return self.compute(loc, scale, log)
+        compiled, most = _compiled(self, log, True, loc.dtype.name), self._batch_rows(loc.dtype)
+        starts = range(0, max(len(loc), 1), most)
+        return np.concatenate([compiled(loc[i : i + most], scale[i : i + most]).numpy() for i in starts])
+
+    def compute(self, loc: Any, scale: Any, log: bool = False, whole: bool = False) -> Any:
+        """Class probabilities [N, n], or their logarithms, of tensors.
+
+        ``whole`` computes batches whose size a graph does not know, such as a network's, at once: XLA cannot
+        differentiate loops of unknown length.
+        """
+        rows = loc.shape[0]
+        many = rows is not None and rows > self._batch_rows(loc.dtype)
+        if tf.executing_eagerly() or portable() or many:
+            return self._traced(loc, scale, log, whole)
+        result = _compiled(self, log, whole or rows is not None, loc.dtype.name)(loc, scale)
+        result.set_shape([rows, self.scores.num_classes])
+        return result
+
+    def _batch_rows(self, dtype: tf.DType) -> int:
+        n, dims = self.scores.matrix.shape
+        return batch_rows(self.formula.row_size(n, dims, self.points(dtype), dtype))
+
+    def _traced(self, loc: Any, scale: Any, log: bool, whole: bool) -> Any:
+        compute = partial(self._at_once, log)
+        if whole and loc.shape[0] is None:
+            return compute(loc, scale)
+        return in_row_batches(compute, loc, scale, self._batch_rows(loc.dtype))
+
+    def _at_once(self, log: bool, loc: Any, scale: Any) -> Any:
+        formula, points = self.formula, self.points(loc.dtype)
+        sampling = () if formula.method == "exact" else (self.seed,)
+        result = formula.compute(*formula.moments(self.scores, loc, scale), points, *sampling, log)
+        if log or formula.method == "monte_carlo":
+            return result
+        # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
+        return tf.maximum(result, smallest_normal(loc.dtype))
+
+
+@lru_cache(maxsize=128)
+def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
+    """The formula as a differentiable function of any number of rows, traced once per setting, not once per model.
+
+    Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
+    to the other, axes and shapes would not be constants in the second, as XLA requires. TensorFlow merges the two
+    unless they contain loops or branches. TensorFlow also keeps the graph in which a custom gradient is defined in
+    memory: here that of this function, not that of a model.
     """
-    most = max(1, budget // row_size)
-    static = loc.shape[0]
-    if static is not None and static <= most:
-        return compute(loc, scale)
-    return _in_batches_if_many(compute, most)(loc, scale)
+    n, dims = chosen.scores.matrix.shape
+    scale_shape = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[chosen.covariance]
+    signature = [tf.TensorSpec([None, *shape], dtype) for shape in ([dims], scale_shape)]
 
+    def values(loc: Any, scale: Any) -> Any:
+        return chosen._traced(loc, scale, log, whole)
 
-def _in_batches_if_many(compute: Compute, most: int) -> Compute:
-    """Wrap ``compute`` to loop over batches of more than ``most`` rows; even a loop of one iteration is slow."""
+    product = partial(vector_jacobian_product, values)
+    gradient = tf.function(product, input_signature=[*signature, tf.TensorSpec([None, n], dtype)], autograph=False)
 
     @tf.custom_gradient
-    def run(loc: Any, scale: Any) -> tuple[Any, Any]:
-        def apply(function: Callable[..., Any], signature: Any, *arguments: Any) -> Any:
-            if loc.shape[0] is not None:
-                return in_batches(function, signature, most, *arguments)
-            few = tf.shape(loc)[0] <= most
-            return tf.cond(few, lambda: function(*arguments), lambda: in_batches(function, signature, most, *arguments))
+    def differentiable(loc: Any, scale: Any) -> tuple[Any, Any]:
+        return values(loc, scale), partial(gradient, loc, scale)
 
-        # Not recorded by an outer gradient tape, which would keep every tensor of every batch in eager mode.
-        result = apply(compute, loc.dtype, tf.stop_gradient(loc), tf.stop_gradient(scale))
-
-        # Computed again, batch by batch: memory stays bounded, and nothing passes from branch to branch.
-        def gradient(upstream: Any) -> Any:
-            return apply(partial(_slopes, compute), (loc.dtype, scale.dtype), loc, scale, upstream)
-
-        return result, gradient
-
-    return run
-
-
-def in_batches(compute: Callable[..., Any], signature: Any, most: int, *arguments: Any) -> Any:
-    """Apply a row-wise function to at most ``most`` rows at a time, in a TensorFlow loop, and join the results.
-
-    Parameters
-    ----------
-    compute : callable
-        (arguments...) -> tensor, or structure of tensors, whose rows depend on those of the arguments alone.
-    signature : tf.DType, or structure of such
-        Dtypes of the results.
-    most : int
-        Rows at a time.
-    *arguments : tensor, shape [N, ...]
-        N may be unknown in a graph.
-    """
-    # Python numbers where the number of rows is known: XLA requires the shapes of a loop to be constants.
-    static = arguments[0].shape[0]
-    rows = tf.shape(arguments[0])[0] if static is None else static
-    batches = -(-rows // most) if static is not None else tf.maximum(1, -(-rows // most))
-    size = -(-rows // batches)
-    padding = batches * size - rows
-
-    def split(tensor: Any) -> Any:
-        trailing = list(tensor.shape[1:])
-        # Ones: a padded row must be an ordinary Gaussian, since its gradient is computed too.
-        padded = tf.pad(tensor, [[0, padding]] + [[0, 0]] * len(trailing), constant_values=1.0)
-        return tf.reshape(padded, [batches, size, *trailing])
-
-    def join(tensor: Any) -> Any:
-        rest = tensor.shape[2:]
-        return tf.ensure_shape(tf.reshape(tensor, [batches * size, *rest])[:rows], [static, *rest])
-
-    split_arguments = tuple(split(argument) for argument in arguments)
-    result = tf.map_fn(
-        lambda batch: compute(*batch), split_arguments, fn_output_signature=signature, parallel_iterations=1
-    )
-    return tf.nest.map_structure(join, result)
+    # A concrete function: TensorFlow would warn that one function is retraced often.
+    return tf.function(differentiable, input_signature=signature, autograph=False).get_concrete_function()
