@@ -27,7 +27,6 @@ from deepsimplex.classifier.several_workers import (
 from deepsimplex.export import export_model
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
-from deepsimplex.readout.readout_base import log_probabilities
 from deepsimplex.samples import Samples, is_stream
 from deepsimplex.samples.samples import check_not_given_with_stream
 from deepsimplex.targets import Target
@@ -133,7 +132,7 @@ class SimplexClassifier(CalibratedNetwork):
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, self.head.covariance)
-        if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
+        if chosen.needs_probabilities and not self.readout.differentiable:
             raise ValueError(
                 f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
                 "draws. ArgmaxReadout() or ArgmaxReadout(method='quasi_monte_carlo') would do"
@@ -447,7 +446,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Add "log_probabilities", uncalibrated and computed in log space, if the loss needs them and they lack."""
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = log_probabilities(self.readout, self.predictive(outputs, calibrated=False))
+        log_p = self.readout.log_probabilities(self.predictive(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:

@@ -274,7 +274,7 @@ def _latents(run: Run, rows: NDArray[np.int64] | slice = slice(None)) -> dict[st
 
 
 def _has_intervals(run: Run) -> bool:
-    return getattr(run.predictions.readout, "credible_intervals", False)
+    return run.predictions.readout is not None and run.predictions.readout.credible_intervals
 
 
 def _risk_coverage(runs: Sequence[Run]) -> Section:

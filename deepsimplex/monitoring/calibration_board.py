@@ -204,9 +204,7 @@ class CalibrationBoard(keras.callbacks.Callback):
         }
         if not latent:
             return ClassifierOutputs(**common)
-        scores = getattr(model.readout, "scores", None)
-        scores = model.target.scores(model.num_classes) if scores is None else scores
-        return ClassifierOutputs(**common, latent=latent, scores=scores, readout=model.readout)
+        return ClassifierOutputs(**common, latent=latent, scores=model.readout.scores, readout=model.readout)
 
     # Estimators
 

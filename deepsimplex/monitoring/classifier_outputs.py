@@ -74,7 +74,7 @@ class ClassifierOutputs:
     @property
     def credible(self) -> dict[str, Any]:
         """Arguments for figures that draw credible intervals; none if the readout has no such intervals."""
-        if self.latent is None or not getattr(self.readout, "credible_intervals", False):
+        if self.latent is None or self.readout is None or not self.readout.credible_intervals:
             return {}
         return {"latent": self.gaussian, "scores": self.scores, "readout": self.readout}
 
