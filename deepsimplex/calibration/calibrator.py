@@ -12,7 +12,7 @@ from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
 from deepsimplex.latent import LatentGaussian, is_tensor
-from deepsimplex.readout.normal import tiny_of
+from deepsimplex.readout.normal import smallest_normal
 
 
 class Calibration(Fitted, ABC):
@@ -157,7 +157,7 @@ class ProbabilityCalibration(Calibration):
         if not is_tensor(p):
             return self.apply_probabilities(tf.constant(p)).numpy()
         dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
-        return tf.cast(self._transform(tf.cast(p, precise_dtype()), tiny_of(dtype)), dtype)
+        return tf.cast(self._transform(tf.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
 
 
 def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:

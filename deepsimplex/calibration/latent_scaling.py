@@ -12,7 +12,6 @@ from deepsimplex._utils.validation import check_labels, check_sample_weight
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import readout_layer
-from deepsimplex.readout.readout_base import log_probabilities
 
 # Logarithms of factors lie within +-_MOST; the search starts at the best of these candidates.
 _MOST = float(np.log(100.0))
@@ -96,7 +95,7 @@ class LatentScaling(Calibration):
         weights = check_sample_weight(sample_weight, len(latents))
         positive = weights > 0
         latents, weights = latents[positive], weights[positive]
-        logarithms = log_probabilities(layer, _tensors(latents, 1.0, 1.0)).numpy()
+        logarithms = layer.log_probabilities(_tensors(latents, 1.0, 1.0)).numpy()
         labels, _ = check_labels(y, logarithms.shape[1], rows=len(positive), of="latent")
         labels = labels[positive]
         if np.all(logarithms[np.arange(len(labels)), labels] >= logarithms.max(axis=1)):
@@ -105,7 +104,7 @@ class LatentScaling(Calibration):
                 "samples, or use PlattScaling (method='platt')"
             )
         nll = _negative_log_likelihood(latents, labels, weights, layer)
-        scale_only = getattr(layer, "scale_invariant", False)
+        scale_only = layer.scale_invariant
         mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
         if abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE:
             raise ValueError(
@@ -164,7 +163,7 @@ def _negative_log_likelihood(
 
     @tf.function(autograph=False)
     def true_class_log_probabilities(mean: Any, scale: Any) -> Any:
-        logarithms = log_probabilities(layer, _tensors(latent, mean, scale))
+        logarithms = layer.log_probabilities(_tensors(latent, mean, scale))
         return tf.cast(tf.gather(logarithms, labels, batch_dims=1), tf.float64)
 
     def nll(mean: float, scale: float) -> float:

@@ -7,8 +7,8 @@ import numpy as np
 from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
-from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.classifier.observations import labeled_arrays
 
 
 class CalibratedNetwork(SimplexNetwork):
@@ -213,7 +213,7 @@ class CalibratedNetwork(SimplexNetwork):
         return self.after_training.density
 
     def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
-        return DataAdapter(self.target, self.num_classes).classes(x, y, sample_weight)
+        return labeled_arrays(x, y, sample_weight, self.num_classes)
 
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return self.predict_features(x, **options)

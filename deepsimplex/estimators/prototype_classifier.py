@@ -2,7 +2,7 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal, Self
@@ -39,9 +39,6 @@ from deepsimplex.prototypes.class_scores import (
 )
 from deepsimplex.prototypes.relative_distance import members
 
-# Function of scaled features, class numbers, initial prototypes and their class numbers; keyword ``report``.
-Algorithm = Callable[..., PrototypeFit]
-
 
 @dataclass(eq=False, repr=False)
 class PrototypeClassifier(Saved, CalibratedClassifier):
@@ -77,8 +74,14 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     _fitted_attribute: ClassVar[str] = "prototypes_"
 
     @abstractmethod
-    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        """Check the parameters and return the function that fits prototypes to scaled features."""
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
+        """Fit to scaled features and class numbers, from initial prototypes and their class numbers.
+
+        The options are ``weights`` and ``report`` of ``deepsimplex.prototypes.fit_lvq``.
+        """
+
+    def _parameters(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
 
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, callback: Callback | None = None
@@ -120,7 +123,6 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
                 )
             check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
             rng = np.random.default_rng(seed_of(self.random_state))
-            algorithm = self._algorithm(features.shape[1], rng)
             scaler = StandardScaler().fit(features, sample_weight=weights)
             self.center_ = scaler.mean_
             self.width_ = (
@@ -137,7 +139,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
                 callback(ClassifierStep(state.n_iter, state.objective, relevance, len(scaled), make))
 
             watch = None if callback is None else report
-            end = algorithm(scaled, numbers, W, labels, weights=weights, report=watch)
+            end = self._fit_prototypes(scaled, numbers, W, labels, rng, weights=weights, report=watch)
             self._keep(end, labels, scaled, numbers, weights)
         self._report_end(callback)
         self._warn_of_idle_prototypes()

@@ -137,8 +137,8 @@ def fitted_temperature(
     if n == 1:
         return 1.0
     other = 1.0 / n / (counts[y] + 1.0)
-    own = scores[np.arange(len(y)), y]
-    linear = weights @ (own * (1.0 - n * other) + other * scores.sum(axis=1))  # sum of targets times scores
+    true_class = scores[np.arange(len(y)), y]
+    linear = weights @ (true_class * (1.0 - n * other) + other * scores.sum(axis=1))  # sum of targets times scores
 
     def slope(inverse: float) -> float:
         """Derivative by 1 / T of the negative log-likelihood, which is convex in it."""

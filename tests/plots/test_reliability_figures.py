@@ -123,7 +123,7 @@ def test_latents_that_do_not_fit_are_refused():
         ({"latent": latent[:4]}, "latent must be of the 150 samples and 3 classes of p; found 4 samples and 3 classes"),
         ({"latent": latents(4)[2]}, "found 150 samples and 4 classes of the vertices: give scores"),
         ({"latent": latent, "scores": np.eye(2)}, "found 150 samples and 2 classes"),
-        ({"latent": latent, "level": 1.0}, "level must lie between 0 and 1"),
+        ({"latent": latent, "level": 1.0}, "level must be a number above 0 and below 1"),
         ({"latent": latent, "readout": "softmaxx"}, "did you mean 'softmax'"),
         ({"scores": np.eye(3)}, "scores and readout belong to a latent"),
         ({"readout": "softmax"}, "scores and readout belong to a latent"),

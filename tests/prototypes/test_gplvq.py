@@ -87,7 +87,7 @@ def test_samples_move_prototypes_as_loops_do(noise, rate):
 
     expected = reference.present(X[order], y[order], W, c, rates * 1.5**2, step)
     rng = np.random.default_rng(0)
-    fit = fit_run(X, y, W, c, lengthscale=1.5, noise=noise, learning_rate=rate, max_iter=1, rng=rng)
+    fit = fit_run(X, y, W, c, lengthscale=1.5, noise_variance=noise, learning_rate=rate, max_iter=1, rng=rng)
     np.testing.assert_allclose(fit.prototypes, expected, rtol=1e-8, atol=1e-10)
 
 
@@ -97,7 +97,7 @@ def test_the_objective_is_that_of_loops_and_small_steps_lower_it():
     for x, label in zip(X, y, strict=True):
         j = int(np.argmin(np.sum((x - W) ** 2, axis=1)))
         expected -= reference.log_likelihood(x, label, W[j], c[j], 1.5, 0.2)
-    options, reports = {"lengthscale": 1.5, "noise": 0.2, "learning_rate": 1e-3, "decay": False}, []
+    options, reports = {"lengthscale": 1.5, "noise_variance": 0.2, "learning_rate": 1e-3, "decay": False}, []
     before = fit_run(X, y, W, c, **options, max_iter=0).objective
     assert before == pytest.approx(expected, rel=1e-12)
     after = fit_run(X, y, W, c, **options, max_iter=2, report=reports.append)
@@ -107,7 +107,7 @@ def test_the_objective_is_that_of_loops_and_small_steps_lower_it():
 
 def test_runs_side_by_side_are_those_one_by_one():
     X, y, W, c = problem(2)
-    options = {"lengthscale": 1.5, "noise": 0.2, "max_iter": 3}
+    options = {"lengthscale": 1.5, "noise_variance": 0.2, "max_iter": 3}
     both = prototypes.fit_gplvq(X, np.stack([y, y[::-1]]), W, np.stack([c, -c]), **options)
     one, other = fit_run(X, y, W, c, **options), fit_run(X, y[::-1], W, -c, **options)
     np.testing.assert_array_equal(both.prototypes, np.concatenate([one.prototypes, other.prototypes]))
@@ -117,7 +117,7 @@ def test_runs_side_by_side_are_those_one_by_one():
 def test_without_noise_samples_on_prototypes_are_no_nan():
     X, y = np.repeat(np.eye(2), 2, axis=0), np.array([1.0, -1.0, 1.0, -1.0])
     W, c = np.eye(2), np.array([1.0, -1.0])
-    fit = fit_run(X, y, W, c, lengthscale=1.0, noise=0.0, learning_rate=1.0, decay=False, max_iter=10)
+    fit = fit_run(X, y, W, c, lengthscale=1.0, noise_variance=0.0, learning_rate=1.0, decay=False, max_iter=10)
     assert np.isfinite(fit.prototypes).all()
     assert np.isfinite(fit.objective)
 

@@ -573,7 +573,7 @@ def _prototypes() -> list[Call]:
         call(p.fit_gmlvq, **fitted, **descent, rank=2, regularization=1.0),
         call(p.fit_lvq, **fitted, **online, also_correct=False, window=None),
         call(p.fit_lvq, **fitted, **online, also_correct=True, window=0.3),
-        call(p.fit_gplvq, **latents, **online, lengthscale=1.0, noise=0.1),
+        call(p.fit_gplvq, **latents, **online, lengthscale=1.0, noise_variance=0.1),
     ]
     for kind in ("means", "samples", "k-means++"):
         calls.append(call(p.initial_prototypes, X=X, y=Y, number=1, initialization=kind, weights=WEIGHT))
