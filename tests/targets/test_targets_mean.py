@@ -75,7 +75,7 @@ def test_tables_need_label_targets():
 
 
 def test_every_target_checks_before_the_first_computes(monkeypatch):
-    monkeypatch.setattr(CASIMAC, "_search", lambda *_: pytest.fail("computed before all checks"))
+    monkeypatch.setattr(CASIMAC, "_latents", lambda *_: pytest.fail("computed before all checks"))
     mean = Mean([CASIMAC(), CASIMAC(gamma=0.5)])
     with pytest.raises(ValueError, match="single one of class 1"):
         mean.fit_transform([[0.0], [1.0], [2.0]], [0, 0, 1])
