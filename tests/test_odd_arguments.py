@@ -129,7 +129,7 @@ def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
         (lambda: losses.LatentNLL(beta=10**400), "beta must be a number"),
         (lambda: geometry.closure(10**400), "pi must be finite"),
         (lambda: geometry.clr(np.ma.masked), "pi must not be masked"),
-        (lambda: evaluation.coverage([0, 1], [[True], [True]]), "sets must be bool, shape"),
+        (lambda: evaluation.coverage([0, 1], [[True], [True]]), "sets must be bool \\[N, n\\]"),
         (lambda: evaluation.compare_partitions([0, 1], {"a": P}, assigned=3), "assigned must map"),
         (lambda: calibration.GaussianDensity().fit(["a"], [0]), "z must hold real numbers"),
         (lambda: readout.softmax(LATENT, scores=1e200 * np.eye(3)[:, :2]), "scores must lie between"),

@@ -96,11 +96,8 @@ class Registry(dict[str, type[Member]]):
     def _make(self, kind: type[Member], arguments: dict[str, Any], defaults: dict[str, Any]) -> Member:
         known = constructor_parameters(kind)
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-        unknown = [key for key in arguments if key not in known]
-        if unknown and not takes_any:
-            raise ValueError(
-                f"{self.kind} {kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}"
-            )
+        if not takes_any and (unknown := [key for key in arguments if key not in known]):
+            raise ValueError(f"{kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
         given = {key: value for key, value in defaults.items() if key in known} | arguments
         for key, parameter in known.items():
             required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD

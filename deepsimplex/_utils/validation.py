@@ -289,9 +289,7 @@ def check_labels(
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
     n = num_classes or int(labels.max(initial=0)) + 1
     if n < least_classes:
-        raise ValueError(
-            f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes if there are more"
-        )
+        raise ValueError(f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes")
     return labels.astype(np.int64), n
 
 

@@ -250,7 +250,4 @@ class CallableDistance(Distance):
 def check_same_shape(x: NDArray[Any], other: NDArray[Any], name: str, other_name: str) -> None:
     """Raise an error if samples have different shapes."""
     if x.shape[1:] != other.shape[1:]:
-        raise ValueError(
-            f"the samples of {name} and {other_name} must have the same shape; "
-            f"found {list(x.shape[1:])} and {list(other.shape[1:])}"
-        )
+        raise ValueError(f"{name} and {other_name} must hold samples of one shape; found {x.shape} and {other.shape}")

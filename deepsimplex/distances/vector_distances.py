@@ -47,8 +47,7 @@ class VectorDistance(Distance):
         array = super().check(x, name)
         if array.ndim < 2:
             raise ValueError(
-                f"{name} must have shape [N, ...], a row per sample; found shape {list(array.shape)}. "
-                f"Give samples of one feature as {name}[:, None]"
+                f"{name} must have shape [N, d]; found {list(array.shape)}. One feature is {name}[:, None]"
             )
         if array.dtype.kind != "f" and array.dtype != np.uint8:  # bytes are converted in parts: see _floats
             # Integers of up to 16 bits are exact in float32.

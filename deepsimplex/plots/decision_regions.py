@@ -122,10 +122,7 @@ def decision_regions(
     if features.ndim < 2 or not features.size:
         raise ValueError(f"X must have shape [N, d] with at least one sample and feature; found shape {features.shape}")
     if not callable(getattr(classifier, "predict_proba", None)):
-        raise TypeError(
-            f"classifier must have predict_proba(X) that gives probabilities [N, n]; found "
-            f"{type(classifier).__name__}, which has none. decision_regions draws any object that has the method"
-        )
+        raise TypeError(f"classifier must have predict_proba(X); found {type(classifier).__name__}, which has none")
     rows = features.reshape(len(features), -1)
     samples, d = rows.shape
     resolution = check_whole(resolution, "resolution", 2)
@@ -209,8 +206,7 @@ def _variances(classifier: Any, rows: NDArray, like: NDArray, variance: Any) -> 
     if variance is True:
         if not callable(getattr(classifier, "predict_latent", None)):
             raise TypeError(
-                f"variance=True asks for a classifier with predict_latent(X); {type(classifier).__name__} has none. "
-                "Give a callable X -> [N]"
+                f"variance=True needs predict_latent(X); {type(classifier).__name__} has none. Give a callable"
             )
         variance = latent_variance
     elif not callable(variance):
@@ -229,9 +225,7 @@ def _classes_of(classifier: Any, n: int, class_names: Sequence[str] | None) -> t
     found = getattr(classifier, "classes_", None)
     classes = list(range(n)) if found is None else np.asarray(found).tolist()
     if len(classes) != n:
-        raise ValueError(
-            f"classifier.classes_ must name each of the {n} columns of its predict_proba; found {len(classes)} classes"
-        )
+        raise ValueError(f"classifier.classes_ must hold {n} classes, as predict_proba; found {len(classes)}")
     names = check_names(class_names, n, "class_names", "classes")
     if names is None and found is None:  # a Keras model has names beside numbers
         names = check_names(getattr(classifier, "class_names", None), n, "classifier.class_names", "classes")

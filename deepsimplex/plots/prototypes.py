@@ -33,9 +33,7 @@ def _check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
     whole = all(isinstance(side, int | np.integer) and side > 0 for side in found)
     channels = len(found) == 2 or (len(found) == 3 and found[2] in (1, 3))
     if not whole or not channels or math.prod(found) != features:
-        raise ValueError(
-            f"shape must hold the {features} features, as [H, W] or [H, W, C] with 1 or 3 channels; found {shape!r}"
-        )
+        raise ValueError(f"shape must hold {features} features, [H, W], [H, W, 1] or [H, W, 3]; found {shape!r}")
     return found
 
 
@@ -43,9 +41,7 @@ def _as_images(prototypes: ArrayLike, shape: Sequence[int] | None) -> NDArray[np
     """Return prototypes as [P, H, W] or [P, H, W, 3] in [0, 1], on one scale, robust to outlying pixels."""
     values = check_array(prototypes, "prototypes", dtype="floating")
     if values.ndim not in (2, 3, 4) or not values.size:
-        raise ValueError(
-            f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C] with at least one; found {values.shape}"
-        )
+        raise ValueError(f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C], P >= 1; found {values.shape}")
     found = _check_shape(values.shape[1:] if shape is None and values.ndim > 2 else shape, math.prod(values.shape[1:]))
     low, high = np.percentile(values, [0.5, 99.5])
     if high <= low:
@@ -198,10 +194,7 @@ def relevance(
     """
     given = getattr(omega, "omega_", omega)
     if given is omega and hasattr(omega, "predict"):
-        raise TypeError(
-            f"omega must be a matrix [m, d] or a fitted classifier with omega_, as GMLVQ; found {type(omega).__name__} "
-            "without one"
-        )
+        raise TypeError(f"omega must be a matrix [m, d] or a classifier with omega_; found {type(omega).__name__}")
     matrix = check_array(given, "omega")
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"omega must have shape [m, d]; found shape {matrix.shape}")

@@ -34,10 +34,7 @@ def checked(function: Reduction, argument: NDArray[np.float64], name: str) -> ND
     """Return ``function(argument)``; raise unless it is one finite, non-negative value per row (Eq. 32-33)."""
     values = np.asarray(function(argument), dtype=np.float64)
     if values.shape != argument.shape[:1]:
-        raise ValueError(
-            f"{name} must be vectorized and return one value per row: shape {argument.shape[:1]} for an argument of "
-            f"shape {argument.shape}; found {values.shape}"
-        )
+        raise ValueError(f"{name} must return one value per row of {argument.shape}; found shape {values.shape}")
     wrong = ~(np.isfinite(values) & (values >= 0))
     if np.any(wrong):
         raise ValueError(f"{name} must return finite values that are not negative; found {values[np.argmax(wrong)]}")

@@ -247,7 +247,7 @@ def test_no_queries_give_an_empty_answer():
     [
         ({"x": [[0.0], [np.nan]]}, ValueError, "x must be finite"),
         ({"queries": [[np.inf]]}, ValueError, "queries must be finite"),
-        ({"queries": [[1.0, 2.0]]}, ValueError, "x and queries must have the same shape"),
+        ({"queries": [[1.0, 2.0]]}, ValueError, "x and queries must hold samples of one shape"),
         ({"x": np.zeros((0, 1)), "y": []}, ValueError, "at least one sample"),
         ({"y": [0]}, ValueError, r"y must hold one label for each of the 2 rows of x; found shape \(1,\)"),
         ({"y": [[0.5, 0.5], [0.0, 1.0]]}, ValueError, "y must name one class per sample here"),

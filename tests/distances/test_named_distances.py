@@ -130,7 +130,7 @@ def test_a_users_distance_needs_a_call_only():
 def test_only_registered_functions_are_saved():
     again = get_distance(keras.saving.serialize_keras_object(CallableDistance(gap)))
     assert again.function is gap
-    with pytest.raises(ValueError, match="distance must be registered with Keras.*found <function"):
+    with pytest.raises(ValueError, match=r"distance must be registered with Keras.*found <function"):
         CallableDistance(lambda a, b: 0.0).get_config()
 
 

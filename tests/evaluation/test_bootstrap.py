@@ -170,7 +170,7 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
             r"found BrierDecomposition.*lambda y, p: brier",
         ),
         ({"bin": 3}, TypeError, r"^accuracy\(\) got an unexpected keyword argument 'bin'"),
-        ({"limits": (1, 0)}, ValueError, r"limits must be the lowest and the highest value of a score.*found \(1, 0\)"),
+        ({"limits": (1, 0)}, ValueError, r"limits must be a lowest and a highest value.*found \(1, 0\)"),
         ({"limits": 1}, ValueError, "limits must be"),
         (
             {"metric": lambda y, p: p.mean(axis=0)},

@@ -427,7 +427,7 @@ class Broken:
         (
             {"classifier": Broken(lambda k: np.full((k, 2), 0.5), classes_=["a", "b", "c"])},
             ValueError,
-            "classes_ must name each of the 2 columns of its predict_proba; found 3",
+            "classes_ must hold 2 classes, as predict_proba; found 3",
         ),
         ({"X": [[1.0, np.nan]] * 4}, ValueError, r"X must be finite; found nan at \[0, 1\]"),
         ({"X": [["a", "b"]] * 4}, TypeError, "X must hold real numbers"),

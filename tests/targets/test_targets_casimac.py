@@ -377,11 +377,11 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "function", "words"),
         [
-            ("repulsion_function", lambda d: d, r"one value per row: shape \(4,\) for an argument of shape \(4, 2\)"),
+            ("repulsion_function", lambda d: d, r"one value per row of \(4, 2\)"),
             ("repulsion_function", lambda d: -d[:, 0], "not negative; found -"),
             ("attraction_function", lambda d: d[:, 0] * np.nan, "finite values"),
             ("combination_function", lambda v: v - 1e9, "not negative; found -"),
-            ("combination_function", lambda v: v.sum(), "vectorized"),
+            ("combination_function", lambda v: v.sum(), "one value per row"),
         ],
     )
     def test_functions_must_return_what_they_should(self, name, function, words):
