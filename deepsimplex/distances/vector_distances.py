@@ -81,7 +81,7 @@ class VectorDistance(Distance):
         terms = (features + 12) * _ROUNDOFF
         error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
         rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
-        options = search.wanted, search.own_positive, rounding
+        options = search.wanted, search.exclude_duplicates, rounding
         multiply = _Products()
         height, width = (min(len(samples), search.tile_length) for samples in (search.rows, search.x))
         memory = aligned((height * width,), np.float32)

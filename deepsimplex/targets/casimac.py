@@ -39,7 +39,7 @@ class CASIMAC(Target):
     """Distances to the nearest samples of every class as a point of the simplex's space, L = n - 1 [CASIMAC Eq. 4-8].
 
     f(x, y) = - sum_{y' != y} f_C(alpha A + beta R_{y'}) p_{y'}, with the attraction A = 1 / (mean distance to the
-    k_alpha nearest samples of the own class at positive distance) and the repulsion R_{y'} = mean distance to the
+    k_alpha nearest samples of the same class at positive distance) and the repulsion R_{y'} = mean distance to the
     k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13), and the
     nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
     that lies in two classes at once and has no attraction. The targets carry no noise.
@@ -59,7 +59,7 @@ class CASIMAC(Target):
     attraction_strength : float
         alpha >= 0. The default 0 leaves the attraction out.
     attraction_number : int
-        k_alpha, how many samples of the own class count. The default is 1.
+        k_alpha, how many samples of the same class count. The default is 1.
     gamma : float, optional
         Sets beta = gamma and alpha = 1 - gamma, gamma in [0, 1] (Eq. 19), instead of the two strengths.
     attraction_function, repulsion_function : callable or str, optional
@@ -222,7 +222,7 @@ class CASIMAC(Target):
         Raises
         ------
         TypeError, ValueError, OSError
-            As ``fit``; when a sample's own class has no sample at positive distance where there is attraction; when
+            As ``fit``; when a sample's class has no other at positive distance where there is attraction; when
             a function returns invalid values; when ``cache_dir`` cannot be written.
 
         Warns
@@ -306,7 +306,7 @@ class CASIMAC(Target):
             queries=queries,
             query_labels=query_labels,
             num_classes=self.num_classes_,
-            own_positive=True,  # Eq. 7a
+            exclude_duplicates=True,  # Eq. 7a
             classes=classes,
             method=self.method,
             candidates=self.candidates_per_class,
@@ -330,15 +330,15 @@ class CASIMAC(Target):
         return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
 
     def _neighborhood(self) -> tuple[int, Classes]:
-        """Return the number of neighbors to search, and whether in the own class, in the others or in all."""
+        """Return the number of neighbors to search, and whether in the same class, in the others or in all."""
         if self.attraction_strength == 0:
             return self.repulsion_number, "other"
         if self.repulsion_strength == 0:
-            return self.attraction_number, "own"
+            return self.attraction_number, "same"
         return max(self.repulsion_number, self.attraction_number), "all"
 
     def _coefficients(self, distances: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """f_C(alpha A + beta R_{y'}) of Eq. 32-33, shape [N, n], zero at the own class."""
+        """f_C(alpha A + beta R_{y'}) of Eq. 32-33, shape [N, n], zero at the class itself."""
         N, n, _ = distances.shape
         combined = np.zeros((N, n))
         if self.attraction_strength > 0:

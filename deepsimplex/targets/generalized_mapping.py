@@ -47,8 +47,8 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
     if repulsion and not np.all(sizes):
         raise ValueError(
             "every class needs samples, since latents are repelled by distances to each; found none of class "
-            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber those that "
-            "are there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
+            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber the "
+            "others, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
         )
     if attraction and np.any(sizes == 1):
         raise ValueError(
@@ -62,7 +62,7 @@ def check_attraction(distances: NDArray[np.float64], labels: NDArray[np.int64]) 
     missing = np.flatnonzero(np.isinf(distances[:, 0]))
     if len(missing):
         raise ValueError(
-            "attraction needs a sample in x of the own class at positive distance (Eq. 7a); found none for "
+            "attraction needs a sample in x of the same class at positive distance (Eq. 7a); found none for "
             f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
             "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
         )

@@ -47,7 +47,7 @@ def test_approximate_search_under_any_metric(distance):
     queries = class_neighbors(x, y, metric, queries=x[:20], query_labels=y[:20], method="approximate")
     assert (queries.distances[np.arange(20), y[:20]] == 0).all()
     positive = class_neighbors(
-        x, y, metric, queries=x[:20], query_labels=y[:20], own_positive=True, method="approximate"
+        x, y, metric, queries=x[:20], query_labels=y[:20], exclude_duplicates=True, method="approximate"
     )
     assert (positive.distances > 0).all()
 
@@ -72,8 +72,8 @@ def test_samples_among_many_copies_have_neighbors(monkeypatch):
     monkeypatch.setattr(approximate_search, "FLAT", 100)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(3, 4))[rng.integers(0, 3, 600)], rng.integers(0, 2, 600)
-    found = class_neighbors(x, y, own_positive=True, method="approximate", candidates=2)
-    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, own_positive=True).distances)
+    found = class_neighbors(x, y, exclude_duplicates=True, method="approximate", candidates=2)
+    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, exclude_duplicates=True).distances)
     assert found.recall == 1.0
 
 

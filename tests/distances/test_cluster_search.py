@@ -48,7 +48,7 @@ def test_two_nodes_find_what_one_machine_finds(fashion, cluster, distance):
     x, y = fashion[0][:200], fashion[1][:200]
     x = np.concatenate([x, x[:20]])  # duplicates: ties are ordered by index
     y = np.concatenate([y, y[:20]])
-    arguments = {"x": x, "y": y, "distance": distance, "k": 3, "own_positive": True, "block_bytes": 2**14}
+    arguments = {"x": x, "y": y, "distance": distance, "k": 3, "exclude_duplicates": True, "block_bytes": 2**14}
     equal(class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments))
 
 

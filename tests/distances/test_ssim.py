@@ -132,9 +132,9 @@ def test_search_finds_the_nearest(images, window, k):
     D = metric.pairwise(x, x)
     np.testing.assert_array_equal(D, D.T)
     own = np.arange(10) == y[:, None]
-    for classes, positive, wanted in (("all", False, own | ~own), ("other", False, ~own), ("own", True, own)):
+    for classes, positive, wanted in (("all", False, own | ~own), ("other", False, ~own), ("same", True, own)):
         found = class_neighbors(
-            x, y, metric, k, num_classes=10, block_bytes=2**14, classes=classes, own_positive=positive
+            x, y, metric, k, num_classes=10, block_bytes=2**14, classes=classes, exclude_duplicates=positive
         )
         distances, indices = reference.class_neighbors(D, y, 10, k, np.arange(len(x)), y if positive else None)
         np.testing.assert_array_equal(found.distances, np.where(wanted[:, :, None], distances, np.inf))
@@ -154,21 +154,21 @@ def test_a_call_on_two_images_is_scikit_image(images):
 
 
 @pytest.mark.parametrize("images", ["fashion", "color"], indirect=True)
-@pytest.mark.parametrize("classes", ["all", "own", "other"])
+@pytest.mark.parametrize("classes", ["all", "same", "other"])
 def test_search_for_queries_equals_sorting_the_matrix(images, classes):
     x, y, data_range = images
     arguments = {"queries": x[100:], "query_labels": y[100:], "num_classes": 10, "classes": classes}
     for metric in (SSIM(5, data_range), "euclidean", "cityblock"):
-        exact = class_neighbors(x[:110], y[:110], metric, 2, own_positive=True, **arguments)
+        exact = class_neighbors(x[:110], y[:110], metric, 2, exclude_duplicates=True, **arguments)
         D = get_distance(metric).pairwise(x[100:], x[:110])
         distances, indices = reference.class_neighbors(D, y[:110], 10, 2, None, y[100:])
-        wanted = (y[100:][:, None] == np.arange(10)) if classes == "own" else (y[100:][:, None] != np.arange(10))
+        wanted = (y[100:][:, None] == np.arange(10)) if classes == "same" else (y[100:][:, None] != np.arange(10))
         wanted = np.broadcast_to((wanted | (classes == "all"))[..., None], indices.shape)
         np.testing.assert_array_equal(exact.distances, np.where(wanted, distances, np.inf))
         np.testing.assert_array_equal(exact.indices, np.where(wanted, indices, -1))
         own = np.isfinite(exact.distances[np.arange(50), y[100:]]).any()
         others = np.isfinite(exact.distances[y[100:][:, None] != np.arange(10)]).any()
-        assert (own, others) == (classes != "other", classes != "own")
+        assert (own, others) == (classes != "other", classes != "same")
 
 
 @settings(max_examples=20, deadline=None)

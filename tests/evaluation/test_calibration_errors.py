@@ -125,8 +125,8 @@ def test_bins_that_are_no_number_of_bins_are_refused(bins):
 
 def test_other_bad_arguments_are_refused():
     y, p = sure_predictions(3, samples=5)
-    with pytest.raises(ValueError, match="top_label and of_class exclude each other"):
-        evaluation.reliability_curve(y, p, of_class=1, top_label=True)
+    with pytest.raises(ValueError, match="top_label and class_index exclude each other"):
+        evaluation.reliability_curve(y, p, class_index=1, top_label=True)
     with pytest.raises(ValueError, match="binning must be one of width, mass; found 'adaptive'"):
         evaluation.reliability_curve(y, p, binning="adaptive")
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):

@@ -121,7 +121,7 @@ def test_what_rounding_left_below_zero_counts_as_zero():
     assert -1e-6 < p.min() < 0
     assert check_labels_and_probabilities([0, 1], p)[1].min() == 0
     assert evaluation.negative_log_likelihood([0, 0], p) == np.inf
-    assert evaluation.reliability_curve([0, 1], p, of_class=0).counts.sum() == 2
+    assert evaluation.reliability_curve([0, 1], p, class_index=0).counts.sum() == 2
     assert p.min() < 0  # the caller's array stays as it was
 
 

@@ -301,8 +301,8 @@ class TestMemory:
         CASIMAC(repulsion_number=2, attraction_number=7).fit_transform(x, y)
         CASIMAC(gamma=0.0, repulsion_number=7, attraction_number=3).fit_transform(x, y)
         CASIMAC(gamma=0.5).fit_transform(x, y)
-        assert [call["classes"] for call in calls] == ["other", "own", "all"]
-        assert all(call["own_positive"] for call in calls)  # Eq. 7a
+        assert [call["classes"] for call in calls] == ["other", "same", "all"]
+        assert all(call["exclude_duplicates"] for call in calls)  # Eq. 7a
 
 
 @pytest.fixture(scope="module")
