@@ -144,7 +144,7 @@ def class_neighbors(
     if query_labels is not None:
         if others is None:
             raise ValueError("query_labels belong to queries; found query_labels alone")
-        options = {"name": "query_labels", "rows": len(others), "of": "queries"}
+        options: dict[str, Any] = {"name": "query_labels", "rows": len(others), "of": "queries"}
         other_labels, most = check_labels(query_labels, num_classes, least_classes=1, **options)
         n = max(n, most)
     check_choice(classes, "classes", CLASSES)

@@ -254,7 +254,7 @@ def _prototypes(
     points = points.reshape(len(points), d).astype(np.float64)
     if prototype_labels is None:
         return points, None
-    options = {"name": "prototype_labels", "rows": len(points), "of": "prototypes"}
+    options: dict[str, Any] = {"name": "prototype_labels", "rows": len(points), "of": "prototypes"}
     return points, check_labels(prototype_labels, classes=classes, **options)[0]
 
 

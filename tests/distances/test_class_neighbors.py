@@ -95,7 +95,7 @@ def test_offset_far_larger_than_the_differences(distance, offset):
 
 
 @pytest.mark.parametrize("distance", VECTORS)
-def test_clusters_that_float32_cannot_tell_apart_are_evaluated(distance, evaluated):
+def test_differences_below_float32_resolution_are_evaluated(distance, evaluated):
     # Differences of 1e-9 within clusters, beside clusters at 1: float32 sees 60 equal samples.
     rng = np.random.default_rng(2)
     x = np.repeat(rng.normal(size=(2, 5)), 60, axis=0) + 1e-9 * rng.normal(size=(120, 5))
@@ -275,7 +275,7 @@ def test_no_queries_give_an_empty_answer():
         ({"block_bytes": 0}, ValueError, "block_bytes must be"),
     ],
 )
-def test_bad_input_is_refused(arguments, error, message):
+def test_invalid_input_raises(arguments, error, message):
     with pytest.raises(error, match=message):
         class_neighbors(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
 
@@ -291,7 +291,7 @@ def test_bad_input_is_refused(arguments, error, message):
         ({"candidates": 8}, "candidates must be None unless method='approximate'; found 8"),
     ],
 )
-def test_bad_options_are_refused(arguments, message):
+def test_invalid_options_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         class_neighbors(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
 
@@ -324,13 +324,13 @@ LINE, HALVES = np.arange(8.0)[:, None], np.arange(8) % 2
 @pytest.mark.parametrize(
     "options", [{}, {"queries": LINE[:2]}, {"exclude_duplicates": True}, {"block_bytes": 8}], ids=str
 )
-def test_a_distance_that_is_not_a_number_is_said(method, options):
+def test_nan_distance_raises(method, options):
     """Other samples are near enough to fill the answer: it would be wrong without a trace."""
     with pytest.raises(ValueError, match=r"found NaN in \d+ of \d+ that Patchy computed"):
         class_neighbors(LINE, HALVES, Patchy(np.nan), method=method, **options)
 
 
-def test_what_is_not_wanted_may_be_no_number():
+def test_nan_distances_of_excluded_pairs_are_ignored():
     whole = class_neighbors(LINE, HALVES, Patchy(9.0))
     found = class_neighbors(LINE, HALVES, Patchy(9.0, itself=np.nan))
     np.testing.assert_array_equal(found.indices, whole.indices)
@@ -350,7 +350,7 @@ def test_neighbors_that_are_infinitely_far_raise():
 
 
 @pytest.mark.slow
-def test_the_room_is_cheap_to_enter_and_runs_beside_tensorflow():
+def test_import_is_light_and_engines_share_a_process():
     """Every engine brings a thread pool: they must work in one process, in any order, and from several threads."""
     program = f"""
 import sys, types, keras

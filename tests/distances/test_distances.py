@@ -64,7 +64,7 @@ def test_precomputed_looks_up():
         (np.zeros((2, 2)), np.zeros((5, 3)), ValueError, r"shape \[M, 2\]"),
     ],
 )
-def test_precomputed_refuses(matrix, others, error, message):
+def test_invalid_matrix_raises(matrix, others, error, message):
     with pytest.raises(error, match=message):
         Precomputed(matrix, others)
 
@@ -116,11 +116,11 @@ def test_embedding_measures_features_and_embeds_once():
         (SSIM(3), np.full((2, 9, 9), np.nan), ValueError, "finite"),
     ],
 )
-def test_bad_samples_are_refused(metric, x, error, message):
+def test_invalid_samples_raise(metric, x, error, message):
     with pytest.raises(error, match=message):
         metric.pairwise(x, x)
 
 
-def test_samples_of_different_shapes_are_refused():
+def test_samples_of_different_shapes_raise():
     with pytest.raises(ValueError, match=r"X and Y must hold samples of one shape; found \(.*, 2\) and \(.*, 3\)"):
         Euclidean().pairwise(np.zeros((1, 2)), np.zeros((1, 3)))

@@ -58,7 +58,7 @@ def test_ssim_follows_data_range(data_range):
     np.testing.assert_allclose(SSIM(5, data_range).pairwise(images, images), expected, atol=2e-5)
 
 
-def test_ssim_takes_integers_when_the_data_range_says_so():
+def test_ssim_of_integers_needs_data_range():
     images = np.random.default_rng(4).integers(0, 256, size=(5, 9, 9), dtype=np.uint8)
     np.testing.assert_allclose(
         SSIM(3, 255).pairwise(images, images), SSIM(3).pairwise(images / 255, images / 255), atol=2e-5
@@ -84,13 +84,13 @@ def test_ssim_of_any_binary_images(seed, window):
 
 
 @pytest.mark.parametrize("window", [4, 1, 0, -3, 5.0, True, "5"])
-def test_ssim_refuses_a_window(window):
+def test_invalid_ssim_window_raises(window):
     with pytest.raises(ValueError, match="window must be an odd"):
         SSIM(window)
 
 
 @pytest.mark.parametrize("data_range", [0, -1.0, np.nan, np.inf, "wide"])
-def test_ssim_refuses_a_data_range(data_range):
+def test_invalid_ssim_data_range_raises(data_range):
     with pytest.raises(ValueError, match=r"data_range must be a number above 0 and at most 1e\+100; found"):
         SSIM(5, data_range)
 
@@ -143,7 +143,7 @@ def test_search_finds_the_nearest(images, window, k):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("images", KINDS, indirect=True)
-def test_a_call_on_two_images_is_scikit_image(images):
+def test_ssim_of_two_images_equals_scikit_image(images):
     x, _, data_range = images
     metric = SSIM(7, data_range)
     expected = reference.pairwise(reference.ssim(7, data_range), x[:3], x[3:6])
@@ -198,7 +198,7 @@ def test_double_precision_equals_scikit_image(fashion, window, channels):
 
 
 @pytest.mark.slow
-def test_accelerated_search_finds_the_same(fashion, monkeypatch):
+def test_accelerated_search_equals_cpu_search(fashion, monkeypatch):
     from deepsimplex.distances import ssim
 
     x, y = fashion[0][:200].copy(), fashion[1][:200]

@@ -66,7 +66,7 @@ def test_ties_stay_together_whatever_the_order_of_samples():
     assert evaluation.adaptive_calibration_error(y, p, bins=4) == pytest.approx(turned, abs=1e-15)
 
 
-def test_a_class_of_ones_own_has_a_curve_of_its_own():
+def test_curve_of_one_class_against_the_rest():
     y, p = sure_predictions(5)
     curves = [evaluation.reliability_curve(y, p, class_index=k) for k in range(5)]
     errors = [curve.expected_calibration_error for curve in curves]
@@ -81,7 +81,7 @@ def test_a_class_of_ones_own_has_a_curve_of_its_own():
 
 
 @pytest.mark.parametrize("class_index", [-1, 3, 0.5, 1.0, True, "a"])
-def test_a_class_that_is_not_there_is_refused(class_index):
+def test_unknown_class_index_raises(class_index):
     y, p = sure_predictions(3, samples=5)
     with pytest.raises(ValueError, match=r"class_index must be one of the classes 0\.\.2; found"):
         evaluation.reliability_curve(y, p, class_index=class_index)
@@ -202,12 +202,12 @@ P = np.array([[0.4, 0.6], [0.7, 0.3]])
         (P, P - np.array([[0.0], [0.1]]), "lower must not exceed upper; it does in 1 rows, first 1"),
     ],
 )
-def test_ends_that_are_none_are_refused(lower, upper, message):
+def test_invalid_interval_ends_raise(lower, upper, message):
     with pytest.raises(ValueError, match=message):
         evaluation.reliability_band([0, 1], P, lower, upper)
 
 
-def test_other_bad_arguments_are_refused_as_the_curve_does():
+def test_invalid_band_arguments_raise():
     for options, message in (
         ({"class_index": 2}, r"class_index must be one of the classes 0\.\.1; found 2"),
         ({"class_index": 1, "top_label": True}, "exclude each other"),

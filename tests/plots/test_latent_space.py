@@ -61,7 +61,7 @@ def test_in_the_plane_of_three_classes_the_borders_part_their_samples(n, seed, i
         assert values[first] > values[third]
 
 
-def test_what_all_scores_share_is_not_drawn():
+def test_common_direction_of_scores_is_removed():
     """With as many dimensions as classes, a direction common to all scores tells no class from another."""
     loc = np.random.default_rng(0).normal(size=(30, 4))
     common = 100 * np.random.default_rng(1).normal(size=(30, 1))
@@ -152,6 +152,6 @@ LOC = vertices(4)
         (lambda: latent_space(LOC, class_names=["a"]), ValueError, "class_names must hold one name"),
     ],
 )
-def test_bad_input_is_named(call, error, message):
+def test_invalid_input_raises(call, error, message):
     with pytest.raises(error, match=message):
         call()

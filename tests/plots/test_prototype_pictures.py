@@ -110,7 +110,7 @@ def test_shapes(found, shape, expected):
         (np.ones((2, 4)), {"columns": 0}, "columns must be a whole number, at least 1"),
     ],
 )
-def test_prototypes_that_cannot_be_drawn_are_named(prototypes, options, message):
+def test_invalid_prototypes_raise(prototypes, options, message):
     with pytest.raises(ValueError, match=message):
         ds.plots.prototype_images(prototypes, **options)
 
@@ -192,12 +192,12 @@ def test_a_metric_of_features_by_themselves_is_drawn(omega):
         (np.eye(2), {"shape": (2, 2)}, ValueError, "shape must hold 2 features"),
     ],
 )
-def test_a_metric_that_cannot_be_drawn_is_named(omega, options, error, message):
+def test_invalid_omega_raises(omega, options, error, message):
     with pytest.raises(error, match=message):
         ds.plots.relevance(omega, **options)
 
 
-def test_they_leave_no_figure_open_in_pyplot(digits):
+def test_pyplot_has_no_open_figures(digits):
     from matplotlib import pyplot
 
     ds.plots.prototype_images(digits.prototypes_)

@@ -117,7 +117,7 @@ def test_a_test_set_of_one_is_drawn(n):
 
 
 @pytest.mark.slow
-def test_latents_that_do_not_fit_are_refused():
+def test_invalid_latents_raise():
     y, p, latent = latents(3)
     for options, message in (
         ({"latent": latent[:4]}, "latent must be of the 150 samples and 3 classes of p; found 4 samples and 3 classes"),
@@ -185,12 +185,12 @@ def test_an_absent_class_lies_at_frequency_zero():
         ({"bins": 0}, "bins must be a whole number"),
     ],
 )
-def test_bad_arguments_of_panels_are_refused(digits, options, message):
+def test_invalid_panel_arguments_raise(digits, options, message):
     with pytest.raises(ValueError, match=message):
         plots.classwise_reliability(*digits, **options)
 
 
-def test_too_many_panels_are_refused():
+def test_too_many_panels_raise():
     with pytest.raises(ValueError, match=r"classes must choose at most 50.*found 60"):
         plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
 

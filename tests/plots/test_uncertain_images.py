@@ -60,7 +60,7 @@ def test_intervals_are_those_of_the_readout(images):
     np.testing.assert_allclose([bar.get_width() for bar in bars.patches], p[first, order])
 
 
-def test_probabilities_of_another_readout_have_no_whiskers_and_are_not_mistaken(images):
+def test_argmax_probabilities_have_no_whiskers(images):
     latent = LatentGaussian(np.random.default_rng(0).normal(size=(5, 2)), np.full((5, 1), 0.2))
     p = argmax(latent)
     figure = uncertain_images(images, p, latent=latent, readout="argmax", k=1)
@@ -79,7 +79,7 @@ class Squared(Readout):
         return squared / keras.ops.sum(squared, axis=-1, keepdims=True)
 
 
-def test_another_readout_has_its_own_intervals(images):
+def test_intervals_of_another_readout(images):
     latent = LatentGaussian(np.random.default_rng(0).normal(size=(5, 2)), np.full((5, 1), 0.3))
     layer = Squared()
     p = layer.predict(latent)
@@ -94,7 +94,7 @@ def test_another_readout_has_its_own_intervals(images):
         uncertain_images(images, p, latent=latent)
 
 
-def test_latents_of_others_are_named(images):
+def test_mismatched_latents_raise(images):
     p = np.full((5, 3), 1 / 3)
     with pytest.raises(ValueError, match="latent must be of the 5 samples and 3 classes of p; found 4 samples"):
         uncertain_images(images, p, latent=LatentGaussian(np.zeros((4, 2)), np.ones((4, 1))))
@@ -122,7 +122,7 @@ def test_the_same_latents_as_a_dict(images):
         ({"y": [0, 1, 2, 3, 0]}, "y must hold class numbers 0..2"),
     ],
 )
-def test_bad_input_is_named(images, options, message):
+def test_invalid_input_raises(images, options, message):
     with pytest.raises(ValueError, match=message):
         uncertain_images(images, P, **options)
 
@@ -133,7 +133,7 @@ def test_images_must_be_as_many(images):
 
 
 @pytest.mark.parametrize("intervals", [(P, P - 0.1), (P * np.nan, P), (P[:2], P[:2])])
-def test_intervals_that_are_none_are_named(images, intervals):
+def test_invalid_intervals_raise(images, intervals):
     with pytest.raises(ValueError, match="intervals must"):
         predictions(images, P, intervals=intervals)
 
