@@ -105,7 +105,7 @@ class CandidateSearch:
         first, second = np.broadcast_to(chosen[:, None], near.shape)[present], near[present]
         values = self.metric.paired(search.rows, search.x)(rows.start + first, second)
         refuse_nan(values, repr(self.metric))
-        keep = (values > 0) | ~(search.own_positive & same_class[first])
+        keep = (values > 0) | ~(search.exclude_duplicates & same_class[first])
         merge_pairs(first[keep], search.ids[second[keep]], values[keep], distances, indices)
         return distances, indices
 

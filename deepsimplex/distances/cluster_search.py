@@ -253,9 +253,7 @@ def _check_versions(ray: Any, nodes: list[dict[str, Any]]) -> None:
         except (ray.exceptions.NodeDiedError, ray.exceptions.WorkerCrashedError, ray.exceptions.TaskUnschedulableError):
             continue  # it has died since, and gets no tasks
         except ray.exceptions.RayError as error:
-            raise ClusterError(
-                f"executor='ray' needs deepsimplex on all nodes; {node['NodeName']} cannot run it: {error}"
-            ) from error
+            raise ClusterError(f"executor='ray' needs deepsimplex on {node['NodeName']}: {error}") from error
         if versions != _versions():
             pairs = zip(SAME_VERSIONS, versions, _versions(), strict=True)
             other = ", ".join(f"{name} {theirs} (here {ours})" for name, theirs, ours in pairs if theirs != ours)

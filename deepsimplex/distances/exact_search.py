@@ -20,7 +20,7 @@ from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
 from deepsimplex.distances.checkpoint import Checkpoint
 
-Classes = Literal["all", "own", "other"]
+Classes = Literal["all", "same", "other"]
 CLASSES = get_args(Classes)
 Executor = Literal["ray"]
 EXECUTORS = get_args(Executor)
@@ -67,13 +67,13 @@ class Search:
     ids : ndarray, shape [N], int64
         Their indices in the caller's order.
     queries : ndarray, shape [M, ...], or None
-        None: the samples themselves, each of them left out of its own neighborhood.
+        None: the samples themselves, each left out as its neighbor.
     query_labels : ndarray, shape [M], int64
-        Classes of the queries (of the samples, if there are none); -1 if they are not known.
-    own_positive : bool
-        Whether neighbors in the query's own class must lie at a positive distance.
-    classes : {"all", "own", "other"}
-        Whether neighbors are searched in all classes, in the query's own, or in the others.
+        Classes of the queries (of the samples, without queries); -1 if they are not known.
+    exclude_duplicates : bool
+        Whether neighbors in the query's class must lie at a positive distance.
+    classes : {"all", "same", "other"}
+        Whether neighbors are searched in all classes, in that of the query, or in the others.
     num_classes, k : int
         n and k.
     block_bytes : int
@@ -89,7 +89,7 @@ class Search:
     ids: NDArray[np.int64]
     queries: NDArray[Any] | None
     query_labels: NDArray[np.int64]
-    own_positive: bool
+    exclude_duplicates: bool
     classes: Classes
     num_classes: int
     k: int
@@ -115,8 +115,8 @@ class Search:
 
     @property
     def wanted(self) -> NDArray[np.bool_]:
-        """Whether neighbors in the own class, and in other classes, are wanted, shape [2]."""
-        return np.array([self.classes != "other", self.classes != "own"])
+        """Whether neighbors in the query's class, and in other classes, are wanted, shape [2]."""
+        return np.array([self.classes != "other", self.classes != "same"])
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
@@ -147,13 +147,13 @@ class Search:
     def key(self, distance_key: str | None) -> str:
         """Return a digest of everything that the search under a distance depends on."""
         arrays = self.x, self.y, self.ids, self.queries, self.query_labels
-        options = self.own_positive, self.classes, self.num_classes, self.k, self.block_bytes
+        options = self.exclude_duplicates, self.classes, self.num_classes, self.k, self.block_bytes
         return fingerprint(distance_key, *options, *arrays)
 
     def has_wanted(self, rows: slice, columns: slice) -> bool:
         """Whether a tile has pairs of the classes that are wanted."""
         labels, others = self.query_labels[rows], self.y[columns]
-        if self.classes == "own":
+        if self.classes == "same":
             return bool(np.isin(labels, others).any())
         return self.classes == "all" or bool((labels != others[0]).any() or (others != others[0]).any())
 
@@ -244,7 +244,7 @@ def block_visit(block: Callable[[slice, slice], NDArray[np.float64]], search: Se
     from deepsimplex.distances.compiled_search import merge_block
 
     both_sides = search.both_sides(metric)
-    options = search.wanted, search.own_positive
+    options = search.wanted, search.exclude_duplicates
 
     def visit(rows: slice, columns: slice, neighbors: Neighbors) -> None:
         distances, indices, _ = neighbors

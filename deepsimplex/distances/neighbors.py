@@ -34,7 +34,7 @@ def class_neighbors(
     queries: ArrayLike | None = None,
     query_labels: ArrayLike | None = None,
     num_classes: int | None = None,
-    own_positive: bool = False,
+    exclude_duplicates: bool = False,
     classes: Classes = "all",
     method: Method = "exact",
     candidates: int | None = None,
@@ -60,16 +60,16 @@ def class_neighbors(
         Number of neighbors of each class, at least 1. The default is 1.
     queries : array_like, shape [M, ...], optional
         Other samples whose neighbors among ``x`` are wanted. None (default): those of ``x`` itself, each sample left
-        out of its own neighborhood by its index [CASIMAC Eq. 13], so that true duplicates are neighbors.
+        out as its neighbor by its index [CASIMAC Eq. 13], so that true duplicates are neighbors.
     query_labels : array_like of int, shape [M], optional
-        Classes of the queries, needed if ``queries`` are given with ``own_positive`` or ``classes``.
+        Classes of the queries, needed if ``queries`` are given with ``exclude_duplicates`` or ``classes``.
     num_classes : int, optional
         n. The default is one more than the largest label.
-    own_positive : bool
-        Whether only neighbors at a positive distance count in the query's own class [CASIMAC Eq. 7a].
+    exclude_duplicates : bool
+        Whether copies of the query, at distance zero, are left out in its class [CASIMAC Eq. 7a].
         The default is False.
-    classes : {"all", "own", "other"}
-        Whether neighbors are searched in all classes, in the query's own, or in the others; elsewhere they stay inf
+    classes : {"all", "same", "other"}
+        Whether neighbors are searched in all classes, in that of the query, or in the others; elsewhere they stay inf
         and -1, and take no time. The default is "all".
     method : {"exact", "approximate"}
         "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them. "approximate"
@@ -144,7 +144,7 @@ def class_neighbors(
     if query_labels is not None:
         if others is None:
             raise ValueError("query_labels belong to queries; found query_labels alone")
-        options = {"name": "query_labels", "rows": len(others), "of": "queries"}
+        options: dict[str, Any] = {"name": "query_labels", "rows": len(others), "of": "queries"}
         other_labels, most = check_labels(query_labels, num_classes, least_classes=1, **options)
         n = max(n, most)
     check_choice(classes, "classes", CLASSES)
@@ -155,9 +155,9 @@ def class_neighbors(
         from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
 
         ray_module()  # before an embedding is computed
-    if others is not None and other_labels is None and (own_positive or classes != "all"):
-        what = "own_positive" if own_positive else f"classes={classes!r}"
-        raise ValueError(f"{what} needs query_labels, the classes of the queries")
+    if others is not None and other_labels is None and (exclude_duplicates or classes != "all"):
+        option = "exclude_duplicates" if exclude_duplicates else f"classes={classes!r}"
+        raise ValueError(f"{option} needs query_labels, the classes of the queries")
     folder = None if checkpoint is None else check_path(checkpoint, "checkpoint")
     if folder is not None:
         Checkpoint.check(folder, metric.cache_key())  # before an embedding is computed
@@ -174,7 +174,7 @@ def class_neighbors(
         ids=order,
         queries=others,
         query_labels=other_labels,
-        own_positive=bool(own_positive),
+        exclude_duplicates=bool(exclude_duplicates),
         classes=classes,
         num_classes=n,
         k=k,
@@ -196,7 +196,7 @@ def class_neighbors(
 
 
 def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Return ``samples[order]``, read in their own order: random access to a memory map is slow."""
+    """Return ``samples[order]``, read in the order of ``samples``: random access to a memory map is slow."""
     place, ordered = np.empty_like(order), np.empty_like(samples, subok=False)
     place[order] = np.arange(len(order))
     for rows in row_blocks(samples):
@@ -214,7 +214,7 @@ def _check_complete(neighbors: Neighbors, search: Search, metric: Distance) -> N
         same_class = labels == label
         due = np.minimum(size - (same_class if search.queries is None else 0), search.k)
         # The number at a positive distance is not known.
-        due = np.where(same_class, (not search.own_positive) & search.wanted[0], search.wanted[1]) * due
+        due = np.where(same_class, (not search.exclude_duplicates) & search.wanted[0], search.wanted[1]) * due
         given = (neighbors.indices[:, label] >= 0).sum(axis=1)
         lacking = np.flatnonzero(given < due)
         if len(lacking):
@@ -250,7 +250,7 @@ def neighbor_error(
     Returns
     -------
     float
-        In [0, 1]. A sample that lies as near to another class as to its own counts by a half.
+        In [0, 1]. A sample that is as near to another class as to its class counts by a half.
 
     Raises
     ------

@@ -47,8 +47,7 @@ class VectorDistance(Distance):
         array = super().check(x, name)
         if array.ndim < 2:
             raise ValueError(
-                f"{name} must have shape [N, ...], a row per sample; found shape {list(array.shape)}. "
-                f"Give samples of one feature as {name}[:, None]"
+                f"{name} must have shape [N, d]; found {list(array.shape)}. One feature is {name}[:, None]"
             )
         if array.dtype.kind != "f" and array.dtype != np.uint8:  # bytes are converted in parts: see _floats
             # Integers of up to 16 bits are exact in float32.
@@ -82,7 +81,7 @@ class VectorDistance(Distance):
         terms = (features + 12) * _ROUNDOFF
         error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
         rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
-        options = search.wanted, search.own_positive, rounding
+        options = search.wanted, search.exclude_duplicates, rounding
         multiply = _Products()
         height, width = (min(len(samples), search.tile_length) for samples in (search.rows, search.x))
         memory = aligned((height * width,), np.float32)

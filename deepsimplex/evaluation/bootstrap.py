@@ -265,7 +265,5 @@ def _check_value(value: Any, metric: Callable[..., float]) -> None:
 def _check_limits(limits: Limits) -> Limits:
     bounds = np.asarray(limits)
     if bounds.shape != (2,) or bounds.dtype.kind not in "iuf" or not bounds[0] < bounds[1]:
-        raise ValueError(
-            f"limits must be the lowest and the highest value of a score, such as (0, 1); found {limits!r}"
-        )
+        raise ValueError(f"limits must be a lowest and a highest value, such as (0, 1); found {limits!r}")
     return float(bounds[0]), float(bounds[1])

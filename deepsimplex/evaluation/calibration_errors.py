@@ -212,7 +212,7 @@ def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> ND
     Returns
     -------
     ndarray, shape [n]
-        In [0, 1]; entry k is ``reliability_curve(y, p, bins, of_class=k).expected_calibration_error``.
+        In [0, 1]; entry k is ``reliability_curve(y, p, bins, class_index=k).expected_calibration_error``.
 
     Examples
     --------

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from deepsimplex.evaluation.json_values import JSONResult
 from deepsimplex.evaluation.standardized_partition import (
-    MEASURES,
+    SCALED_MEASURES,
     StandardizedPartition,
     measure_title,
     scaled_partition,
@@ -44,12 +44,11 @@ class PartitionComparison(JSONResult):
     def __str__(self) -> str:
         depths = {partition.depth for partition in self.partitions.values()}
         corner = f"depth {', '.join(map(str, sorted(depths)))}"
-        names = MEASURES[:4]
-        heads = [*map(measure_title, names), " alone"]
+        heads = [*map(measure_title, SCALED_MEASURES), " alone"]
         width = max(map(len, [corner, *self.partitions]))
         lines = ["  ".join([f"{corner:<{width}}", *heads])]
         for name, partition in self.partitions.items():
-            values = [*map(partition.measures().get, names), partition.alone]
+            values = [*map(partition.measures().get, SCALED_MEASURES), partition.alone]
             cells = [f"{value:>z{len(head)}.4f}" for value, head in zip(values, heads, strict=True)]
             lines.append("  ".join([f"{name:<{width}}", *cells]))
         return "\n".join(lines)

@@ -238,12 +238,12 @@ def scored_report(
     resamples = 0 if level is None else resamples
     scores = resampled_scores(labels, probabilities, bins, k, coverage, others, stratified, resamples, seed)
     names = [field.name for field in dataclasses.fields(Report) if field.name in scores]
+    values: dict[str, Any] = dict.fromkeys(("out_of_distribution_auroc", "set_coverage", "set_size"))
+    values |= {name: scores[name].value for name in names}
     report = Report(
         samples=samples,
         classes=n,
-        **{"out_of_distribution_auroc": None, **{name: scores[name].value for name in names}},
-        set_coverage=None,
-        set_size=None,
+        **values,
         bins=int(bins),
         k=int(k),
         coverage=float(coverage),

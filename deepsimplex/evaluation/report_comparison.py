@@ -103,9 +103,7 @@ def compare_reports(
     (0.5, 'one')
     """
     if not isinstance(probabilities, Mapping) or not probabilities:
-        raise ValueError(
-            f"probabilities must map classifiers' names to their probabilities [N, n]; found {probabilities!r:.60}"
-        )
+        raise ValueError(f"probabilities must map names to probabilities [N, n]; found {probabilities!r:.60}")
     check_resampling(level, resamples, seed)
     reports: dict[str, Report] = {}
     scores: dict[str, dict[str, ResampledScore]] = {}

@@ -19,15 +19,8 @@ MOST_ALONE = 0.1
 REGIONS_SHOWN = 30
 SYMBOLS = {"correctness": "CR", "accuracy": "Ac", "ability_to_separate": "AS"}
 """Symbols of the measures in [SPS] sec. 5."""
-MEASURES = (
-    "correctness",
-    "accuracy",
-    "ability_to_separate",
-    "confidence",
-    "unscaled_accuracy",
-    "unscaled_ability_to_separate",
-    "unscaled_confidence",
-)
+SCALED_MEASURES = ("correctness", "accuracy", "ability_to_separate", "confidence")
+MEASURES = (*SCALED_MEASURES, *(f"unscaled_{name}" for name in SCALED_MEASURES[1:]))
 
 
 def measure_title(name: str) -> str:
@@ -331,18 +324,9 @@ def scaled_partition(
             )
         )
     chosen = order[:, 0]
-    return StandardizedPartition(
-        membership=scaled,
-        y=true,
-        assigned=chosen,
-        classes=names,
-        depth=int(depth),
-        correctness=float(np.mean(chosen == true)),
-        accuracy=mean_closeness(scaled, true),
-        ability_to_separate=mean_closeness(scaled, chosen),
-        confidence=float(np.mean(scaled[np.arange(samples), chosen])),
-        unscaled_accuracy=mean_closeness(table, true),
-        unscaled_ability_to_separate=mean_closeness(table, chosen),
-        unscaled_confidence=float(np.mean(table[np.arange(samples), chosen])),
-        regions=tuple(regions),
-    )
+    measures = {"correctness": float(np.mean(chosen == true))}
+    for prefix, values in (("", scaled), ("unscaled_", table)):
+        measures[f"{prefix}accuracy"] = mean_closeness(values, true)
+        measures[f"{prefix}ability_to_separate"] = mean_closeness(values, chosen)
+        measures[f"{prefix}confidence"] = float(np.mean(values[np.arange(samples), chosen]))
+    return StandardizedPartition(scaled, true, chosen, names, int(depth), regions=tuple(regions), **measures)

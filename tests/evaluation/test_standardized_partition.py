@@ -68,7 +68,7 @@ NARROW_REGION = (
 
 @pytest.mark.skipif(not CASES, reason="the reference values of the authors' group are not here")
 @pytest.mark.parametrize("path", CASES, ids=[path.stem for path in CASES])
-def test_the_reference_values_of_the_authors_group(path):
+def test_reference_values_of_the_authors(path):
     case = json.loads(path.read_text())
     m, y, unscaled, scaled = np.array(case["m"]), case["true_class"], case["ucpm"], case["paper_moment"]
     partition = standardized_partition(y, m)
@@ -129,7 +129,7 @@ def test_every_depth_equals_oracle(case):
 @pytest.mark.slow
 @given(case=labeled_memberships(tied=False))
 @few
-def test_what_scaling_keeps(case):
+def test_scaling_keeps_order_and_ratios(case):
     y, m, depth = case
     n = m.shape[1]
     partition = standardized_partition(y, m, depth=depth)
@@ -251,7 +251,7 @@ def test_regions_of_correctness_zero_and_one():
         ([[1, 0, 0, 0], [0.25, 0.25, 0.25, 0.25]], [0, 1], "a variance too large for a beta distribution"),
     ],
 )
-def test_regions_without_a_beta_distribution_take_their_correctness_and_say_so(m, y, note):
+def test_regions_without_a_beta_distribution_take_their_correctness(m, y, note):
     partition = standardized_partition(y, m)
     (region,) = partition.regions
     assert region.note == note
@@ -457,7 +457,7 @@ P = [[0.5, 0.5], [0.2, 0.8]]
         (lambda: compare_partitions([0, 1], {"a": P, "b": np.eye(3)[:2]}), ValueError, "'a': 2, 'b': 3"),
     ],
 )
-def test_bad_input_is_named(call, error, message):
+def test_invalid_input_raises(call, error, message):
     with pytest.raises(error) as caught:
         call()
     assert re.search(message, str(caught.value), re.DOTALL), str(caught.value)
