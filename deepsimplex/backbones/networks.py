@@ -50,9 +50,7 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
         raise ValueError(f"activation must be a Keras activation, such as 'relu'; found {activation!r}") from None
     layers: list[Any] = [keras.layers.Flatten()]
     for units in _check_sizes(hidden, "hidden"):
-        layers.append(keras.layers.Dense(units, activation=activation))
-        if dropout:
-            layers.append(keras.layers.Dropout(dropout))
+        layers += [keras.layers.Dense(units, activation=activation), keras.layers.Dropout(dropout)]
     return keras.Sequential(layers, name="mlp")
 
 
@@ -108,12 +106,8 @@ def cnn(
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
         ]
-    layers.append(keras.layers.Flatten())
-    if dropout:
-        layers.append(keras.layers.Dropout(dropout))
-    layers.append(keras.layers.Dense(units, activation="relu"))
-    if dropout:
-        layers.append(keras.layers.Dropout(dropout))
+    layers += [keras.layers.Flatten(), keras.layers.Dropout(dropout)]
+    layers += [keras.layers.Dense(units, activation="relu"), keras.layers.Dropout(dropout)]
     return keras.Sequential(layers, name="cnn")
 
 
@@ -140,9 +134,6 @@ class EnsureChannels(keras.layers.Layer):
         if len(input_shape) not in (3, 4):
             raise ValueError(f"images must have shape [N, H, W] or [N, H, W, C]; found {tuple(input_shape)}")
         return tuple(input_shape) if len(input_shape) == 4 else (*input_shape, 1)
-
-    def compute_output_spec(self, images: Any) -> keras.KerasTensor:
-        return keras.KerasTensor(self.compute_output_shape(images.shape), dtype=self.compute_dtype)
 
 
 def resnet(
@@ -258,8 +249,8 @@ class ResidualBlock(keras.layers.Layer):
         return tuple(self.first.compute_output_shape(input_shape))
 
     def get_config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("filters", "strides", "dropout", "spectral_bound")}
-        return {**super().get_config(), **own}
+        names = ("filters", "strides", "dropout", "spectral_bound")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 BACKBONES: dict[str, Callable[..., keras.Model]] = {"mlp": mlp, "cnn": cnn, "resnet": resnet}

@@ -66,8 +66,6 @@ def fit_glvq(
     True
     """
     X, y, W, labels = check_problem(X, y, W, labels)
-    check_whole(max_iter, "max_iter", 0)
-    check_number(tol, "tol", least=0.0, most=1.0)
     if (labels == labels[0]).all():
         return PrototypeFit(W.copy(), None, 0.0, 0)
     # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
@@ -132,8 +130,6 @@ def fit_gmlvq(
     [1.0, 0.0]
     """
     X, y, W, labels = check_problem(X, y, W, labels)
-    check_whole(max_iter, "max_iter", 0)
-    check_number(tol, "tol", least=0.0, most=1.0)
     check_number(regularization, "regularization", least=0.0)
     d = X.shape[1]
     m = d if rank is None else check_whole(rank, "rank, unless it is None,", 1)
@@ -271,6 +267,9 @@ def _minimize(
     """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
+
+    check_whole(max_iter, "max_iter", 0)
+    check_number(tol, "tol", least=0.0, most=1.0)
 
     def parts(theta: Value) -> tuple[Value, Value | None]:
         return theta[: V.size].reshape(V.shape), None if A is None else theta[V.size :].reshape(A.shape)
