@@ -63,7 +63,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     n_features_in_ : int
     """
 
-    # Arguments of all constructors, to which subclasses add their own.
+    # Arguments of all constructors; subclasses add others.
     prototypes_per_class: int = 1
     _: KW_ONLY
     initialization: Initialization = "means"

@@ -142,7 +142,7 @@ def fit_gmlvq(
     center = np.average(X[:, varies], axis=0, weights=weights)
     S = within_class_whitening(X[:, varies] - center, y, weights)
     Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S
-    held = regularization if len(np.unique(labels)) == len(labels) else 0.0
+    mean_penalty = regularization if len(np.unique(labels)) == len(labels) else 0.0
     means = _class_means(Z, y, weights, labels)
     A = discriminant_directions(Z, y, min(m, Z.shape[1]), weights)
     cost, inverse = RelativeDistanceCost(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
@@ -151,8 +151,8 @@ def fit_gmlvq(
         value, by_prototype, by_matrix = cost(V, A)
         penalty, slope = rank_penalty(A) if regularization else (0.0, 0.0)
         gap = V - means
-        value += regularization * penalty + 0.5 * held * float(np.sum(gap * gap))
-        return value, by_prototype + held * gap, by_matrix + regularization * slope
+        value += regularization * penalty + 0.5 * mean_penalty * float(np.sum(gap * gap))
+        return value, by_prototype + mean_penalty * gap, by_matrix + regularization * slope
 
     def unwhitened(V: Value, A: Value) -> tuple[Value, Value]:
         prototypes, omega = W.copy(), np.zeros((m, d))
