@@ -11,11 +11,7 @@ from tests.layer_contract import assert_layer_contract
 from tests.reference.convolution import convolution_matrix
 
 X = np.random.default_rng(0).random((4, 6, 5, 2)).astype("float32")
-FORMS = {
-    "same": {"padding": "same"},
-    "valid": {"padding": "valid"},
-    "strides": {"padding": "same", "strides": 2},
-}
+FORMS = {"same": {"padding": "same"}, "valid": {"padding": "valid"}, "strides": {"padding": "same", "strides": 2}}
 
 
 def largest_gain(layer, shape=(6, 5, 2)):
@@ -169,10 +165,7 @@ def test_backbone_by_name_with_spectral_bound():
     ("make", "message"),
     [
         (lambda: SpectralConv2D(2, 3, bound=0.0), "bound must be a number above 0; found 0.0"),
-        (
-            lambda: SpectralConv2D(2, 3, power_iterations=0),
-            "power_iterations must be a whole number, at least 1",
-        ),
+        (lambda: SpectralConv2D(2, 3, power_iterations=0), "power_iterations must be .* found 0"),
         (lambda: SpectralConv2D(2, 3, groups=2), "groups and dilation_rate must be 1"),
         (lambda: SpectralConv2D(2, 3)(keras.Input((None, None, 2))), "needs images of a known size"),
         (lambda: ds.backbones.resnet([0]), "filters must be a list of positive whole numbers"),

@@ -62,10 +62,7 @@ def test_half_precision_keeps_variances_in_float32(policy):
     [
         ({"latent_dim": 0}, "latent_dim must be a whole number"),
         ({"latent_dim": 2.5}, "latent_dim must be a whole number"),
-        (
-            {"latent_dim": 2, "covariance": "round"},
-            "covariance must be one of isotropic, diagonal, full; found 'round'",
-        ),
+        ({"latent_dim": 2, "covariance": "round"}, "covariance must be one of .*; found 'round'"),
         ({"latent_dim": 2, "scale_floor": 0.0}, "scale_floor must be a number above 0; found 0.0"),
     ],
 )

@@ -226,13 +226,9 @@ class ResidualBlock(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         inner = (*self.first.compute_output_shape(input_shape)[:-1], self.filters)
-        for layer, shape in [
-            (self.first, input_shape),
-            (self.first_norm, inner),
-            (self.second, inner),
-            (self.second_norm, inner),
-        ]:
-            layer.build(shape)
+        self.first.build(input_shape)
+        for layer in (self.first_norm, self.second, self.second_norm):
+            layer.build(inner)
         if input_shape[-1] != self.filters or self.strides > 1:
             shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
             self.shortcut = _convolution(self.filters, self.spectral_bound, size=1, strides=self.strides, **shared)
@@ -277,14 +273,12 @@ def backbone(name: str, **options: Any) -> keras.Model:
     >>> backbone("mlp", hidden=[10]).name
     'mlp'
     """
-    make: Any = BACKBONES.get(name) if isinstance(name, str) else None
-    if make is None:
-        if not isinstance(name, str) or ":" not in name:
-            raise ValueError(
-                f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
-                f"{did_you_mean(name, BACKBONES)}"
-            )
-        make = imported(name, "backbone")
+    if not isinstance(name, str) or (name not in BACKBONES and ":" not in name):
+        raise ValueError(
+            f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
+            f"{did_you_mean(name, BACKBONES)}"
+        )
+    make: Any = BACKBONES.get(name) or imported(name, "backbone")
     known = inspect.signature(make).parameters
     unknown = next((key for key in options if key not in known), None)
     if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):

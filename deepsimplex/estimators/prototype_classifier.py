@@ -157,9 +157,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which "
             "class_weight='balanced', GMLVQ, LVQ1 or more prototypes may do better"
         )
-        warn_caller(
-            f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}",
-        )
+        warn_caller(f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}")
 
     def _keep(self, state: PrototypeFit, labels: NDArray[np.int64], *samples: Any) -> Self:
         """Set the fitted attributes from a state of the fit; samples are scaled features, class numbers and weights."""

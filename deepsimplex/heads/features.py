@@ -66,8 +66,8 @@ def draw_features(
         reservoir = Reservoir(0, rng, per_class=rows) if by_class else Reservoir(rows, rng)
         blocks = Samples.of(x, y, labeled=by_class, name="samples").blocks(BATCH_SIZE)
         for block, *labels in _without_small_blocks(blocks):
-            columns = (training_features(block, backbone), *(class_numbers(y) for y in labels[:1] if class_numbers))
-            reservoir.add(columns, *columns[1:])
+            numbers = [] if class_numbers is None else [class_numbers(labels[0])]
+            reservoir.add((training_features(block, backbone), *numbers), *numbers)
         draw = reservoir.drawn()
         if not draw.given:
             raise ValueError("samples must hold at least one sample; found none")

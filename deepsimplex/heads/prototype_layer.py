@@ -153,7 +153,7 @@ class PrototypeLayer(Head):
         if (spread := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
             warn_caller(
                 f"features have a standard deviation of {spread:.3g}: optimizers, whose steps suit features that vary "
-                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]",
+                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]"
             )
         return self
 

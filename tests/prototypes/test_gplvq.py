@@ -20,12 +20,8 @@ each_noise = pytest.mark.parametrize("noise", NOISES)
 
 def problem(seed, N=30, d=3, P=4):
     rng = np.random.default_rng(seed)
-    return (
-        rng.normal(size=(N, d)),
-        rng.choice([-1.0, 1.0], N),
-        rng.normal(size=(P, d)),
-        rng.permutation([-1.0, 1.0] * 2),
-    )
+    X, y, W = rng.normal(size=(N, d)), rng.choice([-1.0, 1.0], N), rng.normal(size=(P, d))
+    return X, y, W, rng.permutation([-1.0, 1.0] * 2)
 
 
 def gradient(x, y, w, c, lengthscale, noise):
@@ -45,14 +41,12 @@ def test_gradient_equals_finite_differences(noise, lengthscale):
     for i, x in enumerate(X):
         w, label = W[i % 4], c[i % 4]
         slope = gradient(x, y[i], w, label, lengthscale, noise)
-        by_differences = [
-            (
-                reference.log_likelihood(x, y[i], w + step, label, lengthscale, noise)
-                - reference.log_likelihood(x, y[i], w - step, label, lengthscale, noise)
-            )
-            / 2e-6
-            for step in 1e-6 * np.eye(3)
-        ]
+
+        def log_likelihood(w, i=i, x=x, label=label):
+            return reference.log_likelihood(x, y[i], w, label, lengthscale, noise)
+
+        steps = 1e-6 * np.eye(3)
+        by_differences = [(log_likelihood(w + step) - log_likelihood(w - step)) / 2e-6 for step in steps]
         np.testing.assert_allclose(slope, by_differences, rtol=1e-5, atol=1e-7)
 
 
@@ -125,9 +119,8 @@ def test_samples_on_prototypes_without_noise_are_finite():
 def test_process_equals_scikit_learn(noise):
     X, _, W, c = problem(5)
     latent = PrototypeProcess(W, c, 1.3, noise)(X)
-    mean, deviation = (
-        GaussianProcessRegressor(RBF(1.3), alpha=noise, optimizer=None).fit(W, c).predict(X, return_std=True)
-    )
+    peer = GaussianProcessRegressor(RBF(1.3), alpha=noise, optimizer=None).fit(W, c)
+    mean, deviation = peer.predict(X, return_std=True)
     np.testing.assert_allclose(latent.loc[:, 0], mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(latent.scale[:, 0], deviation, rtol=1e-8)
 

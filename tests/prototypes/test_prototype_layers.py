@@ -266,8 +266,8 @@ def test_adapt_to_invalid_samples_raises(samples, labels, message):
         moved(PrototypeGaussianProcess(4, 2)).adapt(samples, labels)
 
 
-def network_of_scores():
-    return ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 3, head=PrototypeScores(3))
+def network(head, num_classes=3, target="vertices"):
+    return ds.SimplexClassifier(ds.backbones.mlp([8]), target, num_classes, head=head)
 
 
 def test_adapt_to_invalid_arguments_raises():
@@ -397,12 +397,9 @@ def test_data_set_without_or_beside_labels_raises():
         (lambda: PrototypeGaussianProcess(3, noise_variance=np.inf), "noise_variance must be a number above 0.0"),
         (lambda: PrototypeGaussianProcess(3).explain(FEATURES), "no prototypes yet: call adapt"),
         (lambda: moved(PrototypeScores(3))(FEATURES[:, :2]), "features must have 5 columns, as the prototypes have"),
-        (lambda: ds.SimplexClassifier(ds.backbones.mlp([8]), "ilr", 3, head=PrototypeGaussianProcess(3)), "target=ILR"),
-        (
-            lambda: ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, head=PrototypeGaussianProcess(3)),
-            "4 classes",
-        ),
-        (lambda: network_of_scores().build((None, 5)), "head must give a Gaussian over latents"),
+        (lambda: network(PrototypeGaussianProcess(3), target="ilr"), "target=ILR"),
+        (lambda: network(PrototypeGaussianProcess(3), 4), "head must be for 4 classes; found one for 3"),
+        (lambda: network(PrototypeScores(3)).build((None, 5)), "head must give a Gaussian over latents"),
         (lambda: PrototypeScores(3, metric="matrx"), "metric must be one of euclidean, matrix; found 'matrx'"),
         (lambda: PrototypeScores(3, rank=2), 'rank must be None unless metric is "matrix"; found 2'),
         (lambda: PrototypeScores(3, metric="matrix", rank=0), "rank must be a whole number, at least 1; found 0"),
