@@ -41,10 +41,10 @@ CHECKED = [
 
 def expected_failures(classifier):
     """Checks that online algorithms cannot pass, with the reason."""
-    if isinstance(classifier, ds.GLVQ | ds.GMLVQ):
-        return {}
-    failures = {"check_sample_weight_equivalence_on_dense_data": "samples come in a random order, one by one"}
-    if not isinstance(classifier, ds.LVQ1):
+    failures = {}
+    if isinstance(classifier, ds.LVQ1 | ds.LVQ2):
+        failures["check_sample_weight_equivalence_on_dense_data"] = "samples come in a random order, one by one"
+    if isinstance(classifier, ds.LVQ2 | ds.GPLVQ):
         reason = "prototypes of classes of hardly any weight are not driven out of the others' way"
         failures["check_class_weight_classifiers"] = reason
     return failures

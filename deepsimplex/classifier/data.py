@@ -306,7 +306,7 @@ def batches(
 
     order = tf.data.Dataset.range(rows) if epochs is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
     indices = order.batch(batch_size).apply(tf.data.experimental.assert_cardinality(-(-rows // batch_size)))
-    return gathered(arrays, indices if workers is None else workers.own_part(indices))
+    return gathered(arrays, indices if workers is None else workers.local_part(indices))
 
 
 def split(x: Any, y: Any, sample_weight: Any, share: float) -> tuple[tuple[Any, Any, Any], tuple[Any, Any, Any]]:

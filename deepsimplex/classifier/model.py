@@ -8,8 +8,7 @@ import keras
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.after_training import FittedAfterTraining
+from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import is_shape
@@ -28,7 +27,7 @@ from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
+class SimplexClassifier(TrainableNetwork, CalibratedNetwork):
     """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
@@ -337,8 +336,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             features=features,
             latent=lambda found: self.calibrated_latent(self.latent_of_features(found)),
             readout=self.read_out,
-            prediction_sets=self.prediction_sets,
-            familiarity=None if self.density is None else self.density.familiarity,
+            further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,
@@ -348,7 +346,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
-        pieces = {name: getattr(self, name) for name in (*_PIECES, *_FITTED_LATER)}
+        pieces = {name: getattr(self, name) for name in _PIECES}
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
@@ -356,6 +354,7 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
+            "after_training": keras.saving.serialize_keras_object(self.after_training.components()),
             "trained_on_integers": self._trained_on_integers,
         }
 
@@ -363,22 +362,20 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_PIECES, *_FITTED_LATER, "dtype"):
+        for name in (*_PIECES, "after_training", "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        for name, kind in (_PIECES | _FITTED_LATER).items():
-            if not isinstance(config[name], kind) and (name in _PIECES or config[name] is not None):
+        for name, kind in _PIECES.items():
+            if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        fitted_later = {name: config.pop(name) for name in _FITTED_LATER}
-        fitted_later["_trained_on_integers"] = config.pop("trained_on_integers")
+        components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
         model = cls(**config)
-        for name, fitted in fitted_later.items():
-            setattr(model, name, fitted)
+        model.after_training.restore(components)
+        model._trained_on_integers = trained_on_integers
         return model
 
 
 _LAYER: Any = keras.layers.Layer
 _PIECES: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
-_FITTED_LATER: Any = {"calibration": Calibration, "prediction_sets": ConformalSets, "density": FeatureDensity}
 
 
 def _with_callbacks(callbacks: Any, own: list[keras.callbacks.Callback]) -> Any:

@@ -14,7 +14,7 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
+from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.classifier.data import check_lengths, check_samples
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
@@ -64,9 +64,7 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
-        self.calibration: Calibration | None = None
-        self.prediction_sets: ConformalSets | None = None
-        self.density: FeatureDensity | None = None
+        self.after_training = AfterTraining(self)
         self._noise = self.target.noise(self.num_classes)
         self._hide("_sample_shapes", None)
         self._hide("_latents", None)
@@ -154,8 +152,7 @@ class SimplexNetwork(keras.Model):
 
     def latent_of_features(self, features: Any) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent = self.head(features, training=False)
-        return latent if self.density is None else self.density.widened(latent, features)
+        return self.after_training.widened(self.head(features, training=False), features)
 
     def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's own noise added, if it has one."""
@@ -163,13 +160,11 @@ class SimplexNetwork(keras.Model):
 
     def calibrated_latent(self, latent: dict[str, Any]) -> dict[str, Any]:
         """Return the head's Gaussian with the target's noise and the calibration, if there is one."""
-        predictive = self.predictive(latent)
-        return predictive if self.calibration is None else self.calibration.apply_latent(predictive)
+        return self.after_training.calibrated_latent(self.predictive(latent))
 
     def read_out(self, latent: dict[str, Any]) -> Any:
         """Return calibrated class probabilities [N, n] of latents from ``calibrated_latent``."""
-        probabilities = self.readout(latent)
-        return probabilities if self.calibration is None else self.calibration.apply_probabilities(probabilities)
+        return self.after_training.calibrated(self.readout(latent))
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Return uncalibrated log-probabilities [N, n] of the head's latents, in log space: what losses need."""
@@ -271,6 +266,16 @@ class SimplexNetwork(keras.Model):
         if self._latents is None:
             self._hide("_latents", _Part(self, lambda x: self.calibrated_latent(self.latent(x))))
         return LatentGaussian.of(self._latents.predict_all(x, batch_size, verbose))
+
+    def _uncalibrated(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
+        """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
+
+        def outputs(x: Any) -> dict[str, Any]:
+            latent = self.predictive(self.latent(x))
+            return {"probabilities": self.readout(latent), "latent": latent}
+
+        predicted = _Part(self, outputs).predict_all(self._checked(x), batch_size, verbose)
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""

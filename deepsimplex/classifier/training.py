@@ -10,7 +10,7 @@ import tensorflow as tf
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex.classifier.data import DataAdapter
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.classifier.several_workers import LocalReduction, Workers, divides_files, versions
+from deepsimplex.classifier.several_workers import LocalReduction, Workers, divides_files, model_configuration, versions
 from deepsimplex.classifier.streams import is_observed, is_repeatable, is_stream, read_batches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import get_loss
@@ -148,7 +148,7 @@ class TrainableNetwork(SimplexNetwork):
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
         latent = {name: outputs[name] for name in ("loc", "scale")}
-        if "log_probabilities" in outputs and (training or self.calibration is None):
+        if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
         elif training:
             probabilities = self.readout(self.predictive(latent), training=True)
@@ -204,9 +204,6 @@ class TrainableNetwork(SimplexNetwork):
         """
         if workers.count == 1:
             return
-        losses = self.training_loss, getattr(self.training_loss, "loss", None)
-        members = [*map(_as_given, (self.target, *losses)), _without_name(self.optimizer)]
-        network = [(weight.shape, str(weight.dtype)) for weight in self.weights]
         datasets = [part for part in data if isinstance(part, tf.data.Dataset)]
         leaves = [next(iter(part)) for part in datasets if not divides_files(part)]
         leaves += [part.as_dict() if isinstance(part, LatentGaussian) else part for part in data if not is_stream(part)]
@@ -214,8 +211,7 @@ class TrainableNetwork(SimplexNetwork):
         workers.check_same(
             {
                 "versions": versions(),
-                "network": (str(network),),
-                "target, loss, optimizer and settings": (str(members), str(settings), self.seed),
+                "model and settings": (model_configuration(self), str(settings)),
                 "samples": arrays,
             }
         )
@@ -271,7 +267,8 @@ class TrainableNetwork(SimplexNetwork):
 
     def _stateful(self) -> list[tuple[str, Any]]:
         loss = [] if self.training_loss is None else [(_OF_LOSS, self.training_loss)]
-        density = [] if self.density is None else [(_OF_DENSITY, self.density)]
+        fitted = self.after_training.density
+        density = [] if fitted is None else [(_OF_DENSITY, fitted)]
         return [*loss, (_OF_TARGET, self.target), *density]
 
     def _check_strategy(self) -> None:
@@ -308,25 +305,6 @@ class _Rows(NamedTuple):
         if self.replicas == 1:
             return loss
         return tf.math.multiply_no_nan(loss, tf.cast(factor, loss.dtype) * tf.cast(self.own > 0, loss.dtype))
-
-
-def _as_given(member: Any) -> Any:
-    """Return the configuration of a target or loss, without what was fitted, or its class name."""
-
-    def given(config: Any) -> Any:
-        if isinstance(config, dict):
-            return {key: given(value) for key, value in config.items() if key != "fitted"}
-        return [given(value) for value in config] if isinstance(config, list | tuple) else config
-
-    try:
-        return given(member.get_config())
-    except (AttributeError, ValueError):  # a function, or a configuration with an unregistered one
-        return type(member).__name__
-
-
-def _without_name(optimizer: Any) -> dict[str, Any]:
-    """Return the configuration of an optimizer without its name, which is numbered by default."""
-    return {key: value for key, value in optimizer.get_config().items() if key != "name"}
 
 
 # Prefixes of the names of their arrays among the saved weights.

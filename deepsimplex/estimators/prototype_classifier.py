@@ -24,7 +24,7 @@ from deepsimplex.estimators.calibrated_classifier import (
     RandomState,
     seed_of,
 )
-from deepsimplex.estimators.labels import checked_rows
+from deepsimplex.estimators.checked_data import checked_rows
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import Explanation

@@ -123,8 +123,8 @@ def load(filepath: str | os.PathLike[str]) -> Any:
 
 def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
     """Create a classifier from the arrays of a file, and check that it predicts one sample."""
-    if strange := [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]:
-        raise ValueError(f"{', '.join(strange)} must be finite")
+    if not_finite := [key for key, array in arrays.items() if array.dtype.kind == "f" and not np.isfinite(array).all()]:
+        raise ValueError(f"{', '.join(not_finite)} must be finite")
     about = json.loads(str(arrays["about"]))
     name = about.pop("class")
     parts = {part: {key: _decode(value, arrays) for key, value in values.items()} for part, values in about.items()}
@@ -151,7 +151,7 @@ def _restore(arrays: Mapping[str, NDArray[Any]]) -> Any:
 
 
 def _fitted_attributes(fitted: Any) -> dict[str, Any]:
-    """Return the attributes that end in an underscore."""
+    """Return the fitted attributes: those that end in an underscore."""
     return {key: value for key, value in vars(fitted).items() if key.endswith("_") and not key.startswith("_")}
 
 

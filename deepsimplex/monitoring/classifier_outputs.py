@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from deepsimplex._utils.batching import row_slices
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import Readout
 from deepsimplex.samples.reservoir import take
 
 SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # distance from 1 to the next number
@@ -74,7 +75,7 @@ class ClassifierOutputs:
     @property
     def credible(self) -> dict[str, Any]:
         """Arguments for figures that draw credible intervals; none if the readout has no such intervals."""
-        if self.latent is None or not getattr(self.readout, "credible_intervals", False):
+        if self.latent is None or not isinstance(self.readout, Readout) or not self.readout.credible_intervals:
             return {}
         return {"latent": self.gaussian, "scores": self.scores, "readout": self.readout}
 
@@ -119,8 +120,8 @@ class KerasOutputs:
         slices = row_slices(len(keras.tree.flatten(x)[0]), self.batch_size)
         with _same_random_state(self.model):
             parts = [self._outputs(take(x, rows)) for rows in slices]
-        found = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
-        return found | {"probabilities": _as_probabilities(found["probabilities"])}
+        arrays = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
+        return arrays | {"probabilities": _as_probabilities(arrays["probabilities"])}
 
 
 @contextmanager

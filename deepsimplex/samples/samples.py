@@ -109,17 +109,20 @@ class Samples(ABC):
     def map(self, function: Callable[..., Columns]) -> Self:
         """Return these samples with a function of the columns applied to every read.
 
-        The function may drop rows of a stream that has not been read yet.
+        The function may drop rows of a stream that has not been read yet; later ones do not see batches without rows.
         """
         mapped, before = copy.copy(self), self._function
-        mapped._function = function if before is None else lambda *columns: function(*before(*columns))
+
+        def both(*columns: Any) -> Columns:
+            kept = columns if before is None else before(*columns)
+            return function(*kept) if num_rows(kept) else kept
+
+        mapped._function = both
         return mapped
 
     def blocks(self, most: int | None = None) -> Iterator[Columns]:
         """Read all rows once, in order, at most ``most`` at a time. Default: 8 MiB of samples in double precision."""
-        if most is None:
-            most = rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(self.spec[0])))
-        return self._blocks(most)
+        return self._blocks(_rows_at_once(self.spec[0]) if most is None else most)
 
     def whole(self) -> Columns:
         """Read all rows into arrays."""
@@ -388,6 +391,11 @@ class Stream(Samples):
     def tee(self, count: int) -> list[Self]:
         """Return as many streams that each yield every batch."""
         return [self] * count
+
+    def blocks(self, most: int | None = None) -> Iterator[Columns]:
+        if most is None and any(None in leaf.shape[1:] for leaf in keras.tree.flatten(self.spec[0])):
+            most = _rows_at_once(self.first()[0])
+        return super().blocks(most)
 
     def _blocks(self, most: int) -> Iterator[Columns]:
         held: list[Columns] = []
@@ -667,6 +675,10 @@ def _sliceable(array: Any) -> Any:
     """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array."""
     is_sliceable = isinstance(getattr(array, "dtype", None), np.dtype) and hasattr(array, "__getitem__")
     return array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+
+
+def _rows_at_once(x: Any) -> int:
+    return rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(x)))
 
 
 def _spec(array: Any) -> tf.TensorSpec:

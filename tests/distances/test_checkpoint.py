@@ -5,9 +5,9 @@ import signal
 import numpy as np
 import pytest
 
-from deepsimplex.distances import SSIM, CheckpointWarning, class_neighbors
+from deepsimplex.distances import SSIM, CheckpointWarning, Distance, Euclidean, class_neighbors
 from deepsimplex.distances import checkpoint as checkpoints
-from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.exact_search import TileList
 from tests.fresh_process import run
 
 
@@ -19,16 +19,16 @@ class Cut(Exception):
 def cut_short(monkeypatch):
     """Ends the search after some tiles; the state is written after every tile."""
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
-    keep, visits = Checkpoint.keep, []
+    keep, visits = TileList.keep, []
 
-    def visiting(checkpoint, state):
+    def visiting(tiles, done):
         visits.append(1)
         if len(visits) == visiting.last:
             raise Cut
-        keep(checkpoint, state)
+        keep(tiles, done)
 
     visiting.last, visiting.visits = np.inf, visits
-    monkeypatch.setattr(Checkpoint, "keep", visiting)
+    monkeypatch.setattr(TileList, "keep", visiting)
     return visiting
 
 
@@ -52,10 +52,16 @@ def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, dis
     assert not (tmp_path / "state").exists()
 
 
+class EveryPair(Euclidean):
+    """The Euclidean distance, every pair of which is evaluated."""
+
+    visitor = Distance.visitor
+
+
 @pytest.mark.slow
 def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
     x, y = fashion[0][:60], fashion[1][:60]
-    arguments = {"x": x, "y": y, "distance": "euclidean", "method": "brute_force", "block_bytes": 2**11}
+    arguments = {"x": x, "y": y, "distance": EveryPair(), "block_bytes": 2**11}
     whole = class_neighbors(**arguments)
     cut_short.visits.clear()
     cut_short.last = 6

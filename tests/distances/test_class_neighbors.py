@@ -281,7 +281,7 @@ def test_bad_input_is_refused(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "fast"}, "method must be one of exact, brute_force, approximate"),
+        ({"method": "fast"}, "method must be one of exact, approximate"),
         ({"classes": "mine"}, "classes must be one of all, own, other"),
         ({"classes": "own", "queries": [[1.0]]}, "classes='own' needs query_labels"),
         ({"method": "approximate", "candidates": 1, "k": 2}, "candidates must be a whole number, at least 2"),
@@ -318,7 +318,7 @@ class Patchy(Distance):
 LINE, HALVES = np.arange(8.0)[:, None], np.arange(8) % 2
 
 
-@pytest.mark.parametrize("method", ["exact", "brute_force", "approximate"])
+@pytest.mark.parametrize("method", ["exact", "approximate"])
 @pytest.mark.parametrize("options", [{}, {"queries": LINE[:2]}, {"own_positive": True}, {"block_bytes": 8}], ids=str)
 def test_a_distance_that_is_not_a_number_is_said(method, options):
     """Other samples are near enough to fill the answer: it would be wrong without a trace."""
@@ -336,14 +336,13 @@ def test_what_is_not_wanted_may_be_no_number():
     np.testing.assert_array_equal(found.indices[3], -1)
 
 
-@pytest.mark.parametrize("method", ["exact", "brute_force"])
-def test_neighbors_that_are_infinitely_far_are_not_left_out_in_silence(method):
+def test_neighbors_that_are_infinitely_far_raise():
     # Sample 3 is one of four in class 1: the others suffice for two places, not for four.
-    assert class_neighbors(LINE, HALVES, Patchy(np.inf), 2, queries=LINE, method=method).indices.min() >= 0
+    assert class_neighbors(LINE, HALVES, Patchy(np.inf), 2, queries=LINE).indices.min() >= 0
     with pytest.raises(ValueError, match=r"Patchy, 8 samples lack neighbors in class 1, the first at index 0.*3 of 4"):
-        class_neighbors(LINE, HALVES, Patchy(np.inf), 4, queries=LINE, method=method)
+        class_neighbors(LINE, HALVES, Patchy(np.inf), 4, queries=LINE)
     with pytest.raises(ValueError, match="lack neighbors in class 0, the first at index 3, which has 0 of 1"):
-        class_neighbors(LINE, HALVES, Patchy(np.inf), classes="other", method=method)
+        class_neighbors(LINE, HALVES, Patchy(np.inf), classes="other")
 
 
 @pytest.mark.slow

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepsimplex.distances import SSIM, class_neighbors
+from deepsimplex.distances import SSIM, class_neighbors, get_distance
 from tests.reference import distances as reference
 
 
@@ -155,16 +155,17 @@ def test_a_call_on_two_images_is_scikit_image(images):
 
 @pytest.mark.parametrize("images", ["fashion", "color"], indirect=True)
 @pytest.mark.parametrize("classes", ["all", "own", "other"])
-def test_search_for_queries_equals_brute_force(images, classes):
+def test_search_for_queries_equals_sorting_the_matrix(images, classes):
     x, y, data_range = images
     arguments = {"queries": x[100:], "query_labels": y[100:], "num_classes": 10, "classes": classes}
     for metric in (SSIM(5, data_range), "euclidean", "cityblock"):
-        exact, brute = (
-            class_neighbors(x[:110], y[:110], metric, 2, own_positive=True, method=method, **arguments)
-            for method in ("exact", "brute_force")
-        )
-        np.testing.assert_array_equal(exact.distances, brute.distances)
-        np.testing.assert_array_equal(exact.indices, brute.indices)
+        exact = class_neighbors(x[:110], y[:110], metric, 2, own_positive=True, **arguments)
+        D = get_distance(metric).pairwise(x[100:], x[:110])
+        distances, indices = reference.class_neighbors(D, y[:110], 10, 2, None, y[100:])
+        wanted = (y[100:][:, None] == np.arange(10)) if classes == "own" else (y[100:][:, None] != np.arange(10))
+        wanted = np.broadcast_to((wanted | (classes == "all"))[..., None], indices.shape)
+        np.testing.assert_array_equal(exact.distances, np.where(wanted, distances, np.inf))
+        np.testing.assert_array_equal(exact.indices, np.where(wanted, indices, -1))
         own = np.isfinite(exact.distances[np.arange(50), y[100:]]).any()
         others = np.isfinite(exact.distances[y[100:][:, None] != np.arange(10)]).any()
         assert (own, others) == (classes != "other", classes != "own")
@@ -220,9 +221,10 @@ def test_hard_images_are_compared_well(window):
     y = np.arange(12) % 3
     true = SSIM(window, dtype="float64").pairwise(x, x)
     np.testing.assert_allclose(SSIM(window).pairwise(x, x), true, atol=5e-4)
-    exact, brute = (class_neighbors(x, y, SSIM(window), 2, method=method) for method in ("exact", "brute_force"))
-    np.testing.assert_array_equal(exact.distances, brute.distances)
-    np.testing.assert_array_equal(exact.indices, brute.indices)
+    exact = class_neighbors(x, y, SSIM(window), 2)
+    distances, indices = reference.class_neighbors(SSIM(window).pairwise(x, x), y, 3, 2, np.arange(12))
+    np.testing.assert_array_equal(exact.distances, distances)
+    np.testing.assert_array_equal(exact.indices, indices)
 
 
 def test_bright_images_far_from_zero():

@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from deepsimplex import evaluation
-from deepsimplex.evaluation.bootstrap import PREPARED, draws
+from deepsimplex.evaluation.bootstrap import SCORES, draws
 from tests.labeled_probabilities import sure_predictions
 
-OF_PREDICTIONS = [metric for metric in PREPARED if metric is not evaluation.out_of_distribution_auroc]
+OF_PREDICTIONS = [metric for metric in SCORES if metric is not evaluation.out_of_distribution_auroc]
 BIASED = [
     evaluation.expected_calibration_error,
     evaluation.adaptive_calibration_error,

@@ -90,8 +90,8 @@ def test_two_infinite_scores_do_not_differ():
 @pytest.mark.parametrize(
     ("probabilities", "options", "message"),
     [
-        ({}, {}, "must map classifiers' names.*found an empty mapping"),
-        ([[0.5, 0.5]], {}, "must map classifiers' names.*found list"),
+        ({}, {}, "must map classifiers' names.*found \\{\\}"),
+        ([[0.5, 0.5]], {}, "must map classifiers' names.*found \\["),
         ({"a": [[0.5, 0.6]]}, {}, "classifier 'a': every row of p must sum to 1"),
         ({"a": [[0.5, 0.5]], "b": [[0.5, 0.25, 0.25]]}, {"resamples": 2}, "same classes.*'a': 2, 'b': 3"),
         ({"a": [[0.5, 0.5]]}, {"level": 95}, "level must be a number above 0 and below 1"),

@@ -310,7 +310,7 @@ def _distances() -> list[Call]:
     known = {"identifier": ("distance", "name", "window", "matrix")}
     return [
         call(d.class_neighbors, **search),
-        call(d.class_neighbors, **search | {"method": "brute_force", "distance": "cityblock", "checkpoint": None}),
+        call(d.class_neighbors, **search | {"distance": "cityblock", "checkpoint": None}),
         call(d.class_neighbors, slow=True, **search | {"method": "approximate", "candidates": 4}),
         call(d.class_neighbors, x=IMAGES, y=Y, distance={"name": "ssim", "window": 3}, k=1),
         call(d.class_neighbors, x=X, y=Y, distance=measured, k=1),
