@@ -72,7 +72,7 @@ def test_scores_equal_those_of_a_report(run):
     assert {tag.split("/")[1] for tag in SCORES} == report.keys() - {"samples", "classes", "bins", "k", "coverage"}
     for tag in SCORES:
         assert float(written[tag, 1]) == pytest.approx(report[tag.split("/")[1]], rel=1e-4, abs=1e-6), tag
-    curve = ds.evaluation.reliability_curve(y, p, of_class=2)
+    curve = ds.evaluation.reliability_curve(y, p, class_index=2)
     assert float(written["calibration_of_class/2_two", 1]) == pytest.approx(curve.expected_calibration_error, rel=1e-4)
 
 

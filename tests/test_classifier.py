@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
 
 def test_orders_differ_between_epochs_and_between_calls_of_fit():
     """The order comes from the training step, which goes on from one call of fit to the next."""
-    from deepsimplex.classifier.streams import SeededEpochs
+    from deepsimplex.classifier.seeded_epochs import SeededEpochs
 
     class Clock:
         variables: tuple = ()

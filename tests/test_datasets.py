@@ -172,7 +172,7 @@ def test_damaged_copy_raises(no_copies):
         datasets.load("fashion_mnist")
 
 
-@pytest.mark.skipif(not image_sets.DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+@pytest.mark.needs("Debian's package dataset-fashion-mnist")
 def test_real_fashion_mnist(monkeypatch, tmp_path):
     monkeypatch.setenv("KERAS_HOME", str(tmp_path))
     monkeypatch.delenv("DEEPSIMPLEX_DATA", raising=False)

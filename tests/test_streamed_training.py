@@ -55,7 +55,7 @@ class Watched:
 @pytest.fixture
 def small_blocks(monkeypatch):
     """At most fifty rows at once."""
-    for module in ("_utils.batching", "gp.rows", "estimators.selection"):
+    for module in ("_utils.batching", "samples.samples"):
         monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 50)
     for module in ("collapsed_bound", "categorical"):
         monkeypatch.setattr(f"deepsimplex.gp.{module}._BUDGET", 50 * 12)
@@ -103,7 +103,7 @@ def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
     labels = (rows[:, 0] > 0).astype(int)
     monkeypatch.setattr("deepsimplex.gp.rows.SAMPLE", 1000)
     monkeypatch.setattr("deepsimplex.gp.gpflow_kernels._ROWS", 100)
-    for module in ("_utils.batching", "gp.rows"):
+    for module in ("_utils.batching", "samples.samples"):
         monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 1000)
     monkeypatch.setattr("deepsimplex.gp.collapsed_bound._BUDGET", 1000 * 12)
     classifier = stochastic(batch_size=1000, epochs=1).fit(rows[:2000], labels[:2000])  # traces its functions
@@ -157,7 +157,7 @@ def test_batches_of_which_nothing_counts_are_left_out(make):
 @pytest.mark.parametrize(
     ("classifier", "arguments", "message"),
     [
-        (ds.SimplexGaussianProcess(), {}, "inference='exact' must have all rows at once; found a tf.data.Dataset X"),
+        (ds.SimplexGaussianProcess(), {}, "inference='exact' must have all rows at once; found a stream of batches X"),
         (ds.SimplexGaussianProcess(inference="collapsed"), {}, "inference='collapsed' must have all rows at once"),
         (stochastic(target="casimac"), {}, "target=CASIMAC(distance=Euclidean()) must have all rows at once"),
         (stochastic(smoothing="validate"), {}, "smoothing='validate' must have all rows at once"),
@@ -241,10 +241,10 @@ def test_damaged_arrays_are_one_line_that_names_the_row(small_blocks):
     classifier = stochastic(epochs=0).fit(X, y)
     with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
         classifier.predict(features)
-    with pytest.raises(TypeError, match=r"X must be an array; found a tf.data.Dataset"):
+    with pytest.raises(TypeError, match="X must be an array; found a stream"):
         classifier.predict(dataset(X))
 
 
 def test_other_classifiers_ask_for_arrays():
-    with pytest.raises(TypeError, match=r"X must be an array; found a tf.data.Dataset"):
+    with pytest.raises(TypeError, match="X must be an array; found a stream"):
         ds.LVQ1().fit(dataset(X, y), None)

@@ -44,7 +44,8 @@ def num_rows(samples: Any, name: str = "samples") -> int:
     3
     """
     first = keras.tree.flatten(samples)[0]
-    if np.ndim(first) == 0:
+    shape = first.shape if hasattr(first, "shape") else np.shape(first)
+    if len(shape) == 0:
         raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found a single number")
     return len(first)
 

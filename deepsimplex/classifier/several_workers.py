@@ -13,7 +13,7 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.archives import fingerprint
-from deepsimplex.classifier.streams import not_converted
+from deepsimplex.samples.samples import not_converted
 
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")

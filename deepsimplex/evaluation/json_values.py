@@ -1,4 +1,4 @@
-"""Values as strict JSON."""
+"""Results as strict JSON."""
 
 import json
 import math
@@ -26,6 +26,13 @@ def json_value(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def to_json(fields: Mapping[str, Any], indent: int | None) -> str:
-    """Serialize a mapping as strict JSON."""
-    return json.dumps(json_value(fields), indent=indent, allow_nan=False)
+class JSONResult:
+    """Base class of results that are written as JSON."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as plain values."""
+        raise NotImplementedError
+
+    def to_json(self, indent: int | None = 2) -> str:
+        """Return ``as_dict`` as strict JSON; infinity becomes the string "Infinity"."""
+        return json.dumps(json_value(self.as_dict()), indent=indent, allow_nan=False)

@@ -19,7 +19,6 @@ from deepsimplex.evaluation import (
     risk_coverage_curve,
 )
 from deepsimplex.experiments.finished_runs import Run
-from deepsimplex.readout import Readout
 
 DPI = 144
 MAX_SVG_BYTES = 60_000  # a larger drawing, such as one of thousands of points, may be smaller as PNG
@@ -268,8 +267,7 @@ def _latents(run: Run, rows: NDArray[np.int64] | slice = slice(None)) -> dict[st
 
 
 def _has_intervals(run: Run) -> bool:
-    readout = run.predictions.readout
-    return isinstance(readout, Readout) and readout.credible_intervals
+    return run.predictions.readout is not None and run.predictions.readout.credible_intervals
 
 
 def _risk_coverage(runs: Sequence[Run]) -> Section:

@@ -12,7 +12,6 @@ from deepsimplex.experiments.finished_runs import UNFAMILIAR
 from deepsimplex.experiments.run_folder import RunFolder
 from deepsimplex.experiments.saved_predictions import save_predictions
 from deepsimplex.experiments.training_run import BATCH, Split
-from deepsimplex.readout import Readout
 
 
 def write_results(
@@ -52,7 +51,7 @@ def save_test_predictions(model: SimplexClassifier, split: Split, probabilities:
         split.y_test,
         probabilities,
         latent=model.predict_latent(split.x_test, batch_size=BATCH),
-        scores=model.readout.scores if isinstance(model.readout, Readout) else model.target.scores(model.num_classes),
+        scores=model.readout.scores,
         readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,

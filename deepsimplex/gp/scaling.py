@@ -28,13 +28,13 @@ class Scaling(NamedTuple):
         return cls(np.zeros(columns), np.ones(columns))
 
     @classmethod
-    def of_features(cls, moments: "Moments") -> "Scaling":
+    def for_features(cls, moments: "Moments") -> "Scaling":
         """Scale every column to (weighted) mean zero and standard deviation one; a constant column to zero."""
         width = np.ldexp(np.sqrt(moments.squares), moments.exponent)
         return cls(moments.center, np.where(width <= _ROUND_OFF * moments.largest, 1.0, width))
 
     @classmethod
-    def of_latents(cls, moments: "Moments") -> "Scaling":
+    def for_latents(cls, moments: "Moments") -> "Scaling":
         """Scale to mean zero, by one width for all dimensions, so that isotropic noise stays isotropic."""
         width = float(np.sqrt(np.mean(np.ldexp(moments.squares, 2 * moments.exponent))))
         constant = width <= _ROUND_OFF * moments.largest.max()
@@ -65,7 +65,7 @@ class Moments:
     --------
     >>> X = np.random.default_rng(0).normal(size=(50, 2))
     >>> added = Moments.of(X[:20]) + Moments.of(X[20:])
-    >>> bool(np.allclose(Scaling.of_features(added).width, X.std(axis=0)))
+    >>> bool(np.allclose(Scaling.for_features(added).width, X.std(axis=0)))
     True
     """
 

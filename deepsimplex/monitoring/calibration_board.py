@@ -25,7 +25,6 @@ from deepsimplex.monitoring.hyperparameters import (
 )
 from deepsimplex.monitoring.summaries import band_picture, latents, pictures, summary_values
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
-from deepsimplex.readout import Readout
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples.reservoir import take
 
@@ -205,9 +204,8 @@ class CalibrationBoard(keras.callbacks.Callback):
         outputs = ClassifierOutputs(labels, p, names, outside.get("probabilities"), as_images(x))
         if classifier is None:
             return outputs
-        readout, n = classifier.readout, classifier.num_classes
-        scores = readout.scores if isinstance(readout, Readout) else classifier.target.scores(n)
-        outputs = replace(outputs, latent={k: arrays[k] for k in ("loc", "scale")}, scores=scores, readout=readout)
+        latent, readout = {name: arrays[name] for name in ("loc", "scale")}, classifier.readout
+        outputs = replace(outputs, latent=latent, scores=readout.scores, readout=readout)
         if not outside or len(p) < 2 * LEAST:
             return outputs
         return replace(outputs, features=arrays["features"], outside_features=outside["features"])

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from deepsimplex._utils.batching import row_slices
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout import Readout
 from deepsimplex.samples.reservoir import take
 
 SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # distance from 1 to the next number
@@ -75,7 +74,7 @@ class ClassifierOutputs:
     @property
     def credible(self) -> dict[str, Any]:
         """Arguments for figures that draw credible intervals; none if the readout has no such intervals."""
-        if self.latent is None or not isinstance(self.readout, Readout) or not self.readout.credible_intervals:
+        if self.latent is None or self.readout is None or not self.readout.credible_intervals:
             return {}
         return {"latent": self.gaussian, "scores": self.scores, "readout": self.readout}
 
@@ -108,7 +107,7 @@ class KerasOutputs:
             if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
             features = model.backbone(batch, training=False)
-            latent = model.predictive(model.latent_of_features(features))
+            latent = model.predictive(model.latent_of_features(features), calibrated=False)
             single = {name: tf.cast(part, tf.float32) for name, part in (latent | {"features": features}).items()}
             return {**single, "probabilities": model.readout(latent)}
 

@@ -25,6 +25,8 @@ Columns = tuple[Any, ...]
 Observe = Callable[[Any], tuple[Any, NDArray[Any] | None]]
 # Draws the order of an epoch: from a number of rows (or batches) to their permutation.
 Order = Callable[[int], NDArray[np.int64]]
+# Divides a data set among workers.
+Divide = Callable[[tf.data.Dataset], tf.data.Dataset]
 
 # AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
 not_converted = tf.autograph.experimental.do_not_convert
@@ -45,6 +47,10 @@ class Samples(ABC):
         Whether these are batches, which are read in their order, rather than arrays.
     is_repeatable : bool
         Whether they can be read more than once; a generator cannot.
+    columns : tuple
+        The arrays as they are; empty for a stream.
+    divides_files : bool
+        Whether workers that train together divide the files of a data set, by its options.
 
     Examples
     --------
@@ -56,6 +62,8 @@ class Samples(ABC):
     is_stream: ClassVar[bool]
     is_repeatable: bool = True
     num_rows: int | None = None
+    columns: Columns = ()
+    divides_files = False
     _function: Callable[..., Columns] | None = None
 
     @staticmethod
@@ -109,17 +117,20 @@ class Samples(ABC):
     def map(self, function: Callable[..., Columns]) -> Self:
         """Return these samples with a function of the columns applied to every read.
 
-        The function may drop rows of a stream that has not been read yet.
+        The function may drop rows of a stream that has not been read yet; later ones do not see batches without rows.
         """
         mapped, before = copy.copy(self), self._function
-        mapped._function = function if before is None else lambda *columns: function(*before(*columns))
+
+        def both(*columns: Any) -> Columns:
+            kept = columns if before is None else before(*columns)
+            return function(*kept) if num_rows(kept) else kept
+
+        mapped._function = both
         return mapped
 
     def blocks(self, most: int | None = None) -> Iterator[Columns]:
         """Read all rows once, in order, at most ``most`` at a time. Default: 8 MiB of samples in double precision."""
-        if most is None:
-            most = rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(self.spec[0])))
-        return self._blocks(most)
+        return self._blocks(_rows_at_once(self.spec[0]) if most is None else most)
 
     def whole(self) -> Columns:
         """Read all rows into arrays."""
@@ -153,6 +164,38 @@ class Samples(ABC):
         seed : int or numpy.random.Generator
         by_class : bool
             Whether k rows of every class are drawn; the labels are then class numbers. Default False.
+        """
+
+    @abstractmethod
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
+        """Return the samples as arrays, and the size of the batches of a stream.
+
+        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        """
+
+    @abstractmethod
+    def first(self) -> Columns:
+        """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
+
+    @abstractmethod
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        """Read an epoch in order; a stream still yields every batch afterwards."""
+
+    @abstractmethod
+    def epochs(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
+        """Return batches for Keras: a data set of arrays, or a stream of the same kind.
+
+        Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
+
+        Parameters
+        ----------
+        batch_size : int, optional
+            Number of rows of arrays in a batch. Default 32.
+        order : callable, optional
+            Method of an object, which is referenced weakly, called with a number of rows as an epoch begins; with the
+            number of batches for a PyDataset. Default None: rows in order. Data sets and generators have their own.
+        divide : callable, optional
+            Divides the row numbers of arrays, or the batches of a data set, among workers.
         """
 
     @abstractmethod
@@ -227,30 +270,22 @@ class ArraySamples(Samples):
         rows = reservoir.drawn().rows
         return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
 
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
+        return self, None
+
+    def first(self) -> Columns:
+        return self.columns
+
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        return iter([self.columns])
+
     def observed(self, observe: Observe, scores: NDArray[Any]) -> "ArraySamples":
         x, y, *weight = self.columns
         return ArraySamples(x, *_observed(observe, y, *weight))
 
     def epochs(
-        self,
-        batch_size: int | None = None,
-        order: Order | None = None,
-        divide: Callable[[tf.data.Dataset], tf.data.Dataset] | None = None,
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
-        """Return batches for Keras.
-
-        Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
-
-        Parameters
-        ----------
-        batch_size : int, optional
-            Default 32.
-        order : callable, optional
-            Method of an object, which is referenced weakly, called with the number of rows as an epoch begins. Default
-            None: rows in order.
-        divide : callable, optional
-            Divides every batch of a data set of row numbers among workers.
-        """
         size, rows = batch_size or 32, self.num_rows
         if order is None and divide is None and not has_memmap(self.columns):  # no function is traced
             tensors = keras.tree.map_structure(as_tensor, self.columns)
@@ -293,21 +328,12 @@ class Stream(Samples):
     def __init__(self, source: Any, name: str = "x") -> None:
         self.source, self._name = source, name
 
-    @property
-    def is_observed(self) -> bool:
-        """Whether the labels are observations already, as when Keras calls evaluate from fit."""
-        return len(self.spec) > 1 and isinstance(self.spec[1], dict) and "label" in self.spec[1]
-
     @functools.cached_property
     def spec(self) -> Columns:
         return keras.tree.map_structure(_spec, self.first())
 
     def check_labeled(self) -> None:
         """Raise ValueError unless batches hold samples and labels."""
-
-    @abstractmethod
-    def first(self) -> Columns:
-        """Return the columns of the first batch; they are read again with the others."""
 
     @abstractmethod
     def _batches(self, steps: int | None) -> Iterator[Any]:
@@ -325,7 +351,8 @@ class Stream(Samples):
         batches = itertools.islice(self._batches(steps), steps)
         for batch_number in itertools.count():
             try:
-                columns = _as_arrays(next(batches))
+                batch = next(batches)
+                columns = _as_arrays(batch if self._convert is None else self._convert(batch))
                 if self._function is not None:
                     columns = self._function(*columns)
             except StopIteration:
@@ -347,17 +374,12 @@ class Stream(Samples):
                 )
             self.num_rows, self._num_batches = rows, number
 
-    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple[ArraySamples, int]:
-        """Read an epoch, in order, into arrays; return them and the size of its batches."""
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple[ArraySamples, int | None]:
         batches = [*self.read(steps, argument)]
         if not batches:
             raise ValueError(f"{self._name} must yield samples; found an empty stream")
         x, y, weight = (_joined_column(batches, column) for column in range(3))
         return ArraySamples(*_checked_columns(x, y, weight, frames=False, name=self._name)), num_rows(batches[0])
-
-    @abstractmethod
-    def epochs(self, order: Order | None = None) -> Any:
-        """Return a stream of the same kind for Keras."""
 
     def checked(self, check: Callable[[Any], None]) -> "Stream":
         """Return this stream with a check of every batch's samples, in addition to that for finite numbers."""
@@ -385,9 +407,13 @@ class Stream(Samples):
         converted._convert = convert
         return converted
 
-    def tee(self, count: int) -> list[Self]:
-        """Return as many streams that each yield every batch."""
-        return [self] * count
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        return self.read(steps, argument)
+
+    def blocks(self, most: int | None = None) -> Iterator[Columns]:
+        if most is None and any(None in leaf.shape[1:] for leaf in keras.tree.flatten(self.spec[0])):
+            most = _rows_at_once(self.first()[0])
+        return super().blocks(most)
 
     def _blocks(self, most: int) -> Iterator[Columns]:
         held: list[Columns] = []
@@ -422,6 +448,8 @@ class DatasetStream(Stream):
     def __init__(self, source: tf.data.Dataset, name: str = "x") -> None:
         super().__init__(source, name)
         self.is_finite = source.cardinality() != tf.data.INFINITE_CARDINALITY
+        policy = source.options().experimental_distribute.auto_shard_policy
+        self.divides_files = policy == tf.data.experimental.AutoShardPolicy.FILE
 
     @functools.cached_property
     def spec(self) -> Columns:
@@ -481,9 +509,10 @@ class DatasetStream(Stream):
         mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return DatasetStream(mapped, self._name)
 
-    def epochs(self, order: Order | None = None) -> tf.data.Dataset:
-        """Return the data set for Keras; it has its own order."""
-        return self.source
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> tf.data.Dataset:
+        return self.source if divide is None else divide(self.source)
 
 
 class PyDatasetStream(Stream):
@@ -501,8 +530,9 @@ class PyDatasetStream(Stream):
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
-    def epochs(self, order: Order | None = None) -> keras.utils.PyDataset:
-        """Return the data set for Keras, its batches in the order that is drawn for every epoch."""
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> keras.utils.PyDataset:
         return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
 
 
@@ -555,15 +585,17 @@ class GeneratorStream(Stream):
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return self.source
 
-    def tee(self, count: int) -> list[Self]:
-        streams = [copy.copy(self) for _ in range(count)]
-        for stream, source in zip(streams, itertools.tee(self.source, count), strict=True):
-            stream.source = source
-        return streams
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        if steps is None:
+            raise ValueError(f"{argument} must be given with a generator whose first epoch is read before training")
+        ahead = copy.copy(self)
+        self.source, ahead.source = itertools.tee(self.source)
+        return ahead.read(steps, argument)
 
-    def epochs(self, order: Order | None = None) -> Iterator[Any]:
-        """Return a generator for Keras, which takes no other iterators."""
-        convert = self._convert
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> Iterator[Any]:
+        convert = self._convert  # Keras takes generators, no other iterators
         return (batch if convert is None else convert(batch) for batch in self.source)
 
 
@@ -667,6 +699,10 @@ def _sliceable(array: Any) -> Any:
     """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array."""
     is_sliceable = isinstance(getattr(array, "dtype", None), np.dtype) and hasattr(array, "__getitem__")
     return array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+
+
+def _rows_at_once(x: Any) -> int:
+    return rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(x)))
 
 
 def _spec(array: Any) -> tf.TensorSpec:

@@ -143,9 +143,9 @@ def test_features_too_large_to_be_told_apart_are_an_error():
 
 def test_what_is_left_of_equal_numbers_is_no_width():
     equal = np.full((7, 2), 0.1)
-    np.testing.assert_array_equal(Scaling.of_features(Moments.of(equal)).width, 1.0)
-    np.testing.assert_array_equal(Scaling.of_latents(Moments.of(equal)).width, 1.0)
-    np.testing.assert_array_equal(Scaling.of_latents(Moments.of(np.zeros((3, 2)))).width, 1.0)
+    np.testing.assert_array_equal(Scaling.for_features(Moments.of(equal)).width, 1.0)
+    np.testing.assert_array_equal(Scaling.for_latents(Moments.of(equal)).width, 1.0)
+    np.testing.assert_array_equal(Scaling.for_latents(Moments.of(np.zeros((3, 2)))).width, 1.0)
 
 
 @each_process

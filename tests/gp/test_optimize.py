@@ -6,7 +6,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.cholesky import SingularError
-from deepsimplex.gp.optimize import minimize
+from deepsimplex.gp.optimize import minimize, pack
 from deepsimplex.gp.rows import observed_rows
 from deepsimplex.latent import LatentGaussian
 
@@ -29,7 +29,7 @@ def test_the_search_turns_back_where_there_is_no_factor():
         tried.append(values[0][0])
         return barrier(values)
 
-    found = minimize(evaluate, [np.zeros(1)], 50)
+    found = minimize(evaluate, [[np.zeros(1)]], 50)
     assert max(tried) > 4.5
     np.testing.assert_allclose(found.values[0], 3.0, atol=1e-2)
 
@@ -47,26 +47,18 @@ def test_restarts_from_far_above_turn_back_too(failure):
             return np.nan, [np.full(1, np.nan)]
         return 1e4 * float((x[0] - 3.0) ** 2), [2e4 * (x - 3.0)]
 
-    class Starts:
-        """The first is singular, the second far away."""
-
-        def __init__(self):
-            self.left = [7.0, -90.0]
-
-        def normal(self, size):
-            return np.full(size, self.left.pop(0))
-
     def report(iteration, value, values):
         found.append(values[0][0])
 
-    assert minimize(evaluate, [np.full(1, 2.0)], 50, 2, [1.0], Starts(), report).objective < 1e-3
+    starts = [[np.full(1, x)] for x in (2.0, 9.0, -88.0)]  # the second is singular, the third far away
+    assert minimize(evaluate, starts, 50, report).objective < 1e-3
     assert max(found) <= 5.0
     assert min(found) < 0.0
 
 
 def test_a_start_without_factor_is_an_error():
     with pytest.raises(SingularError):
-        minimize(barrier, [np.full(1, 6.0)], 50)
+        minimize(barrier, [[np.full(1, 6.0)]], 50)
 
 
 def test_a_search_that_is_cut_short_says_so():
@@ -85,9 +77,11 @@ def test_searches_that_end_of_themselves_say_nothing(recwarn):
 def test_restarts_move_logarithms_and_leave_inducing_points():
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.3))
     process = CollapsedGaussianProcess(inducing=7, learn_inducing=True)
-    problem = process._problem(observed_rows(X, observation))
-    spreads = {np.ndim(value): spread for value, spread in zip(problem.start, problem.spreads(), strict=True)}
-    assert spreads == {0: 1.0, 3: 0.0}
+    objective = process._objective(process, observed_rows(X, observation))
+    starts = [objective.random_start(np.random.default_rng(seed)) for seed in range(400)]
+    for name, value in objective.start.items():
+        moved = np.array([pack(start[name]) for start in starts]) - pack(value)
+        np.testing.assert_allclose(moved.std(axis=0), 0.0 if name == "shift" else 1.0, atol=0.15)
 
 
 @pytest.mark.parametrize(("noise", "start"), [("learned", 1e-3), ("scaled", 1.0)])

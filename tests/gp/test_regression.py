@@ -7,6 +7,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.gpflow_kernels import gpflow
+from deepsimplex.gp.optimize import pack, unpack
 from deepsimplex.gp.rows import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
@@ -42,18 +43,20 @@ def kernel_of(process):
     return lambda a, b: reference.rbf(a, b, *theta)
 
 
-def assert_derivatives_are_right(process, problem):
-    rng = np.random.default_rng(1)
-    start = [value + 0.2 * rng.normal(size=np.shape(value)) for value in problem.start]
-    _, derivatives = process._evaluate(problem, start)
-    found = np.concatenate([np.ravel(part) for part in derivatives])
+def objective_of(process, *arrays, **weights):
+    """The objective of a process that is fitted to these arrays."""
+    return process._objective(process, observed_rows(*arrays, **weights))
+
+
+def assert_derivatives_are_right(objective):
+    start = pack(objective.start)
+    start += 0.2 * np.random.default_rng(1).normal(size=start.shape)
+    derivatives = pack(objective.evaluate(unpack(start, objective.start))[1])
     expected = []
-    for part, value in enumerate(start):
-        for step in 1e-5 * np.eye(value.size):
-            ends = [[*start[:part], value + end.reshape(value.shape), *start[part + 1 :]] for end in (step, -step)]
-            above, below = (process._evaluate(problem, values)[0] for values in ends)
-            expected.append((above - below) / 2e-5)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+    for step in 1e-5 * np.eye(len(start)):
+        above, below = (objective.evaluate(unpack(end, objective.start))[0] for end in (start + step, start - step))
+        expected.append((above - below) / 2e-5)
+    np.testing.assert_allclose(derivatives, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 @each_noise
@@ -70,7 +73,7 @@ def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_derivatives_agree_with_finite_differences(make, deviations, noise):
     process = make(noise=noise, ard=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(*data(deviations))))
+    assert_derivatives_are_right(objective_of(process, *data(deviations)))
 
 
 @pytest.mark.parametrize(
@@ -89,13 +92,12 @@ def test_integer_weights_are_repeated_rows(make, noise, deviations):
     weights = np.arange(N) % 4
     every, kept = np.repeat(np.arange(N), weights), weights > 0
     process = make(noise=noise, max_iter=0)
-    alone = process._problem(observed_rows(X[kept], observation[kept], sample_weight=weights[kept]))
-    value, derivatives = process._evaluate(alone, alone.start)
-    repeated = process._problem(observed_rows(X[every], observation[every]))
-    expected, by_repeated = process._evaluate(repeated, repeated.start)
+    alone = objective_of(process, X[kept], observation[kept], sample_weight=weights[kept])
+    value, derivatives = alone.evaluate(alone.start)
+    repeated = objective_of(process, X[every], observation[every])
+    expected, by_repeated = repeated.evaluate(repeated.start)
     assert value == pytest.approx(expected, rel=1e-9)
-    for found, wanted in zip(derivatives, by_repeated, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(pack(derivatives), pack(by_repeated), rtol=1e-6, atol=1e-8)
     latents = [
         make(noise=noise, max_iter=0).fit(X, observation, sample_weight=weights).predict(X),
         make(noise=noise, max_iter=0).fit(X[every], observation[every]).predict(X),
@@ -107,7 +109,7 @@ def test_integer_weights_are_repeated_rows(make, noise, deviations):
 @pytest.mark.slow
 def test_derivatives_by_inducing_points_agree_with_finite_differences():
     process = CollapsedGaussianProcess(inducing=6, learn_inducing=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(*data(NOISES["two values"]))))
+    assert_derivatives_are_right(objective_of(process, *data(NOISES["two values"])))
 
 
 @pytest.mark.slow
@@ -115,7 +117,7 @@ def test_derivatives_by_inducing_points_agree_with_finite_differences():
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
 def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(deviations, noise):
     process = CollapsedGaussianProcess(inducing=6, noise=noise, learn_inducing=True, separate_inducing=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(*data(deviations))))
+    assert_derivatives_are_right(objective_of(process, *data(deviations)))
 
 
 @each_noise
@@ -227,7 +229,7 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     assert pieces.objective_ == pytest.approx(whole.objective_, rel=1e-12)
     np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, rtol=1e-10)
     process = CollapsedGaussianProcess(inducing=8, ard=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(X, observation)))
+    assert_derivatives_are_right(objective_of(process, X, observation))
 
 
 def test_no_rows_have_no_latents():
