@@ -1,5 +1,6 @@
 """Formulas for class probabilities: the choice among them, and their evaluation, compiled and in batches of rows."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -70,8 +71,8 @@ class Formula:
 
 def choose(
     formulas: Sequence[Formula],
-    loc_shape: Sequence[int | None],
-    scale_shape: Sequence[int | None],
+    loc_shape: Sequence[Any],
+    scale_shape: Sequence[Any],
     scores: ArrayLike | None,
     method: str,
     num_points: int | None,
@@ -122,9 +123,12 @@ class ChosenFormula:
         loc, scale = latent.tensors()
         if latent.holds_tensors:
             return self.compute(loc, scale, log)
-        compiled, most = _compiled(self, log, True, loc.dtype.name), self._batch_rows(loc.dtype)
-        starts = range(0, max(len(loc), 1), most)
-        return np.concatenate([compiled(loc[i : i + most], scale[i : i + most]).numpy() for i in starts])
+        compiled, rows = _compiled(self, log, True, loc.dtype.name), loc.shape[0]
+        batches = math.ceil(rows / self._batch_rows(loc.dtype))
+        if batches <= 1:
+            return compiled(loc, scale).numpy()
+        size = math.ceil(rows / batches)
+        return np.concatenate([compiled(loc[i : i + size], scale[i : i + size]).numpy() for i in range(0, rows, size)])
 
     def compute(self, loc: Any, scale: Any, log: bool = False, whole: bool = False) -> Any:
         """Class probabilities [N, n], or their logarithms, of tensors.
