@@ -166,7 +166,7 @@ class ChosenFormula:
 
 @lru_cache(maxsize=128)
 def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
-    """The formula as a differentiable function of any number of rows, traced once per setting, not once per model.
+    """Compile a formula as a differentiable function of any number of rows: once per setting, not once per model.
 
     Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
     to the other, axes and shapes would not be constants in the second, as XLA requires. TensorFlow merges the two
@@ -175,11 +175,8 @@ def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
     """
     n, dims = chosen.scores.matrix.shape
     scale_shape = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[chosen.covariance]
-    signature = [tf.TensorSpec([None, *shape], dtype) for shape in ([dims], scale_shape)]
-
-    def values(loc: Any, scale: Any) -> Any:
-        return chosen._traced(loc, scale, log, whole)
-
+    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *scale_shape], dtype)]
+    values = partial(chosen._traced, log=log, whole=whole)
     product = partial(vector_jacobian_product, values)
     gradient = tf.function(product, input_signature=[*signature, tf.TensorSpec([None, n], dtype)], autograph=False)
 
