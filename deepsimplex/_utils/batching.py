@@ -30,7 +30,7 @@ def row_slices(rows: int, most: int) -> list[slice]:
     >>> row_slices(0, 3)
     [slice(0, 0, None)]
     """
-    return parts(slice(0, rows), most) or [slice(0, 0)]
+    return [slice(begin, min(begin + most, rows)) for begin in range(0, rows, most)] or [slice(0, 0)]
 
 
 def num_rows(samples: Any, name: str = "samples") -> int:
