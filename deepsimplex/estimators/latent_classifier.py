@@ -189,10 +189,10 @@ class LatentClassifier(CalibratedClassifier):
         return logarithms - logarithms.mean(axis=1, keepdims=True)
 
     def _number(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
-        if not len(found):
+        numbers = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
+        if not len(numbers):
             raise ValueError(f"pair must hold two of classes_, {self.classes_.tolist()}; found {label!r}")
-        return int(found[0])
+        return int(numbers[0])
 
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
         """Compute lower and upper ends [N, n] of intervals of the class probabilities.

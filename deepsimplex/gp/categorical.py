@@ -43,8 +43,8 @@ class CategoricalProcess:
     its own q(u) = N(m, S), by default at inducing points that all share.
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
-    of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
-    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
+    of a Gaussian observation, and a step of size rho moves the sums over such observations by rho, as
+    ``StochasticGaussianProcess`` moves its sums. Adam moves the logarithms of the kernel's hyperparameters,
     W, and the points in standard deviations of the features: the units of the features do not matter. At the end a few
     natural steps by all samples remove most of the last minibatches' noise from q. With ``epochs=0`` only these
     steps are taken, at the initial hyperparameters and points.
@@ -298,7 +298,7 @@ class CategoricalBound:
         self.seed = process.random_state
         (moments, _), (X, memberships, weights, classes) = survey(samples.map(described), self.seed)
         self.features = Scaling.for_features(moments) if process.scale_features else Scaling.identity(X.shape[1])
-        self.samples = samples.map(lambda X, memberships: (self.features(X), memberships))
+        self.samples: Any = samples.map(lambda X, memberships: (self.features(X), memberships))
         scaled, n = self.features(X), memberships.shape[1]
         rng = np.random.default_rng(self.seed)
         self.kernel, kernel_start = make_kernel(process.kernel, scaled, process.ard, rng, variance=_VARIANCE)

@@ -190,7 +190,7 @@ class Objective(ABC):
             )
         self.noise = process.noise if process.noise != "auto" else "target" if stated else "learned"
         self.drawn = *self._scaled(X, loc, scale, weights), classes
-        self.samples = samples.map(lambda X, loc, scale, weights, _: self._scaled(X, loc, scale, weights))
+        self.samples: Any = samples.map(lambda X, loc, scale, weights, _: self._scaled(X, loc, scale, weights))
         rng = np.random.default_rng(process.random_state)
         self.kernel, kernel_start = make_kernel(process.kernel, self.drawn[0], process.ard, rng)
         self.start: Values = {"kernel": kernel_start}

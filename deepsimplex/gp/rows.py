@@ -32,7 +32,8 @@ def survey(samples: Samples, seed: int) -> tuple[list[Moments], Arrays]:
     sample : tuple of ndarray
         All arrays of at most ``SAMPLE`` rows and one of every class, in order.
     """
-    reservoir, moments = Reservoir(SAMPLE, seed, per_class=1), []
+    reservoir = Reservoir(SAMPLE, seed, per_class=1)
+    moments: list[Moments] = []
     for block in samples.blocks():
         *values, weights, classes = block
         added = [Moments.of(value, weights) for value in values]

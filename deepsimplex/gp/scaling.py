@@ -47,7 +47,7 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted means and mean squared deviations of columns; those of two blocks of rows can be added.
+    """Weighted means and variances of columns; those of two blocks of rows can be added.
 
     Parameters
     ----------
@@ -56,7 +56,7 @@ class Moments:
     center : ndarray, shape [d]
         Means.
     squares : ndarray, shape [d]
-        Mean squared deviations in units of 4**exponent: scaling by powers of two is exact, and squares neither overflow
+        Variances in units of 4**exponent: scaling by powers of two is exact, and squares neither overflow
         nor vanish.
     largest : ndarray, shape [d]
         Largest absolute values.
