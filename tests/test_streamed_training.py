@@ -101,7 +101,7 @@ def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype="float32", shape=(20_000, 100))
     rows[:] = np.random.default_rng(0).normal(size=rows.shape)
     labels = (rows[:, 0] > 0).astype(int)
-    monkeypatch.setattr("deepsimplex.gp.rows.SAMPLE", 1000)
+    monkeypatch.setattr("deepsimplex.gp.scaling.SAMPLE", 1000)
     monkeypatch.setattr("deepsimplex.gp.gpflow_kernels._ROWS", 100)
     for module in ("_utils.batching", "samples.samples"):
         monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 1000)

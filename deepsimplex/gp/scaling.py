@@ -6,6 +6,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex.samples import Reservoir, Samples
+
+Arrays = tuple[NDArray[Any], ...]
+# Number of rows for initial hyperparameters and inducing points: more rows change both little.
+SAMPLE = 20_000
 # Widths below this share of the largest number are round-off: such a column is constant.
 _ROUND_OFF = 1e-12
 
@@ -95,3 +100,29 @@ class Moments:
         apart = np.square(np.ldexp(other.center, -exponent) - np.ldexp(self.center, -exponent))
         squares = (1.0 - share) * first + share * second + share * (1.0 - share) * apart
         return Moments(weight, (1.0 - share) * self.center + share * other.center, squares, largest)
+
+
+def survey(samples: Samples, seed: int) -> tuple[list[Moments], Arrays]:
+    """Read rows once to compute their moments and to draw a random sample, from which a fit is initialized.
+
+    Parameters
+    ----------
+    samples : Samples
+        Features and what was observed of them, weights [N] and classes [N].
+    seed : int
+
+    Returns
+    -------
+    moments : list of Moments
+        Of the features and of what was observed, over all rows.
+    sample : tuple of ndarray
+        All arrays of at most ``SAMPLE`` rows and one of every class, in order.
+    """
+    reservoir = Reservoir(SAMPLE, seed, per_class=1)
+    moments: list[Moments] = []
+    for block in samples.blocks():
+        *values, weights, classes = block
+        added = [Moments.of(value, weights) for value in values]
+        moments = [total + part for total, part in zip(moments, added, strict=True)] if moments else added
+        reservoir.add(block, classes)
+    return moments, reservoir.drawn().columns

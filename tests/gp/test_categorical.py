@@ -10,10 +10,9 @@ from scipy.special import softmax as softmax_array
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, projected
+from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, labeled_rows, projected
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.rows import labeled_rows
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.readout import softmax
 from deepsimplex.samples import ArraySamples

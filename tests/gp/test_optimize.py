@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.optimize import minimize, pack
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 X = np.linspace(0.0, 6.0, 60)[:, None]

@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.optimize import pack, unpack
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.collapsed_bound import block_sums
 from deepsimplex.gp.optimize import pack, unpack
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.gp.stochastic import Minibatches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples import ArraySamples

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from deepsimplex.gp import rows as module
-from deepsimplex.gp.rows import survey
-from deepsimplex.gp.scaling import Moments, Scaling
+from deepsimplex.gp import scaling as module
+from deepsimplex.gp.scaling import Moments, Scaling, survey
 from deepsimplex.samples import ArraySamples, Samples
 from deepsimplex.samples import samples as blocks
 
