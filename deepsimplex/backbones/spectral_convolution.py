@@ -49,10 +49,8 @@ class SpectralConv2D(keras.layers.Conv2D):
     ):
         super().__init__(check_whole(filters, "filters", 1), kernel_size, **kwargs)
         if self.groups != 1 or set(self.dilation_rate) != {1} or self.data_format != "channels_last":
-            found = {"groups": self.groups, "dilation_rate": self.dilation_rate, "data_format": self.data_format}
-            raise ValueError(
-                f"groups and dilation_rate must be 1 and data_format 'channels_last' for a bounded gain; found {found}"
-            )
+            options = {"groups": self.groups, "dilation_rate": self.dilation_rate, "data_format": self.data_format}
+            raise ValueError(f"groups and dilation_rate must be 1 and data_format 'channels_last'; found {options}")
         self.bound = check_number(bound, "bound", above=0)
         self.power_iterations = check_whole(power_iterations, "power_iterations", 1)
 

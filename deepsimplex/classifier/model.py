@@ -11,10 +11,9 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.after_training import FittedAfterTraining
+from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.keras_files import check_overwrite
-from deepsimplex.classifier.network import SimplexNetwork, concise_graph_errors, is_shape
+from deepsimplex.classifier.network import concise_graph_errors, is_shape
 from deepsimplex.classifier.observations import Observer
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.seeded_epochs import SeededEpochs
@@ -28,14 +27,13 @@ from deepsimplex.classifier.several_workers import (
 from deepsimplex.export import export_model
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
-from deepsimplex.readout.readout_base import log_probabilities
 from deepsimplex.samples import Samples, is_stream
 from deepsimplex.samples.samples import check_not_given_with_stream
 from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
+class SimplexClassifier(CalibratedNetwork):
     """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
@@ -134,7 +132,7 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, self.head.covariance)
-        if chosen.needs_probabilities and not getattr(self.readout, "differentiable", True):
+        if chosen.needs_probabilities and not self.readout.differentiable:
             raise ValueError(
                 f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
                 "draws. ArgmaxReadout() or ArgmaxReadout(method='quasi_monte_carlo') would do"
@@ -448,7 +446,7 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
         """Add "log_probabilities", uncalibrated and computed in log space, if the loss needs them and they lack."""
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = log_probabilities(self.readout, self.predictive(outputs, calibrated=False))
+        log_p = self.readout.log_probabilities(self.predictive(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -465,11 +463,11 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
         tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities
-        if "log_probabilities" in outputs and (training or self.calibration is None):
+        if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
             probabilities = tf.exp(outputs["log_probabilities"])
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
-            probabilities = self.read_out(self.predictive(latent, calibrated=not training), calibrated=not training)
+            probabilities = self.read_out(self.predictive(latent, calibrated=not training), training)
         return self.compute_metrics(x, y, probabilities, sample_weight)
 
     # Files
@@ -536,9 +534,8 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
             format,
             features=features,
             latent=lambda features: self.predictive(self.latent_of_features(features), calibrated=True),
-            readout=lambda latent: self.read_out(latent, calibrated=True),
-            prediction_sets=self.prediction_sets,
-            familiarity=None if self.density is None else self.density.familiarity,
+            readout=self.read_out,
+            further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,
@@ -564,12 +561,12 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
         super().load_own_variables({name: store[name] for name in names if name not in state})
 
     def _stateful(self) -> list[tuple[str, Any]]:
-        components = zip(_PREFIXES, (self.training_loss, self.target, self.density), strict=True)
+        components = zip(_PREFIXES, (self.training_loss, self.target, self.after_training.density), strict=True)
         return [(prefix, component) for prefix, component in components if component is not None]
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
-        components = {name: getattr(self, name) for name in (*_COMPONENTS, *_FITTED_LATER)}
+        components = {name: getattr(self, name) for name in _COMPONENTS}
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
@@ -577,6 +574,7 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
+            "after_training": keras.saving.serialize_keras_object(self.after_training.components()),
             "trained_on_integers": self._trained_on_integers,
         }
 
@@ -584,22 +582,20 @@ class SimplexClassifier(SimplexNetwork, FittedAfterTraining):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_COMPONENTS, *_FITTED_LATER, "dtype"):
+        for name in (*_COMPONENTS, "after_training", "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        for name, kind in (_COMPONENTS | _FITTED_LATER).items():
-            if not isinstance(config[name], kind) and (name in _COMPONENTS or config[name] is not None):
+        for name, kind in _COMPONENTS.items():
+            if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        fitted_later = {name: config.pop(name) for name in _FITTED_LATER}
-        fitted_later["_trained_on_integers"] = config.pop("trained_on_integers")
+        components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
         model = cls(**config)
-        for name, fitted in fitted_later.items():
-            setattr(model, name, fitted)
+        model.after_training.restore(components)
+        model._trained_on_integers = trained_on_integers
         return model
 
 
 _LAYER: Any = keras.layers.Layer
 _COMPONENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
-_FITTED_LATER: Any = {"calibration": Calibration, "prediction_sets": ConformalSets, "density": FeatureDensity}
 # Prefixes of the names of their arrays among the saved weights.
 _PREFIXES = "loss_", "target_", "density_"
 

@@ -15,7 +15,7 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
+from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
 from deepsimplex.heads import HEADS, Head, LayerHead
@@ -65,9 +65,7 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
-        self.calibration: Calibration | None = None
-        self.prediction_sets: ConformalSets | None = None
-        self.density: FeatureDensity | None = None
+        self.after_training = AfterTraining(self)
         self._noise = self.target.noise(self.num_classes)
         self._hide("_sample_shapes", None)
         self._hide("_latents", None)
@@ -101,9 +99,8 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n]; in training uncalibrated ones."""
-        calibrated = not training
         latent = self.latent(inputs, training)
-        return self.read_out(self.predictive(latent, calibrated=calibrated), calibrated=calibrated)
+        return self.read_out(self.predictive(latent, calibrated=not training), training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
@@ -115,20 +112,19 @@ class SimplexNetwork(keras.Model):
     def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
         latent = self.head(features, training=bool(training))
-        return latent if training or self.density is None else self.density.widened(latent, features)
+        return latent if training else self.after_training.widened(latent, features)
 
     def predictive(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's noise added, and calibrated if asked."""
         if self._noise is not None:
             latent = LatentGaussian.of(latent).with_noise(self._noise).as_dict()
-        return self.calibration.apply_latent(latent) if calibrated and self.calibration is not None else latent
+        return self.after_training.calibrated_latent(latent) if calibrated else latent
 
-    def read_out(self, predictive: dict[str, Any], *, calibrated: bool) -> Any:
-        """Return the class probabilities [N, n] of ``predictive``, calibrated if asked."""
-        if not calibrated:
+    def read_out(self, predictive: dict[str, Any], training: bool | None = None) -> Any:
+        """Return the calibrated class probabilities [N, n] of ``predictive``; in training uncalibrated ones."""
+        if training:  # where the readout samples, of fewer points
             return self.readout(predictive, training=True)
-        probabilities = self.readout(predictive)
-        return probabilities if self.calibration is None else self.calibration.apply_probabilities(probabilities)
+        return self.after_training.calibrated(self.readout(predictive))
 
     # Weights and strategy
 
@@ -266,6 +262,16 @@ class SimplexNetwork(keras.Model):
         if self._latents is None:
             self._hide("_latents", _Part(self, lambda x: self.predictive(self.latent(x), calibrated=True)))
         return LatentGaussian.of(_predict(self._latents, samples, batch_size, verbose))
+
+    def _uncalibrated(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
+        """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
+
+        def outputs(x: Any) -> dict[str, Any]:
+            latent = self.predictive(self.latent(x), calibrated=False)
+            return {"probabilities": self.readout(latent), "latent": latent}
+
+        predicted = _predict(_Part(self, outputs), self._checked(x), batch_size, verbose)
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""

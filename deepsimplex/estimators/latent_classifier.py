@@ -11,8 +11,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.batching import row_blocks
-from deepsimplex.calibration import FeatureDensity
-from deepsimplex.calibration.calibrator import warn_of_removal
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
 from deepsimplex.estimators.checked_data import readable_rows
 from deepsimplex.latent import LatentGaussian
@@ -45,6 +43,7 @@ class LatentClassifier(CalibratedClassifier):
     scale_features: bool
     regressor_: Any
     _fitted_attribute = "regressor_"
+    _has_latents = True
 
     @abstractmethod
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
@@ -108,19 +107,10 @@ class LatentClassifier(CalibratedClassifier):
 
     def _adjusted(self, latent: Any, X: Any) -> Any:
         """Widen the latents of features X where these are unfamiliar, and calibrate them."""
-        widened = self._widened(latent, X)
-        return widened if self._calibration is None else self._calibration.apply_latent(widened)
+        return self._after_training.calibrated_latent(self._widened(latent, X))
 
     def _widened(self, latent: Any, X: Any) -> Any:
-        density = getattr(self, "density_", None)
-        return latent if density is None else density.widened(latent, X)
-
-    def _set_density(self, density: FeatureDensity | None) -> None:
-        """Set the density, which widens latents, and remove calibration and sets, which were fitted without it."""
-        super()._set_density(density)
-        if self.__dict__.pop("calibration_", None) is not None:
-            warn_of_removal("fit_density", "calibration")
-        self._discard_sets("fit_density")
+        return self._after_training.widened(latent, X)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         latent, layer = self.predict_latent(X), self._readout
@@ -200,8 +190,9 @@ class LatentClassifier(CalibratedClassifier):
             If a calibration maps the probabilities: only latent scaling keeps intervals.
         """
         if self._maps_probabilities:
+            calibration = self._after_training.calibration
             raise ValueError(
-                f"class_intervals are those of probabilities as read out of latents, which {self._calibration!r} maps "
+                f"class_intervals are those of probabilities as read out of latents, which {calibration!r} maps "
                 "to others: calibrate with method='latent', or calibrate(None)"
             )
         latent = self.predict_latent(X)

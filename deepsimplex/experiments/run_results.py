@@ -51,7 +51,7 @@ def save_test_predictions(model: SimplexClassifier, split: Split, probabilities:
         split.y_test,
         probabilities,
         latent=model.predict_latent(split.x_test, batch_size=BATCH),
-        scores=getattr(model.readout, "scores", model.target.scores(len(split.class_names))),
+        scores=model.readout.scores,
         readout=model.readout if read_out else None,
         images=split.x_test if split.x_test.ndim >= 3 else None,
         class_names=split.class_names,

@@ -13,7 +13,7 @@ from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.method import in_batches
+from deepsimplex.readout.row_batches import in_batches
 
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22

@@ -153,7 +153,7 @@ class PrototypeLayer(Head):
         if (spread := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
             warn_caller(
                 f"features have a standard deviation of {spread:.3g}: optimizers, whose steps suit features that vary "
-                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]",
+                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]"
             )
         return self
 
@@ -167,11 +167,10 @@ class PrototypeLayer(Head):
 
     def _precise(self, features: Any) -> tuple[Any, Any]:
         """Cast features [N, d] and prototypes [M, d] to float64, except for export formats without it."""
-        found, known = features.shape[1], self.prototypes.shape[1]
-        if found != known:
+        if features.shape[1] != self._num_features:
             raise ValueError(
-                f"features must have {known} columns, as the prototypes have; found {found}. adapt and explain need "
-                "the backbone before the layer"
+                f"features must have {self._num_features} columns, as the prototypes have; found {features.shape[1]}. "
+                "adapt and explain need the backbone before the layer"
             )
         return ops.cast(features, precise_dtype()), ops.cast(self.prototypes, precise_dtype())
 
@@ -225,5 +224,5 @@ class PrototypeLayer(Head):
         return joined([keras.tree.map_structure(np.asarray, parts) for parts in evidence])
 
     def get_config(self) -> dict[str, Any]:
-        own = ("num_classes", "prototypes_per_class", "initialization")
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        names = ("num_classes", "prototypes_per_class", "initialization")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -70,7 +70,7 @@ class VariationalGaussianProcess(Head):
         The prior's mean. "linear" (default) is w^T x + b with learned weights. With "zero", the prior of [ILR-GP], the
         gradient vanishes for features far from all inducing points, so that the backbone learns more slowly.
     ard : bool
-        Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
+        Whether every feature has its own lengthscale. Default False: a backbone can scale its features itself.
     normalize_features : bool
         Whether features pass batch normalization first, with Keras' learned scale and shift. Default True: the features
         of a backbone grow and move in training, away from inducing points that start among the first ones, until the

@@ -74,7 +74,7 @@ class ClassifierOutputs:
     @property
     def credible(self) -> dict[str, Any]:
         """Arguments for figures that draw credible intervals; none if the readout has no such intervals."""
-        if self.latent is None or not getattr(self.readout, "credible_intervals", False):
+        if self.latent is None or self.readout is None or not self.readout.credible_intervals:
             return {}
         return {"latent": self.gaussian, "scores": self.scores, "readout": self.readout}
 
@@ -119,8 +119,8 @@ class KerasOutputs:
         slices = row_slices(len(keras.tree.flatten(x)[0]), self.batch_size)
         with _same_random_state(self.model):
             parts = [self._outputs(take(x, rows)) for rows in slices]
-        found = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
-        return found | {"probabilities": _as_probabilities(found["probabilities"])}
+        arrays = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
+        return arrays | {"probabilities": _as_probabilities(arrays["probabilities"])}
 
 
 @contextmanager

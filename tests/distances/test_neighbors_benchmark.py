@@ -9,7 +9,7 @@ from training.benchmarks import neighbors
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fashion")
+@pytest.mark.usefixtures("digits_as_fashion_mnist")
 def test_neighbors(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(neighbors, "PEER_PAIRS", 20)
     monkeypatch.setattr(neighbors, "AGREEMENT_PAIRS", 20)

@@ -31,7 +31,7 @@ def test_variants_differ_and_keep_every_pixel():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fashion")
+@pytest.mark.usefixtures("digits_as_fashion_mnist")
 def test_scaling(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(scaling, "FEW", 100)
     monkeypatch.setattr(scaling, "ASKED", 50)

@@ -38,7 +38,7 @@ def test_images_keep_their_form_and_range(name, images):
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_the_seed_and_the_place_decide(name, images):
+def test_corruption_depends_on_seed_and_position(name, images):
     twice = [corrupt(images, name, 2, seed=5) for _ in range(2)]
     np.testing.assert_array_equal(*twice)
     np.testing.assert_array_equal(corrupt(images[:3], name, 2, seed=5), twice[0][:3])
@@ -113,6 +113,6 @@ def test_pixelation_leaves_blocks(images):
         ((np.zeros((4, 8, 8)), "contrast", 4), ValueError, "severity must be a whole number, at most 3; found 4"),
     ],
 )
-def test_it_names_a_wrong_argument(arguments, error, message):
+def test_invalid_arguments_raise(arguments, error, message):
     with pytest.raises(error, match=message):
         corrupt(*arguments)

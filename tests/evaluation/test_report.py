@@ -158,7 +158,7 @@ def test_stratified_must_be_a_flag_with_intervals_or_without():
         ({"outside": [[0.5, 0.5]]}, r"outside must have shape \[N, 3\]; found shape \(1, 2\)"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         evaluation.report(LABELS, PROBABILITIES, **arguments)
 

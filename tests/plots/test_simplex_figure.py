@@ -143,6 +143,6 @@ P = [[0.8, 0.1, 0.1]]
         (lambda: simplex(standardized_partition([0, 0], [P[0]] * 2), [0, 0]), "come with the partition"),
     ],
 )
-def test_bad_input_is_named(call, message):
+def test_invalid_input_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call()

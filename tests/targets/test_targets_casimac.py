@@ -138,7 +138,7 @@ def test_the_order_of_samples_does_not_matter(n, seed):
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.5])
-def test_training_samples_brought_again_find_themselves_at_distance_zero(gamma):
+def test_transform_of_training_samples_includes_themselves(gamma):
     """Leaving a sample out touches its own class only, where Eq. 7a filters distance zero: both ways agree."""
     x, y = samples(3, per_class=5, levels=4)
     target = CASIMAC(gamma=gamma, attraction_number=3, repulsion_number=2)
@@ -273,7 +273,7 @@ class TestMemory:
         target.transform(queries, y)
         assert len(calls) == 2
 
-    def test_what_is_returned_is_the_callers_own(self):
+    def test_returned_latents_may_be_modified(self):
         x, y = samples(3, per_class=4)
         target = CASIMAC()
         first = target.fit_transform(x, y)
@@ -282,7 +282,7 @@ class TestMemory:
         np.testing.assert_array_equal(target.fit_transform(x, y).loc, expected)
 
     @pytest.mark.parametrize("change", ["pixel", "label", "dtype", "num_classes"])
-    def test_changes_are_noticed(self, calls, change):
+    def test_changed_samples_are_searched_again(self, calls, change):
         x, y = samples(3, per_class=4)
         target = CASIMAC(attraction_strength=1, repulsion_strength=0)
         target.fit_transform(x, y)
@@ -296,13 +296,13 @@ class TestMemory:
         target.fit_transform(x, y, n)
         assert len(calls) == 2
 
-    def test_only_what_is_needed_is_asked_for(self, calls):
+    def test_only_needed_classes_are_searched(self, calls):
         x, y = samples(2, per_class=4)
         CASIMAC(repulsion_number=2, attraction_number=7).fit_transform(x, y)
         CASIMAC(gamma=0.0, repulsion_number=7, attraction_number=3).fit_transform(x, y)
         CASIMAC(gamma=0.5).fit_transform(x, y)
-        assert [call["classes"] for call in calls] == ["other", "own", "all"]
-        assert all(call["own_positive"] for call in calls)  # Eq. 7a
+        assert [call["classes"] for call in calls] == ["other", "same", "all"]
+        assert all(call["exclude_duplicates"] for call in calls)  # Eq. 7a
 
 
 @pytest.fixture(scope="module")
@@ -377,14 +377,14 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "function", "words"),
         [
-            ("repulsion_function", lambda d: d, r"one value per row: shape \(4,\) for an argument of shape \(4, 2\)"),
+            ("repulsion_function", lambda d: d, r"one value per row of \(4, 2\)"),
             ("repulsion_function", lambda d: -d[:, 0], "not negative; found -"),
             ("attraction_function", lambda d: d[:, 0] * np.nan, "finite values"),
             ("combination_function", lambda v: v - 1e9, "not negative; found -"),
-            ("combination_function", lambda v: v.sum(), "vectorized"),
+            ("combination_function", lambda v: v.sum(), "one value per row"),
         ],
     )
-    def test_functions_must_return_what_they_should(self, name, function, words):
+    def test_functions_with_invalid_values_raise(self, name, function, words):
         x, y = samples(2, per_class=4)
         with pytest.raises(ValueError, match=f"{name} must.*{words}"):
             CASIMAC(attraction_strength=1, repulsion_number=2, **{name: function}).fit_transform(x, y)
