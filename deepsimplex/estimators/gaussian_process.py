@@ -244,7 +244,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         """Return samples with latents in place of labels; a copy of the target becomes ``target_``."""
         if target.needs_samples:
             X, _, weights = samples.whole()
-            latents = self._observations(X, labels, target, weights)
+            latents = self._observations(np.asarray(X, dtype=np.float64), labels, target, weights)
             return ArraySamples(X, latents.loc, latents.scale, weights, labels.hard)
         n = len(labels.classes)
         fitted = self.target_ = copy.deepcopy(target).fit(None, np.arange(n), num_classes=n)

@@ -165,7 +165,7 @@ def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = N
 
     def weighted(X: Any, y: Any, weights: Any) -> Arrays:
         memberships = np.eye(n)[y] if y.ndim == 1 else y
-        return np.asarray(X, dtype=np.float64), weights[:, np.newaxis] * memberships
+        return X, weights[:, np.newaxis] * memberships
 
     return ArraySamples(features, labels, weights, used=weights > 0).map(weighted)
 

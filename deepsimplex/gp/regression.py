@@ -123,7 +123,7 @@ class GaussianProcess(ABC):
         Parameters
         ----------
         samples : Samples
-            X [N, d], loc [N, L], scale [N, 1] or [N, L] and weights [N] above zero, all float64, and classes [N].
+            X [N, d], loc [N, L], scale [N, 1] or [N, L], weights [N] above zero, float64, and classes [N].
         callback : callable, optional
             See ``fit``.
         """
@@ -165,13 +165,7 @@ def observed_rows(
         if count != len(features):
             raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
     weights, observed = check_sample_weight(sample_weight, len(features)), observation.numpy()
-
-    def in_double_precision(*columns: NDArray[Any]) -> Arrays:
-        *numbers, classes = columns
-        return *(np.asarray(column, dtype=np.float64) for column in numbers), classes
-
-    samples = ArraySamples(features, observed.loc, observed.scale, weights, classes, used=weights > 0)
-    return samples.map(in_double_precision)
+    return ArraySamples(features, observed.loc, observed.scale, weights, classes, used=weights > 0)
 
 
 def check_features(X: ArrayLike) -> Any:

@@ -80,8 +80,9 @@ class Moments:
     largest: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Self:
-        """Compute the moments of rows [N, d] with weights [N], by default equal ones."""
+    def of(cls, values: NDArray[Any], weights: NDArray[np.float64] | None = None) -> Self:
+        """Compute the moments of rows [N, d] with weights [N], by default equal ones; in double precision."""
+        values = np.asarray(values, dtype=np.float64)
         center, largest = np.average(values, axis=0, weights=weights), np.abs(values).max(axis=0)
         exponent = np.frexp(largest)[1]
         squares = np.square(np.ldexp(values, -exponent) - np.ldexp(center, -exponent))
