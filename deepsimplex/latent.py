@@ -2,6 +2,7 @@
 
 import sys
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -17,6 +18,13 @@ def is_tensor(value: Any) -> bool:
     """Whether ``value`` is a TensorFlow object; does not import TensorFlow."""
     tensorflow = sys.modules.get("tensorflow")
     return tensorflow is not None and (tensorflow.is_tensor(value) or isinstance(value, tensorflow.Variable))
+
+
+def covariance_from_shape(scale_shape: Sequence[Any]) -> Covariance:
+    """Return the kind of covariance for a scale of shape [N, 1] (also where L = 1), [N, L] or [N, L, L]."""
+    if len(scale_shape) == 3:
+        return "full"
+    return "isotropic" if scale_shape[1] == 1 else "diagonal"
 
 
 def probability_distributions() -> Any:
@@ -39,10 +47,6 @@ def _real(value: Any, name: str) -> Any:
     if array.dtype.kind not in "fiu":
         raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
     return array if array.dtype in (np.float32, np.float64) else array.astype(np.float64)
-
-
-def _shape(value: Any) -> tuple[int | None, ...]:
-    return tuple(value.shape)
 
 
 def _sum_factor(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -106,24 +110,24 @@ class LatentGaussian:
         object.__setattr__(self, "loc", loc)
         object.__setattr__(self, "scale", scale)
         if len(loc.shape) != 2:
-            raise ValueError(f"loc must have shape [N, L]; found {_shape(loc)}")
-        rows, dims = _shape(loc)
+            raise ValueError(f"loc must have shape [N, L]; found {tuple(loc.shape)}")
+        rows, dims = loc.shape
         allowed = ((1,), (dims,)) if len(scale.shape) == 2 else ((dims, dims),)
-        fits = len(scale.shape) in (2, 3) and _shape(scale)[1:] in allowed
+        fits = len(scale.shape) in (2, 3) and tuple(scale.shape[1:]) in allowed
         if not fits or (rows is not None and scale.shape[0] not in (rows, None)):
             raise ValueError(
                 "scale must have shape [N, 1], [N, L] or [N, L, L] with the N and L of loc; "
-                f"found {_shape(scale)} for loc of shape {_shape(loc)}"
+                f"found {tuple(scale.shape)} for loc of shape {tuple(loc.shape)}"
             )
         for name, array in (("loc", loc), ("scale", scale)):
             if isinstance(array, np.ndarray) and not np.all(np.isfinite(array)):
                 raise ValueError(f"{name} must be finite; found NaN or infinity")
         if isinstance(scale, np.ndarray):
-            deviations = scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)
-            if np.any(deviations < 0):
+            stds = scale if scale.ndim == 2 else np.diagonal(scale, axis1=-2, axis2=-1)
+            if np.any(stds < 0):
                 raise ValueError(
                     "scale must not be negative: it holds standard deviations, or a factor's diagonal; found "
-                    f"{deviations.min()}"
+                    f"{stds.min()}"
                 )
             if scale.ndim == 3 and np.any(above := np.triu(scale, k=1)):
                 raise ValueError(
@@ -142,9 +146,7 @@ class LatentGaussian:
     @property
     def covariance(self) -> Covariance:
         """Kind of Sigma, by the shape of ``scale``; [N, 1] is "isotropic", also with a single latent dimension."""
-        if len(self.scale.shape) == 3:
-            return "full"
-        return "isotropic" if self.scale.shape[1] == 1 else "diagonal"
+        return covariance_from_shape(self.scale.shape)
 
     @classmethod
     def of(cls, value: "LatentGaussian | dict[str, Any]") -> "LatentGaussian":
@@ -153,8 +155,8 @@ class LatentGaussian:
             return value
         if isinstance(value, dict) and {"loc", "scale"} <= value.keys():
             return cls(value["loc"], value["scale"])
-        found = sorted(value) if isinstance(value, dict) else type(value).__name__
-        raise TypeError(f"latent must be a LatentGaussian or a dict with keys 'loc' and 'scale'; found {found}")
+        received = sorted(value) if isinstance(value, dict) else type(value).__name__
+        raise TypeError(f"latent must be a LatentGaussian or a dict with keys 'loc' and 'scale'; found {received}")
 
     def as_dict(self) -> dict[str, Any]:
         """The dict {"loc", "scale"} that Keras layers return and losses take."""
@@ -219,10 +221,10 @@ class LatentGaussian:
         array([[5.]])
         """
         noise = _real(noise, "noise")
-        rows, dims = _shape(self.loc)
+        rows, dims = self.loc.shape
         same_rows = len(noise.shape) == 2 and (rows is None or noise.shape[0] in (1, rows, None))
         if not same_rows or noise.shape[1] not in (1, dims):
-            raise ValueError(f"noise must have shape [N, 1], [N, L], [1, 1] or [1, L]; found {_shape(noise)}")
+            raise ValueError(f"noise must have shape [N, 1], [N, L], [1, 1] or [1, L]; found {tuple(noise.shape)}")
         if not (self.holds_tensors or is_tensor(noise)):
             if not np.isfinite(noise).all():
                 raise ValueError("noise must be finite; found NaN or infinity")

@@ -7,7 +7,7 @@ from functools import partial, partialmethod
 import pytest
 
 from deepsimplex import SimplexClassifier
-from deepsimplex.experiments import commands, training_run
+from deepsimplex.experiments import run_results, training_run
 from deepsimplex.monitoring import CalibrationBoard
 
 
@@ -19,7 +19,7 @@ def without_pictures(*, export: bool = True, eager: bool = False) -> Iterator[No
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(training_run, "CalibrationBoard", partial(CalibrationBoard, pictures=False))
-        patch.setattr(commands, "_draw", lambda *arguments: None)
+        patch.setattr(run_results, "_draw", lambda *arguments: None)
         if not export:
             patch.setattr(SimplexClassifier, "export", lambda *arguments, **options: None)
         with eager_classifiers() if eager else nullcontext():

@@ -17,7 +17,7 @@ SOURCES = sorted(path for path in PACKAGE.rglob("*.py") if path != PACKAGE / "__
 # The rooms of every level, in order: a room imports rooms of lower levels, and those to its left of its own.
 LEVELS = [
     ["_utils"],
-    ["geometry", "latent"],
+    ["geometry", "latent", "samples"],
     ["distances", "kernels", "readout", "losses"],
     ["targets", "heads", "backbones", "evaluation", "metrics", "datasets"],
     ["gp", "prototypes", "calibration", "plots", "export"],

@@ -59,7 +59,7 @@ def eager(model):
 
 @pytest.mark.slow
 @each_method
-def test_it_mends_an_overconfident_classifier(method, eager, data):
+def test_calibration_improves_overconfident_classifier(method, eager, data):
     model, (_, held_out, (x_test, y_test)) = eager, data
     raw = model.predict_proba(x_test)
     assert model.calibrate(*held_out, method) is model
@@ -77,12 +77,12 @@ def test_it_mends_an_overconfident_classifier(method, eager, data):
 @pytest.mark.parametrize(
     ("method", "eager"), [("temperature", False), ("latent", False), ("platt", True), ("isotonic", True)]
 )
-def test_every_way_to_ask_gives_the_calibrated_answer(method, eager, model, data):
+def test_all_prediction_methods_are_calibrated(method, eager, model, data):
     with eagerly(model) if eager else nullcontext():
-        check_every_way_to_ask(method, model, data)
+        check_all_prediction_methods(method, model, data)
 
 
-def check_every_way_to_ask(method, model, data):
+def check_all_prediction_methods(method, model, data):
     _, held_out, (x_test, y_test) = data
     raw, raw_latent = model.predict(x_test, verbose=0), model.predict_latent(x_test)  # traces what must be made anew
     loss_before, _ = model.evaluate(x_test, y_test, verbose=0)
@@ -106,7 +106,7 @@ def check_every_way_to_ask(method, model, data):
 
 
 @pytest.mark.slow
-def test_another_calibration_is_fitted_to_uncalibrated_outputs(eager, data):
+def test_second_calibration_replaces_first(eager, data):
     model, (_, held_out, (x_test, _)) = eager, data
     model.calibrate(*held_out)
     first = model.predict_proba(x_test)
@@ -120,7 +120,7 @@ def test_another_calibration_is_fitted_to_uncalibrated_outputs(eager, data):
 
 
 @pytest.mark.slow
-def test_data_sets_weights_and_one_hot_labels_are_taken(eager, data):
+def test_calibrate_accepts_datasets_weights_and_one_hot_labels(eager, data):
     model, (_, (x, y), _) = eager, data
     weights = np.random.default_rng(0).uniform(size=len(y)).astype(np.float32)
     expected = model.calibrate(x, y, sample_weight=weights).calibration.temperature_
@@ -132,7 +132,7 @@ def test_data_sets_weights_and_one_hot_labels_are_taken(eager, data):
 
 
 @pytest.mark.slow
-def test_what_cannot_be_learned_leaves_the_model_as_it_was(eager, data):
+def test_failed_calibration_leaves_model_unchanged(eager, data):
     model, (_, (x, y), (x_test, _)) = eager, data
     model.calibrate(x, y)
     p, calibration = model.predict_proba(x_test), model.calibration
@@ -147,7 +147,7 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(eager, data):
         ((x, np.full((200, 5), 0.2)), "y must name one class per sample here; found soft labels"),
         ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
         ((x, None), "y must be given"),
-        ((None, y), "x must be given beside y"),
+        ((None, y), "y must not be given without samples"),
         ((tf.data.Dataset.from_tensor_slices((x, y)).batch(9).repeat(),), "must be a finite stream"),
     ]:
         with pytest.raises(ValueError, match=message):
@@ -157,13 +157,13 @@ def test_what_cannot_be_learned_leaves_the_model_as_it_was(eager, data):
 
 
 @pytest.mark.slow
-def test_further_training_is_of_uncalibrated_outputs_and_removes_the_calibration(data):
+def test_training_removes_calibration(data):
     train, held_out, (x_test, _) = data
     models = [make(train, loss="sparse_categorical_crossentropy") for _ in range(2)]
     for model in models:
         model.run_eagerly = True
     models[1].calibrate(*held_out)
-    message = "training changes the outputs that the model was calibrated for, and removes the calibration"
+    message = "training changes the outputs, and removes the calibration"
     models[0].fit(*train, epochs=1, batch_size=50, verbose=0)
     with pytest.warns(UserWarning, match=message):
         models[1].fit(*train, epochs=1, batch_size=50, verbose=0)
@@ -223,7 +223,7 @@ def fitted(wine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
-def test_classifiers_of_tables_are_calibrated(name, fitted, wine):
+def test_estimators_are_calibrated(name, fitted, wine):
     classifier, (X_test, y_test) = fitted[name], wine[2]
     numbers = np.searchsorted(classifier.classes_, y_test)
     raw = classifier.predict_proba(X_test)
@@ -297,7 +297,7 @@ def served(overconfident, data, fitted, wine, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_files_and_saved_models_are_calibrated_in_another_process(served):
+def test_model_files_are_calibrated_in_another_process(served):
     place, expected = served
     for method in METHODS:
         p, latent = expected[f"images_{method}"]
@@ -309,7 +309,7 @@ def test_files_and_saved_models_are_calibrated_in_another_process(served):
 
 
 @pytest.mark.slow
-def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
+def test_estimator_files_are_calibrated_in_another_process(served):
     place, expected = served
     tables = {key: p for key, (p, _) in expected.items() if key.startswith("tables")}
     assert len(tables) == 6
@@ -320,7 +320,7 @@ def test_their_files_and_saved_models_are_calibrated_in_another_process(served):
 
 
 @pytest.mark.slow
-def test_a_calibration_belongs_to_its_fit(wine):
+def test_fit_removes_calibration_and_failed_fit_keeps_it(wine):
     classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(*wine[0]).calibrate(*wine[1])
     before = classifier.predict_proba(wine[2][0])
     with pytest.raises(ValueError, match="NaN"):
@@ -331,7 +331,7 @@ def test_a_calibration_belongs_to_its_fit(wine):
 
 
 @pytest.mark.slow
-def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
+def test_intervals_need_latent_calibration(fitted, wine):
     classifier = fitted["dirichlet"]
     raw = classifier.class_intervals(wine[2][0])
     classifier.calibrate(*wine[1], "latent")
@@ -343,12 +343,12 @@ def test_intervals_are_those_of_scaled_latents_alone(fitted, wine):
 
 
 @pytest.mark.slow
-def test_what_tables_cannot_be_calibrated_with_is_named(fitted, wine):
+def test_invalid_held_out_samples_raise(fitted, wine):
     classifier, (X, y) = fitted["lvq"], wine[1]
     for arguments, message in [
         ((X, y, "latent"), "method 'latent' scales latent Gaussians, which these probabilities are not"),
         ((X, None), "y must be given beside X"),
-        ((None, y), "X must be given beside y"),
+        ((None, y), "y must not be given without samples"),
         ((X, np.char.upper(y)), "y holds labels that classes="),
         ((X, np.full((len(X), 3), 1 / 3)), "y must hold one label for every row; found soft labels"),
         ((X, y[1:]), "y must hold one label for each of the"),
@@ -378,7 +378,7 @@ def written(tmp_path) -> str:
 
 
 @pytest.mark.slow
-def test_a_configuration_calibrates_on_its_validation_samples(tmp_path, capsys):
+def test_configured_calibration_uses_validation_samples(tmp_path, capsys):
     config = load_config(written(tmp_path))
     with without_pictures(eager=True):
         folder = experiments.train(config)
@@ -398,7 +398,7 @@ def test_a_configuration_calibrates_on_its_validation_samples(tmp_path, capsys):
 
 
 @pytest.mark.slow
-def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
+def test_model_is_saved_if_calibration_fails(tmp_path):
     few = ["data.validation_fraction=0.01", "calibration.method=platt", "training.epochs=1"]
     message = r"calibration.method platt: .* every class.* The model is in .*keras"
     with without_pictures(eager=True), pytest.raises(ConfigurationError, match=message):
@@ -415,10 +415,10 @@ def test_a_model_that_cannot_be_calibrated_is_not_lost(tmp_path):
         ("calibration.methd=platt", "unknown key 'calibration.methd'; did you mean 'method'"),
     ],
 )
-def test_configurations_that_cannot_be_are_refused(override, message, tmp_path):
+def test_invalid_calibration_configuration_raises(override, message, tmp_path):
     with pytest.raises(ConfigurationError, match=message):
         load_config(written(tmp_path), [override])
 
 
-def test_none_is_the_default(tmp_path):
+def test_no_calibration_by_default(tmp_path):
     assert load_config(written(tmp_path), ["calibration=null"]).calibration.method is None

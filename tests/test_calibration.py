@@ -33,14 +33,14 @@ def simulated(n: int, samples: int, seed: int, temperature: float = 1.0) -> tupl
 
 
 def nll_at(p: np.ndarray, y: np.ndarray, temperature: float, weights: np.ndarray | None = None) -> float:
-    own = -log_softmax(np.log(p) / temperature, axis=1)[np.arange(len(y)), y]
-    return float(np.average(own, weights=weights))
+    nll = -log_softmax(np.log(p) / temperature, axis=1)[np.arange(len(y)), y]
+    return float(np.average(nll, weights=weights))
 
 
 @pytest.mark.slow
 @given(n=st.integers(2, 8), seed=st.integers(0, 2**32 - 1), hotness=st.floats(0.2, 5.0))
 @few
-def test_no_temperature_of_a_fine_grid_is_likelier(n, seed, hotness):
+def test_temperature_minimizes_nll_on_fine_grid(n, seed, hotness):
     p, y = simulated(n, 200, seed, hotness)
     weights = np.random.default_rng(seed).uniform(size=200)
     T = TemperatureScaling().fit(p, y, weights).temperature_
@@ -53,18 +53,18 @@ def test_no_temperature_of_a_fine_grid_is_likelier(n, seed, hotness):
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.4, 3.0])
-def test_the_temperature_of_simulated_labels_is_found_within_its_standard_error(temperature):
+def test_temperature_of_simulated_labels_is_recovered(temperature):
     p, y = simulated(5, 4000, seed=1, temperature=temperature)
     logits = np.log(p) / temperature
     shares = softmax(logits, axis=1)
     # Fisher's information about 1 / T, in units of the true one: the variance of log p under p.
     information = np.sum(np.sum(shares * logits**2, axis=1) - np.sum(shares * logits, axis=1) ** 2)
-    found = TemperatureScaling().fit(p, y).temperature_
-    assert abs(temperature / found - 1) < 3 / np.sqrt(information)
+    fitted = TemperatureScaling().fit(p, y).temperature_
+    assert abs(temperature / fitted - 1) < 3 / np.sqrt(information)
     assert 3 / np.sqrt(information) < 0.06
 
 
-def test_probabilities_of_zero_stay_zero_and_are_no_more_than_an_underflow():
+def test_zero_probabilities_count_as_smallest_number():
     p = np.array([[0.9, 0.1, 0.0], [0.8, 0.2, 0.0], [0.0, 0.7, 0.3], [1.0, 0.0, 0.0]], np.float32)
     y = np.array([0, 1, 1, 0])
     scaling = TemperatureScaling().fit(p, y)
@@ -75,12 +75,12 @@ def test_probabilities_of_zero_stay_zero_and_are_no_more_than_an_underflow():
     assert calibrated.dtype == np.float32
     np.testing.assert_allclose(calibrated.sum(axis=1), 1, rtol=1e-6)
     # The true class of one more underflowed: finite, and warmer.
-    many, of_many = np.tile(p, (500, 1)), np.tile(y, 500)
-    of_many[-1] = 2
-    assert scaling.temperature_ < TemperatureScaling().fit(many, of_many).temperature_ < np.inf
+    many_p, many_y = np.tile(p, (500, 1)), np.tile(y, 500)
+    many_y[-1] = 2
+    assert scaling.temperature_ < TemperatureScaling().fit(many_p, many_y).temperature_ < np.inf
 
 
-def test_where_no_temperature_is_the_likeliest_that_is_said():
+def test_unbounded_temperature_raises():
     for p, y in ([[[0.6, 0.4]], [0]], [[[0.6, 0.4], [0.5, 0.5]], [0, 1]]):
         with pytest.raises(ValueError, match=r"all . held-out samples are classified correctly.*PlattScaling"):
             TemperatureScaling().fit(p, y)
@@ -92,7 +92,7 @@ def test_where_no_temperature_is_the_likeliest_that_is_said():
 
 
 @pytest.mark.slow
-def test_it_mends_an_overtrained_network_on_real_images():
+def test_temperature_improves_overtrained_network():
     """Cross-entropy on 100 digits until all are learned by heart; 600 others to calibrate with, the rest to judge."""
     (X, Y), _ = ds.datasets.load("digits")
     keras.utils.set_random_seed(0)
@@ -130,14 +130,14 @@ def peer(decisions, y, n, method, weights=None):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n", [2, 3, 7])
-def test_platt_scaling_is_that_of_scikit_learn(n, weighted):
+def test_platt_scaling_matches_scikit_learn(n, weighted):
     p, y = simulated(n, 300, seed=2, temperature=2.5)
     weights = np.random.default_rng(0).uniform(0.1, 2, size=300) if weighted else None
     odds = logit(p[:, 1:] if n == 2 else p)
     expected = peer(odds, y, n, "sigmoid", weights)
     platt = PlattScaling().fit(p, y, weights)
-    np.testing.assert_allclose(platt.transform(p), expected, atol=2e-5)  # its L-BFGS ends there
-    # Its own objective is no less than at the optimum of scikit-learn's.
+    np.testing.assert_allclose(platt.transform(p), expected, atol=2e-5)  # the tolerance of its L-BFGS
+    # Its objective is no less than at the optimum of scikit-learn's.
     k = n - 1
     F, t = logit(p[:, k]), y == k
     w = np.ones(300) if weights is None else weights
@@ -154,7 +154,7 @@ def test_platt_scaling_of_equal_probabilities_gives_the_smoothed_share():
     np.testing.assert_allclose(PlattScaling().fit(p, y).transform(p)[:, 1], target)
 
 
-def test_platt_scaling_knows_probabilities_of_zero_and_one():
+def test_platt_scaling_accepts_zero_and_one():
     p = np.array([[1.0, 0.0], [0.7, 0.3], [0.4, 0.6], [0.0, 1.0], [0.0, 1.0]])
     calibrated = PlattScaling().fit(p, [0, 0, 1, 1, 0]).transform(p)
     assert np.isfinite(np.log(calibrated)).all()
@@ -162,7 +162,7 @@ def test_platt_scaling_knows_probabilities_of_zero_and_one():
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n", [2, 3, 7])
-def test_isotonic_calibration_is_that_of_scikit_learn(n, weighted):
+def test_isotonic_calibration_matches_scikit_learn(n, weighted):
     p, y = simulated(n, 300, seed=3, temperature=2.0)
     weights = np.random.default_rng(0).uniform(0.1, 2, size=300) if weighted else None
     isotonic = IsotonicCalibration().fit(p, y, weights)
@@ -179,7 +179,7 @@ def test_isotonic_calibration_is_that_of_scikit_learn(n, weighted):
         np.testing.assert_allclose(isotonic.transform(others), mapped / mapped.sum(axis=1, keepdims=True), atol=1e-12)
 
 
-def test_a_row_of_zeros_becomes_uniform():
+def test_isotonic_row_of_zeros_becomes_uniform():
     p = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]])
     isotonic = IsotonicCalibration().fit(p[:3], [0, 1, 2])
     assert [curve.tolist() for curve in isotonic.outputs_] == [[0.0, 1.0]] * 3
@@ -208,7 +208,7 @@ def test_graphs_xla_and_half_precision_agree_with_arrays(kind, n):
 
 
 @each_map
-def test_weights_count_samples_as_often_as_they_say(kind):
+def test_integer_weights_equal_repeated_samples(kind):
     p, y = simulated(3, 150, seed=6, temperature=2.0)
     repeats = np.random.default_rng(7).integers(0, 4, 150)
     weighted = kind().fit(p, y, repeats).transform(p)
@@ -217,7 +217,7 @@ def test_weights_count_samples_as_often_as_they_say(kind):
 
 
 @each_map
-def test_a_configuration_is_plain_and_makes_an_equal_calibration(kind):
+def test_calibration_config_round_trip(kind):
     p, y = simulated(3, 150, seed=8, temperature=2.0)
     fitted = kind().fit(p, y)
     written = json.dumps(keras.saving.serialize_keras_object(fitted))
@@ -229,7 +229,7 @@ def test_a_configuration_is_plain_and_makes_an_equal_calibration(kind):
 
 
 @each_map
-def test_bad_input_is_named(kind):
+def test_invalid_input_raises(kind):
     p, y = simulated(3, 60, seed=9)
     with pytest.raises(NotFittedError, match=f"this {kind.__name__} is not fitted; call fit with held-out samples"):
         kind().transform(p)
@@ -250,14 +250,14 @@ def test_bad_input_is_named(kind):
 
 
 @pytest.mark.parametrize("kind", [PlattScaling, IsotonicCalibration])
-def test_a_class_without_held_out_samples_is_named(kind):
+def test_missing_class_raises(kind):
     p, y = simulated(4, 60, seed=10)
-    there = y != 2
-    message = rf"{kind.__name__} needs held-out samples of every class; found none of \[2\] among {there.sum()}"
+    present = y != 2
+    message = rf"{kind.__name__} needs held-out samples of every class; found none of \[2\] among {present.sum()}"
     with pytest.raises(ValueError, match=message):
-        kind().fit(p[there], y[there])
+        kind().fit(p[present], y[present])
     with pytest.raises(ValueError, match=message):
-        kind().fit(p, y, sample_weight=there)
+        kind().fit(p, y, sample_weight=present)
     with pytest.raises(ValueError, match=r"found none of \[1\] among 1"):
         kind().fit([[0.4, 0.6]], [0])
     with pytest.raises(ValueError, match=r"p must have shape \[N, 4\], as in fit; found \(9, 3\)"):
@@ -282,7 +282,7 @@ def drawn_latents(n: int, samples: int, seed: int, factor: float, covariance: st
     ("n", "covariance", "factor"),
     [(2, "isotropic", 0.5), (2, "isotropic", 2.0), (4, "isotropic", 2.0), (3, "diagonal", 0.5)],
 )
-def test_the_width_of_simulated_latents_is_found(n, covariance, factor):
+def test_scale_of_simulated_latents_is_recovered(n, covariance, factor):
     latent, y = drawn_latents(n, 1500, 11, factor, covariance)
     scaling = LatentScaling().fit(latent, y)
     assert scaling.mean_factor_ == 1.0
@@ -299,18 +299,18 @@ def test_the_width_of_simulated_latents_is_found(n, covariance, factor):
     assert nll[0] > nll[1] > nll[3] < nll[5] < nll[6]
 
 
-def test_for_two_classes_it_is_the_maximum_of_a_known_likelihood():
+def test_latent_scale_of_two_classes_maximizes_likelihood():
     latent, y = drawn_latents(2, 400, 12, 2.0, "isotropic")
     weights = np.random.default_rng(0).uniform(size=400)
-    found = LatentScaling().fit(latent, y, sample_weight=weights).scale_factor_
+    factor = LatentScaling().fit(latent, y, sample_weight=weights).scale_factor_
     z = np.where(y == 0, 1, -1)[:, None] * latent.loc / latent.scale
     grid = np.geomspace(0.5, 8, 2001)
     likelihood = weights @ np.log(ndtr(z / grid))
-    assert found == pytest.approx(grid[likelihood.argmax()], rel=5e-3)
+    assert factor == pytest.approx(grid[likelihood.argmax()], rel=5e-3)
 
 
 @pytest.mark.slow
-def test_under_softmax_mean_and_scale_have_their_factors():
+def test_softmax_fits_factors_of_mean_and_scale():
     rng = np.random.default_rng(13)
     loc, scale = rng.normal(size=(150, 2)), np.full((150, 1), 0.5)
     scores = ds.targets.ILR().scores(3)
@@ -332,23 +332,23 @@ def test_under_softmax_mean_and_scale_have_their_factors():
     assert best < nll(latent) - 0.05
 
 
-def test_latent_scaling_works_in_graphs_and_travels_as_a_configuration():
+def test_latent_scaling_in_graphs_and_config_round_trip():
     latent, y = drawn_latents(3, 200, 14, 2.0, "isotropic")
     scaling = LatentScaling().fit(latent.as_dict(), y)
     again = keras.saving.deserialize_keras_object(json.loads(json.dumps(keras.saving.serialize_keras_object(scaling))))
     graph = tf.function(lambda given: again.transform(given).as_dict(), jit_compile=True)
-    found = graph({"loc": tf.constant(latent.loc), "scale": tf.constant(latent.scale)})
-    np.testing.assert_allclose(found["scale"], scaling.transform(latent).scale, rtol=1e-12)
+    scaled = graph({"loc": tf.constant(latent.loc), "scale": tf.constant(latent.scale)})
+    np.testing.assert_allclose(scaled["scale"], scaling.transform(latent).scale, rtol=1e-12)
     full = LatentGaussian(np.zeros((2, 2)), np.tile(np.eye(2), (2, 1, 1)))
     np.testing.assert_allclose(scaling.transform(full).scale[0], scaling.scale_factor_ * np.eye(2))
 
 
-def test_latents_that_tell_nothing_are_named():
+def test_uninformative_latents_raise():
     latent, _ = drawn_latents(3, 40, 15, 1.0, "isotropic")
     right = ds.readout.argmax(latent).argmax(axis=1)
     with pytest.raises(ValueError, match=r"all 40 held-out samples are classified correctly.*PlattScaling"):
         LatentScaling().fit(latent, right)
-    with pytest.raises(ValueError, match=r"factor must lie between 0.01 and 100; found none there for the 40"):
+    with pytest.raises(ValueError, match=r"factor must lie between 0.01 and 100; found one outside for the 40"):
         LatentScaling().fit(latent, (right + 1) % 3)
     with pytest.raises(ValueError, match=r"y must hold class numbers 0\.\.2"):
         LatentScaling().fit(latent, right + 3)
@@ -358,7 +358,7 @@ def test_latents_that_tell_nothing_are_named():
         LatentScaling().transform(latent)
 
 
-def test_names_are_known_and_near_ones_told():
+def test_unknown_calibration_raises():
     assert list(ds.calibration.CALIBRATIONS) == ["temperature", "latent", "platt", "isotonic"]
     with pytest.raises(ValueError, match=r"method must be one of .*; found 'plat'; did you mean 'platt'"):
         ds.calibration.CALIBRATIONS.get("plat")
@@ -370,20 +370,22 @@ def test_names_are_known_and_near_ones_told():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", [*MAPS, LatentScaling])
-def test_outputs_of_a_classifier_fit_what_probabilities_or_latents_do(kind):
+def test_fit_outputs_equals_fit(kind):
     latent, y = drawn_latents(3, 100, 15, 2.0, "isotropic")
     layer, weights = ds.readout.SoftmaxReadout(), np.random.default_rng(0).uniform(size=100)
     p = layer.predict(latent)
-    found = kind().fit_outputs(y, probabilities=p, latent=latent, readout=layer, sample_weight=weights)
+    calibration = kind().fit_outputs(y, probabilities=p, latent=latent, readout=layer, sample_weight=weights)
     if kind is LatentScaling:
-        assert found.get_config() == kind().fit(latent, y, readout=layer, sample_weight=weights).get_config()
-        np.testing.assert_array_equal(found.apply_latent(latent).scale, found.transform(latent).scale)
-        np.testing.assert_array_equal(found.apply_latent(latent.as_dict())["scale"], found.transform(latent).scale)
-        assert found.apply_probabilities(p) is p
+        assert calibration.get_config() == kind().fit(latent, y, readout=layer, sample_weight=weights).get_config()
+        np.testing.assert_array_equal(calibration.apply_latent(latent).scale, calibration.transform(latent).scale)
+        np.testing.assert_array_equal(
+            calibration.apply_latent(latent.as_dict())["scale"], calibration.transform(latent).scale
+        )
+        assert calibration.apply_probabilities(p) is p
         with pytest.raises(ValueError, match="method 'latent' scales latent Gaussians"):
             kind().fit_outputs(y, probabilities=p)
     else:
-        assert found.get_config() == kind().fit(p, y, weights).get_config()
-        np.testing.assert_array_equal(found.apply_probabilities(p), found.transform(p))
-        assert found.apply_latent(latent) is latent
-    assert found.maps_probabilities is (kind is not LatentScaling)
+        assert calibration.get_config() == kind().fit(p, y, weights).get_config()
+        np.testing.assert_array_equal(calibration.apply_probabilities(p), calibration.transform(p))
+        assert calibration.apply_latent(latent) is latent
+    assert calibration.maps_probabilities is (kind is not LatentScaling)

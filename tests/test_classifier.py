@@ -132,7 +132,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
 
 def test_orders_differ_between_epochs_and_between_calls_of_fit():
     """The order comes from the training step, which goes on from one call of fit to the next."""
-    from deepsimplex.classifier.streams import SeededEpochs
+    from deepsimplex.classifier.seeded_epochs import SeededEpochs
 
     class Clock:
         variables: tuple = ()
@@ -846,7 +846,7 @@ def test_a_named_head_of_prototypes_takes_the_target_of_its_classifier(target, f
     model.save(tmp_path / "m.keras")
     np.testing.assert_array_equal(ds.load(tmp_path / "m.keras").predict_proba(x_test), model.predict_proba(x_test))
     other = ds.heads.PrototypeGaussianProcess(10, target="ilr" if target == "casimac" else "vertices")
-    with pytest.raises(ValueError, match="head must have the classifier's target, target="):
+    with pytest.raises(ValueError, match=r"head must have .*target="):
         ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=other)
 
 

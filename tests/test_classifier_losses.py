@@ -12,7 +12,6 @@ import tensorflow as tf
 import deepsimplex as ds
 from deepsimplex.losses import Composition, Hybrid, LatentNLL
 from deepsimplex.readout.layers import readout_layer
-from deepsimplex.readout.readout_base import log_probabilities
 from tests.fresh_process import run
 
 LOSSES = {
@@ -50,18 +49,11 @@ def first_weight(model):
 
 
 @keras.saving.register_keras_serializable(package="tests")
-class NearestScore(keras.layers.Layer):
+class NearestScore(ds.readout.Readout):
     """A readout as users write them, that may underflow to zero."""
 
-    def __init__(self, n=10, **kwargs):
-        super().__init__(**kwargs)
-        self.n, self.scores = n, ds.geometry.vertices(n).astype("float32")
-
-    def call(self, latent):
-        return tf.nn.softmax(40.0 * latent["loc"] @ self.scores.T / latent["scale"])
-
-    def compute_output_spec(self, latent):
-        return keras.KerasTensor((latent["loc"].shape[0], self.n))
+    def call(self, latent, training=None):
+        return tf.nn.softmax(40.0 * self.score(latent["loc"]) / latent["scale"])
 
 
 # The formulas
@@ -237,7 +229,7 @@ def test_a_readout_of_ones_own_is_held_above_zero(few):
     latent = {"loc": 100.0 * ds.geometry.vertices(10).astype("float32"), "scale": np.ones((10, 1), "float32")}
     layer = NearestScore()
     assert (np.asarray(layer(latent)) == 0).any()
-    logarithms = log_probabilities(layer, latent)
+    logarithms = layer.log_probabilities(latent)
     assert np.isfinite(logarithms).all()
     assert logarithms.dtype == tf.float32
     model = make("class", readout=NearestScore())

@@ -10,7 +10,7 @@ S = ds.geometry.vertices(4)
 
 
 def latents(samples=50, seed=0):
-    """Latents of CASIMAC: repelled by every other class by a distance of its own."""
+    """Latents of CASIMAC: repelled by every other class at a random distance."""
     rng = np.random.default_rng(seed)
     labels = rng.integers(4, size=samples)
     distances = rng.uniform(0.1, 3.0, size=(samples, 4))
@@ -18,7 +18,7 @@ def latents(samples=50, seed=0):
     return -distances @ S, labels
 
 
-def test_it_is_the_map_to_the_probability_simplex():
+def test_composition_is_the_map_to_the_probability_simplex():
     loc, _ = latents()
     np.testing.assert_allclose(composition(loc, S, 1.7), ds.geometry.to_probability_simplex(loc, tau=1.7), rtol=1e-12)
     np.testing.assert_allclose(composition(loc, S, 1.7).sum(axis=1), 1.0, rtol=1e-12)
@@ -48,7 +48,7 @@ def test_the_mass_of_soft_labels_is_their_product_with_the_composition():
     assert np.mean(np.sum(memberships * composition(loc, scores, tau), axis=1)) == pytest.approx(0.4, abs=1e-10)
 
 
-def test_a_mass_out_of_reach_is_told_with_the_range():
+def test_unreachable_mass_raises():
     loc, labels = latents()
     soft = 0.8 * np.eye(4)[labels] + 0.05
     with pytest.raises(ValueError, match=r"mass 0.98 cannot be reached.*above 1/n = 0.25 and below 0.85"):
@@ -77,12 +77,12 @@ def test_a_mass_out_of_reach_is_told_with_the_range():
         ({"scores": np.ones(3)}, r"scores must have shape \[n, L\]"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     loc, labels = latents()
     with pytest.raises(ValueError, match=message):
         composition_scale(**{"loc": loc, "labels": labels, "scores": S, "mass": 0.9, **arguments})
 
 
-def test_a_scale_that_is_not_positive_is_refused():
+def test_nonpositive_scale_raises():
     with pytest.raises(ValueError, match=r"tau must be a number above 0; found 0\.0"):
         composition(S, S, 0.0)

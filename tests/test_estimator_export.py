@@ -52,7 +52,7 @@ def test_classifiers_are_served(name, tmp_path):
 
 
 @pytest.mark.parametrize("classifier", [ds.GLVQ(classes=[0, 1, 2]), ds.GPLVQ(classes=[0, 1, 2], max_iter=1)])
-def test_a_single_class_is_served(classifier, tmp_path):
+def test_single_class_is_served(classifier, tmp_path):
     X, y = wine()
     assert_served(classifier.fit(X[y == 0], y[y == 0]), X[:5], tmp_path)
 
@@ -64,7 +64,7 @@ def test_two_calibrated_classes_are_served(method, tmp_path):
     assert_served(classifier.calibrate(X[1::2], (y[1::2] > 0).astype(int), method), X[1::2], tmp_path)
 
 
-def test_scores_at_a_small_temperature_are_as_precise(tmp_path):
+def test_scores_at_small_temperature_are_precise(tmp_path):
     """In single precision they would err by 1e-7 / temperature."""
     X, y = wine()
     classifier = ds.GLVQ().fit(X, y)
@@ -72,7 +72,7 @@ def test_scores_at_a_small_temperature_are_as_precise(tmp_path):
     assert_served(classifier, X, tmp_path)
 
 
-def test_wrong_arguments_are_refused_before_a_file_is_written(tmp_path):
+def test_invalid_export_arguments_raise_before_writing(tmp_path):
     X, y = wine()
     classifier = ds.GLVQ()
     with pytest.raises(ValueError, match="not fitted"):

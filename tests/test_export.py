@@ -82,7 +82,7 @@ assert "deepsimplex" not in sys.modules
 """
 
 
-def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served_models, data, tmp_path):
+def test_saved_model_runs_with_tensorflow_alone_at_any_batch_size(classifiers, served_models, data, tmp_path):
     x = data[2]
     np.save(tmp_path / "x.npy", x)
     run(SERVE_WITH_TENSORFLOW_ALONE, "x.npy", *served_models.values(), folder=tmp_path)
@@ -98,7 +98,7 @@ def test_it_runs_with_tensorflow_alone_at_another_batch_size(classifiers, served
 
 
 @each_kind
-def test_the_loader_gives_names_and_outputs(kind, classifiers, served_models, data):
+def test_load_served_gives_class_names_and_outputs(kind, classifiers, served_models, data):
     classifier, model = classifiers[kind], ds.export.load_served(served_models[kind])
     assert model.class_names == classifier.class_names
     assert [(name, spec.dtype.name) for name, spec in model.inputs.items()] == [("image", "float32")]
@@ -133,7 +133,7 @@ def test_a_served_model_checks_samples_against_its_signature(change, error, mess
         model.predict(change(data[2]))
 
 
-def test_uint8_images_are_scaled_inside(classifier, data, tmp_path):
+def test_uint8_images_are_scaled(classifier, data, tmp_path):
     pixels = np.round(255 * data[2]).astype("uint8")
     classifier.export(tmp_path / "bytes", input_dtype="uint8")
     outputs = ds.export.load_served(tmp_path / "bytes").predict(pixels)
@@ -143,7 +143,7 @@ def test_uint8_images_are_scaled_inside(classifier, data, tmp_path):
         classifier.export(tmp_path / "bytes", input_dtype="int64")
 
 
-def test_saved_model_cli_answers(served, data, tmp_path):
+def test_saved_model_cli_runs(served, data, tmp_path):
     """TensorFlow's command, called in this process: another one would spend its time importing TensorFlow."""
     from tensorflow.python.tools import saved_model_cli
 
@@ -166,7 +166,7 @@ def test_saved_model_cli_answers(served, data, tmp_path):
         lambda folder: cut_short(folder / "assets.extra" / "checksums.json"),
     ],
 )
-def test_a_damaged_saved_model_is_named(damage, served, tmp_path):
+def test_damaged_saved_model_raises(damage, served, tmp_path):
     folder = tmp_path / "damaged"
     shutil.copytree(served, folder)
     ds.export.load_served(folder)
@@ -179,12 +179,12 @@ def cut_short(path: Path) -> None:
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
 
-def test_a_missing_saved_model_is_named(tmp_path):
+def test_missing_saved_model_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match="there is no SavedModel folder"):
         ds.export.load_served(tmp_path / "nothing")
 
 
-def test_a_failing_export_leaves_the_earlier_one(classifier, served, tmp_path, monkeypatch):
+def test_failed_export_keeps_earlier_saved_model(classifier, served, tmp_path, monkeypatch):
     path = tmp_path / "served"
     shutil.copytree(served, path)
     before = json.loads((path / CHECKSUMS).read_text())
@@ -203,7 +203,7 @@ def test_a_failing_export_leaves_the_earlier_one(classifier, served, tmp_path, m
     ds.export.load_served(path)
 
 
-def test_it_never_replaces_what_is_no_saved_model(classifier, tmp_path):
+def test_export_does_not_replace_other_folders(classifier, tmp_path):
     precious = tmp_path / "folder" / "data" / "precious.txt"
     precious.parent.mkdir(parents=True)
     precious.write_text("precious")
@@ -228,7 +228,7 @@ def test_predictions_reloaded_and_served_agree(kind, classifiers, served_models,
     np.testing.assert_allclose(ds.load(tmp_path / "model.keras")(data[2]), p, atol=1e-5)
 
 
-def test_a_model_of_integer_pixels_is_served_integer_pixels(data, tmp_path):
+def test_model_of_integer_pixels_is_served_unscaled(data, tmp_path):
     x, y, x_test = data
     x, x_test = (np.round(255 * images).astype("uint8") for images in (x, x_test))
     inputs = keras.Input((8, 8))
@@ -264,7 +264,7 @@ def test_mixed_precision_models_are_served(data, tmp_path):
     np.testing.assert_allclose(outputs["class_probabilities"], p, atol=1e-5)
 
 
-def test_the_home_folder_is_known_by_its_sign(classifier, data, tmp_path, monkeypatch):
+def test_export_expands_home_folder(classifier, data, tmp_path, monkeypatch):
     """And a reloaded model can be exported."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path))
@@ -281,7 +281,7 @@ def test_the_home_folder_is_known_by_its_sign(classifier, data, tmp_path, monkey
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_a_model_that_has_seen_nothing_cannot_be_exported(tmp_path):
+def test_export_of_unbuilt_model_raises(tmp_path):
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3, head="gaussian")
     with pytest.raises(ValueError, match="fit it or call it on one first"):
         model.export(tmp_path / "served")

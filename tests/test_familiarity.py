@@ -19,7 +19,7 @@ METHODS = list(DENSITIES)
 
 
 def draw(seed, samples, n=3, d=4):
-    """Features around a center for each class, one of them constant, in units of their own."""
+    """Features around a center for each class, one of them constant, in different units."""
     rng = np.random.default_rng(seed)
     y = rng.integers(0, n, samples)
     z = rng.normal(size=(samples, d)) + 3 * np.eye(n, d)[y]
@@ -28,16 +28,16 @@ def draw(seed, samples, n=3, d=4):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_it_is_uniform_over_samples_like_those_of_training_and_zero_far_away(method):
+def test_familiarity_is_uniform_on_training_distribution_and_zero_far_away(method):
     density = DENSITIES.get(method).fit(*draw(0, 1000))
     z, _ = draw(1, 1000)
-    found = density.familiarity(z)
-    np.testing.assert_allclose(np.histogram(found, 5, (0, 1))[0] / 1000, 0.2, atol=0.06)
+    familiarity = density.familiarity(z)
+    np.testing.assert_allclose(np.histogram(familiarity, 5, (0, 1))[0] / 1000, 0.2, atol=0.06)
     assert density.familiarity(z * [8, 8, 8, 1]).mean() < 0.05
-    np.testing.assert_array_equal(density.familiarity(z[:3]), found[:3])
+    np.testing.assert_array_equal(density.familiarity(z[:3]), familiarity[:3])
 
 
-def test_scores_are_the_papers():
+def test_density_scores_match_formulas():
     z, y = draw(0, 300)
     points = draw(1, 20)[0]
     density = DENSITIES.get("gaussian").fit(z, y)
@@ -67,10 +67,8 @@ def test_scores_are_the_papers():
     ("precision", "score", "quantile"),
     [(np.float64, {"rtol": 1e-6, "atol": 1e-6}, {"rtol": 1e-5}), (np.float32, {"atol": 1e-4}, {"atol": 1e-4})],
 )
-def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hundredth_count_as_the_median(
-    precision, score, quantile, monkeypatch
-):
-    monkeypatch.setattr("deepsimplex.calibration.familiarity._PRECISION", precision)
+def test_feature_norms_are_clipped_to_upper_quantile(precision, score, quantile, monkeypatch):
+    monkeypatch.setattr("deepsimplex.calibration.neighbor_distance._PRECISION", precision)
     z, y = draw(0, 1300)
     density = DENSITIES.get({"name": "nearest_neighbors", "k": 4, "max_samples": 1001}).fit(z, y, variance_share=1.0)
     points = [*draw(1, 20)[0], z.mean(axis=0), z.mean(axis=0) + 1e4, z[0]]
@@ -100,7 +98,7 @@ def test_lengths_of_a_networks_features_from_the_median_to_the_largest_but_a_hun
 
 
 @pytest.mark.parametrize("method", ["gaussian", "nearest_neighbors"])
-def test_one_training_sample_far_off_does_not_make_others_familiar(method):
+def test_single_outlier_does_not_make_others_familiar(method):
     rng = np.random.default_rng(0)
     z, y = rng.normal(size=(1000, 8)), rng.integers(0, 3, 1000)
     outlier = np.concatenate([z, 300 * z[:1]]), np.concatenate([y, y[:1]])
@@ -109,14 +107,14 @@ def test_one_training_sample_far_off_does_not_make_others_familiar(method):
 
 
 @pytest.mark.parametrize("max_samples", [50, 1000])
-def test_few_neighbors_are_as_familiar_as_all(max_samples):
+def test_familiarity_with_few_kept_samples(max_samples):
     density = DENSITIES.get({"name": "nearest_neighbors", "max_samples": max_samples}).fit(*draw(0, 1000))
-    found = density.familiarity(draw(1, 1000)[0])
-    np.testing.assert_allclose(np.histogram(found, 5, (0, 1))[0] / 1000, 0.2, atol=0.06)
+    familiarity = density.familiarity(draw(1, 1000)[0])
+    np.testing.assert_allclose(np.histogram(familiarity, 5, (0, 1))[0] / 1000, 0.2, atol=0.06)
     assert density.neighbors_.shape == (max_samples, 4)
 
 
-def test_what_has_no_density_is_refused():
+def test_invalid_density_input_raises():
     z, y = draw(0, 50)
     with pytest.raises(ValueError, match=r"z must hold at least 10 features, \[N, d\]; found shape \[4, 4\]"):
         DENSITIES.get("gaussian").fit(z[:4], y[:4])
@@ -130,19 +128,19 @@ def test_what_has_no_density_is_refused():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("method", ["gaussian", "nearest_neighbors"])
-def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path):
+def test_model_files_and_exports_keep_density(method, four, tmp_path):
     (x, y), (x_test, _) = four
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, head="gaussian")
     model.compile(keras.optimizers.Adam(0.02), run_eagerly=True)
     model.fit(x, y, batch_size=50, verbose=0)
-    found = model.fit_density(x, y, method).familiarity(x_test)
-    assert 0.35 < found.mean() < 0.65
+    familiarity = model.fit_density(x, y, method).familiarity(x_test)
+    assert 0.35 < familiarity.mean() < 0.65
     model.save(tmp_path / "m.keras")
-    np.testing.assert_allclose(ds.load(tmp_path / "m.keras").familiarity(x_test), found, atol=1e-6)
+    np.testing.assert_allclose(ds.load(tmp_path / "m.keras").familiarity(x_test), familiarity, atol=1e-6)
     model.export(tmp_path / "served")
     served = ds.export.load_served(tmp_path / "served").predict(x_test)["familiarity"]
-    np.testing.assert_allclose(served, found, atol=2e-3)  # a thousandth for every quantile
+    np.testing.assert_allclose(served, familiarity, atol=2e-3)  # a thousandth for every quantile
     with pytest.warns(UserWarning, match="training changes the features"):
         model.fit(x[:50], y[:50], verbose=0)
     with pytest.raises(ValueError, match="familiarity needs fit_density"):
@@ -151,17 +149,17 @@ def test_files_and_exports_of_a_network_keep_its_density(method, four, tmp_path)
 
 @pytest.mark.parametrize("variance_share", [None, 0.98])
 @pytest.mark.parametrize("method", METHODS)
-def test_units_do_not_matter_and_overflows_are_unfamiliar(method, variance_share):
+def test_familiarity_is_scale_invariant_and_zero_for_overflows(method, variance_share):
     z, y = draw(0, 300)
-    found = DENSITIES.get(method).fit(z, y, variance_share).familiarity(z[:50])
+    familiarity = DENSITIES.get(method).fit(z, y, variance_share).familiarity(z[:50])
     density = DENSITIES.get(method).fit(1e15 * z, y, variance_share)
-    np.testing.assert_allclose(density.familiarity(1e15 * z[:50]), found, atol=2e-3)
+    np.testing.assert_allclose(density.familiarity(1e15 * z[:50]), familiarity, atol=2e-3)
     infinite = tf.constant([[np.inf, 1.0, -np.inf, 0.0]], tf.float64)
     np.testing.assert_array_equal(density.familiarity(infinite), [0.0])
     assert np.isfinite(density.variance_factor(infinite)).all()
 
 
-def test_features_of_a_network_are_turned_to_their_principal_components():
+def test_network_features_are_projected_to_principal_components():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 500)
     z = np.concatenate([rng.normal(size=(500, 3)) + 4 * np.eye(3)[y], 0.01 * rng.normal(size=(500, 5))], axis=1)
@@ -185,17 +183,17 @@ def test_variances_grow_linearly_beyond_the_least_familiar_tenth(method):
     standardized = tf.constant((samples - density.mean_) * density.projection_)
     low, high = np.quantile(density.quantiles_, 0.1), np.quantile(density.quantiles_, 0.9)
     slow = [max(1.0, 1.0 + 2 * (low - score) / (high - low)) for score in density._score(standardized).numpy()]
-    found = density.variance_factor(tf.constant(samples)).numpy()
-    np.testing.assert_allclose(found, slow, rtol=1e-6)
+    factor = density.variance_factor(tf.constant(samples)).numpy()
+    np.testing.assert_allclose(factor, slow, rtol=1e-6)
     familiarity = density.familiarity(samples)
     near = np.abs(familiarity - 0.1) < 0.003
-    np.testing.assert_array_equal((found > 1) | near, (familiarity < 0.1) | near)
-    assert 0 < np.mean(found == 1) < 1
+    np.testing.assert_array_equal((factor > 1) | near, (familiarity < 0.1) | near)
+    assert 0 < np.mean(factor == 1) < 1
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["isotropic", "full"])
-def test_latents_are_wider_where_samples_are_unfamiliar(covariance, four, tmp_path):
+def test_density_widens_latents_of_unfamiliar_samples(covariance, four, tmp_path):
     (x, y), (x_test, _) = four
     keras.utils.set_random_seed(0)
     model = ds.SimplexClassifier(ds.backbones.mlp([8]), "vertices", 4, covariance)
@@ -204,9 +202,9 @@ def test_latents_are_wider_where_samples_are_unfamiliar(covariance, four, tmp_pa
     both = np.concatenate([x_test, 1 - x_test])
     before = model.predict_latent(both), model.predict_proba(both)
     model.calibrate(x[:100], y[:100]).conformalize(x[:100], y[:100])
-    with pytest.warns(UserWarning, match="fit_density changes") as told:
+    with pytest.warns(UserWarning, match="fit_density changes") as warned:
         model.fit_density(x, y, "gaussian")
-    assert len([warning for warning in told if "fit_density changes" in str(warning.message)]) == 2
+    assert len([warning for warning in warned if "fit_density changes" in str(warning.message)]) == 2
     assert model.calibration is model.prediction_sets is None
     after = model.predict_latent(both)
     factor = model.density.variance_factor(tf.constant(model.predict_features(both))).numpy()
@@ -234,27 +232,27 @@ CLASSIFIERS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.filterwarnings("ignore:the hyperparameters were still moving")
-def test_classifiers_of_tables_have_it(name, tmp_path):
+def test_estimators_have_familiarity(name, tmp_path):
     X, y = load_wine(return_X_y=True)
     classifier = CLASSIFIERS[name].fit(X[::2], y[::2])
-    found = classifier.fit_density(X[::2], y[::2]).familiarity(X[1::2])
-    assert found.mean() > 0.3
+    familiarity = classifier.fit_density(X[::2], y[::2]).familiarity(X[1::2])
+    assert familiarity.mean() > 0.3
     assert classifier.familiarity(3 * X).mean() < 0.1
     if name == "network":
         return
     classifier.save(tmp_path / "c.npz")
-    np.testing.assert_allclose(ds.load(tmp_path / "c.npz").familiarity(X[1::2]), found)
+    np.testing.assert_allclose(ds.load(tmp_path / "c.npz").familiarity(X[1::2]), familiarity)
     if name == "lvq":
         classifier.export(tmp_path / "c.onnx", format="onnx")
         session = onnxruntime.InferenceSession(tmp_path / "c.onnx")
         (served,) = session.run(["familiarity"], {"features": X[1::2].astype("float32")})
-        np.testing.assert_allclose(served, found, atol=2e-3)
+        np.testing.assert_allclose(served, familiarity, atol=2e-3)
     assert not hasattr(classifier.fit(X[::2], y[::2]), "density_")
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:the hyperparameters were still moving")
-def test_latents_of_tables_are_wider_where_samples_are_unfamiliar(tmp_path):
+def test_density_widens_latents_of_estimators(tmp_path):
     X, y = load_wine(return_X_y=True)
     strange = 3 * X
     classifier = ds.SimplexGaussianProcess("ilr", max_iter=3).fit(X[::2], y[::2])
@@ -272,14 +270,14 @@ def test_latents_of_tables_are_wider_where_samples_are_unfamiliar(tmp_path):
     assert 5 < unfamiliar.sum() < 60
     np.testing.assert_allclose(wider.scale, np.sqrt(factor)[:, None] * latent.scale, rtol=1e-9)
     np.testing.assert_array_equal(wider.loc, latent.loc)
-    found, (lower, upper) = classifier.predict_proba(X), classifier.class_intervals(X)
-    assert np.all(found[unfamiliar].max(axis=1) < p[unfamiliar].max(axis=1))
+    widened_p, (lower, upper) = classifier.predict_proba(X), classifier.class_intervals(X)
+    assert np.all(widened_p[unfamiliar].max(axis=1) < p[unfamiliar].max(axis=1))
     assert np.all((upper - lower)[unfamiliar].mean(axis=1) > (high - low)[unfamiliar].mean(axis=1))
     classifier.save(tmp_path / "c.npz")
-    np.testing.assert_allclose(ds.load(tmp_path / "c.npz").predict_proba(X), found, atol=1e-9)
+    np.testing.assert_allclose(ds.load(tmp_path / "c.npz").predict_proba(X), widened_p, atol=1e-9)
     classifier.export(tmp_path / "served")
     served = ds.export.load_served(tmp_path / "served").predict(X.astype("float32"))
-    np.testing.assert_allclose(served["class_probabilities"], found, atol=1e-4)
+    np.testing.assert_allclose(served["class_probabilities"], widened_p, atol=1e-4)
     network = CLASSIFIERS["network"].fit(X[::2], y[::2])
     before = network.predict_proba(strange)
     assert network.fit_density(X[::2], y[::2]).predict_proba(strange).max() < before.max()

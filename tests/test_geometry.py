@@ -60,12 +60,12 @@ def test_both_constructions_differ_by_an_orthogonal_map(n):
 
 
 @pytest.mark.parametrize("n", [1, 0, -3, 2.5, True, np.nan, np.inf, "three", None])
-def test_a_number_of_classes_below_two_or_not_whole_is_refused(n):
+def test_invalid_number_of_classes_raises(n):
     with pytest.raises(ValueError, match="n must be a whole number of classes, at least 2"):
         geometry.vertices(n)
 
 
-def test_an_unknown_construction_is_refused_with_those_there_are():
+def test_unknown_construction_raises():
     with pytest.raises(ValueError, match="iterative, helmert; found 'cube'"):
         geometry.vertices(3, "cube")
 
@@ -148,7 +148,7 @@ def test_tau_is_one_over_the_smallest_spread():
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 1e9 + 0.1])
-def test_tau_refuses_a_dimension_that_does_not_vary(constant):
+def test_tau_of_a_constant_dimension_raises(constant):
     # The standard deviation of ten times 0.1 is 1e-17, not 0.
     latents = np.column_stack([np.arange(10.0), np.full(10, constant)])
     with pytest.raises(ValueError, match="latents must vary in every dimension"):
@@ -174,7 +174,7 @@ def test_tau_refuses_a_dimension_that_does_not_vary(constant):
         (lambda: geometry.tau_from(np.zeros((0, 3))), "latents must have at least 1 rows"),
     ],
 )
-def test_bad_input_is_named(call, message):
+def test_invalid_input_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call()
 

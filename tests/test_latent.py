@@ -131,12 +131,12 @@ def test_dict_numpy_rows_and_variables():
         (np.zeros((N, L)), np.ones((N, L, L)), "scale must be lower triangular"),
     ],
 )
-def test_bad_values_are_named(loc, scale, message):
+def test_invalid_values_raise(loc, scale, message):
     with pytest.raises(ValueError, match=message):
         LatentGaussian(loc, scale)
 
 
-def test_bad_types_are_named():
+def test_invalid_types_raise():
     with pytest.raises(TypeError, match="loc must hold real numbers; found dtype"):
         LatentGaussian(np.array([["a"]]), np.ones((1, 1)))
     with pytest.raises(TypeError, match=r"latent must be a LatentGaussian or a dict .* found \['mean'\]"):
@@ -144,7 +144,7 @@ def test_bad_types_are_named():
 
 
 @pytest.mark.parametrize("shape", [(L,), (N + 1, 1), (N, 2), (N, L, L)])
-def test_noise_of_another_shape_is_refused(shape):
+def test_invalid_noise_shape_raises(shape):
     latent = LatentGaussian(np.zeros((N, L)), np.ones((N, 1)))
     with pytest.raises(ValueError, match=r"noise must have shape \[N, 1\]"):
         latent.with_noise(np.ones(shape))

@@ -49,7 +49,7 @@ def data():
     return (np.eye(3, 4)[y] + rng.normal(size=(48, 4))).astype("f"), y
 
 
-def test_training_goes_on_as_it_would_have(data, tmp_path):
+def test_loaded_models_train_as_the_saved_one(data, tmp_path):
     x, y = data
     np.savez(tmp_path / "data.npz", x=x, y=y)
     models = {}
@@ -60,20 +60,20 @@ def test_training_goes_on_as_it_would_have(data, tmp_path):
         model.save(tmp_path / f"{name}.keras")
     run(FIT_ON, *models, folder=tmp_path)
     for name, model in models.items():
-        found = np.load(tmp_path / f"{name}.npy")
+        predicted = np.load(tmp_path / f"{name}.npy")
         model.fit(x, y, batch_size=48, verbose=0)
         expected = np.concatenate([weight.ravel() for weight in model.get_weights()])
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5, err_msg=name)
+        np.testing.assert_allclose(predicted, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_an_estimator_is_fitted_again(data, tmp_path):
+def test_loaded_estimator_is_fitted_again(data, tmp_path):
     classifier = ds.SimplexGaussianProcess(targets()["mean of an embedding"], max_iter=1).fit(*data)
     classifier.save(tmp_path / "m.npz")
-    found = ds.load(tmp_path / "m.npz").fit(*data).predict_proba(data[0])
-    np.testing.assert_allclose(found, classifier.predict_proba(data[0]), atol=1e-6)
+    p = ds.load(tmp_path / "m.npz").fit(*data).predict_proba(data[0])
+    np.testing.assert_allclose(p, classifier.predict_proba(data[0]), atol=1e-6)
 
 
-def test_weights_alone_hold_those_of_an_embedding(data, tmp_path):
+def test_weights_files_hold_embedding_weights(data, tmp_path):
     x, y = data
     first, second = (
         ds.SimplexClassifier(ds.backbones.mlp([4]), targets()["embedding"], 3, head="gaussian") for _ in range(2)
@@ -93,7 +93,7 @@ def test_weights_alone_hold_those_of_an_embedding(data, tmp_path):
 
 @pytest.mark.parametrize("damage", ["exchanged", "cut"])
 @pytest.mark.parametrize("member", ["config.json", "model.weights.h5"])
-def test_an_archive_whose_members_are_wrong_is_refused_by_name(member, damage, tmp_path):
+def test_archive_with_invalid_member_raises(member, damage, tmp_path):
     """Their checksums are right: it is Keras that cannot read them."""
     keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]).save(tmp_path / "whole.keras")
     with zipfile.ZipFile(tmp_path / "whole.keras") as archive:

@@ -76,12 +76,12 @@ def test_beta_does_not_differentiate_its_weight():
     scale = tf.Variable(SCALES["diagonal"])
     with tf.GradientTape() as tape:
         loss = LatentNLL(1.0)({"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": scale})
-    found = tape.gradient(loss, scale).numpy()
+    gradient = tape.gradient(loss, scale).numpy()
     s = SCALES["diagonal"]
-    np.testing.assert_allclose(found, s**2 * (1 / s - (OBSERVED - LOC) ** 2 / s**3) / N, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(gradient, s**2 * (1 / s - (OBSERVED - LOC) ** 2 / s**3) / N, rtol=1e-3, atol=1e-5)
 
 
-def test_beta_is_checked():
+def test_invalid_beta_raises():
     with pytest.raises(ValueError, match="beta must be a number of at least 0 and at most 1; found 2"):
         LatentNLL(beta=2)
     observation, latent = {"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": SCALES["full"]}
@@ -101,7 +101,7 @@ class SquaredError(ds.losses.LatentLoss):
         return tf.reduce_sum(tf.square(observation["loc"] - latent["loc"]), axis=-1)
 
 
-def test_a_latent_loss_of_ones_own():
+def test_custom_latent_loss():
     loss = SquaredError()
     twin = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
     assert isinstance(twin, SquaredError)
@@ -168,11 +168,11 @@ def both_forms(loss, labels, p, **options):
     ],
     ids=lambda loss: loss.name,
 )
-def test_losses_of_keras_are_what_keras_computes(loss):
+def test_keras_losses_agree_with_keras(loss):
     rng = np.random.default_rng(3)
     p, labels = rng.dirichlet(np.ones(L), size=N), np.arange(N) % L
-    expected, found = both_forms(loss, labels, p)
-    np.testing.assert_allclose(found, expected, rtol=1e-4)
+    expected, value = both_forms(loss, labels, p)
+    np.testing.assert_allclose(value, expected, rtol=1e-4)
     weighted = both_forms(loss, labels, p, sample_weight=np.arange(N, dtype="float32"))
     np.testing.assert_allclose(*weighted, rtol=1e-4)
 
@@ -181,9 +181,9 @@ def test_losses_of_keras_are_what_keras_computes(loss):
 def test_cross_entropies_stay_right_where_probabilities_underflow(loss):
     log_p = tf.Variable([[-1000.0, 0.0]])
     with tf.GradientTape() as tape:
-        found = classifier_loss(loss).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
-    assert float(found) == pytest.approx(1000.0 * getattr(loss, "alpha", 1.0))
-    assert float(tape.gradient(found, log_p)[0, 0]) == pytest.approx(-getattr(loss, "alpha", 1.0))
+        value = classifier_loss(loss).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
+    assert float(value) == pytest.approx(1000.0 * getattr(loss, "alpha", 1.0))
+    assert float(tape.gradient(value, log_p)[0, 0]) == pytest.approx(-getattr(loss, "alpha", 1.0))
 
 
 @pytest.mark.parametrize(
@@ -211,8 +211,8 @@ def test_losses_by_name_and_configuration(identifier, kind):
 def test_a_function_gets_labels_and_probabilities():
     labels, p = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.2, 0.8]])
     loss = classifier_loss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1))
-    found = loss.compute({"label": labels}, {"log_probabilities": tf.math.log(p)}, tf.constant([1.0, 2.0]))
-    assert float(found) == pytest.approx((0.5 + 2 * 0.2) / 2)
+    value = loss.compute({"label": labels}, {"log_probabilities": tf.math.log(p)}, tf.constant([1.0, 2.0]))
+    assert float(value) == pytest.approx((0.5 + 2 * 0.2) / 2)
 
 
 @pytest.mark.parametrize(
@@ -225,6 +225,6 @@ def test_a_function_gets_labels_and_probabilities():
         (keras.losses.CategoricalCrossentropy(from_logits=True), "not of logits"),
     ],
 )
-def test_what_is_no_loss_is_named(identifier, message):
+def test_invalid_loss_raises(identifier, message):
     with pytest.raises((TypeError, ValueError), match=message):
         classifier_loss(identifier)

@@ -52,7 +52,7 @@ def test_edges_close_the_bin_below_as_in_evaluation(bins):
 
 
 @pytest.mark.parametrize("n", [2, 6])
-def test_weights_count_samples_as_often_as_they_say(n):
+def test_weights_repeat_samples(n):
     y, p = make_case(n, 80, seed=3)
     repeats = np.random.default_rng(4).integers(0, 4, 80)
     y_repeated, p_repeated = np.repeat(y, repeats), np.repeat(p, repeats, axis=0)
@@ -82,7 +82,7 @@ def test_a_sigmoid_output_is_the_probability_of_class_one(metric_class):
         assert stream(metric_class(), y, q, []) == pytest.approx(EXACT[metric_class](y, p), rel=1e-5)
 
 
-def test_a_true_class_of_probability_zero_is_infinite_unless_it_weighs_nothing():
+def test_zero_probability_of_the_true_class_is_infinite_unless_its_weight_is_zero():
     p = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
     metric = metrics.NegativeLogLikelihood()
     metric.update_state([1, 1], p)
@@ -103,7 +103,7 @@ def test_before_any_sample_the_result_is_zero_and_reset_returns_there(metric_cla
 
 
 @each
-def test_it_compiles_with_xla_at_any_batch_size(metric_class):
+def test_metrics_compile_with_xla_at_any_batch_size(metric_class):
     metric = metric_class(num_classes=4) if metric_class is metrics.ClasswiseCalibrationError else metric_class()
 
     signature = [tf.TensorSpec([None], tf.int64), tf.TensorSpec([None, 4])]
@@ -120,7 +120,7 @@ def test_it_compiles_with_xla_at_any_batch_size(metric_class):
 
 @pytest.mark.slow
 @each
-def test_a_label_that_is_no_class_makes_the_result_nan_in_any_graph_unless_its_weight_is_zero(metric_class):
+def test_invalid_label_makes_the_result_nan_unless_its_weight_is_zero(metric_class):
     eager, graph, compiled = metric_class(), metric_class(), metric_class()
     for metric in (eager, graph, compiled):
         metric.update_state([], np.zeros((0, 3), np.float32))  # creates the variables
@@ -144,7 +144,7 @@ def test_a_label_that_is_no_class_makes_the_result_nan_in_any_graph_unless_its_w
 
 
 @each
-def test_outputs_that_are_no_probabilities_are_noticed(metric_class):
+def test_invalid_probabilities_make_the_result_nan(metric_class):
     y, p = make_case(3, 12, seed=10)
     for wrong in (np.log(p), 1.02 * p, p - [0.5, 0, -0.5], np.where(p == p.max(), np.nan, p)):
         assert np.isnan(stream(metric_class(), y, wrong, [4]))
@@ -180,49 +180,51 @@ def make_data() -> tuple[np.ndarray, np.ndarray]:
     return rng.normal(size=(96, 4)).astype(np.float32), rng.integers(0, 3, 96)
 
 
-def assert_agrees(found: dict, y: np.ndarray, p: np.ndarray, rel: float = 1e-4) -> None:
+def assert_agrees(results: dict, y: np.ndarray, p: np.ndarray, rel: float = 1e-4) -> None:
     p = p.astype(np.float32)
-    assert found["expected_calibration_error"] == pytest.approx(evaluation.expected_calibration_error(y, p, 7), rel=rel)
+    assert results["expected_calibration_error"] == pytest.approx(
+        evaluation.expected_calibration_error(y, p, 7), rel=rel
+    )
     for name in ("negative_log_likelihood", "brier_score", "classwise_calibration_error"):
-        assert found[name] == pytest.approx(getattr(evaluation, name)(y, p), rel=rel), name
+        assert results[name] == pytest.approx(getattr(evaluation, name)(y, p), rel=rel), name
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "mixed_float16"])
-def test_it_serves_a_classifier_that_xla_compiles(dtype):
+def test_metrics_of_a_compiled_classifier(dtype):
     x, y = make_data()
     model = make_classifier(jit_compile=True, dtype=dtype)
-    found = model.evaluate(x, y, batch_size=96, verbose=0, return_dict=True)
+    results = model.evaluate(x, y, batch_size=96, verbose=0, return_dict=True)
     # Compiled alike: half-precision probabilities of another program may lie in other bins.
     p = model(x).numpy() if dtype == "float32" else model.predict(x, batch_size=96, verbose=0)
-    assert_agrees(found, y, p, rel=1e-4 if dtype == "float32" else 1e-2)
+    assert_agrees(results, y, p, rel=1e-4 if dtype == "float32" else 1e-2)
 
 
 @pytest.mark.slow
-def test_it_serves_any_keras_classifier_and_travels_in_its_file(tmp_path):
+def test_metrics_of_any_keras_classifier_are_saved_with_it(tmp_path):
     x, y = make_data()
     model = make_classifier(jit_compile=False)
     model.run_eagerly = True  # one epoch needs no trace
     model.fit(x, y, epochs=1, batch_size=40, verbose=0)
     model.run_eagerly = False
     weights = np.repeat([0.0, 1.0], 48)
-    found = model.evaluate(x, y, batch_size=40, sample_weight=weights, verbose=0, return_dict=True)
+    results = model.evaluate(x, y, batch_size=40, sample_weight=weights, verbose=0, return_dict=True)
     p = model.predict(x, verbose=0)
-    assert_agrees(found, y, p)
-    assert found["weighted"] == pytest.approx(evaluation.expected_calibration_error(y[48:], p[48:], 7), rel=1e-4)
+    assert_agrees(results, y, p)
+    assert results["weighted"] == pytest.approx(evaluation.expected_calibration_error(y[48:], p[48:], 7), rel=1e-4)
     for name in ("classwise_calibration_error", "brier_score"):
         expected = getattr(evaluation, name)(y[48:], p[48:])
-        assert found["weighted_" + name.split("_")[0]] == pytest.approx(expected, rel=1e-4)
+        assert results["weighted_" + name.split("_")[0]] == pytest.approx(expected, rel=1e-4)
 
     model.save(tmp_path / "model.keras")
     again = keras.saving.load_model(tmp_path / "model.keras")
     again.run_eagerly = True
     reloaded = again.evaluate(x, y, batch_size=40, sample_weight=weights, verbose=0, return_dict=True)
-    assert reloaded == pytest.approx(found)
+    assert reloaded == pytest.approx(results)
 
 
 @pytest.mark.parametrize("one_hot", [False, True])
-def test_it_serves_a_sigmoid(one_hot):
+def test_metrics_of_a_sigmoid_output(one_hot):
     x, y = make_data()
     y = y % 2
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(1, activation="sigmoid")])
@@ -230,10 +232,10 @@ def test_it_serves_a_sigmoid(one_hot):
         model.add(keras.layers.Lambda(lambda q: keras.ops.concatenate([1 - q, q], axis=-1)))
     model.compile("sgd", "binary_crossentropy", metrics=[metric() for metric in EXACT], run_eagerly=True)
     labels = np.eye(2, dtype=np.float32)[y] if one_hot else y
-    found = model.evaluate(x, labels, batch_size=40, verbose=0, return_dict=True)
+    results = model.evaluate(x, labels, batch_size=40, verbose=0, return_dict=True)
     q = model.predict(x, verbose=0)[:, -1]
     for metric_class, exact in EXACT.items():
-        assert found[metric_class().name] == pytest.approx(exact(y, np.column_stack([1 - q, q])), rel=1e-4)
+        assert results[metric_class().name] == pytest.approx(exact(y, np.column_stack([1 - q, q])), rel=1e-4)
 
 
 ON_TWO_DEVICES = """
@@ -253,21 +255,21 @@ with strategy.scope():
     keras.utils.set_random_seed(0)
     model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=[getattr(metrics, name)() for name in names])
-found = model.evaluate(x, y, batch_size=30, verbose=0, return_dict=True)
+results = model.evaluate(x, y, batch_size=30, verbose=0, return_dict=True)
 p = model(x).numpy()
 for name in ("brier_score", "classwise_calibration_error", "expected_calibration_error", "negative_log_likelihood"):
-    np.testing.assert_allclose(found[name], getattr(evaluation, name)(y, p), rtol=1e-4, err_msg=name)
+    np.testing.assert_allclose(results[name], getattr(evaluation, name)(y, p), rtol=1e-4, err_msg=name)
 print("agreed")
 """
 
 
 @pytest.mark.slow
-def test_devices_add_up():
-    """Two logical devices, in a process of their own: devices are settled before TensorFlow begins."""
+def test_sums_over_devices():
+    """Two logical devices, in a fresh process: devices are configured before TensorFlow starts."""
     assert run(ON_TWO_DEVICES).splitlines()[-1] == "agreed"
 
 
-def test_the_configuration_makes_an_equal_metric():
+def test_config_round_trip():
     metric = metrics.ExpectedCalibrationError(bins=9, name="ece", dtype="float64")
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(metric))
     assert isinstance(again, metrics.ExpectedCalibrationError)
@@ -279,7 +281,7 @@ def test_the_configuration_makes_an_equal_metric():
     assert (again.bins, again.num_classes, tuple(again.gaps.shape)) == (4, 3, (3, 4))
 
 
-def test_bad_input_is_named():
+def test_invalid_input_raises():
     with pytest.raises(ValueError, match="bins must be a whole number, at least 1; found 0"):
         metrics.ExpectedCalibrationError(bins=0)
     with pytest.raises(ValueError, match=r"y_true must have shape.*found \(5, 4\) for probabilities of shape \(5, 3\)"):

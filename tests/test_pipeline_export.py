@@ -82,7 +82,7 @@ def test_pipelines_of_the_usual_transformers_are_served(name, data, tmp_path):
 
 
 @pytest.mark.parametrize("classifier", [ds.SimplexGaussianProcess("vertices", max_iter=2), ds.GPLVQ(max_iter=1)])
-def test_latents_are_outputs_behind_steps_too(classifier, data, tmp_path):
+def test_pipeline_outputs_latents(classifier, data, tmp_path):
     X, y = data
     pipeline = make_pipeline(StandardScaler(), classifier).fit(X, y)
     export_pipeline(pipeline, tmp_path / "m.onnx")
@@ -119,7 +119,7 @@ def test_regressors_are_served(name, data, tmp_path):
 
 
 @pytest.mark.parametrize("n", [2, 3])
-def test_a_regressor_and_its_calibration_are_served_behind_steps(n, data, tmp_path):
+def test_calibrated_latent_regression_is_served_in_pipeline(n, data, tmp_path):
     X, y = data[0], np.minimum(data[1], n - 1)
     pipeline = make_pipeline(StandardScaler(), ds.LatentRegressionClassifier(Ridge(), "vertices")).fit(X, y)
     pipeline[-1].calibrate(pipeline[:-1].transform(X), np.roll(y, 5), "latent")
@@ -136,7 +136,7 @@ def test_a_regressor_and_its_calibration_are_served_behind_steps(n, data, tmp_pa
         (Ridge(), "tf_saved_model", "format must be one of onnx; found 'tf_saved_model'"),
     ],
 )
-def test_other_regressors_are_refused_before_a_file_is_written(regressor, format, message, data, tmp_path):
+def test_unsupported_regressor_raises_before_writing(regressor, format, message, data, tmp_path):
     X, y = data
     classifier = ds.LatentRegressionClassifier(regressor, "vertices", cv=2).fit(X[::4], y[::4])
     with pytest.raises(ValueError, match=message):
@@ -144,7 +144,7 @@ def test_other_regressors_are_refused_before_a_file_is_written(regressor, format
     assert list(tmp_path.iterdir()) == []
 
 
-def test_other_pipelines_are_refused_before_a_file_is_written(data, tmp_path):
+def test_unsupported_pipeline_raises_before_writing(data, tmp_path):
     X, y = data
     with pytest.raises(ValueError, match="FunctionTransformer is not supported"):
         export_pipeline(make_pipeline(FunctionTransformer(np.abs), ds.GLVQ()).fit(X, y), tmp_path / "m.onnx")

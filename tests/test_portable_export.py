@@ -51,12 +51,12 @@ def samples(few):
 
 
 def make(samples, n, target="vertices", **arguments):
-    """A classifier as it begins: its head among the samples, where it starts there."""
+    """An untrained classifier whose head is adapted to the samples."""
     keras.utils.set_random_seed(0)
     x, y = samples
     backbone = keras.Sequential([keras.Input(x.shape[1:]), keras.layers.Flatten(), keras.layers.Dense(6, "tanh")])
     model = ds.SimplexClassifier(backbone, target, n, **{"head": "gaussian", **arguments})
-    if hasattr(model.head, "adapt"):
+    if not model.head.adapted:
         model.head.adapt(x[y < n], y[y < n], backbone)
     model(x[:2])
     return model
@@ -70,7 +70,7 @@ def run_onnx(path, x):
 
 def run_litert(path, x):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the interpreter is about to have a package of its own
+        warnings.simplefilter("ignore")  # the interpreter is about to move to another package
         serve = tf.lite.Interpreter(str(path)).get_signature_runner("serving_default")
     outputs = [serve(image=one[None]) for one in x]
     return {name: np.concatenate([output[name] for output in outputs]) for name in outputs[0]}
@@ -157,7 +157,7 @@ def test_onnx_keeps_the_class_names(samples, tmp_path):
     assert json.loads(names) == ["Wörth", "b"]
 
 
-def test_conversions_of_tf2onnx_are_replaced_during_an_export_alone(samples, tmp_path):
+def test_tf2onnx_conversions_are_restored_after_export(samples, tmp_path):
     make(samples, 2).export(tmp_path / "m.onnx", format="onnx")
     handlers = [opset[name][0] for opset in tf_op.get_opsets()[""] for name in ("SelectV2", "Log") if name in opset]
     assert handlers
@@ -165,7 +165,7 @@ def test_conversions_of_tf2onnx_are_replaced_during_an_export_alone(samples, tmp
 
 
 @each_format
-def test_what_a_format_cannot_hold_is_refused_before_a_file_is_written(format, samples, tmp_path):
+def test_unsupported_operations_raise_before_writing(format, samples, tmp_path):
     model = make(samples, 3, readout="softmax")
     model.readout.call = lambda latent, training=None: tf.math.igamma(2.0, latent["loc"] @ np.eye(2, 3, dtype="f"))
     with pytest.raises(ValueError, match=f"format='{format}' cannot hold this model: .*Igamma"):
@@ -173,7 +173,7 @@ def test_what_a_format_cannot_hold_is_refused_before_a_file_is_written(format, s
     assert list(tmp_path.iterdir()) == []
 
 
-def test_tensors_that_are_no_weights_are_constants_in_onnx(samples, tmp_path):
+def test_constant_tensors_are_constants_in_onnx(samples, tmp_path):
     x, _ = samples
     normalization = keras.layers.Normalization(axis=(1, 2))
     normalization.adapt(x)
@@ -189,13 +189,13 @@ def test_tensors_that_are_no_weights_are_constants_in_onnx(samples, tmp_path):
         ("m", "litert", r"filepath must end in .tflite"),
     ],
 )
-def test_other_formats_and_endings_are_refused(name, format, message, samples, tmp_path):
+def test_invalid_format_or_suffix_raises(name, format, message, samples, tmp_path):
     with pytest.raises(ValueError, match=message):
         make(samples, 2).export(tmp_path / name, format=format)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_portable_functions_have_the_accuracy_of_the_usual_ones(dtype):
+def test_portable_operations_match_tensorflow(dtype):
     eps = np.finfo(dtype).eps
     x = np.linspace(-8, 8 if dtype == "float32" else 25, 2001).astype(dtype)
     small = np.concatenate([np.geomspace(1e-12, 0.9, 200), -np.geomspace(1e-12, 0.9, 200)]).astype(dtype)

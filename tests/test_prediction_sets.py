@@ -21,7 +21,7 @@ def draw(seed, samples, n=6):
 
 @pytest.mark.parametrize("by_class", [False, True])
 @pytest.mark.parametrize("method", METHODS)
-def test_the_promise_is_kept_by_samples_of_one_source(method, by_class):
+def test_coverage_on_exchangeable_samples(method, by_class):
     covered = []
     for seed in range(20):
         p, y = draw(seed, 1200)
@@ -49,13 +49,13 @@ def slow_scores(method, p, u, penalty=0.01, free_classes=5):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_scores_and_thresholds_are_the_papers(method):
+def test_set_scores_and_thresholds_match_formulas(method):
     p, y = draw(0, 60, n=9)
     sets = ConformalSets(0.9, method, free_classes=3, penalty=0.2, seed=5).fit(p, y)
     u = (p @ np.random.default_rng(5).uniform(1e3, 1e4, 9)) % 1
     scores = slow_scores(method, p, u, 0.2, 3)
-    own = np.sort(scores[np.arange(60), y])
-    assert sets.thresholds_ == pytest.approx([own[55 - 1]], abs=1e-9)  # ceil(61 * 0.9) = 55
+    true_class_scores = np.sort(scores[np.arange(60), y])
+    assert sets.thresholds_ == pytest.approx([true_class_scores[55 - 1]], abs=1e-9)  # ceil(61 * 0.9) = 55
     near = np.abs(scores - sets.thresholds_) < 1e-9
     np.testing.assert_array_equal(sets.predict(p) | near, (scores <= sets.thresholds_) | near)
 
@@ -80,7 +80,7 @@ class Given(ClassifierMixin, BaseEstimator):
 @pytest.mark.peers
 @pytest.mark.parametrize("method", ["lac", "aps"])
 @pytest.mark.parametrize("promised", [0.7, 0.9, 0.99])
-def test_sets_are_those_of_mapie(promised, method, monkeypatch):
+def test_sets_match_mapie(promised, method, monkeypatch):
     """With the same random numbers; RAPS of MAPIE 1.6 penalizes held-out samples otherwise than those it predicts."""
     peer = pytest.importorskip("mapie.classification")
     p, y = draw(0, 1000)
@@ -95,7 +95,7 @@ def test_sets_are_those_of_mapie(promised, method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_sample_has_the_same_set_in_any_batch_and_after_a_round_trip(method):
+def test_sets_do_not_depend_on_batch_or_config_round_trip(method):
     p, y = draw(1, 300)
     sets = ConformalSets(method=method).fit(p, y)
     again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(sets))
@@ -103,7 +103,7 @@ def test_a_sample_has_the_same_set_in_any_batch_and_after_a_round_trip(method):
     np.testing.assert_array_equal(np.concatenate([sets.predict(p[:7]), sets.predict(p[7:])]), sets.predict(p))
 
 
-def test_what_cannot_be_promised_is_refused():
+def test_invalid_sets_raise():
     p, y = draw(2, 50)
     with pytest.raises(ValueError, match="coverage must be a number above 0 and below 1"):
         ConformalSets(1.0)
@@ -139,7 +139,7 @@ def model(four):
 
 
 @pytest.mark.slow
-def test_files_and_exports_of_a_network_keep_its_sets(model, four, tmp_path):
+def test_model_files_and_exports_keep_sets(model, four, tmp_path):
     _, (x_test, y_test) = four
     sets = model.predict_set(x_test)
     assert 0.65 < ds.evaluation.coverage(y_test, sets) < 0.95
@@ -151,12 +151,12 @@ def test_files_and_exports_of_a_network_keep_its_sets(model, four, tmp_path):
     assert np.mean(served == sets) > 0.99  # scores are compared in single precision
 
 
-def test_what_changes_the_probabilities_removes_the_sets(model, four):
+def test_calibration_and_training_remove_sets(model, four):
     (x, y), _ = four
     copy = keras.models.clone_model(model)
     copy.set_weights(model.get_weights())
     copy.conformalize(x[150:], y[150:])
-    with pytest.warns(UserWarning, match="calibrate changes the probabilities that the sets were found for"):
+    with pytest.warns(UserWarning, match="calibrate changes the probabilities, and removes the sets"):
         copy.calibrate(x[150:], y[150:])
     copy.conformalize(x[150:], y[150:])
     copy.compile(run_eagerly=True)
@@ -168,7 +168,7 @@ def test_what_changes_the_probabilities_removes_the_sets(model, four):
     assert copy.prediction_sets is None
     with pytest.raises(ValueError, match="predict_set needs conformalize"):
         copy.predict_set(x)
-    with pytest.raises(ValueError, match=r"conformalize\(None\) removes the sets"):
+    with pytest.raises(ValueError, match=r"conformalize\(None\) removes"):
         copy.conformalize(None, y)
 
 
@@ -181,7 +181,7 @@ CLASSIFIERS = {
 
 @pytest.mark.parametrize("name", CLASSIFIERS)
 @pytest.mark.filterwarnings("ignore:the hyperparameters were still moving")
-def test_classifiers_of_tables_have_sets(name, tmp_path):
+def test_estimators_have_sets(name, tmp_path):
     X, y = load_wine(return_X_y=True)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), np.array(["a", "b", "c"])[y]
     classifier = CLASSIFIERS[name].fit(X[::3], y[::3])

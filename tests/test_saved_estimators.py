@@ -136,7 +136,7 @@ def test_tensorflow_alone_serves_the_same(classifiers, elsewhere):
 
 
 @pytest.mark.parametrize("name", SERVED)
-def test_the_loader_of_saved_models_takes_it(name, classifiers, place):
+def test_load_served_loads_estimators(name, classifiers, place):
     classifier, served = classifiers[name], ds.export.load_served(place / "served" / name)
     assert served.class_names == [str(label) for label in classifier.classes_]
     p = served.predict(X_TEST)["class_probabilities"]
@@ -146,7 +146,7 @@ def test_the_loader_of_saved_models_takes_it(name, classifiers, place):
 @pytest.mark.parametrize(
     "name", ["texts", "an absent class", "mean", "casimac", "collapsed", "stochastic", "softmax link", "categorical"]
 )
-def test_what_is_loaded_can_be_cloned_and_fitted_again(name, classifiers, place):
+def test_loaded_classifiers_can_be_cloned_and_fitted(name, classifiers, place):
     classifier, loaded = classifiers[name], ds.load(place / f"{name}.npz")
     assert type(loaded) is type(classifier)
     assert repr(loaded.get_params()) == repr(classifier.get_params())
@@ -163,20 +163,20 @@ def test_what_is_loaded_can_be_cloned_and_fitted_again(name, classifiers, place)
     np.testing.assert_allclose(copied.predict_proba(X_TEST), loaded.predict_proba(X_TEST), rtol=1e-10)
 
 
-def test_intervals_are_those_of_the_saved_one(classifiers, place):
+def test_loaded_intervals_are_equal(classifiers, place):
     expected = np.stack(classifiers["ilr"].class_intervals(X_TEST[:5]))
-    found = np.stack(ds.load(place / "ilr.npz").class_intervals(X_TEST[:5]))
-    np.testing.assert_allclose(found, expected, rtol=1e-9)
+    intervals = np.stack(ds.load(place / "ilr.npz").class_intervals(X_TEST[:5]))
+    np.testing.assert_allclose(intervals, expected, rtol=1e-9)
 
 
-def test_a_casimac_target_carries_no_training_samples(place):
+def test_casimac_target_is_saved_without_samples(place):
     target = ds.load(place / "casimac.npz").target_
     assert target.num_classes_ == 3
     with pytest.raises(ValueError, match="do not carry them"):
         target.transform(X_TEST, y[:37])
 
 
-def test_names_of_features_are_kept(tmp_path):
+def test_feature_names_are_saved(tmp_path):
     classifier = make(max_iter=0).fit(X[:, :2], y)
     classifier.feature_names_in_ = np.array(["alcohol", "malic acid"], dtype=object)  # as of a data frame
     classifier.save(tmp_path / "named.npz")
@@ -185,8 +185,8 @@ def test_names_of_features_are_kept(tmp_path):
     np.testing.assert_array_equal(loaded.feature_names_in_, classifier.feature_names_in_)
 
 
-def test_whatever_a_fit_leaves_is_kept(tmp_path):
-    """Classifiers to come leave attributes of their own."""
+def test_other_fitted_attributes_are_saved(tmp_path):
+    """Later classifiers may have other fitted attributes."""
     classifier = make(max_iter=0).fit(X, y)
     left = {"found_": {0.9: -1.5, None: float("inf"), "all": (1, [True, "two"])}, "chosen_": np.float64(0.9)}
     vars(classifier).update(left)
@@ -229,7 +229,7 @@ class Own(ds.SimplexGaussianProcess):
     pass
 
 
-def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
+def test_unsupported_values_raise_and_keep_earlier_file(tmp_path):
     for message, classifier, name in cannot_be_saved():
         (tmp_path / name).write_text("earlier")
         with pytest.raises(ValueError, match=message):
@@ -239,7 +239,7 @@ def test_what_cannot_be_saved_says_so_and_leaves_the_earlier_file(tmp_path):
         np.testing.assert_allclose(latent.loc, classifier.predict_latent(X_TEST).loc, rtol=1e-9)
 
 
-def test_kernels_of_ones_own_can_be_exported(tmp_path):
+def test_custom_kernels_are_exported(tmp_path):
     classifier = make(max_iter=0, kernel=gpflow.kernels.Matern12(active_dims=[0, 3]) + gpflow.kernels.Constant())
     classifier.fit(X, y)
     classifier.export(tmp_path / "served", class_names=["a", "b", "c"])
@@ -252,7 +252,7 @@ def test_kernels_of_ones_own_can_be_exported(tmp_path):
             classifier.export(tmp_path / "served", class_names=names)
 
 
-def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, monkeypatch):
+def test_save_expands_home_folder(tmp_path, monkeypatch):
     (tmp_path / "home").mkdir()
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -268,7 +268,7 @@ def test_files_and_folders_of_the_home_folder_are_known_by_its_sign(tmp_path, mo
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
-def test_nothing_is_written_before_fit(tmp_path):
+def test_save_before_fit_raises(tmp_path):
     for write in (make().save, make().export):
         with pytest.raises(NotFittedError):
             write(tmp_path / "model.npz")
@@ -304,7 +304,7 @@ DAMAGES = {
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
-def test_damaged_and_foreign_files_are_named(damage, place, tmp_path):
+def test_invalid_file_raises(damage, place, tmp_path):
     path = tmp_path / "damaged.npz"
     path.write_bytes((place / "ilr.npz").read_bytes())
     ds.load(path)
@@ -313,12 +313,12 @@ def test_damaged_and_foreign_files_are_named(damage, place, tmp_path):
         ds.load(path)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_missing_file_raises(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"there is no classifier at .*nothing\.npz"):
         ds.load(tmp_path / "nothing.npz")
 
 
-def test_parameters_of_a_later_version_are_named(classifiers, tmp_path, monkeypatch):
+def test_unknown_parameters_raise(classifiers, tmp_path, monkeypatch):
     parameters = {**classifiers["ilr"].get_params(deep=False), "depth": 3}
     monkeypatch.setattr(classifiers["ilr"], "get_params", lambda deep: parameters, raising=False)
     classifiers["ilr"].save(tmp_path / "later.npz")

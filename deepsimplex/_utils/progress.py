@@ -1,12 +1,9 @@
 """Show the progress of long work: a bar on terminals and in notebooks, lines in log files."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from rich.console import Console
 
 PATIENCE_SECONDS = 2.0  # work that is done sooner shows nothing
 LINE_SECONDS = 10.0  # minimum time between lines in a log
@@ -15,7 +12,7 @@ BAR_SECONDS = 0.1  # minimum time between updates of the bar
 
 @contextmanager
 def progress(
-    description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: float = 0
+    description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: int = 0
 ) -> Iterator[Callable[[float], None]]:
     """Show percentage, rate and time left of work that takes longer than ``PATIENCE_SECONDS``.
 
@@ -33,7 +30,7 @@ def progress(
         elsewhere, too; False never shows anything.
     unit : str
         What is counted, in the plural. The default is "steps".
-    done : float
+    done : int
         Units of the total that were done before an interruption. They count as done, but not in the rate.
         The default is 0.
 
@@ -51,19 +48,67 @@ def progress(
     if show is False:
         yield lambda amount: None
         return
-    from rich.console import Console  # imported late: most calls end before anything is shown
+    from rich.console import Console  # imported here: most calls end before anything is shown
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
 
     console = Console(stderr=True)
-    drawn = console.is_terminal or console.is_jupyter
-    if show is None and not drawn:
+    as_bar = console.is_terminal or console.is_jupyter
+    if show is None and not as_bar:
         yield lambda amount: None
         return
-    display = (_Bar if drawn else _Lines)(description, total, unit, done, console)
+    bar = Progress(
+        TextColumn("{task.description}", markup=False),  # names of files may have brackets
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[rate]}", style="progress.data.speed", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        get_time=time.monotonic,
+        speed_estimate_period=math.inf,
+    )
+    bar.add_task(description, total=total, completed=done, rate="")
+    task = bar.tasks[0]
+    bar.advance(task.id, 0)  # the rate is measured from here on
+    begun = time.monotonic()
+    due = begun + PATIENCE_SECONDS
+
+    def rate() -> str:
+        return rate_text(task.speed or 0, unit)
+
+    def print_line(time_text: str) -> None:
+        figures = ", ".join(filter(None, (f"{int(task.percentage)}%", rate(), time_text)))
+        console.out(f"{description}: {figures}", highlight=False)
+
+    def advance(amount: float, /) -> None:
+        nonlocal due
+        bar.advance(task.id, amount)
+        now = time.monotonic()
+        if now < due:
+            return
+        due = now + (BAR_SECONDS if as_bar else LINE_SECONDS)
+        if as_bar:
+            bar.update(task.id, rate=rate())
+            bar.start()  # has no effect on a bar that is already shown
+        elif not task.finished:
+            left = task.time_remaining
+            print_line("" if left is None else f"{rounded_duration(left)} left")
+
     try:
-        yield display.advance
+        yield advance
     finally:
-        if time.monotonic() >= display.begun + PATIENCE_SECONDS:
-            display.close()
+        if bar.live.is_started:  # stopping a bar that was never shown prints an empty line
+            bar.update(task.id, rate=rate())
+            bar.stop()
+        elif not as_bar and time.monotonic() >= begun + PATIENCE_SECONDS:
+            print_line(f"after {rounded_duration(time.monotonic() - begun)}")
 
 
 def rate_text(rate: float, unit: str) -> str:
@@ -91,89 +136,6 @@ def rate_text(rate: float, unit: str) -> str:
             break
         rate, prefix = rate / 1000, f"{larger} "
     return f"{rate:.3g} {prefix}{unit}/s"
-
-
-class _Lines:
-    """Progress as printed lines, the last with the time that the work took."""
-
-    interval = LINE_SECONDS
-
-    def __init__(self, description: str, total: float, unit: str, done: float, console: "Console") -> None:
-        self.description, self.total, self.unit, self.console = description, total, unit, console
-        self.earlier = self.completed = done
-        self.begun = self.latest = time.monotonic()  # latest: when units were last done
-        self.due = self.begun + PATIENCE_SECONDS
-
-    def advance(self, amount: float, /) -> None:
-        self.completed += amount
-        self.latest = time.monotonic()
-        if self.latest >= self.due:
-            self.due = self.latest + self.interval
-            self.update()
-
-    def update(self) -> None:
-        if self.completed < self.total:  # else ``close`` prints the last line
-            self._print(self.left)
-
-    def close(self) -> None:
-        self._print(f"after {rounded_duration(time.monotonic() - self.begun)}")
-
-    @property
-    def percentage(self) -> int:
-        """Percentage done, rounded down: 100 means that nothing is left."""
-        return int(100 * self.completed / self.total) if self.total else 100
-
-    @property
-    def rate(self) -> float:
-        """Mean number of units per second since the work began."""
-        return (self.completed - self.earlier) / max(self.latest - self.begun, 1e-9)
-
-    @property
-    def speed(self) -> str:
-        return rate_text(self.rate, self.unit)
-
-    @property
-    def left(self) -> str:
-        """Time that the rest takes at this rate; empty if unknown or if nothing is left."""
-        if self.rate == 0 or self.completed >= self.total:
-            return ""
-        # Less the time since the latest update, so that the time left counts down between updates.
-        seconds = (self.total - self.completed) / self.rate - (time.monotonic() - self.latest)
-        return f"{rounded_duration(max(seconds, 0))} left"
-
-    def _print(self, end: str) -> None:
-        figures = ", ".join(filter(None, (f"{self.percentage}%", self.speed, end)))
-        self.console.out(f"{self.description}: {figures}", highlight=False)
-
-
-class _Bar(_Lines):
-    """A bar that appears at the first update and stays when it is closed."""
-
-    interval = BAR_SECONDS
-
-    def __init__(self, description: str, total: float, unit: str, done: float, console: "Console") -> None:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-        super().__init__(description, total, unit, done, console)
-        self.bar = Progress(
-            TextColumn("{task.description}", markup=False),  # names of files may have brackets
-            BarColumn(),
-            TextColumn("{task.fields[work].percentage:>3}%", style="progress.percentage"),
-            TextColumn("{task.fields[work].speed}", style="progress.data.speed", markup=False),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[work].left}", style="progress.remaining"),
-            console=console,
-        )
-        self.task = self.bar.add_task(description, total=total, work=self)
-
-    def update(self) -> None:
-        self.bar.update(self.task, completed=self.completed)
-        self.bar.start()  # has no effect on a bar that is already shown
-
-    def close(self) -> None:
-        if self.bar.live.is_started:  # stopping one that was never shown prints an empty line
-            self.bar.update(self.task, completed=self.completed)
-            self.bar.stop()
 
 
 def rounded_duration(seconds: float) -> str:

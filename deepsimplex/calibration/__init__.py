@@ -5,31 +5,16 @@ The methods ``calibrate`` and ``conformalize`` (on held-out samples) and ``fit_d
 classifier. They can also be used alone, with the outputs of any other classifier.
 """
 
-from deepsimplex._utils.registry import Registry
+from deepsimplex.calibration.after_training import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.calibrator import Calibration, ProbabilityCalibration
 from deepsimplex.calibration.conformal_sets import ConformalSets
-from deepsimplex.calibration.familiarity import (
-    DENSITIES,
-    FeatureDensity,
-    GaussianDensity,
-    NeighborDistance,
-    RelativeMahalanobis,
-)
+from deepsimplex.calibration.feature_density import FeatureDensity
+from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
 from deepsimplex.calibration.isotonic import IsotonicCalibration
 from deepsimplex.calibration.latent_scaling import LatentScaling
+from deepsimplex.calibration.neighbor_distance import NeighborDistance
 from deepsimplex.calibration.platt import PlattScaling
 from deepsimplex.calibration.temperature import TemperatureScaling
-
-CALIBRATIONS: Registry[Calibration] = Registry(
-    "method",
-    Calibration,
-    {
-        "temperature": TemperatureScaling,
-        "latent": LatentScaling,
-        "platt": PlattScaling,
-        "isotonic": IsotonicCalibration,
-    },
-)
 
 __all__ = [
     "CALIBRATIONS",

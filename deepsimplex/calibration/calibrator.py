@@ -1,28 +1,27 @@
 """Base classes of the calibrations: fitted on held-out outputs of a classifier, applied to latents or probabilities."""
 
 from abc import ABC, abstractmethod
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.parameters import Fitted
 from deepsimplex._utils.portable_operations import precise_dtype
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities, check_sample_weight
 from deepsimplex.latent import LatentGaussian, is_tensor
-from deepsimplex.readout.normal import tiny_of
+from deepsimplex.readout.normal import smallest_normal
 
 
 class Calibration(Fitted, ABC):
-    """Base class of calibrations: what ``SimplexClassifier.calibrate`` and the scikit-learn classifiers fit and apply.
+    """Base class of the calibrations, which ``calibrate`` of a classifier fits.
 
     A subclass defines ``fit_outputs`` and one of ``apply_latent`` and ``apply_probabilities``, which both are the
-    identity here, and lists the attributes that fitting sets in ``fitted_attributes``. A subclass with arguments of its
-    own adds them to ``get_config``. Register it with ``keras.saving.register_keras_serializable``, so that classifiers
-    that hold it can be saved.
+    identity here, and lists the attributes that fitting sets in ``fitted_attributes``. Arguments
+    of the constructor are added to ``get_config``. Register the class with
+    ``keras.saving.register_keras_serializable``, so that classifiers that hold it can be saved.
 
     Examples
     --------
@@ -62,7 +61,7 @@ class Calibration(Fitted, ABC):
         probabilities : ndarray, shape [N, n]
             Class probabilities.
         latent : LatentGaussian, optional
-            The latents that they were read out of, in arrays, if there are any.
+            The latents that they were read out of, in arrays, for classifiers with latents.
         readout : keras.layers.Layer, optional
             The layer that reads latents out.
         sample_weight : array_like, shape [N], optional
@@ -96,7 +95,7 @@ class ProbabilityCalibration(Calibration):
 
     @abstractmethod
     def _transform(self, p: Any, floor: float) -> Any:
-        """Calibrated probabilities of a tensor [N, n], float64 except for export formats without it."""
+        """Calibrate probabilities, a tensor [N, n], float64 except for export formats without it."""
 
     def fit(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
         """Fit to the class probabilities of held-out samples and their labels.
@@ -141,13 +140,10 @@ class ProbabilityCalibration(Calibration):
             Of the dtype of ``p`` (float32 where that has less precision), computed in float64.
         """
         self._check_fitted()
-        if not is_tensor(p):
-            return self.transform(tf.constant(check_probabilities(p))).numpy()
-        dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
-        return tf.cast(self._transform(tf.cast(p, precise_dtype()), tiny_of(dtype)), dtype)
+        return self.apply_probabilities(p if is_tensor(p) else check_probabilities(p))
 
     def fit_transform(self, p: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> NDArray[Any]:
-        """Fit to samples and calibrate the same samples; they are then better calibrated than new samples are."""
+        """Fit to samples and calibrate the same samples, which are then better calibrated than new ones."""
         return self.fit(p, y, sample_weight).transform(p)
 
     def fit_outputs(
@@ -157,37 +153,25 @@ class ProbabilityCalibration(Calibration):
         return self.fit(probabilities, y, sample_weight)
 
     def apply_probabilities(self, p: Any) -> Any:
-        """Calibrate class probabilities: ``transform``."""
-        return self.transform(p)
+        """Calibrate class probabilities, which are not checked."""
+        if not is_tensor(p):
+            return self.apply_probabilities(tf.constant(p)).numpy()
+        dtype = p.dtype if p.dtype in (tf.float32, tf.float64) else tf.float32
+        return tf.cast(self._transform(tf.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
 
 
-def check_all_classes(y: NDArray[np.int64], n: int, calibration: str, otherwise: str) -> None:
-    """Raise unless every class of 0..n-1 has held-out samples."""
+def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
+    """Raise ValueError unless every class of 0..n-1 has held-out samples."""
     absent = np.setdiff1d(np.arange(n), y)
     if len(absent):
         raise ValueError(
             f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
-            f"labels y. Hold out more, a share of every class, or take {otherwise}"
+            f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')"
         )
 
 
 def check_columns(p: Any, fitted: int) -> None:
-    """Raise unless p has the columns of the fit: one class against the rest is one calibrator for two classes."""
+    """Raise ValueError unless p has as many columns as in fit: two for one fitted curve, else one for each."""
     n = 2 if fitted == 1 else fitted
     if p.shape[1] != n:
         raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")
-
-
-def warn_of_removal(cause: str, what: Literal["calibration", "sets"]) -> None:
-    """Warn that a method or training removes what was fitted to outputs that it changes."""
-    if what == "calibration":
-        fitted_to, again = "outputs that the model was calibrated for, and removes the calibration", "calibrate"
-    else:
-        fitted_to, again = "probabilities that the sets were found for, and removes them", "conformalize"
-    warn_caller(f"{cause} changes the {fitted_to}: call {again} again afterwards")
-
-
-def check_removal(y: Any, samples: str, method: str, what: str) -> None:
-    """Raise ValueError if labels are given without samples: samples of None remove what a method fitted."""
-    if y is not None:
-        raise ValueError(f"{samples} must be given beside y; {method}(None) removes the {what}")

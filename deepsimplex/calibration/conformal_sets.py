@@ -103,25 +103,28 @@ class ConformalSets(Fitted):
         self.seed = check_whole(seed, "seed", 0)
 
     def fit(self, p: ArrayLike, y: ArrayLike) -> "ConformalSets":
-        """Find the thresholds from class probabilities [N, n] of held-out samples and their labels [N].
+        """Fit the thresholds to class probabilities [N, n] of held-out samples and their labels [N].
 
         The samples must not have been used to train, nor to calibrate, the classifier.
         """
         labels, probabilities = check_labels_and_probabilities(y, p)
         scores = self._scores(tf.constant(probabilities, tf.float64)).numpy()
-        own, n = scores[np.arange(len(labels)), labels], probabilities.shape[1]
-        groups = {f" of class {k}": own[labels == k] for k in range(n)} if self.by_class else {"": own}
-        self.thresholds_ = np.array([self._threshold(of_group, name) for name, of_group in groups.items()])
+        true_class_scores = scores[np.arange(len(labels)), labels]
+        groups = {"": true_class_scores}
+        if self.by_class:
+            groups = {f" of class {k}": true_class_scores[labels == k] for k in range(probabilities.shape[1])}
+        self.thresholds_ = np.array([self._threshold(group, name) for name, group in groups.items()])
         return self
 
     def _threshold(self, scores: NDArray[np.float64], group: str) -> float:
+        """Return the threshold of scores [m]; ``group`` names their class in the message."""
         m = len(scores)
         smallest = math.ceil((m + 1) * self.coverage - 1e-9)  # 0.9 * 10 is 9, not 10
         if smallest > m:
             least = math.ceil(self.coverage / (1.0 - self.coverage) - 1e-9)
             raise ValueError(
                 f"y must hold at least {least} samples{group} for coverage = {self.coverage:g}; found {m}. Hold out "
-                "more, or promise less"
+                "more, or lower the coverage"
             )
         return float(np.partition(scores, smallest - 1)[smallest - 1])
 
@@ -150,7 +153,7 @@ class ConformalSets(Fitted):
         return self._scores(tf.cast(p, dtype)) <= tf.constant(self.thresholds_ + slack, dtype)
 
     def _scores(self, p: Any) -> Any:
-        """Nonconformity scores [N, n] of all classes."""
+        """Compute nonconformity scores [N, n] of all classes."""
         if self.method == "lac":
             return 1.0 - p
         order = tf.argsort(p, axis=-1, direction="DESCENDING", stable=True)
@@ -162,12 +165,12 @@ class ConformalSets(Fitted):
         return scores
 
     def _uniform(self, p: Any) -> Any:
-        """Pseudo-random numbers [N, 1] in [0, 1): the fractional part of a sum of probabilities with large weights."""
+        """Compute pseudo-random numbers [N, 1] in [0, 1): fractional parts of weighted sums of the probabilities."""
         weights = np.random.default_rng(self.seed).uniform(1e3, 1e4, p.shape[-1])
         total = tf.linalg.matvec(p, tf.constant(weights, p.dtype))[:, tf.newaxis]
         return total - tf.floor(total)
 
     def get_config(self) -> dict[str, Any]:
-        """Arguments of the constructor and fitted attributes, as numbers and lists."""
+        """Return the arguments of the constructor and the fitted attributes, as numbers and lists."""
         names = ("coverage", "method", "by_class", "penalty", "free_classes", "seed")
         return {**{name: getattr(self, name) for name in names}, **super().get_config()}

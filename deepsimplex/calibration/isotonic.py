@@ -52,11 +52,11 @@ class IsotonicCalibration(ProbabilityCalibration):
         from sklearn.isotonic import IsotonicRegression
 
         n = p.shape[1]
-        check_all_classes(y, n, "IsotonicCalibration", "TemperatureScaling (method='temperature')")
+        check_all_classes(y, n, "IsotonicCalibration")
         classes = [1] if n == 2 else range(n)
-        fitted = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
-        self.inputs_ = [np.asarray(curve.X_thresholds_, np.float64) for curve in fitted]
-        self.outputs_ = [np.asarray(curve.y_thresholds_, np.float64) for curve in fitted]
+        curves = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
+        self.inputs_ = [np.asarray(curve.X_thresholds_, np.float64) for curve in curves]
+        self.outputs_ = [np.asarray(curve.y_thresholds_, np.float64) for curve in curves]
 
     def _transform(self, p: Any, floor: float) -> Any:
         n = p.shape[1]
@@ -70,13 +70,13 @@ class IsotonicCalibration(ProbabilityCalibration):
 
 
 def _table(curves: list[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Curves as rows of equal length, at least two: the last point repeated."""
+    """Return curves as rows of equal length, at least two, by repeating the last point."""
     longest = max([2, *map(len, curves)])
     return np.stack([np.pad(curve, (0, longest - len(curve)), mode="edge") for curve in curves])
 
 
 def _interpolated(x: Any, inputs: NDArray[np.float64], outputs: NDArray[np.float64]) -> Any:
-    """Values [m, N] of m piecewise linear curves at x [m, N], constant beyond their ends."""
+    """Evaluate m piecewise linear curves at x [m, N]; they are constant beyond their ends."""
     right = count_at_most(inputs.astype(x.dtype.as_numpy_dtype), x)
     right = tf.clip_by_value(right, 1, inputs.shape[1] - 1)
     x_0, x_1, y_0, y_1 = (

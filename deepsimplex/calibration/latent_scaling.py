@@ -12,7 +12,6 @@ from deepsimplex._utils.validation import check_labels, check_sample_weight
 from deepsimplex.calibration.calibrator import Calibration
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout.layers import readout_layer
-from deepsimplex.readout.readout_base import log_probabilities
 
 # Logarithms of factors lie within +-_MOST; the search starts at the best of these candidates.
 _MOST = float(np.log(100.0))
@@ -96,21 +95,20 @@ class LatentScaling(Calibration):
         weights = check_sample_weight(sample_weight, len(latents))
         positive = weights > 0
         latents, weights = latents[positive], weights[positive]
-        logarithms = log_probabilities(layer, _tensors(latents, 1.0, 1.0)).numpy()
+        logarithms = layer.log_probabilities(_tensors(latents, 1.0, 1.0)).numpy()
         labels, _ = check_labels(y, logarithms.shape[1], rows=len(positive), of="latent")
         labels = labels[positive]
-        own = logarithms[np.arange(len(labels)), labels]
-        if np.all(own >= logarithms.max(axis=1)):
+        if np.all(logarithms[np.arange(len(labels)), labels] >= logarithms.max(axis=1)):
             raise ValueError(
                 f"the likeliest scale is 0: all {len(labels)} held-out samples are classified correctly. Hold out more "
                 "samples, or use PlattScaling (method='platt')"
             )
         nll = _negative_log_likelihood(latents, labels, weights, layer)
-        scale_only = getattr(layer, "scale_invariant", False)
+        scale_only = layer.scale_invariant
         mean, scale = (0.0, _likeliest_scale(nll)) if scale_only else _likeliest_pair(nll)
         if abs(scale if scale_only else mean) > _MOST - 2 * _TOLERANCE:
             raise ValueError(
-                f"the likeliest factor must lie between 0.01 and 100; found none there for the {len(labels)} held-out "
+                f"the likeliest factor must lie between 0.01 and 100; found one outside for the {len(labels)} held-out "
                 "samples. Check that labels and latents belong together, or hold out more samples"
             )
         self.mean_factor_, self.scale_factor_ = float(np.exp(mean)), float(np.exp(scale))
@@ -134,7 +132,7 @@ class LatentScaling(Calibration):
         return self.fit(latent, y, readout=readout, sample_weight=sample_weight)
 
     def apply_latent(self, latent: Any) -> Any:
-        """Calibrate latents, as a LatentGaussian or as the dict that was given."""
+        """Calibrate latents, a LatentGaussian or a dict, and return the same type."""
         scaled = self.transform(latent)
         return scaled if isinstance(latent, LatentGaussian) else scaled.as_dict()
 
@@ -150,8 +148,8 @@ class LatentScaling(Calibration):
         LatentGaussian
         """
         self._check_fitted()
-        given = LatentGaussian.of(latent)
-        return LatentGaussian(given.loc * self.mean_factor_, given.scale * self.scale_factor_)
+        latents = LatentGaussian.of(latent)
+        return LatentGaussian(latents.loc * self.mean_factor_, latents.scale * self.scale_factor_)
 
 
 def _tensors(latent: LatentGaussian, mean: Any, scale: Any) -> dict[str, Any]:
@@ -161,16 +159,16 @@ def _tensors(latent: LatentGaussian, mean: Any, scale: Any) -> dict[str, Any]:
 def _negative_log_likelihood(
     latent: LatentGaussian, labels: NDArray[np.int64], weights: NDArray[np.float64], layer: Any
 ) -> Callable[[float, float], float]:
-    """The mean NLL as a function of the logarithms of the factors of mean and scale."""
+    """Return the mean NLL as a function of the logarithms of the factors of mean and scale."""
 
     @tf.function(autograph=False)
-    def of_factors(mean: Any, scale: Any) -> Any:
-        logarithms = log_probabilities(layer, _tensors(latent, mean, scale))
+    def true_class_log_probabilities(mean: Any, scale: Any) -> Any:
+        logarithms = layer.log_probabilities(_tensors(latent, mean, scale))
         return tf.cast(tf.gather(logarithms, labels, batch_dims=1), tf.float64)
 
     def nll(mean: float, scale: float) -> float:
         factors = (tf.constant(np.exp(factor), tf.float32) for factor in (mean, scale))
-        return -float(np.average(of_factors(*factors).numpy(), weights=weights))
+        return -float(np.average(true_class_log_probabilities(*factors).numpy(), weights=weights))
 
     return nll
 
@@ -189,11 +187,11 @@ def _likeliest_pair(nll: Callable[[float, float], float]) -> tuple[float, float]
 
     mean, scale = min(_PAIRS, key=lambda pair: nll(*pair))
     simplex = [(mean, scale), (mean + 0.3, scale), (mean, scale + 0.5)]
-    found = minimize(
+    mean, scale = minimize(
         lambda pair: nll(*pair),
         (mean, scale),
         method="Nelder-Mead",
         bounds=[(-_MOST, _MOST)] * 2,
         options={"initial_simplex": simplex, "xatol": 10 * _TOLERANCE, "fatol": 1e-6},
-    )
-    return float(found.x[0]), float(found.x[1])
+    ).x
+    return float(mean), float(scale)

@@ -13,7 +13,7 @@ from deepsimplex.calibration.calibrator import ProbabilityCalibration, check_all
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class PlattScaling(ProbabilityCalibration):
-    """Map the log-odds of every class against the rest by a sigmoid of its own, and normalize over the classes.
+    """Map the log-odds of every class by a separate sigmoid, and normalize over the classes.
 
     Two parameters per class (two in all for two classes), fitted with Platt's smoothed labels, so that held-out samples
     may all be classified correctly. The likeliest class may change.
@@ -52,7 +52,7 @@ class PlattScaling(ProbabilityCalibration):
     intercepts_: NDArray[np.float64]
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
-        check_all_classes(y, p.shape[1], "PlattScaling", "TemperatureScaling (method='temperature')")
+        check_all_classes(y, p.shape[1], "PlattScaling")
         decisions = _log_odds(tf.constant(p), floor).numpy()
         # Of two classes the log-odds are one column, of the second.
         events = (y[:, None] == np.arange(p.shape[1]))[:, -decisions.shape[1] :]
@@ -70,7 +70,7 @@ class PlattScaling(ProbabilityCalibration):
 def _fitted_sigmoid(
     F: NDArray[np.float64], event: NDArray[np.bool_], weights: NDArray[np.float64]
 ) -> tuple[float, float]:
-    """Likeliest slope and intercept of a sigmoid of F [N] for an event [N], with Platt's smoothed labels."""
+    """Fit slope and intercept of a sigmoid of F [N] to an event [N], with Platt's smoothed labels."""
     from sklearn.linear_model import LogisticRegression
 
     happened, failed = weights[event].sum(), weights[~event].sum()
@@ -89,7 +89,7 @@ def _fitted_sigmoid(
 
 
 def _log_odds(p: Any, floor: float) -> Any:
-    """log p_k - log sum_{j != k} p_j [N, n]; for two classes [N, 1], of the second."""
+    """Compute log p_k - log sum_{j != k} p_j [N, n]; for two classes [N, 1], of the second."""
     n = p.shape[1]
     # Not 1 - p_k, which is off where p_k is near 1.
     rest = tf.matmul(p, tf.constant(1.0 - np.eye(n), p.dtype))

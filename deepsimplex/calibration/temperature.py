@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from deepsimplex.calibration.calibrator import ProbabilityCalibration
 
 # Largest 1 / T that is tried: probabilities are 0 and 1 long before.
-_COLDEST = 2.0**40
+_LARGEST_INVERSE = 2.0**40
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
@@ -53,19 +53,17 @@ class TemperatureScaling(ProbabilityCalibration):
         from scipy.optimize import brentq
         from scipy.special import softmax
 
-        own = p[np.arange(len(y)), y]
-        with np.errstate(divide="ignore"):
-            logits = np.log(p)
-        there = p > 0
-        finite = np.where(there, logits, 0.0)
-        own_logits = np.log(np.maximum(own, floor))
+        true_class_p = p[np.arange(len(y)), y]
+        true_class_logits = np.log(np.maximum(true_class_p, floor))
+        positive = p > 0
+        logits = np.log(np.where(positive, p, 1.0))
 
-        def slope(cold: float) -> float:
-            """Derivative of the NLL by 1 / T."""
-            shares = softmax(np.where(there, cold * finite, -np.inf), axis=1)
-            return float(weights @ (np.sum(shares * finite, axis=1) - own_logits))
+        def slope(inverse: float) -> float:
+            """Compute the derivative of the NLL by 1 / T."""
+            scaled_p = softmax(np.where(positive, inverse * logits, -np.inf), axis=1)
+            return float(weights @ (np.sum(scaled_p * logits, axis=1) - true_class_logits))
 
-        if np.all(own >= p.max(axis=1)):
+        if np.all(true_class_p >= p.max(axis=1)):
             raise ValueError(
                 f"the likeliest temperature is 0: all {len(y)} held-out samples are classified correctly. Hold out "
                 "more samples, or use PlattScaling (method='platt')"
@@ -76,10 +74,10 @@ class TemperatureScaling(ProbabilityCalibration):
                 "likelier under their probabilities than by chance. Check that y and p belong together, or hold "
                 "out more samples"
             )
-        warm = 1.0
-        while slope(warm) <= 0 and warm < _COLDEST:
-            warm *= 2.0
-        self.temperature_ = 1.0 / brentq(slope, 0.0, warm, xtol=1e-14 * warm, rtol=1e-13)
+        upper = 1.0
+        while slope(upper) <= 0 and upper < _LARGEST_INVERSE:
+            upper *= 2.0
+        self.temperature_ = 1.0 / brentq(slope, 0.0, upper, xtol=1e-14 * upper, rtol=1e-13)
 
     def _transform(self, p: Any, floor: float) -> Any:
         return tf.nn.softmax(tf.math.log(p) / self.temperature_)

@@ -4,31 +4,36 @@ import os
 from typing import Any
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.named_inputs import as_inputs, input_shapes
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.after_training import FittedAfterTraining
-from deepsimplex.classifier.data import DataAdapter, Samples, batches, check_arrays, check_lengths, split
+from deepsimplex._utils.validation import check_number, check_whole
+from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.keras_files import check_overwrite
-from deepsimplex.classifier.network import is_shape
-from deepsimplex.classifier.several_workers import StateOfChief
-from deepsimplex.classifier.streams import (
-    SeededEpochs,
-    check_not_given_with_stream,
-    concise_graph_errors,
-    is_stream,
-    peek,
-    read,
+from deepsimplex.classifier.network import concise_graph_errors, is_shape
+from deepsimplex.classifier.observations import Observer
+from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
+from deepsimplex.classifier.seeded_epochs import SeededEpochs
+from deepsimplex.classifier.several_workers import (
+    StateOfChief,
+    Workers,
+    divided_among_workers,
+    model_configuration,
+    versions,
 )
-from deepsimplex.classifier.training import TrainableNetwork
 from deepsimplex.export import export_model
+from deepsimplex.losses import get_loss
+from deepsimplex.losses.readout_losses import classifier_loss
+from deepsimplex.samples import Samples, is_stream
+from deepsimplex.samples.samples import check_not_given_with_stream
 from deepsimplex.targets import Target
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
+class SimplexClassifier(CalibratedNetwork):
     """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
@@ -96,7 +101,55 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     (360, 10)
     """
 
-    # Data to batches
+    training_loss: Any = None  # a ClassifierLoss, after compile
+    _trained_on_integers = False
+
+    def compile(self, optimizer: Any = "adam", loss: Any = None, metrics: Any = None, **kwargs: Any) -> None:
+        """Configure training.
+
+        Parameters
+        ----------
+        optimizer : str or keras.optimizers.Optimizer
+            Default "adam".
+        loss : loss, str, dict or callable, optional
+            None (default) is the default of the target: ``losses.Composition()`` for distance targets, the negative
+            log density of the latents for others. A latent loss
+            (``losses.LatentNLL(beta)``, any ``losses.LatentLoss``) trains latents. Any Keras loss of labels and class
+            probabilities, by name or object, trains through the readout; cross-entropies are computed in log space.
+            ``losses.Hybrid(weight)`` and ``losses.Composition(mass)`` use both latents and probabilities.
+        metrics : list, optional
+            Any Keras metrics of labels and class probabilities: "accuracy", ``metrics.ExpectedCalibrationError()``.
+        **kwargs
+            As in keras.Model.compile.
+
+        Raises
+        ------
+        TypeError, ValueError
+            If the loss is unknown, or does not fit the head or the readout.
+        """
+        loss = get_loss(loss)
+        chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
+        if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
+            chosen = type(chosen).from_config(chosen.get_config())
+        chosen.check(self.num_classes, self.head.covariance)
+        if chosen.needs_probabilities and not self.readout.differentiable:
+            raise ValueError(
+                f"readout must be differentiable for loss {chosen.name!r}; found method 'monte_carlo', which counts "
+                "draws. ArgmaxReadout() or ArgmaxReadout(method='quasi_monte_carlo') would do"
+            )
+        self._hide("training_loss", chosen)
+        with self.distribute_strategy.scope():
+            if counts_steps_twice(optimizer, self.distribute_strategy):
+                optimizer = type(optimizer).from_config(optimizer.get_config())
+            super().compile(optimizer=optimizer, loss=loss, metrics=metrics, **kwargs)
+
+    def compile_from_config(self, config: dict[str, Any]) -> None:
+        """Compile as a saved model was, its optimizer's state included."""
+        self.compile(**keras.saving.deserialize_keras_object(config))
+        if self.optimizer is not None and self.built:
+            self.optimizer.build(self.trainable_variables)
+
+    # Samples to epochs of observations
 
     @concise_graph_errors()
     def fit(
@@ -147,44 +200,40 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             Before training, for labels out of range, different numbers of samples and labels, NaN, and data that the
             target cannot use.
         """
-        check_lengths(epochs, batch_size, validation_split)
-        epoch_order, adapter = SeededEpochs(self.seed), self._adapter("fit")
-        validated = type(validation_data).__name__
-        settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs, validated
-        if is_stream(x):
-            check_not_given_with_stream(y=y, sample_weight=sample_weight, validation_split=validation_split or None)
-            (first, labels), x = peek(x)
-            self._build_pieces(first)
-            if adapter.must_read(x, labels):
-                x, y, sample_weight, batch_size = read(x, kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
-        if is_stream(x):
-            self._check_workers(adapter.workers, settings, first, labels, x)
-            x = self._read_ahead(x, labels, kwargs.get("steps_per_epoch"))
-            training: Any = adapter.stream(x, class_weight, epoch_order if shuffle else None)
-        else:
-            x, y, sample_weight = check_arrays(x, y, sample_weight)
-            self._build_pieces(x)
-            others = validation_data if isinstance(validation_data, tuple) else None
-            self._check_workers(adapter.workers, settings, x, y, sample_weight, others)
-            if validation_split and validation_data is None:
-                (x, y, sample_weight), validation_data = split(x, y, sample_weight, validation_split)
-            samples = adapter.arrays(x, y, sample_weight, class_weight, fit=True)
-            self._adapt_head(samples.x, samples.observation["label"], len(samples.observation["label"]))
-            training = batches(samples, batch_size, epoch_order if shuffle else None, adapter.workers)
-        if validation_data is not None:
+        check_whole(epochs, "epochs", 0)
+        check_number(validation_split, "validation_split", least=0, below=1)
+        observer, seeded = self._observer("fit", class_weight), SeededEpochs(self.seed)
+        samples = Samples.of(x, y, sample_weight, labeled=True)
+        validation = None if validation_data is None else _labeled(validation_data)
+        self._build_for(samples)
+        if samples.is_stream:
+            check_not_given_with_stream(validation_split=validation_split or None)
+            if observer.needs_training_samples(samples):
+                samples, batch_size = samples.in_memory(kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
+        settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs, type(validation_data).__name__
+        workers = observer.workers
+        if workers.count > 1:
+            self._check_workers(workers, settings, samples, validation)
+        if validation_split and validation is None:
+            samples, validation = samples.split(validation_split)  # type: ignore[attr-defined]
+
+        steps = kwargs.get("steps_per_epoch")
+        training = observer.fit(samples, steps)
+        self._adapt_head(training, steps)
+        if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
-            validation_data, steps = self._others(validation_data, size, kwargs.pop("validation_steps", None))
-            kwargs["validation_steps"] = steps
+            validation, size, kwargs["validation_steps"] = self._observed(
+                validation, size, kwargs.pop("validation_steps", None)
+            )
+            kwargs["validation_data"] = self._epochs(validation, size)
         self._build_metrics(training)
-        self._build_optimizer()
         self._train_uncalibrated()
-        own = [epoch_order] if adapter.workers.count == 1 else [epoch_order, StateOfChief(adapter.workers)]
+        ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            training,
+            self._epochs(training, batch_size, seeded.order if shuffle else None, workers),
             epochs=epochs,
             verbose=verbose,
-            callbacks=_with_callbacks(callbacks, own),
-            validation_data=validation_data,
+            callbacks=_with_callbacks(callbacks, ours),
             shuffle=False,  # the order is drawn from the seed
             **kwargs,
         )
@@ -204,44 +253,14 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        given = x if is_stream(x) else (x, y, sample_weight)
-        if given is x:
-            check_not_given_with_stream(y=y, sample_weight=sample_weight)
-        data, kwargs["steps"] = self._others(given, batch_size, kwargs.get("steps"))
-        self._build_metrics(data)
-        found = super().evaluate(data, verbose=verbose, **kwargs)
+        observed, size, kwargs["steps"] = self._observed(
+            Samples.of(x, y, sample_weight, labeled=True), batch_size, kwargs.get("steps")
+        )
+        self._build_metrics(observed)
+        results = super().evaluate(self._epochs(observed, size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
-        return found
-
-    def _others(self, data: Any, batch_size: int | None = None, steps: int | None = None) -> tuple[Any, int | None]:
-        """Return batches of validation or test samples, with latents if there are training samples, and the steps."""
-        adapter = self._adapter("evaluate")
-        if not self.training_loss.adapted:
-            warn_caller(
-                f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
-                "fit: it is given as NaN; class metrics do not need it",
-            )
-        if is_stream(data):
-            (_, labels), data = peek(data)
-            if not adapter.must_read(data, labels):
-                return adapter.stream(data), steps
-            if not self.target.is_fitted:
-                self._warn_of_unfitted_target()
-                return DataAdapter(self.target, self.num_classes).stream(data), steps
-            *data, batch_size = read(data, steps, "steps")
-            steps = None
-        samples = self._other_samples(*keras.utils.unpack_x_y_sample_weight(tuple(data)))
-        return batches(samples, batch_size), steps
-
-    def _other_samples(self, x: Any, y: Any, sample_weight: Any) -> Samples:
-        adapter, target = self._adapter("evaluate"), self.target
-        x, y, sample_weight = check_arrays(x, y, sample_weight)
-        self._check_shape(x)
-        if adapter.needs_latents and target.needs_samples and not target.is_fitted and not adapter.holds_latents(y):
-            self._warn_of_unfitted_target()
-            adapter = DataAdapter(target, self.num_classes)
-        return adapter.arrays(x, y, sample_weight)
+        return results
 
     def train_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, class_weight: Any = None, return_dict: bool = False
@@ -251,26 +270,199 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
         Pass latents as ``y`` to step by hand with such a target; a loss that compares with labels alone takes labels
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
-        adapter = self._adapter("train_on_batch")
-        x, y, sample_weight = check_arrays(x, y, sample_weight)
+        observer = self._observer("train_on_batch", class_weight)
+        samples = Samples.of(x, y, sample_weight, labeled=True)
         if not self.training_loss.adapted:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
                 f"{self.training_loss.how_to_adapt}"
             )
-        if adapter.needs_latents and self.target.needs_samples and not adapter.holds_latents(y):
+        if observer.needs_training_samples(samples):
             raise ValueError(
                 "y must hold latents in train_on_batch with a target of distances: a batch's neighbors lie among all "
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
-        samples = adapter.arrays(x, y, sample_weight, class_weight)
-        self._build_pieces(x)
+        self._build_for(samples)
         self._train_uncalibrated()
-        return super().train_on_batch(*samples, return_dict=return_dict)
+        return super().train_on_batch(*observer.observed(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        return super().test_on_batch(*self._other_samples(x, y, sample_weight), return_dict=return_dict)
+        observed, *_ = self._observed(Samples.of(x, y, sample_weight, labeled=True))
+        return super().test_on_batch(*observed.columns, return_dict=return_dict)
+
+    def _observer(self, method: str, class_weight: dict[int, float] | None = None) -> Observer:
+        if not self.compiled:
+            raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
+        return Observer(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
+
+    def _observed(
+        self, samples: Samples, batch_size: int | None = None, steps: int | None = None
+    ) -> tuple[Samples, int | None, int | None]:
+        """Return validation or test samples with observations, their batch size and their number of steps.
+
+        Without the training samples that latents are found among there are only labels.
+        """
+        observer = self._observer("evaluate")
+        if not self.training_loss.adapted:
+            warn_caller(
+                f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
+                "fit: it is given as NaN; class metrics do not need it",
+            )
+        if not samples.is_stream:
+            self._check_shape(samples.columns[0])
+        if observer.needs_training_samples(samples):
+            if not self.target.is_fitted:
+                warn_caller(
+                    "the latent loss needs the target's training samples, which a loaded model does not carry: it is "
+                    "given as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need "
+                    "it",
+                )
+                observer = Observer(self.target, self.num_classes)
+            elif samples.is_stream:
+                samples, batch_size = samples.in_memory(steps)
+                steps = None
+        return observer.observed(samples), batch_size, steps
+
+    @staticmethod
+    def _epochs(observed: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+        """Return batches for Keras; workers divide those of training samples."""
+        if observed.is_stream:
+            return observed.epochs(order=order, divide=divided_among_workers)
+        if batch_size is not None:
+            check_whole(batch_size, "batch_size", 1)
+        divide = workers.local_part if workers is not None and workers.count > 1 else None
+        return observed.epochs(batch_size, order, divide)
+
+    # Before training
+
+    def _build_for(self, samples: Samples) -> None:
+        """Create weights and optimizer before training: Keras would do so in the first step, too late for a backup.
+
+        Raises an error for parts that do not fit together, before the latents are computed.
+        """
+        strategy = self.distribute_strategy
+        if strategy.num_replicas_in_sync > 1:
+            check_made_in_scope(self, strategy)
+        spec = samples.spec[0]
+        self._check_shape(spec)
+        self._trained_on_integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
+        with strategy.scope():
+            if not self.built:
+                self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
+            if not self.optimizer.built:
+                self.optimizer.build(self.trainable_variables)
+
+    def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
+        """Raise ValueError, before any work, if another worker has a different model, settings or data.
+
+        Streams are compared by their first batch, unless each worker reads its own files.
+        """
+        columns = [samples.spec if samples.divides_files else samples.first()]
+        if validation is not None and not validation.is_stream:
+            columns.append(validation.columns)
+        arrays = tuple(np.asarray(leaf) if hasattr(leaf, "__array__") else leaf for leaf in keras.tree.flatten(columns))
+        workers.check_same(
+            {
+                "versions": versions(),
+                "model and settings": (model_configuration(self), str(settings)),
+                "samples": arrays,
+            }
+        )
+
+    def _adapt_head(self, training: Samples, steps: int | None) -> None:
+        """Initialize the head from features of training samples, unless it has been adapted or loaded."""
+        if not self.head.adapted:
+            if training.is_stream:
+                batches = training.read_ahead(steps, "steps_per_epoch")
+                x, labels = ((x, observation["label"]) for x, observation, *_ in batches), None
+            else:
+                x, observation, *_ = training.columns
+                labels = observation["label"]
+                labels = np.argmax(labels, axis=-1) if labels.ndim == 2 else labels
+            self.head.adapt(x, labels, self.backbone, seed=self.seed)
+        elif not training.is_stream:
+            self.head.set_num_samples(training.num_rows)
+
+    def _build_metrics(self, observed: Samples) -> None:
+        """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
+        # Under a strategy Keras creates them.
+        if len(self.metrics) < 2 or self.metrics[1].variables or self.distribute_strategy.num_replicas_in_sync > 1:
+            return
+        if isinstance(observation := observed.spec[1], dict) and "label" in observation:
+            label = observation["label"]
+            uniform = tf.fill([1, self.num_classes], 1.0 / self.num_classes)
+            self.compute_metrics(None, {"label": tf.zeros([1, *label.shape[1:]], label.dtype)}, uniform)
+            self.reset_metrics()
+
+    # Steps
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """Train on a batch."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        part = BatchPart.of(x)
+        with tf.GradientTape() as tape:
+            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
+            loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
+            # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
+            weighted = part.times(loss, part.rows / part.mean_rows) if self.training_loss.averages else loss
+            scaled_loss = self.optimizer.scale_loss(weighted)
+        variables = self.trainable_weights
+        self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
+        return self._report(x, y, outputs, loss, sample_weight, part, training=True)
+
+    def test_step(self, data: Any) -> dict[str, Any]:
+        """Evaluate a batch."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        part = BatchPart.of(x)
+        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False))
+        loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
+        return self._report(x, y, outputs, loss, sample_weight, part, training=False)
+
+    def compute_loss(
+        self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
+    ) -> Any:
+        """Return the loss of observations ``y``, with the extra losses of the layers.
+
+        ``y_pred`` is the dict {"loc", "scale"} of latents, with "log_probabilities" if they are known already; what is
+        missing is computed, all of it from x if ``y_pred`` is no such dict.
+        """
+        loss = self.training_loss
+        outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
+        outputs = self._with_log_probabilities(outputs)
+        if not loss.adapted or (loss.needs_latents and "loc" not in y):
+            return tf.constant(np.nan, keras.config.floatx())
+        value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
+        replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
+
+    def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
+        """Add "log_probabilities", uncalibrated and computed in log space, if the loss needs them and they lack."""
+        if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
+            return outputs
+        log_p = self.readout.log_probabilities(self.predictive(outputs, calibrated=False))
+        return {**outputs, "log_probabilities": log_p}
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
+        """Return the metrics of labels and class probabilities."""
+        return super().compute_metrics(x, y["label"], y_pred, sample_weight)
+
+    def _report(
+        self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, part: BatchPart, training: bool
+    ) -> dict[str, Any]:
+        """Update the loss and the metrics of the epoch, and return them."""
+        tracker, *others = self.metrics
+        # Losses that are sums have equal weights, whatever the number of samples.
+        counted = part.rows if self.training_loss.averages else part.mean_rows
+        tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
+        if not others:
+            return self.get_metrics_result()  # no metric needs probabilities
+        if "log_probabilities" in outputs and (training or self.after_training.calibration is None):
+            probabilities = tf.exp(outputs["log_probabilities"])
+        else:
+            latent = {name: outputs[name] for name in ("loc", "scale")}
+            probabilities = self.read_out(self.predictive(latent, calibrated=not training), training)
+        return self.compute_metrics(x, y, probabilities, sample_weight)
 
     # Files
 
@@ -335,10 +527,9 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             filepath,
             format,
             features=features,
-            latent=lambda found: self.calibrated_latent(self.latent_of_features(found)),
+            latent=lambda features: self.predictive(self.latent_of_features(features), calibrated=True),
             readout=self.read_out,
-            prediction_sets=self.prediction_sets,
-            familiarity=None if self.density is None else self.density.familiarity,
+            further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
             class_names=self.class_names,
             input_dtype=input_dtype,
@@ -346,16 +537,38 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
             verbose=verbose,
         )
 
+    def save_own_variables(self, store: Any) -> None:
+        """Save the state of the loss, and the arrays of target and density, with the weights."""
+        super().save_own_variables(store)
+        for prefix, component in self._stateful():
+            for name, value in component.state().items():
+                store[f"{prefix}{name}"] = np.asarray(value)
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load what ``save_own_variables`` saved."""
+        names = list(store.keys())  # not all stores of Keras can be iterated over
+        state = {name: np.asarray(store[name]) for name in names if name.startswith(_PREFIXES)}
+        for prefix, component in self._stateful():
+            values = {name.removeprefix(prefix): state[name] for name in state if name.startswith(prefix)}
+            if values:
+                component.load_state(values)
+        super().load_own_variables({name: store[name] for name in names if name not in state})
+
+    def _stateful(self) -> list[tuple[str, Any]]:
+        components = zip(_PREFIXES, (self.training_loss, self.target, self.after_training.density), strict=True)
+        return [(prefix, component) for prefix, component in components if component is not None]
+
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
-        pieces = {name: getattr(self, name) for name in (*_PIECES, *_FITTED_LATER)}
+        components = {name: getattr(self, name) for name in _COMPONENTS}
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-            **{name: keras.saving.serialize_keras_object(piece) for name, piece in pieces.items()},
+            **{name: keras.saving.serialize_keras_object(component) for name, component in components.items()},
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
+            "after_training": keras.saving.serialize_keras_object(self.after_training.components()),
             "trained_on_integers": self._trained_on_integers,
         }
 
@@ -363,30 +576,37 @@ class SimplexClassifier(TrainableNetwork, FittedAfterTraining):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_PIECES, *_FITTED_LATER, "dtype"):
+        for name in (*_COMPONENTS, "after_training", "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        for name, kind in (_PIECES | _FITTED_LATER).items():
-            if not isinstance(config[name], kind) and (name in _PIECES or config[name] is not None):
+        for name, kind in _COMPONENTS.items():
+            if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
-        fitted_later = {name: config.pop(name) for name in _FITTED_LATER}
-        fitted_later["_trained_on_integers"] = config.pop("trained_on_integers")
+        components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
         model = cls(**config)
-        for name, fitted in fitted_later.items():
-            setattr(model, name, fitted)
+        model.after_training.restore(components)
+        model._trained_on_integers = trained_on_integers
         return model
 
 
 _LAYER: Any = keras.layers.Layer
-_PIECES: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
-_FITTED_LATER: Any = {"calibration": Calibration, "prediction_sets": ConformalSets, "density": FeatureDensity}
+_COMPONENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
+# Prefixes of the names of their arrays among the saved weights.
+_PREFIXES = "loss_", "target_", "density_"
 
 
-def _with_callbacks(callbacks: Any, own: list[keras.callbacks.Callback]) -> Any:
+def _labeled(data: Any) -> Samples:
+    """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
+    if is_stream(data):
+        return Samples.of(data, labeled=True)
+    return Samples.of(*keras.utils.unpack_x_y_sample_weight(tuple(data)), labeled=True)
+
+
+def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:
     """Append callbacks to the ``callbacks`` argument of ``fit``."""
     if isinstance(callbacks, keras.callbacks.CallbackList):
-        for callback in own:
+        for callback in ours:
             callbacks.append(callback)
         return callbacks
     others = [] if callbacks is None else callbacks if isinstance(callbacks, list | tuple) else [callbacks]
     # Last: BackupAndRestore, a user's learning-rate schedule and the like act before an epoch is drawn.
-    return [*others, *own]
+    return [*others, *ours]

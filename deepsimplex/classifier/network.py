@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -14,15 +15,14 @@ from deepsimplex._utils.atomic_files import replacing
 from deepsimplex._utils.batching import num_rows
 from deepsimplex._utils.named_inputs import stated_inputs
 from deepsimplex._utils.validation import check_class_names, check_whole
-from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
-from deepsimplex.classifier.data import check_lengths, check_samples
+from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.classifier.keras_files import FileInMemory, check_overwrite
 from deepsimplex.classifier.several_workers import LocalReduction, Workers, has_several_workers
-from deepsimplex.classifier.streams import as_tensor, checked_stream, concise_graph_errors, in_batches, is_stream
-from deepsimplex.heads import HEADS
+from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
-from deepsimplex.readout.readout_base import log_probabilities
+from deepsimplex.samples import Samples
+from deepsimplex.samples.samples import as_tensor, has_memmap
 from deepsimplex.targets import TARGETS, Target
 
 
@@ -64,9 +64,7 @@ class SimplexNetwork(keras.Model):
         self.backbone = backbone
         self.head = self._make_head(head, covariance)
         self.readout = readout_layer(readout or self.target.default_readout, scores)
-        self.calibration: Calibration | None = None
-        self.prediction_sets: ConformalSets | None = None
-        self.density: FeatureDensity | None = None
+        self.after_training = AfterTraining(self)
         self._noise = self.target.noise(self.num_classes)
         self._hide("_sample_shapes", None)
         self._hide("_latents", None)
@@ -75,36 +73,59 @@ class SimplexNetwork(keras.Model):
         if tensors is not None:  # build at once, as functional models, so that weights can be loaded
             self.build(keras.tree.map_structure(lambda tensor: tensor.shape, tensors))
 
-    def _make_head(self, head: Any, covariance: Covariance | None) -> keras.layers.Layer:
-        latent_dim = self.target.latent_dim(self.num_classes)
+    def _make_head(self, head: Any, covariance: Covariance | None) -> Head:
         if isinstance(head, keras.layers.Layer) and covariance is not None:
             raise ValueError("covariance must not be given beside head: the head has its own")
         made = HEADS.get(
             head or ("variational" if covariance is None else "gaussian"),
             num_classes=self.num_classes,
-            latent_dim=latent_dim,
+            latent_dim=self.target.latent_dim(self.num_classes),
             covariance=covariance or "isotropic",
             # Of targets that compare samples a head needs the vertices alone.
             target=TARGETS.get("vertices") if self.target.needs_samples else self.target,
         )
-        if covariance is not None and getattr(made, "covariance", "isotropic") != covariance:
+        made = made if isinstance(made, Head) else LayerHead(made)
+        if covariance is not None and (made.covariance or "isotropic") != covariance:
             raise ValueError(f"covariance {covariance!r} is not one that head {head!r} has: leave it out")
-        if getattr(made, "num_classes", self.num_classes) != self.num_classes:
-            raise ValueError(f"head must be for {self.num_classes} classes; found one for {made.num_classes}")
-        if hasattr(made, "check_target"):
-            made.check_target(self.target)
-        if getattr(made, "latent_dim", latent_dim) != latent_dim:
-            raise ValueError(
-                f"head must have latent_dim {latent_dim} for {self.num_classes} classes of this target; found "
-                f"{made.latent_dim}"
-            )
+        made.check_target(self.target, self.num_classes)
         return made
 
     def _hide(self, name: str, value: Any) -> None:
         """Set an attribute that Keras does not track: it is no part of the model's weights and layers."""
         object.__setattr__(self, name, value)
 
-    # From samples to probabilities
+    # From samples to probabilities, step by step
+
+    def call(self, inputs: Any, training: bool | None = None) -> Any:
+        """Return class probabilities [N, n]; in training uncalibrated ones."""
+        latent = self.latent(inputs, training)
+        return self.read_out(self.predictive(latent, calibrated=not training), training)
+
+    def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
+        """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
+
+        Except in training it is widened where samples are unfamiliar, after ``fit_density``.
+        """
+        return self.latent_of_features(self.backbone(inputs, training=training), training)
+
+    def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
+        """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
+        latent = self.head(features, training=bool(training))
+        return latent if training else self.after_training.widened(latent, features)
+
+    def predictive(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:
+        """Return the Gaussian that is read out: the head's, with the target's noise added, and calibrated if asked."""
+        if self._noise is not None:
+            latent = LatentGaussian.of(latent).with_noise(self._noise).as_dict()
+        return self.after_training.calibrated_latent(latent) if calibrated else latent
+
+    def read_out(self, predictive: dict[str, Any], training: bool | None = None) -> Any:
+        """Return the calibrated class probabilities [N, n] of ``predictive``; in training uncalibrated ones."""
+        if training:  # where the readout samples, of fewer points
+            return self.readout(predictive, training=True)
+        return self.after_training.calibrated(self.readout(predictive))
+
+    # Weights and strategy
 
     @property
     def distribute_strategy(self) -> Any:
@@ -119,7 +140,7 @@ class SimplexNetwork(keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Create the weights, and check that backbone, head and readout fit together."""
-        samples = keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape), input_shape)
+        samples = keras.tree.map_shape_structure(keras.KerasTensor, input_shape)
         features = self.backbone(samples)
         if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
             raise ValueError(
@@ -152,43 +173,8 @@ class SimplexNetwork(keras.Model):
         with replacing(filepath) as fresh:
             fresh.write_bytes(memory.getbuffer())
 
-    def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
-        """Return the head's Gaussian over latents as the dict {"loc", "scale"}, without the target's noise.
+    # Predictions
 
-        Except in training it is widened where samples are unfamiliar, after ``fit_density``.
-        """
-        features = self.backbone(inputs, training=training)
-        return self.head(features, training=True) if training else self.latent_of_features(features)
-
-    def latent_of_features(self, features: Any) -> dict[str, Any]:
-        """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent = self.head(features, training=False)
-        return latent if self.density is None else self.density.widened(latent, features)
-
-    def predictive(self, latent: dict[str, Any]) -> dict[str, Any]:
-        """Return the Gaussian that is read out: the head's, with the target's own noise added, if it has one."""
-        return latent if self._noise is None else LatentGaussian.of(latent).with_noise(self._noise).as_dict()
-
-    def calibrated_latent(self, latent: dict[str, Any]) -> dict[str, Any]:
-        """Return the head's Gaussian with the target's noise and the calibration, if there is one."""
-        predictive = self.predictive(latent)
-        return predictive if self.calibration is None else self.calibration.apply_latent(predictive)
-
-    def read_out(self, latent: dict[str, Any]) -> Any:
-        """Return calibrated class probabilities [N, n] of latents from ``calibrated_latent``."""
-        probabilities = self.readout(latent)
-        return probabilities if self.calibration is None else self.calibration.apply_probabilities(probabilities)
-
-    def log_probabilities(self, latent: dict[str, Any]) -> Any:
-        """Return uncalibrated log-probabilities [N, n] of the head's latents, in log space: what losses need."""
-        return log_probabilities(self.readout, self.predictive(latent))
-
-    def call(self, inputs: Any, training: bool | None = None) -> Any:
-        """Return class probabilities [N, n]; in training uncalibrated ones."""
-        latent = self.latent(inputs, training=training)
-        return self.readout(self.predictive(latent)) if training else self.read_out(self.calibrated_latent(latent))
-
-    @concise_graph_errors()
     def predict(
         self,
         x: Any,
@@ -204,16 +190,15 @@ class SimplexNetwork(keras.Model):
         TypeError, ValueError
             For arrays that are not numeric, have no samples, are not finite or do not fit the backbone's inputs.
         """
-        x = self._checked(x)
+        samples = self._checked(x)
+        if steps is not None:
+            kwargs["steps"] = steps
         with self._predicting():
-            if steps is None and not kwargs and _in_slices(self, x, batch_size, verbose):
-                return _predict_slices(self, x, batch_size)
-            x, batch_size = in_batches(x, batch_size)
-            return super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, **kwargs)
+            return _predict(self, samples, batch_size, verbose, **kwargs)
 
     def predict_on_batch(self, x: Any) -> np.ndarray:
         """Return class probabilities [N, n] of one batch, as in keras.Model, after the checks of ``predict``."""
-        x = self._checked(x)
+        self._checked(x)
         with self._predicting():
             return super().predict_on_batch(x)
 
@@ -225,21 +210,18 @@ class SimplexNetwork(keras.Model):
         finally:
             self._hide("_predicts", False)
 
-    def _checked(self, x: Any) -> Any:
-        """Return samples to predict as they are, after the checks of ``fit``."""
+    def _checked(self, x: Any) -> Samples:
+        """Check samples to predict as ``fit`` does."""
         if has_several_workers(tf.distribute.get_strategy()):
             raise ValueError(
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
             )
-        if is_stream(x):
-            return checked_stream(x, self._check_shape, self._check_samples)
-        self._check_samples(x)
-        return x
-
-    def _check_samples(self, x: Any) -> None:
-        check_samples(x)
-        self._check_shape(x)
+        samples = Samples.of(x)
+        if samples.is_stream:
+            return samples.checked(self._check_shape)
+        self._check_shape(samples.columns[0])
+        return samples
 
     def _check_shape(self, x: Any) -> None:
         """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""
@@ -249,8 +231,8 @@ class SimplexNetwork(keras.Model):
             and len(named) > 1
             and (hasattr(x, "shape") or (isinstance(x, dict) and named.keys() - x))
         ):
-            found = sorted(x) if isinstance(x, dict) else "one array"
-            raise ValueError(f"x must be a dict of the inputs {', '.join(named)}; found {found}")
+            value = sorted(x) if isinstance(x, dict) else "one array"
+            raise ValueError(f"x must be a dict of the inputs {', '.join(named)}; found {value}")
         expected: Any = getattr(self.backbone, "input_shape", None)
         if hasattr(x, "shape") and is_shape(expected) and not _fits(tuple(x.shape[1:]), tuple(expected[1:])):
             raise ValueError(f"x must hold samples of shape {list(expected[1:])}; found shape {list(x.shape)}")
@@ -275,17 +257,27 @@ class SimplexNetwork(keras.Model):
             Of NumPy arrays, float32. It includes the target's own noise: reading it out gives ``predict_proba(x)``,
             unless the classifier was calibrated by other means than "latent".
         """
-        x = self._checked(x)
+        samples = self._checked(x)
         if self._latents is None:
-            self._hide("_latents", _Part(self, lambda x: self.calibrated_latent(self.latent(x))))
-        return LatentGaussian.of(self._latents.predict_all(x, batch_size, verbose))
+            self._hide("_latents", _Part(self, lambda x: self.predictive(self.latent(x), calibrated=True)))
+        return LatentGaussian.of(_predict(self._latents, samples, batch_size, verbose))
+
+    def _uncalibrated(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
+        """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""
+
+        def outputs(x: Any) -> dict[str, Any]:
+            latent = self.predictive(self.latent(x), calibrated=False)
+            return {"probabilities": self.readout(latent), "latent": latent}
+
+        predicted = _predict(_Part(self, outputs), self._checked(x), batch_size, verbose)
+        return {**predicted, "latent": LatentGaussian.of(predicted["latent"]), "readout": self.readout}
 
     def predict_features(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return the backbone's features [N, d] of samples; arguments as for ``predict_latent``."""
-        x = self._checked(x)
+        samples = self._checked(x)
         if self._features is None:
             self._hide("_features", _Part(self, lambda x: self.backbone(x, training=False)))
-        return self._features.predict_all(x, batch_size, verbose)
+        return _predict(self._features, samples, batch_size, verbose)
 
     def explain(self, x: Any, k: int = 3) -> Any:
         """Find the k nearest prototypes of every sample by a head of prototypes; ``labels`` are ``class_names``.
@@ -306,10 +298,7 @@ class SimplexNetwork(keras.Model):
         ValueError
             If the head has no prototypes.
         """
-        head: Any = self.head
-        if not hasattr(head, "explain"):
-            raise ValueError(f"explain needs a head of prototypes, as head='prototypes'; found {type(head).__name__}")
-        explained = head.explain(self._checked(x), k, self.backbone)
+        explained = self.head.explain(self._checked(x).columns[0], k, self.backbone)
         return dataclasses.replace(explained, labels=np.array(self.class_names)[explained.labels])
 
 
@@ -332,45 +321,45 @@ class _Part(keras.Model):
         """Return the output of the function."""
         return self._function(inputs)
 
-    @concise_graph_errors()
-    def predict_all(self, x: Any, batch_size: int | None, verbose: str | int) -> Any:
-        """Predict as ``keras.Model.predict`` does, with less overhead for arrays of few samples."""
-        if _in_slices(self, x, batch_size, verbose):
-            return _predict_slices(self, x, batch_size)
-        x, batch_size = in_batches(x, batch_size)
-        return self.predict(x, batch_size=batch_size, verbose=verbose)
+
+@contextmanager
+def concise_graph_errors() -> Iterator[None]:
+    """Replace TensorFlow's error about samples or labels of a batch, with a graph's trace, by a one-line ValueError."""
+    try:
+        yield
+    except tf.errors.InvalidArgumentError as error:
+        if line := re.search(r"ValueError: (.*\b[xy] must .*)|(x must be finite.*?)(?= : Tensor|\n|$)", str(error)):
+            raise ValueError(line[1] or line[2]) from None
+        raise
 
 
-def _in_slices(model: keras.Model, x: Any, batch_size: int | None, verbose: str | int) -> bool:
-    """Return whether ``_predict_slices`` can replace ``predict``: arrays, a single device, no progress bar."""
-    leaves = keras.tree.flatten(x)
-    check_lengths(batch_size=batch_size)
-    return (
-        verbose == 0
-        and model.steps_per_execution == 1
-        and model.distribute_strategy.num_replicas_in_sync == 1
-        and all(isinstance(leaf, np.ndarray | tf.Tensor) for leaf in leaves)
-        and len({len(leaf) for leaf in leaves}) == 1
-    )
+@concise_graph_errors()
+def _predict(model: keras.Model, samples: Samples, batch_size: int | None, verbose: str | int, **kwargs: Any) -> Any:
+    """Predict as ``keras.Model.predict`` does, with less overhead for arrays.
 
-
-def _predict_slices(model: keras.Model, x: Any, batch_size: int | None) -> Any:
-    """Predict arrays by the function and in the batches of ``keras.Model.predict``, without its data set.
-
-    Keras creates a data set in every call and traces its functions, which takes most of the time for few samples.
+    Keras creates a data set in every call and traces its functions, which takes most of the time for few samples. On a
+    single device and without a progress bar, arrays are predicted by the same function in the same batches without it.
     """
-    x, size, found = keras.tree.lists_to_tuples(x), batch_size or 32, []
+    if batch_size is not None:
+        check_whole(batch_size, "batch_size", 1)
+    if samples.is_stream or has_memmap(samples.columns):  # which Keras would copy whole
+        return keras.Model.predict(model, samples.epochs(batch_size), verbose=verbose, **kwargs)
+    x, size = samples.columns[0], batch_size or 32
+    several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
+    if kwargs or verbose != 0 or several:
+        return keras.Model.predict(model, x, batch_size=batch_size, verbose=verbose, **kwargs)
     model.make_predict_function()
-    for first in range(0, num_rows(x, "x"), size):
+    outputs = []
+    for first in range(0, num_rows(x), size):
         batch = keras.tree.map_structure(lambda leaf, rows=slice(first, first + size): as_tensor(leaf[rows]), x)
-        found.append(model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]))
-    return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *found)
+        outputs.append(model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]))
+    return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *outputs)
 
 
-def _fits(found: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
+def _fits(shape: tuple[int | None, ...], wanted: tuple[int | None, ...]) -> bool:
     """Return whether samples fit an input; Keras adds or removes a last axis of length one."""
-    a, b = (shape[:-1] if shape[-1:] == (1,) else shape for shape in (found, wanted))
-    return len(a) == len(b) and all(own == size or None in (own, size) for own, size in zip(a, b, strict=True))
+    a, b = (sizes[:-1] if sizes[-1:] == (1,) else sizes for sizes in (shape, wanted))
+    return len(a) == len(b) and all(one == other or None in (one, other) for one, other in zip(a, b, strict=True))
 
 
 def is_shape(value: Any) -> bool:

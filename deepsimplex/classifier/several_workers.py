@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.metadata import version
@@ -12,13 +13,16 @@ import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.archives import fingerprint
-from deepsimplex.classifier.streams import not_converted
+from deepsimplex.samples.samples import not_converted
 
 Arrays = Mapping[str, np.ndarray]
 _SAME_VERSIONS = ("deepsimplex", "tensorflow", "keras", "numpy")
 _NUMBERS_AT_ONCE = 2**22
 _AutoShardPolicy = tf.data.experimental.AutoShardPolicy
 _DIVIDED = _AutoShardPolicy.OFF
+# Parts of a model's JSON that may differ between equal models: numbers of layers' names, what the chief has fitted, and
+# the bytecode of functions, which holds the paths of their files.
+_INCIDENTAL = re.compile(r'_\d+(?=")|"fitted": \{[^{}]*\}|"code": "[^"]*"')
 
 
 class ChiefError(RuntimeError):
@@ -30,6 +34,17 @@ def versions() -> str:
     return ", ".join(f"{name} {version(name)}" for name in _SAME_VERSIONS)
 
 
+def model_configuration(model: keras.Model) -> str:
+    """Return the configuration of a compiled model as JSON, or the shapes of its weights if it has a layer without one.
+
+    Names of layers are not numbered, and fitted state is left out.
+    """
+    try:
+        return _INCIDENTAL.sub("", model.to_json())
+    except (NotImplementedError, TypeError, ValueError):  # of a layer, or of a loss that is not registered
+        return str([(weight.shape, str(weight.dtype)) for weight in model.weights])
+
+
 def has_several_workers(strategy: Any) -> bool:
     """Return whether other processes train under a strategy too."""
     if not isinstance(strategy, tf.distribute.MultiWorkerMirroredStrategy):
@@ -38,7 +53,7 @@ def has_several_workers(strategy: Any) -> bool:
 
 
 def divides_files(dataset: tf.data.Dataset) -> bool:
-    """Return whether workers divide the files of a data set, by its own options."""
+    """Return whether workers divide the files of a data set, by its options."""
     return dataset.options().experimental_distribute.auto_shard_policy == _AutoShardPolicy.FILE
 
 
@@ -74,7 +89,7 @@ class LocalReduction:
         return tf.nest.map_structure(lambda leaf: self.whole.experimental_local_results(leaf)[0], value)
 
     def experimental_distribute_dataset(self, dataset: Any) -> Any:
-        """Divide the batches of a data set among the workers, unless ``Workers.own_part`` has divided them."""
+        """Divide the batches of a data set among the workers, unless ``Workers.local_part`` has divided them."""
         if dataset.options().experimental_distribute.auto_shard_policy != _DIVIDED:
             return self.whole.experimental_distribute_dataset(dataset)
         return self.whole.distribute_datasets_from_function(lambda _: dataset)
@@ -107,8 +122,8 @@ class Workers:
             return tf.convert_to_tensor(tf.distribute.get_replica_context().replica_id_in_sync_group)
 
         def total(values: tf.Tensor) -> tf.Tensor:
-            own = strategy.run(lambda: tf.where(replica() % replicas == 0, values, tf.zeros_like(values)))
-            return strategy.reduce("SUM", own, axis=None)
+            once = strategy.run(lambda: tf.where(replica() % replicas == 0, values, tf.zeros_like(values)))
+            return strategy.reduce("SUM", once, axis=None)
 
         self._total = tf.function(total, autograph=False, reduce_retracing=True)
         first, *_ = strategy.experimental_local_results(tf.function(lambda: strategy.run(replica))())
@@ -119,7 +134,7 @@ class Workers:
         """Whether this worker is the chief."""
         return self.number == 0
 
-    def own_part(self, indices: tf.data.Dataset) -> tf.data.Dataset:
+    def local_part(self, indices: tf.data.Dataset) -> tf.data.Dataset:
         """Return this worker's part of every batch of indices, so that it reads no other rows.
 
         If workers have several devices, batches are returned whole, and TensorFlow divides them among the devices.
@@ -164,22 +179,36 @@ class Workers:
         with np.load(io.BytesIO(payload), allow_pickle=False) as archive:
             return {name: archive[name] for name in archive.files}
 
+    def on_chief(self, task: Callable[[], Any]) -> Any:
+        """Run a task on the chief while the others wait; return its result, JSON values, on every worker.
+
+        Raises
+        ------
+        Exception
+            As ``from_chief``.
+        """
+        return json.loads(str(self.from_chief(lambda: {"result": np.array(json.dumps(task()))})["result"]))
+
     def check_same(self, facts: Mapping[str, Any]) -> None:
         """Raise a ValueError on every worker if one differs from the chief in a fact: an object, or a tuple of arrays.
 
-        Facts are compared by their digests, in order.
+        Facts are compared by their digests; the first that differs is named.
         """
-        for name, fact in facts.items() if self.count > 1 else ():
-            digests = np.zeros((self.count, 4), np.int32)
-            parts = fact if isinstance(fact, tuple) else (fact,)
-            digests[self.number] = np.frombuffer(bytes.fromhex(fingerprint(*parts)), np.int32)
-            digests = self._sum(digests)
-            others = np.flatnonzero((digests != digests[0]).any(axis=1))
-            if len(others):
+        if self.count == 1:
+            return
+        digests = np.zeros((self.count, len(facts), 4), np.int32)
+        for number, fact in enumerate(facts.values()):
+            digest = fingerprint(*(fact if isinstance(fact, tuple) else (fact,)))
+            digests[self.number, number] = np.frombuffer(bytes.fromhex(digest), np.int32)
+        digests = self._sum(digests)
+        differs = (digests != digests[0]).any(axis=2)
+        for (name, fact), workers in zip(facts.items(), differs.T, strict=True):
+            if workers.any():
                 self.wait()
-                own = "" if isinstance(fact, tuple) else f"; this one, number {self.number}, has {fact}"
+                value = "" if isinstance(fact, tuple) else f"; this one, number {self.number}, has {fact}"
                 raise ValueError(
-                    f"the workers must train with the same {name}; worker {others[0]} has others than the chief{own}"
+                    f"the workers must train with the same {name}; worker {workers.argmax()} has others than the "
+                    f"chief{value}"
                 )
 
     def wait(self) -> None:
@@ -188,7 +217,7 @@ class Workers:
         A worker reads its sums from the memory of others, and fails if one of them has ended: none may end before.
         """
         if self.count > 1:
-            with suppress(tf.errors.OpError):  # who has ended has come here, or what follows fails
+            with suppress(tf.errors.OpError):  # a worker that has ended has called this, or later calls fail
                 self._sum(np.zeros(1, np.int32))
 
     def _bytes_from_chief(self, payload: Any) -> bytes:
@@ -227,11 +256,11 @@ class StateOfChief(keras.callbacks.Callback):
     def on_train_begin(self, logs: Any = None) -> None:
         """Assign the chief's values to all variables."""
         variables = [*self.model.weights, *self.model.optimizer.variables]
-        found = self._workers.from_chief(
+        values = self._workers.from_chief(
             lambda: {str(number): keras.ops.convert_to_numpy(variable) for number, variable in enumerate(variables)}
         )
         for number, variable in enumerate(variables):
-            variable.assign(found[str(number)])
+            variable.assign(values[str(number)])
 
     def on_train_end(self, logs: Any = None) -> None:
         """Wait for the others, which may still read the last sums."""

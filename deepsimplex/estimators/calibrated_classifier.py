@@ -16,11 +16,12 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.validation import check_choice, check_class_names, check_sample_weight
-from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
-from deepsimplex.calibration.calibrator import check_removal, warn_of_removal
+from deepsimplex.calibration import Calibration, FeatureDensity
+from deepsimplex.calibration.after_training import AfterTraining
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.estimators.labels import Labels, checked_rows, readable_rows
+from deepsimplex.estimators.checked_data import checked_labels, checked_rows, readable_rows
 from deepsimplex.export import export_model
+from deepsimplex.samples import Labels
 
 RandomState = int | np.random.RandomState | None
 
@@ -86,7 +87,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     classes_: NDArray[Any]
     # Formats of ``export``.
     _formats: ClassVar[tuple[str, ...]] = ("tf_saved_model", "onnx")
-    # Argument of ``FeatureDensity.fit``.
+    _has_latents: ClassVar[bool] = False
     _variance_share: ClassVar[float | None] = None
     # An attribute that only a fitted classifier has.
     _fitted_attribute: ClassVar[str]
@@ -100,8 +101,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         """Make the classifier unfitted inside; restore it if the fit raises."""
         before = dict(self.__dict__)
         self.__dict__.pop(self._fitted_attribute, None)
-        for name in ("calibration_", "prediction_sets_", "density_"):
-            self.__dict__.pop(name, None)
+        self._store(AfterTraining(self))
         try:
             yield
         except BaseException:
@@ -118,7 +118,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _readable(self, X: Any, y: Any, sample_weight: Any, class_weight: Any = None) -> tuple[Any, Labels, Any]:
         """Return checked features as ``readable_rows`` does, with labels and weights [N] of all samples."""
         features = readable_rows(self, X, ensure_min_samples=2)
-        labels = Labels.of(y, self.classes)
+        labels = checked_labels(y, self.classes)
         if len(labels.memberships) != len(features):
             raise ValueError(f"X and y must have as many rows; found {len(features)} and {len(labels.memberships)}")
         weights = check_sample_weight(sample_weight, len(features))
@@ -169,20 +169,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             For labels that are not in ``classes_``, soft labels, and data that the method cannot be fitted to. The
             classifier then stays as it was.
         """
-        check_is_fitted(self)
-        if X is None:
-            check_removal(y, "X", "calibrate", "calibration")
-            self._discard_sets("calibrate")
-            self.__dict__.pop("calibration_", None)
-            return self
-        calibration = copy.deepcopy(CALIBRATIONS.get(method))
-        numbers = self._class_numbers(y, "held-out")
-        uncalibrated = copy.copy(self)
-        uncalibrated.__dict__.pop("calibration_", None)
-        calibration.fit_outputs(numbers, **uncalibrated._outputs(X), sample_weight=sample_weight)
-        self._discard_sets("calibrate")
-        self.calibration_ = calibration
-        return self
+        return self._store(self._after_training.calibrate(X, y, method, sample_weight))
 
     def conformalize(
         self,
@@ -222,21 +209,12 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             For labels that are not in ``classes_``, and for fewer samples than the coverage needs. The classifier then
             stays as it was.
         """
-        check_is_fitted(self)
-        if X is None:
-            check_removal(y, "X", "conformalize", "sets")
-            self.__dict__.pop("prediction_sets_", None)
-            return self
-        sets = ConformalSets(coverage, method, by_class, seed=seed_of(random_state))
-        self.prediction_sets_ = sets.fit(self.predict_proba(X), self._class_numbers(y, "held-out"))
-        return self
+        seed = seed_of(random_state)
+        return self._store(self._after_training.conformalize(X, y, coverage, method, by_class, seed=seed))
 
     def predict_set(self, X: ArrayLike) -> NDArray[np.bool_]:
         """Return whether each class is in the set of each row, bool [N, n], columns as ``classes_``."""
-        check_is_fitted(self)
-        if self._prediction_sets is None:
-            raise ValueError("predict_set needs conformalize(X, y) with held-out samples first")
-        return self._prediction_sets.predict(self.predict_proba(X))
+        return self._after_training.predict_set(X)
 
     def fit_density(
         self, X: ArrayLike | None, y: ArrayLike | None = None, method: str | FeatureDensity = "nearest_neighbors"
@@ -260,43 +238,46 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         self
             With the attribute ``density_``, which ``save`` and ``export`` keep. Another fit removes it.
         """
-        check_is_fitted(self)
-        if X is None:
-            check_removal(y, "X", "fit_density", "density")
-            self._set_density(None)
-            return self
-        density = copy.deepcopy(DENSITIES.get(method))
-        self._set_density(density.fit(self._features(X), self._class_numbers(y, "training"), self._variance_share))
-        return self
-
-    def _set_density(self, density: FeatureDensity | None) -> None:
-        self.__dict__.pop("density_", None)
-        if density is not None:
-            self.density_ = density
+        return self._store(self._after_training.fit_density(X, y, method))
 
     def familiarity(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return how typical rows are, [N]: the share of less typical training samples; needs ``fit_density``."""
+        return self._after_training.familiarity(X)
+
+    @property
+    def _after_training(self) -> AfterTraining:
+        """What was fitted to this classifier, from the attributes that ``_store`` sets."""
         check_is_fitted(self)
-        if not hasattr(self, "density_"):
-            raise ValueError("familiarity needs fit_density(X, y) with the training samples first")
-        return self.density_.familiarity(self._features(X))
+        fitted = vars(self)
+        return AfterTraining(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
 
-    def _features(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the features that the density is fitted to: the checked features themselves."""
-        return checked_rows(self, X, reset=False)
+    def _store(self, after_training: AfterTraining) -> Self:
+        """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
+        for name, component in after_training.components().items():
+            self.__dict__.pop(f"{name}_", None)
+            if component is not None:
+                setattr(self, f"{name}_", component)
+        return self
 
-    def _class_numbers(self, y: ArrayLike | None, of: str) -> NDArray[np.int64]:
+    def _labeled(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         if y is None:
-            raise ValueError(f"y must be given beside X: the labels of the {of} samples")
-        numbers = Labels.of(y, self.classes_).memberships
+            raise ValueError("y must be given beside X: the labels of its rows")
+        numbers = checked_labels(y, self.classes_).memberships
         if numbers.ndim == 2:
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
-        return numbers
+        return X, numbers, sample_weight
 
-    def _discard_sets(self, cause: str) -> None:
-        """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
-        if self.__dict__.pop("prediction_sets_", None) is not None:
-            warn_of_removal(cause, "sets")
+    def _uncalibrated(self, X: ArrayLike) -> dict[str, Any]:
+        uncalibrated = copy.copy(self)
+        uncalibrated.__dict__.pop("calibration_", None)
+        return uncalibrated._outputs(X)
+
+    def _outputs(self, X: ArrayLike) -> dict[str, Any]:
+        """Return class probabilities and, if any, the latents that they are read out of, and the readout."""
+        return {"probabilities": self.predict_proba(X)}
+
+    def _density_features(self, X: ArrayLike) -> NDArray[Any]:
+        return checked_rows(self, X, reset=False)
 
     def export(
         self,
@@ -329,9 +310,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         check_choice(format, "format", self._formats)
         classes: Any = self.classes_ if class_names is None else class_names
         names = check_class_names(classes, len(self.classes_), "class_names", "probabilities")
-        shared: dict[str, Any] = {"class_names": [str(name) for name in names], "verbose": verbose}
-        served = self._served_familiarity if hasattr(self, "density_") else None
-        self._export(filepath, format, **shared, prediction_sets=self._prediction_sets, familiarity=served)
+        options: dict[str, Any] = {"class_names": [str(name) for name in names], "verbose": verbose}
+        self._export(filepath, format, **options, further_outputs=self._after_training.served)
 
     def _export(self, filepath: str | os.PathLike[str], format: str, **options: Any) -> None:
         resource, latent, readout = self._served()
@@ -342,29 +322,14 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:
         """Return the owner of the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
 
-    def _served_familiarity(self, X: Any) -> Any:
-        return self.density_.familiarity(X)
-
-    def _outputs(self, X: ArrayLike) -> dict[str, Any]:
-        """Return the outputs that a calibration is fitted to: probabilities and, if any, latents and their readout."""
-        return {"probabilities": self.predict_proba(X)}
-
-    @property
-    def _prediction_sets(self) -> ConformalSets | None:
-        return getattr(self, "prediction_sets_", None)
-
-    @property
-    def _calibration(self) -> Calibration | None:
-        return getattr(self, "calibration_", None)
-
     @property
     def _maps_probabilities(self) -> bool:
         """Whether there is a calibration of probabilities, and not of latents."""
-        return self._calibration is not None and self._calibration.maps_probabilities
+        return self._after_training.maps_probabilities
 
     def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Apply the classifier's calibration, if it has one, to class probabilities."""
-        return p if self._calibration is None else self._calibration.apply_probabilities(p)
+        return self._after_training.calibrated(p)
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""

@@ -12,12 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_choice
 from deepsimplex.estimators.calibrated_classifier import Callback, ClassifierStep, RandomState, seed_of
-from deepsimplex.estimators.labels import Labels
+from deepsimplex.estimators.checked_data import training_samples
 from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.estimators.saving import Saved
 from deepsimplex.estimators.selection import Smoothing, select_target
-from deepsimplex.estimators.training_rows import TrainingRows
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
 from deepsimplex.targets import TARGETS, Target
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PosteriorMixin(Saved):
         Iterations of its optimization, or epochs.
     """
 
-    # Arguments of both constructors, which add their own.
+    # Arguments of both constructors.
     _: KW_ONLY
     ard: bool = False
     inducing: int | ArrayLike = 200
@@ -54,8 +54,8 @@ class PosteriorMixin(Saved):
     def _regressor(self, seed: int) -> Any:
         """Return an unfitted process with this classifier's parameters."""
 
-    def _fit_rows(self, rows: Any, seed: int, callback: Callback | None = None) -> None:
-        self.regressor_ = self._regressor(seed).fit_rows(rows, self._step_callback(callback, rows.num_rows))
+    def _fit_process(self, samples: Any, seed: int, callback: Callback | None = None) -> None:
+        self.regressor_ = self._regressor(seed).fit_samples(samples, self._step_callback(callback, samples.num_rows))
         self.n_iter_ = self.regressor_.n_iter_
 
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
@@ -110,8 +110,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Whether the inducing points are optimized. Default None: True for "stochastic", False for "collapsed", whose
         points remain among the samples.
     separate_inducing : bool
-        Whether every latent dimension has inducing points of its own, which fits better with as many points, at as many
-        times the cost as there are dimensions; probabilities are quasi-Monte Carlo then. Default False.
+        Whether every latent dimension has its own inducing points, which fits better with as many points, at L times
+        the cost; probabilities are quasi-Monte Carlo then. Default False.
     epochs, batch_size, learning_rate
         For "stochastic"; see ``deepsimplex.gp.StochasticGaussianProcess``.
     readout : {"argmax", "softmax"}, optional
@@ -179,10 +179,10 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             ),
         }
         check_choice(self.inference, "inference", processes)
-        process, own = processes[self.inference]
-        names = ("ard", "noise", "scale_features", "max_iter", "n_restarts", *own)
+        process, sparse = processes[self.inference]
+        names = ("ard", "noise", "scale_features", "max_iter", "n_restarts", *sparse)
         settings = {name: getattr(self, name) for name in names}
-        if own and self.learn_inducing is not None:
+        if sparse and self.learn_inducing is not None:
             settings["learn_inducing"] = self.learn_inducing
         return process(self.kernel, **settings, random_state=seed)
 
@@ -201,7 +201,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
             whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
             (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
-            batches are the minibatches, in its own order; shuffle it yourself. See the notes.
+            batches are the minibatches, in its order; shuffle it yourself. See the notes.
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
             data set.
@@ -232,34 +232,32 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             seed = seed_of(self.random_state)
             self._regressor(seed)  # settings out of range are errors before the data is read
             self._check_readout()
-            if isinstance(X, tf.data.Dataset):
+            if is_stream(X):
                 self._check_streamed()
-            samples = TrainingRows.of(self, X, y, sample_weight)
-            target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, seed)
-            self._fit_rows(self._observed(samples, target), seed, callback)
+            samples, labels = training_samples(self, X, y, sample_weight)
+            target, self.smoothing_, self.smoothing_scores_ = select_target(self, samples, labels, seed)
+            self._fit_process(self._observed(samples, labels, target), seed, callback)
         self._report_end(callback)
         return self
 
-    def _observed(self, samples: TrainingRows, target: Target) -> Any:
-        """Return the rows that the process is fitted to; a copy of the target becomes ``target_``."""
-        labels = samples.labels
+    def _observed(self, samples: Samples, labels: Labels, target: Target) -> Samples:
+        """Return samples with latents in place of labels; a copy of the target becomes ``target_``."""
         if target.needs_samples:
-            from deepsimplex.gp.rows import ArrayRows
-
-            X, _, weights = samples.rows.whole()
-            latents = self._observations(X, labels, target, weights)
-            return ArrayRows(X, latents.loc, latents.scale, weights, labels.hard)
-        fitted = self.target_ = copy.deepcopy(target).fit(None, labels.memberships, num_classes=len(labels.classes))
-        table = fitted.table(len(labels.classes))
+            X, _, weights = samples.whole()
+            latents = self._observations(np.asarray(X, dtype=np.float64), labels, target, weights)
+            return ArraySamples(X, latents.loc, latents.scale, weights, labels.hard)
+        n = len(labels.classes)
+        fitted = self.target_ = copy.deepcopy(target).fit(None, np.arange(n), num_classes=n)
+        table = fitted.table(n)
 
         def observed(X: Any, memberships: Any, weights: Any) -> Any:
-            if table is not None and memberships.ndim == 1:
-                latents = table[memberships]
-            else:
+            hard = memberships if memberships.ndim == 1 else memberships.argmax(axis=1)
+            if table is None or memberships.ndim == 2:
                 latents = fitted.transform(None, memberships)
-            return X, latents.loc, latents.scale, weights, Labels(labels.classes, memberships).hard
+                return X, latents.loc, latents.scale, weights, hard
+            return X, table.loc[hard], table.scale[hard], weights, hard
 
-        return samples.rows.map(observed)
+        return samples.map(observed)
 
     def _check_streamed(self) -> None:
         """Raise ValueError for settings that need all rows at once."""
@@ -269,9 +267,9 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             f"target={target!r}": target.needs_samples,
             f"smoothing={self.smoothing!r}": self.smoothing is not None,
         }
-        if found := [setting for setting, needed in needs.items() if needed]:
+        if settings := [setting for setting, needed in needs.items() if needed]:
             raise ValueError(
-                f"{' and '.join(found)} must have all rows at once; found a tf.data.Dataset X, which "
+                f"{' and '.join(settings)} must have all rows at once; found a stream of batches X, which "
                 "inference='stochastic' takes with smoothing=None and a target made from labels alone, as 'ilr'"
             )
 
@@ -386,15 +384,13 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         with self._fitting():
             seed = seed_of(self.random_state)
             self._regressor(seed)  # settings out of range are errors before the data is read
-            samples = TrainingRows.of(self, X, y, sample_weight)
-            self._fit_rows(self._observed(samples), seed, callback)
+            samples, labels = training_samples(self, X, y, sample_weight)
+            self._fit_process(self._observed(samples, len(labels.classes)), seed, callback)
         self._report_end(callback)
         return self
 
-    def _observed(self, samples: TrainingRows) -> Any:
-        classes = samples.labels.classes
-
+    def _observed(self, samples: Samples, n: int) -> Samples:
         def weighted(X: Any, memberships: Any, weights: Any) -> Any:
-            return X, weights[:, np.newaxis] * Labels(classes, memberships).shares
+            return X, weights[:, np.newaxis] * (np.eye(n)[memberships] if memberships.ndim == 1 else memberships)
 
-        return samples.rows.map(weighted)
+        return samples.map(weighted)

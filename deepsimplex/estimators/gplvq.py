@@ -1,7 +1,6 @@
 """GPLVQ as a scikit-learn classifier: prototypes fitted by likelihood, and Gaussian processes on them."""
 
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -9,14 +8,13 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
+from deepsimplex.estimators.prototype_classifier import PrototypeClassifier
 from deepsimplex.heads.prototype_initialization import Initialization
 from deepsimplex.heads.prototype_layer import Explanation
 from deepsimplex.kernels import median_distance
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.prototypes import PrototypeFit, fit_gplvq
 from deepsimplex.prototypes.class_scores import finite_squared_distances
-from deepsimplex.prototypes.online_learning import Report
 from deepsimplex.prototypes.prototype_process import PrototypeProcess, log_odds
 from deepsimplex.readout.normal import log_ndtr
 
@@ -109,43 +107,16 @@ class GPLVQ(PrototypeClassifier):
     max_iter: int = 50
     initialization: Initialization = "samples"
 
-    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        if not isinstance(self.lengthscale, str) or self.lengthscale != "median":
-            check_number(self.lengthscale, 'lengthscale, unless it is "median",', 0.0)
-        check_number(self.noise_variance, "noise_variance", least=0.0)
-        check_number(self.learning_rate, "learning_rate", 0.0)
-        check_whole(self.max_iter, "max_iter", 0)
-        return partial(self._fit_runs, rng=rng)
-
-    def _fit_runs(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[np.int64],
-        W: NDArray[np.float64],
-        labels: NDArray[np.int64],
-        rng: np.random.Generator,
-        weights: NDArray[np.float64],
-        report: Report | None,
-    ) -> PrototypeFit:
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
         if self.lengthscale == "median":
             rows = X if len(X) <= _COMPARED else np.random.default_rng(0).choice(X, _COMPARED, replace=False)
             self.lengthscale_ = median_distance(rows)
         else:
-            self.lengthscale_ = float(self.lengthscale)
+            self.lengthscale_ = check_number(self.lengthscale, 'lengthscale, unless it is "median",', 0.0)
         runs = _runs(labels)[:, None]
-        settings: dict[str, Any] = {name: getattr(self, name) for name in ("learning_rate", "decay", "max_iter")}
-        return fit_gplvq(
-            X,
-            np.where(y == runs, 1.0, -1.0),
-            W,
-            np.where(labels == runs, 1.0, -1.0),
-            lengthscale=self.lengthscale_,
-            noise=self.noise_variance,
-            **settings,
-            rng=rng,
-            weights=weights,
-            report=report,
-        )
+        signs, prototype_signs = (np.where(classes == runs, 1.0, -1.0) for classes in (y, labels))
+        parameters = self._parameters("noise_variance", "learning_rate", "decay", "max_iter")
+        return fit_gplvq(X, signs, W, prototype_signs, lengthscale=self.lengthscale_, **parameters, rng=rng, **options)
 
     def _keep_decision(
         self, state: PrototypeFit, labels: NDArray[np.int64], X: NDArray[np.float64], *samples: Any

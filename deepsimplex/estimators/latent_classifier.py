@@ -11,13 +11,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted
 
 from deepsimplex._utils.batching import row_blocks
-from deepsimplex.calibration import FeatureDensity
-from deepsimplex.calibration.calibrator import warn_of_removal
 from deepsimplex.estimators.calibrated_classifier import CalibratedClassifier
-from deepsimplex.estimators.labels import Labels, readable_rows
+from deepsimplex.estimators.checked_data import readable_rows
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ClassIntervals, Readout, decision_function
 from deepsimplex.readout.layers import readout_layer
+from deepsimplex.samples import Labels
 from deepsimplex.targets import TARGETS
 
 
@@ -44,6 +43,7 @@ class LatentClassifier(CalibratedClassifier):
     scale_features: bool
     regressor_: Any
     _fitted_attribute = "regressor_"
+    _has_latents = True
 
     @abstractmethod
     def _latents(self, X: NDArray[np.float64]) -> LatentGaussian:
@@ -102,45 +102,30 @@ class LatentClassifier(CalibratedClassifier):
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""
         check_is_fitted(self)
-        latents = [self._latent(block) for block in self._blocks(X)]
+        latents = [self._adjusted(self._latents(block), block) for block in self._blocks(X)]
         return LatentGaussian(*(np.concatenate([getattr(one, name) for one in latents]) for name in ("loc", "scale")))
-
-    def _latent(self, X: NDArray[np.float64]) -> LatentGaussian:
-        """Compute the calibrated latents of a block of checked features."""
-        return self._adjusted(self._latents(X), X)
 
     def _adjusted(self, latent: Any, X: Any) -> Any:
         """Widen the latents of features X where these are unfamiliar, and calibrate them."""
-        widened = self._widened(latent, X)
-        return widened if self._calibration is None else self._calibration.apply_latent(widened)
+        return self._after_training.calibrated_latent(self._widened(latent, X))
 
     def _widened(self, latent: Any, X: Any) -> Any:
-        density = getattr(self, "density_", None)
-        return latent if density is None else density.widened(latent, X)
-
-    def _set_density(self, density: FeatureDensity | None) -> None:
-        """Set the density, which widens latents, and remove calibration and sets, which were fitted without it."""
-        super()._set_density(density)
-        if self.__dict__.pop("calibration_", None) is not None:
-            warn_of_removal("fit_density", "calibration")
-        self._discard_sets("fit_density")
+        return self._after_training.widened(latent, X)
 
     def _outputs(self, X: ArrayLike) -> dict[str, Any]:
         latent, layer = self.predict_latent(X), self._readout
         return {"probabilities": layer.predict(latent), "latent": latent, "readout": layer}
 
-    def _read(self, X: ArrayLike, log: bool = False) -> NDArray[np.float64]:
-        """Compute uncalibrated class probabilities, or their logarithms."""
-        return np.concatenate([*self._read_blocks(X, log)])
-
-    def _read_blocks(self, X: ArrayLike, log: bool = False) -> Iterator[NDArray[np.float64]]:
+    def _read(self, X: ArrayLike, log: bool = False) -> Iterator[NDArray[np.float64]]:
+        """Yield uncalibrated class probabilities, or their logarithms, of blocks of rows."""
         check_is_fitted(self)
+        readout = self._readout
         for block in self._blocks(X):
-            yield self._readout.predict(self._latent(block), log)
+            yield readout.predict(self._adjusted(self._latents(block), block), log)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities [N, n], columns as ``classes_``."""
-        return self._calibrated(self._read(X))
+        return self._calibrated(np.concatenate([*self._read(X)]))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return logarithms of the class probabilities [N, n], finite where probabilities underflow.
@@ -151,12 +136,12 @@ class LatentClassifier(CalibratedClassifier):
         of zero count as the smallest normal number.
         """
         if self._maps_probabilities:
-            return self._calibrated_logarithms(self._read(X))
-        return self._read(X, log=True)
+            return self._calibrated_logarithms(np.concatenate([*self._read(X)]))
+        return np.concatenate([*self._read(X, log=True)])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the likeliest class of every row, shape [N]."""
-        numbers = [np.argmax(self._calibrated(p), axis=1) for p in self._read_blocks(X)]
+        numbers = [np.argmax(self._calibrated(p), axis=1) for p in self._read(X)]
         return self.classes_[np.concatenate(numbers)]
 
     def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
@@ -188,10 +173,10 @@ class LatentClassifier(CalibratedClassifier):
         return logarithms - logarithms.mean(axis=1, keepdims=True)
 
     def _number(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
-        if not len(found):
+        numbers = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
+        if not len(numbers):
             raise ValueError(f"pair must hold two of classes_, {self.classes_.tolist()}; found {label!r}")
-        return int(found[0])
+        return int(numbers[0])
 
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
         """Compute lower and upper ends [N, n] of intervals of the class probabilities.
@@ -205,8 +190,9 @@ class LatentClassifier(CalibratedClassifier):
             If a calibration maps the probabilities: only latent scaling keeps intervals.
         """
         if self._maps_probabilities:
+            calibration = self._after_training.calibration
             raise ValueError(
-                f"class_intervals are those of probabilities as read out of latents, which {self._calibration!r} maps "
+                f"class_intervals are those of probabilities as read out of latents, which {calibration!r} maps "
                 "to others: calibrate with method='latent', or calibrate(None)"
             )
         latent = self.predict_latent(X)

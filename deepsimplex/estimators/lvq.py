@@ -1,15 +1,10 @@
 """Learning Vector Quantization as scikit-learn classifiers: LVQ1 and LVQ2 by Hebbian steps; GLVQ and GMLVQ."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
-import numpy as np
-
-from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.estimators.prototype_classifier import Algorithm, PrototypeClassifier
-from deepsimplex.prototypes import fit_glvq, fit_gmlvq, fit_lvq
-from deepsimplex.prototypes.relative_distance import activate
+from deepsimplex.estimators.prototype_classifier import PrototypeClassifier
+from deepsimplex.prototypes import PrototypeFit, fit_glvq, fit_gmlvq, fit_lvq
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -73,8 +68,8 @@ class LVQ1(PrototypeClassifier):
     decay: bool = True
     max_iter: int = 100
 
-    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        return _lvq(self, rng)
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
+        return fit_lvq(X, y, W, labels, **self._parameters("learning_rate", "decay", "max_iter"), rng=rng, **options)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -114,17 +109,9 @@ class LVQ2(PrototypeClassifier):
     decay: bool = True
     max_iter: int = 100
 
-    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        if self.window is not None:
-            check_number(self.window, "window, unless it is None,", 0.0, 1.0)
-        return partial(_lvq(self, rng), also_correct=True, window=self.window)
-
-
-def _lvq(classifier: LVQ1 | LVQ2, rng: np.random.Generator) -> Algorithm:
-    check_number(classifier.learning_rate, "learning_rate", 0.0, 1.0)
-    check_whole(classifier.max_iter, "max_iter", 0)
-    settings: dict[str, Any] = {name: getattr(classifier, name) for name in ("learning_rate", "decay", "max_iter")}
-    return partial(fit_lvq, **settings, rng=rng)
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
+        parameters = self._parameters("window", "learning_rate", "decay", "max_iter")
+        return fit_lvq(X, y, W, labels, also_correct=True, **parameters, rng=rng, **options)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -185,8 +172,8 @@ class GLVQ(PrototypeClassifier):
     max_iter: int = 200
     tol: float = 1e-6
 
-    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        return partial(fit_glvq, **_settings(self))
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
+        return fit_glvq(X, y, W, labels, **self._parameters("activation", "steepness", "max_iter", "tol"), **options)
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -238,18 +225,6 @@ class GMLVQ(PrototypeClassifier):
     max_iter: int = 200
     tol: float = 1e-6
 
-    def _algorithm(self, num_features: int, rng: np.random.Generator) -> Algorithm:
-        check_number(self.regularization, "regularization", least=0.0)
-        if self.rank is not None:
-            check_whole(self.rank, "rank, unless it is None,", 1)
-            if self.rank > num_features:
-                raise ValueError(f"rank must be at most the number of features, {num_features}; found {self.rank}")
-        return partial(fit_gmlvq, rank=self.rank, regularization=self.regularization, **_settings(self))
-
-
-def _settings(classifier: GLVQ | GMLVQ) -> dict[str, Any]:
-    """Check and return the arguments that both algorithms take."""
-    activate(np.zeros(1), classifier.activation, classifier.steepness)
-    check_whole(classifier.max_iter, "max_iter", 0)
-    check_number(classifier.tol, "tol", least=0.0, most=1.0)
-    return {name: getattr(classifier, name) for name in ("activation", "steepness", "max_iter", "tol")}
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
+        parameters = self._parameters("rank", "regularization", "activation", "steepness", "max_iter", "tol")
+        return fit_gmlvq(X, y, W, labels, **parameters, **options)

@@ -11,8 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
-from deepsimplex.calibration import FeatureDensity
-from deepsimplex.calibration.familiarity import VARIANCE_SHARE
+from deepsimplex.calibration.after_training import AfterTraining
+from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.estimators.calibrated_classifier import RandomState, seed_of
 from deepsimplex.estimators.latent_classifier import LatentClassifier
@@ -132,8 +132,10 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _network(self, X: NDArray[np.float64], weights: Any, names: list[str], seed: int) -> SimplexClassifier:
         if isinstance(self.backbone, keras.layers.Layer):
-            found = f"every fit needs its own; found the model {self.backbone.name!r}"
-            raise ValueError(f"backbone must be a name, a dict or a function that returns a new model: {found}")
+            raise ValueError(
+                "backbone must be a name, a dict or a function that returns a new model for every fit; found the model "
+                f"{self.backbone.name!r}"
+            )
         spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
         layers = [spec() if callable(spec) else backbone(**spec)]
         if check_flag(self.scale_features, "scale_features"):
@@ -149,19 +151,22 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
-        return model, lambda X: model.calibrated_latent(model.latent(X, training=False))
+        return model, lambda features: model.predictive(model.latent_of_features(features), calibrated=True)
 
-    def _set_density(self, density: FeatureDensity | None) -> None:
-        super()._set_density(density)
-        self.model_._set_density(density)
+    def _export(self, *args: Any, **options: Any) -> None:
+        super()._export(*args, **options, features=lambda X: self.model_.backbone(X, training=False))
+
+    def _store(self, after_training: AfterTraining) -> Self:
+        """Set the attributes, and the density of the network, which widens its latents itself."""
+        if hasattr(self, "model_") and self.model_.density is not after_training.density:
+            self.model_.after_training.set_density(after_training.density)
+            self.model_._retraced()
+        return super()._store(after_training)
 
     def _widened(self, latent: Any, X: Any) -> Any:
         return latent  # by the network itself
 
     _variance_share = VARIANCE_SHARE
 
-    def _features(self, X: ArrayLike) -> NDArray[Any]:
-        return self.model_.predict_features(super()._features(X))
-
-    def _served_familiarity(self, X: Any) -> Any:
-        return super()._served_familiarity(self.model_.backbone(X, training=False))
+    def _density_features(self, X: ArrayLike) -> NDArray[Any]:
+        return self.model_.predict_features(super()._density_features(X))

@@ -6,9 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
 
-from deepsimplex._utils.batching import rows_at_once
-from deepsimplex.estimators.labels import Labels
-from deepsimplex.estimators.training_rows import TrainingRows
+from deepsimplex.samples import ArraySamples, Labels
 from deepsimplex.targets import TARGETS, Target
 
 Smoothing = Literal["validate", "train"]
@@ -16,15 +14,18 @@ Smoothing = Literal["validate", "train"]
 _HELD_OUT = 10
 
 
-def select_target(classifier: Any, samples: TrainingRows, seed: int) -> tuple[Target, float | None, dict[float, float]]:
+def select_target(
+    classifier: Any, samples: Any, labels: Labels, seed: int
+) -> tuple[Target, float | None, dict[float, float]]:
     """Choose the target's smoothing or concentration with the least negative log-likelihood.
 
     Parameters
     ----------
     classifier : SimplexGaussianProcess
         Copies of it are fitted, all with the same seed.
-    samples : TrainingRows
-        Of arrays, if there is anything to choose. Held-out ones are read in blocks.
+    samples : Samples
+        Features, memberships and weights; ``ArraySamples`` if there is anything to choose.
+    labels : Labels
     seed : int
 
     Returns
@@ -44,26 +45,26 @@ def select_target(classifier: Any, samples: TrainingRows, seed: int) -> tuple[Ta
     if classifier.smoothing is None:
         return target, None, {}
     choices = _choices(classifier.smoothing, target)
-    train = test = samples
+    train = test = np.arange(len(labels))
     if classifier.smoothing == "validate":
-        train, test = map(samples.part, hold_out(samples.labels.hard, seed))
+        train, test = hold_out(labels.hard, seed)
     scores = {}
     for value, candidate in choices.items():
         copy = clone(classifier).set_params(target=candidate, smoothing=None, random_state=seed)
-        copy._fit_rows(copy._observed(train, candidate), seed)
-        scores[value] = _negative_log_likelihood(copy, test)
+        copy._fit_process(copy._observed(samples.part(train), labels[train], candidate), seed)
+        scores[value] = _negative_log_likelihood(copy, samples.part(test), len(labels.classes))
     best = min(scores, key=scores.__getitem__)
     return choices[best], best, scores
 
 
-def _negative_log_likelihood(classifier: Any, samples: TrainingRows) -> float:
+def _negative_log_likelihood(classifier: Any, samples: ArraySamples, n: int) -> float:
     """Compute the weighted mean over samples, which are read in blocks."""
-    found = []
-    for X, memberships, weights in samples.rows.blocks(rows_at_once(samples.rows.num_features)):
-        log_p = classifier.predict_log_proba(X)
-        found.append((np.sum(Labels(samples.labels.classes, memberships).shares * log_p, axis=1), weights))
-    log_likelihoods, weights = map(np.concatenate, zip(*found, strict=True))
-    return -float(np.average(log_likelihoods, weights=weights))
+    total = total_weight = 0.0
+    for X, memberships, weights in samples.blocks():
+        shares = np.eye(n)[memberships] if memberships.ndim == 1 else memberships
+        total += float(weights @ np.sum(shares * classifier.predict_log_proba(X), axis=1))
+        total_weight += float(weights.sum())
+    return -total / total_weight
 
 
 def _choices(smoothing: Any, target: Target) -> dict[float, Target]:

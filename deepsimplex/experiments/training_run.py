@@ -1,7 +1,8 @@
-"""Training of a run: its samples, callbacks that write its files, and fits after training."""
+"""Training of a run: its samples, its classifier, the callbacks that write its files, and fits after training."""
 
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,14 +10,18 @@ import keras
 import numpy as np
 
 from deepsimplex import datasets
+from deepsimplex.backbones import backbone
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.experiments.backup import Backup
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
-from deepsimplex.experiments.run_folder import RunFolder
+from deepsimplex.experiments.run_folder import RunFolder, Verbosity
+from deepsimplex.losses import get_loss
+from deepsimplex.metrics import ExpectedCalibrationError
 from deepsimplex.monitoring import CalibrationBoard
+from deepsimplex.targets import TARGETS, Target
 
-BATCH = 512  # of predictions
+BATCH = 512  # samples of a prediction at once
 
 
 @dataclass(frozen=True)
@@ -48,9 +53,74 @@ def load_split(config: RunConfig) -> Split:
     return Split(x[training], y[training], x[validation], y[validation], x_test, y_test, list(data.class_names))
 
 
+def make_target(config: RunConfig, show_progress: bool | None = None) -> Target:
+    """Make the target of a configuration, with its cache; ``show_progress`` as in ``targets.CASIMAC``."""
+    search = {"cache_dir": config.cache_dir, "executor": config.distances.executor, "show_progress": show_progress}
+    return TARGETS.get(config.target, **search)
+
+
+def build_classifier(config: RunConfig, split: Split) -> SimplexClassifier:
+    """Build and compile the classifier of a configuration for the given samples."""
+    model = SimplexClassifier(
+        backbone=backbone(**config.model.backbone),
+        target=make_target(config),
+        num_classes=len(split.class_names),
+        covariance=config.model.covariance,
+        head=config.model.head,
+        readout=config.model.readout,
+        class_names=split.class_names,
+        seed=config.seed,
+    )
+    model.build((None, *split.x.shape[1:]))
+    model.compile(
+        optimizer=_optimizer(config, steps_per_epoch=-(-len(split.x) // config.training.batch_size)),
+        loss=get_loss(config.training.loss),
+        metrics=["accuracy", ExpectedCalibrationError()],
+    )
+    return model
+
+
+def _optimizer(config: RunConfig, steps_per_epoch: int) -> keras.optimizers.Optimizer:
+    rate: Any = config.training.learning_rate
+    if config.training.schedule == "cosine":
+        rate = keras.optimizers.schedules.CosineDecay(rate, steps_per_epoch * config.training.epochs)
+    return keras.optimizers.get({"class_name": config.training.optimizer, "config": {"learning_rate": rate}})
+
+
 @contextmanager
-def files_of_training(config: RunConfig, folder: RunFolder, validation: Any) -> Iterator[list[Any]]:
-    """Yield the callbacks that write history, logs and backups, and close their files."""
+def precision(mixed: bool) -> Iterator[None]:
+    """Set Keras' mixed precision if asked to, and restore the global policy afterwards."""
+    policy = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_float16" if mixed else policy)
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(policy)
+
+
+def fit(
+    model: SimplexClassifier, config: RunConfig, split: Split, folder: RunFolder | None, epochs: int, verbose: Verbosity
+) -> None:
+    """Train from an epoch on, and write history, logs and backups to a folder; without one, print and write nothing."""
+    # Test samples are for the final evaluation only: without validation samples there is no calibration board.
+    validation = (split.x_validation, split.y_validation) if len(split.x_validation) else None
+    files: Any = nullcontext([]) if folder is None else _callbacks(config, folder, validation)
+    with files as callbacks:
+        model.fit(
+            split.x,
+            split.y,
+            batch_size=config.training.batch_size,
+            epochs=config.training.epochs,
+            initial_epoch=epochs,
+            validation_data=validation,
+            verbose=0 if folder is None else (1 if sys.stdout.isatty() else 2) if verbose == "auto" else verbose,
+            callbacks=callbacks,
+        )
+
+
+@contextmanager
+def _callbacks(config: RunConfig, folder: RunFolder, validation: Any) -> Iterator[list[Any]]:
+    """Yield the callbacks that write history, logs and backups; close their files afterwards."""
     history = keras.callbacks.CSVLogger(str(folder.history), append=True)
     boards = [] if validation is None else [CalibrationBoard(folder.events, validation, seed=config.seed)]
     try:

@@ -1,118 +1,81 @@
-"""Worker processes that train one model: read from TF_CONFIG, or started on this machine; what they have in common."""
+"""Worker processes that train one model: those of TF_CONFIG, or processes started on this machine."""
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.validation import check_whole
 from deepsimplex.classifier.several_workers import ChiefError, Workers, versions
 from deepsimplex.experiments.configuration import ConfigurationError, RunConfig
-from deepsimplex.experiments.run_folder import RunFolder
 
 VARIABLE = "TF_CONFIG"
 GPUS = "CUDA_VISIBLE_DEVICES"
-KINDS = ("chief", "worker")
-# Seconds between SIGTERM and SIGKILL.
-GRACE = 10.0
+GRACE_SECONDS = 10.0  # between SIGTERM and SIGKILL
 
 
-@dataclass(frozen=True)
-class Cluster:
-    """The workers that the environment variable TF_CONFIG names, and which of them this process is.
+def read_cluster() -> tuple[list[str], int]:
+    """Return the addresses of all workers in TF_CONFIG, the chief first, and the number of this one; none without it.
 
-    Parameters
-    ----------
-    addresses : tuple of str
-        "host:port" of every worker, the chief first.
-    number : int
-        Number of this process.
+    Raises
+    ------
+    ConfigurationError
+        If it is malformed, names tasks that do not train, or no address for this one.
     """
+    text = os.environ.get(VARIABLE, "").strip()
+    if not text:
+        return [], 0
+    try:
+        resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+        cluster = resolver.cluster_spec()
+        address = cluster.task_address(resolver.task_type, resolver.task_id)
+        jobs = cluster.as_dict()
+        addresses = [*jobs.pop("chief", []), *jobs.pop("worker", [])]
+        if jobs:
+            raise ValueError(f"task types must be chief or worker; found {min(jobs)!r}")
+        if len(set(addresses)) < len(addresses):
+            raise ValueError(f"every address must be named once; found {', '.join(addresses)}")
+        if wrong := [each for each in addresses if not re.fullmatch(r".+:[1-9]\d{0,4}", each)]:
+            raise ValueError(f"an address must be host:port; found {wrong[0]!r}")
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ConfigurationError(
+            f'{VARIABLE} must be JSON such as {{"cluster": {{"worker": ["host:port", ...]}}, '
+            f'"task": {{"type": "worker", "index": 0}}}}, with the address of its task; found {text[:200]!r} ({error})'
+        ) from error
+    return addresses, addresses.index(address)
 
-    addresses: tuple[str, ...]
-    number: int
 
-    @classmethod
-    def from_environment(cls) -> "Cluster | None":
-        """Read TF_CONFIG; None without it.
+def share_of_gpus(addresses: Sequence[str], number: int, devices: Sequence[Any]) -> list[Any]:
+    """Return a worker's part of the devices of its host, which workers on one host divide evenly.
 
-        Raises
-        ------
-        ConfigurationError
-            If it is malformed, names tasks that do not train, or no address for this one.
-        """
-        text = os.environ.get(VARIABLE, "").strip()
-        if not text:
-            return None
-        try:
-            content = json.loads(text)
-            cluster, task = content["cluster"], content["task"]
-            hosts = {kind: [_address(each) for each in _list(addresses)] for kind, addresses in cluster.items()}
-            kind, index = str(task["type"]), int(task["index"])
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ConfigurationError(
-                f'{VARIABLE} must be JSON such as {{"cluster": {{"worker": ["host:port", ...]}}, "task": {{"type": '
-                f'"worker", "index": 0}}}}; found {text[:200]!r}, in which {error!r}'
-            ) from error
-        if unknown := sorted((hosts.keys() | {kind}) - set(KINDS)):
-            raise ConfigurationError(f"{VARIABLE} may name tasks of the types chief and worker; found {unknown[0]!r}")
-        if not 0 <= index < len(hosts.get(kind, ())):
-            raise ConfigurationError(
-                f"{VARIABLE} must hold the address of its own task; found task {kind} {index} and "
-                f"{len(hosts.get(kind, ()))} addresses of that type"
-            )
-        ordered = tuple(address for each in KINDS for address in hosts.get(each, ()))
-        if len(set(ordered)) < len(ordered):
-            raise ConfigurationError(f"{VARIABLE} must name every address once; found {', '.join(ordered)}")
-        return cls(ordered, index + (len(hosts.get("chief", ())) if kind == "worker" else 0))
-
-    def own_share(self, devices: Sequence[Any]) -> list[Any]:
-        """Return this process' part of the machine's devices; workers on one host share them evenly.
-
-        If CUDA_VISIBLE_DEVICES is set, all visible devices: a launcher has divided them.
-        """
-        if GPUS in os.environ:
-            return list(devices)
-        hosts = [address.rpartition(":")[0] for address in self.addresses]
-        beside = [number for number, host in enumerate(hosts) if host == hosts[self.number]]
-        if devices and len(devices) < len(beside):
-            raise ConfigurationError(
-                f"{VARIABLE} names {len(beside)} workers on {hosts[self.number]}, which has {len(devices)} GPUs; there "
-                "must be one for each. CUDA_VISIBLE_DEVICES= trains on the processor"
-            )
-        return _part(devices, beside.index(self.number), len(beside))
+    If CUDA_VISIBLE_DEVICES is set, all visible devices: a launcher has divided them.
+    """
+    if GPUS in os.environ:
+        return list(devices)
+    hosts = [address.rpartition(":")[0] for address in addresses]
+    neighbors = [worker for worker, host in enumerate(hosts) if host == hosts[number]]
+    if devices and len(devices) < len(neighbors):
+        raise ConfigurationError(
+            f"{VARIABLE} names {len(neighbors)} workers on {hosts[number]}, which has {len(devices)} GPUs; there "
+            "must be one for each. CUDA_VISIBLE_DEVICES= trains on the processor"
+        )
+    return _part(devices, neighbors.index(number), len(neighbors))
 
 
 def _part(devices: Sequence[Any], number: int, count: int) -> list[Any]:
     """Return part ``number`` of ``count`` parts of equal size, as MultiWorkerMirroredStrategy requires."""
     share = len(devices) // count
     return list(devices[number * share :][:share])
-
-
-def _list(addresses: Any) -> list[Any]:
-    if not isinstance(addresses, list):
-        raise TypeError(f"the addresses of a type must be a list; found {addresses!r}")
-    return addresses
-
-
-def _address(text: Any) -> str:
-    """Return "host:port", or raise ValueError."""
-    host, _, port = str(text).rpartition(":")
-    if not (host and port.isdecimal() and 0 < int(port) < 2**16):
-        raise ValueError(f"an address must be host:port; found {text!r}")
-    return str(text)
 
 
 def open_strategy() -> Any:
@@ -126,13 +89,13 @@ def open_strategy() -> Any:
     ConfigurationError
         If TF_CONFIG is malformed, or TensorFlow has begun to compute.
     """
-    cluster = Cluster.from_environment()
-    if cluster is None or len(cluster.addresses) == 1:
+    addresses, number = read_cluster()
+    if len(addresses) < 2:
         return tf.distribute.MirroredStrategy() if len(tf.config.list_logical_devices("GPU")) > 1 else None
-    print(f"waiting for all of the workers {', '.join(cluster.addresses)}", file=sys.stderr, flush=True)
+    print(f"waiting for all of the workers {', '.join(addresses)}", file=sys.stderr, flush=True)
     try:
         gpus = tf.config.list_physical_devices("GPU")
-        tf.config.set_visible_devices(cluster.own_share(gpus), "GPU")
+        tf.config.set_visible_devices(share_of_gpus(addresses, number, gpus), "GPU")
         return tf.distribute.MultiWorkerMirroredStrategy()
     except tf.errors.OpError as error:
         raise ConfigurationError(
@@ -166,8 +129,8 @@ def run_workers(count: int, command: Sequence[str]) -> int:
     """
     if os.environ.get(VARIABLE, "").strip():
         raise ConfigurationError(
-            f"workers must not be given where {VARIABLE} names them: each of its machines would train a model of its "
-            "own. Start the command once on each, without --workers"
+            f"workers must not be given where {VARIABLE} names them: each of its machines would train another "
+            "model. Start the command once on each, without --workers"
         )
     gpus = [gpu for gpu in os.environ.get(GPUS, "").split(",") if gpu.strip() not in ("", "-1")]
     if gpus and len(gpus) < count:
@@ -182,11 +145,11 @@ def run_workers(count: int, command: Sequence[str]) -> int:
         stack.callback(_end, workers)
         for number, output in enumerate(outputs):
             task = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": number}}
-            own = {GPUS: ",".join(_part(gpus, number, count))} if gpus else {}
+            visible = {GPUS: ",".join(_part(gpus, number, count))} if gpus else {}
             workers.append(
                 subprocess.Popen(
                     [sys.executable, *command],
-                    env={**threads, **os.environ, **own, VARIABLE: json.dumps(task)},
+                    env={**threads, **os.environ, **visible, VARIABLE: json.dumps(task)},
                     stdout=output if number else None,
                     stderr=output if number else None,
                     # An interrupt is for this process, which ends the others.
@@ -205,11 +168,9 @@ def run_workers(count: int, command: Sequence[str]) -> int:
             return code
         outputs[first].seek(0)
         lines = outputs[first].read().decode(errors="replace").strip().splitlines() or [""]
-        said = next((line for line in reversed(lines) if line.startswith("deepsimplex: ")), lines[-1])
-        how = (
-            f"was ended by signal {-code}. Go on with the same command and --resume" if code < 0 else f"failed: {said}"
-        )
-        raise ConfigurationError(f"worker {first} of {count} {how}")
+        message = next((line for line in reversed(lines) if line.startswith("deepsimplex: ")), lines[-1])
+        killed = f"was ended by signal {-code}. Go on with the same command and --resume"
+        raise ConfigurationError(f"worker {first} of {count} {killed if code < 0 else f'failed: {message}'}")
 
 
 def _terminated(number: int, frame: Any) -> None:
@@ -221,7 +182,7 @@ def _end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
         worker.terminate()
     for worker in workers:
         try:
-            worker.wait(GRACE)
+            worker.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             worker.kill()
             worker.wait()
@@ -236,30 +197,17 @@ def free_addresses(count: int) -> list[str]:
         return [f"localhost:{each.getsockname()[1]}" for each in sockets]
 
 
-def folder_of_chief(workers: Workers, find: Callable[[], tuple[RunFolder | None, int]]) -> tuple[RunFolder | None, int]:
-    """Return the run folder and the number that the chief finds."""
-
-    def found() -> dict[str, np.ndarray]:
-        folder, number = find()
-        return {"path": np.array("" if folder is None else str(folder.path)), "number": np.array(number)}
-
-    arrays = workers.from_chief(found)
-    path = str(arrays["path"])
-    return (RunFolder(Path(path)) if path else None), int(arrays["number"])
-
-
 @contextmanager
 def concise_worker_errors(workers: Workers) -> Iterator[None]:
     """Replace errors about lost workers by a ConfigurationError that explains how to resume training."""
     try:
         yield
-    except (tf.errors.ResourceExhaustedError, tf.errors.InvalidArgumentError):  # of this worker's own
-        raise
-    except (tf.errors.OpError, ChiefError) as error:
-        if workers.count == 1:
+    except ChiefError as error:
+        raise ConfigurationError(str(error)) from error
+    except tf.errors.OpError as error:
+        is_local = isinstance(error, tf.errors.ResourceExhaustedError | tf.errors.InvalidArgumentError)
+        if workers.count == 1 or is_local:
             raise
-        if isinstance(error, ChiefError):
-            raise ConfigurationError(str(error)) from error
         raise ConfigurationError(
             f"worker {workers.number} of {workers.count} lost another one ({type(error).__name__}). Start all of them "
             "again with --resume: the backup of the last epoch is kept"

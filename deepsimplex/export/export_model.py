@@ -12,7 +12,6 @@ import tensorflow as tf
 from deepsimplex._utils.atomic_files import check_writable
 from deepsimplex._utils.portable_operations import Format
 from deepsimplex._utils.validation import check_choice
-from deepsimplex.calibration import ConformalSets
 from deepsimplex.export.portable_formats import write_portable
 from deepsimplex.export.saved_model import write_saved_model
 
@@ -29,9 +28,8 @@ def export_model(
     readout: Callable[[Any], Any],
     sample_shape: Sequence[int | None] | Mapping[str, Sequence[int | None]],
     class_names: Sequence[str],
-    prediction_sets: ConformalSets | None = None,
-    familiarity: Callable[[Any], Any] | None = None,
     features: Callable[[Any], Any] | None = None,
+    further_outputs: Callable[[Any, Any], dict[str, Any]] | None = None,
     input_name: str = "image",
     input_dtype: str | Mapping[str, str] = "float32",
     pixel_scale: float = 255.0,
@@ -57,13 +55,11 @@ def export_model(
         Shape of one sample; of several inputs a dict of their shapes by name. The batch size is left open.
     class_names : list of str
         In label order; written beside a SavedModel, and as JSON under "class_names" in the metadata of ONNX.
-    prediction_sets : ConformalSets, optional
-        Fitted sets of classes, for the output "prediction_set". Default None: there is none.
-    familiarity : callable, optional
-        From the input of ``latent`` to numbers [N], for the output "familiarity". Default None: there is none.
     features : callable, optional
-        From samples to the input of ``latent``, of ``familiarity`` and, without latents, of ``readout``; computed once.
-        Default None: they take samples.
+        From samples to the input of ``latent`` or, without latents, of ``readout``; computed once. Default None: they
+        take samples.
+    further_outputs : callable, optional
+        From class probabilities and features (samples if ``features`` is None) to a dict of other outputs by name.
     input_name : str
         Name of the input in the serving signature, unless there are several.
     input_dtype : {"float32", "uint8"} or dict
@@ -77,9 +73,8 @@ def export_model(
     Notes
     -----
     Served outputs: "class_probabilities" [N, n], "class_id" [N] int64, with latents "latent_mean" [N, L] and
-    "latent_scale" as in ``LatentGaussian``, with sets "prediction_set" [N, n] bool, and "familiarity" [N]. In a
-    SavedModel, ``assets.extra/class_names.json`` holds the names, ``assets.extra/checksums.json`` the SHA-256 of every
-    file, which ``load_served`` checks.
+    "latent_scale" as in ``LatentGaussian``, and ``further_outputs``. In a SavedModel, ``assets.extra/class_names.json``
+    holds the names, ``assets.extra/checksums.json`` the SHA-256 of every file, which ``load_served`` checks.
 
     Raises
     ------
@@ -121,35 +116,22 @@ def export_model(
         check_choice(dtype, "input_dtype", INPUT_DTYPES)
     specs = {name: tf.TensorSpec((None, *shapes[name]), dtypes.get(name, "float32"), name) for name in shapes}
     signature = specs if several else specs[input_name]
-    serve = _serving_function(features, latent, readout, prediction_sets, familiarity, pixel_scale)
-    path = Path(filepath).expanduser()
-    check_writable(path.absolute().parent, "filepath")
-    write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
-    write(resource, serve, signature, path, class_names, verbose)
-
-
-def _serving_function(
-    features: Callable[[Any], Any] | None,
-    latent: Callable[[Any], dict[str, Any]] | None,
-    readout: Callable[[Any], Any],
-    prediction_sets: ConformalSets | None,
-    familiarity: Callable[[Any], Any] | None,
-    pixel_scale: float,
-) -> Callable[[Any], dict[str, Any]]:
-    """Make the function from samples to the served outputs: see ``export_model``."""
 
     def scaled(samples: Any) -> Any:
         return tf.cast(samples, tf.float32) / pixel_scale if samples.dtype == tf.uint8 else samples
 
     def serve(samples: Any) -> dict[str, Any]:
-        read = keras.tree.map_structure(scaled, samples)
-        read = read if features is None else features(read)
-        gaussian = None if latent is None else latent(read)
-        probabilities = readout(read if gaussian is None else gaussian)
+        inputs = keras.tree.map_structure(scaled, samples)
+        if features is not None:
+            inputs = features(inputs)
+        gaussian = None if latent is None else latent(inputs)
+        probabilities = readout(inputs if gaussian is None else gaussian)
         outputs = {"class_probabilities": probabilities, "class_id": tf.argmax(probabilities, axis=-1)}
-        latents = {} if gaussian is None else {"latent_mean": gaussian["loc"], "latent_scale": gaussian["scale"]}
-        sets = {} if prediction_sets is None else {"prediction_set": prediction_sets.predict(probabilities)}
-        typical = {} if familiarity is None else {"familiarity": familiarity(read)}
-        return outputs | latents | sets | typical
+        if gaussian is not None:
+            outputs |= {"latent_mean": gaussian["loc"], "latent_scale": gaussian["scale"]}
+        return outputs if further_outputs is None else outputs | further_outputs(probabilities, inputs)
 
-    return serve
+    path = Path(filepath).expanduser()
+    check_writable(path.absolute().parent, "filepath")
+    write = write_saved_model if format == "tf_saved_model" else partial(write_portable, format=cast(Format, format))
+    write(resource, serve, signature, path, class_names, verbose)

@@ -34,7 +34,7 @@ def write_saved_model(
     # Compiled: Keras calls it twice, once for its variables, once to write it.
     archive.add_endpoint("serve", tf.function(serve, autograph=False), input_signature=[signature])
     with replacing(folder) as fresh, warnings.catch_warnings():
-        # Raised for Keras' own signature of the tracked model, which sorts the inputs.
+        # Raised for the signature that Keras adds for the tracked model, which sorts the inputs.
         warnings.filterwarnings("ignore", r"[\s\S]*The structure of `inputs` doesn't match", UserWarning)
         archive.write_out(fresh, verbose=verbose)
         (fresh / CLASS_NAMES).parent.mkdir(exist_ok=True)
@@ -109,17 +109,16 @@ class ServedModel:
         single = len(self.inputs) == 1 and not isinstance(samples, Mapping)
         arrays = dict.fromkeys(self.inputs, samples) if single else samples
         if not isinstance(arrays, Mapping) or arrays.keys() != self.inputs.keys():
-            found = list(arrays) if isinstance(arrays, Mapping) else type(arrays).__name__
-            raise ValueError(f"samples must be a dict of the inputs {list(self.inputs)}, as exported; found {found}")
-        fed = {
+            given = list(arrays) if isinstance(arrays, Mapping) else type(arrays).__name__
+            raise ValueError(f"samples must be a dict of the inputs {list(self.inputs)}, as exported; found {given}")
+        checked = {
             name: _checked(arrays[name], "samples" if single else f"samples[{name!r}]", spec)
             for name, spec in self.inputs.items()
         }
-        if len({len(array) for array in fed.values()}) > 1:
-            raise ValueError(
-                f"samples must have as many rows in every input; found {[len(array) for array in fed.values()]}"
-            )
-        outputs = self._signature(**{name: tf.constant(array) for name, array in fed.items()})
+        rows = [len(array) for array in checked.values()]
+        if len(set(rows)) > 1:
+            raise ValueError(f"samples must have as many rows in every input; found {rows}")
+        outputs = self._signature(**{name: tf.constant(array) for name, array in checked.items()})
         return {name: value.numpy() for name, value in outputs.items()}
 
 
@@ -156,8 +155,8 @@ def _check_whole(folder: Path) -> None:
         raise ValueError(
             f"filepath: {str(folder)!r} has no readable {CHECKSUMS.as_posix()} ({error}); export the model again"
         ) from error
-    found = _checksums(folder)
-    wrong = sorted(name for name, digest in expected.items() if found.get(name) != digest)
+    checksums = _checksums(folder)
+    wrong = sorted(name for name, digest in expected.items() if checksums.get(name) != digest)
     if wrong:
         raise ValueError(
             f"filepath: {str(folder)!r} is damaged: {', '.join(wrong)} missing, truncated or altered; export it again"

@@ -71,11 +71,13 @@ def _logarithms(x: ArrayLike, y: ArrayLike) -> tuple[NDArray[np.float64], NDArra
     return one, other
 
 
-def _check_broadcast(name: str, array: NDArray[np.float64], of: str, other: NDArray[np.float64]) -> None:
+def _check_broadcast(name: str, array: NDArray[np.float64], other_name: str, other: NDArray[np.float64]) -> None:
     try:
         np.broadcast_shapes(array.shape, other.shape)
     except ValueError:
-        raise ValueError(f"{name} and {of} must have shapes that fit; found {array.shape} and {other.shape}") from None
+        raise ValueError(
+            f"{name} and {other_name} must have shapes that fit; found {array.shape} and {other.shape}"
+        ) from None
 
 
 def ilr(pi: ArrayLike) -> NDArray[np.float64]:

@@ -56,16 +56,6 @@ def helmert(n: int) -> NDArray[np.float64]:
     return scipy.linalg.helmert(check_num_classes(n))
 
 
-def _iterative(n: int) -> NDArray[np.float64]:
-    # B.1 fixes coordinate j of every later vertex by ||p_j|| = 1 and p_j.p_k = -1/(n-1). The recursion has the
-    # closed solution below (column j sums to zero over the vertices j.. that it touches), free of its round-off.
-    j = np.arange(n - 1)
-    diagonal = np.sqrt(n * (n - 1 - j) / ((n - 1) * (n - j)))
-    P = np.tril(np.broadcast_to(-diagonal / (n - 1 - j), (n, n - 1)), k=-1)
-    P[j, j] = diagonal
-    return P
-
-
 def vertices(n: int, construction: Construction = "iterative") -> NDArray[np.float64]:
     """Vertices P of the regular (n-1)-simplex of unit circumradius around the origin.
 
@@ -91,9 +81,15 @@ def vertices(n: int, construction: Construction = "iterative") -> NDArray[np.flo
            [-0.5  , -0.866]])
     """
     n = check_num_classes(n)
-    if check_choice(construction, "construction", CONSTRUCTIONS) == "iterative":
-        return _iterative(n)
-    return np.sqrt(n / (n - 1)) * helmert(n).T
+    if check_choice(construction, "construction", CONSTRUCTIONS) == "helmert":
+        return np.sqrt(n / (n - 1)) * scipy.linalg.helmert(n).T
+    # B.1 fixes coordinate j of every later vertex by ||p_j|| = 1 and p_j.p_k = -1/(n-1). The recursion has the
+    # closed solution below (column j sums to zero over the vertices j.. that it touches), free of its round-off.
+    j = np.arange(n - 1)
+    diagonal = np.sqrt(n * (n - 1 - j) / ((n - 1) * (n - j)))
+    P = np.tril(np.broadcast_to(-diagonal / (n - 1 - j), (n, n - 1)), k=-1)
+    P[j, j] = diagonal
+    return P
 
 
 def nearest_vertex(f: ArrayLike, construction: Construction = "iterative") -> NDArray[np.int64]:

@@ -1,24 +1,24 @@
 """Uncollapsed sparse Gaussian processes with a categorical likelihood."""
 
 import functools
-from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self, get_args
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_choice, check_flag
+from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_sample_weight
 from deepsimplex.geometry import helmert
-from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, move, optimal
-from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
+from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, moved_points, sparse_posterior
+from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled, make_kernel
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
-from deepsimplex.gp.posterior import Posterior, fitted
-from deepsimplex.gp.rows import Arrays, Rows, labeled_rows, survey
-from deepsimplex.gp.scaling import Moments, Scaling
-from deepsimplex.gp.stochastic import Rates, Schedule, State, adam
+from deepsimplex.gp.posterior import Posterior, predict_latents
+from deepsimplex.gp.regression import Values, check_features, gradients
+from deepsimplex.gp.scaling import Arrays, Moments, Scaling, survey
+from deepsimplex.gp.stochastic import Minibatches, natural_step
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import ArraySamples, Samples
 
 Link = Literal["ilr", "softmax"]
 # Variance that the kernel starts at: logits of a few units separate classes.
@@ -42,8 +42,8 @@ class CategoricalProcess:
     its own q(u) = N(m, S), by default at inducing points that all share.
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
-    of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
-    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
+    of a Gaussian observation, and a step of size rho moves the sums over such observations by rho, as
+    ``StochasticGaussianProcess`` moves its sums. Adam moves the logarithms of the kernel's hyperparameters,
     W, and the points in standard deviations of the features: the units of the features do not matter. At the end a few
     natural steps by all samples remove most of the last minibatches' noise from q. With ``epochs=0`` only these
     steps are taken, at the initial hyperparameters and points.
@@ -108,7 +108,7 @@ class CategoricalProcess:
         check_flag(separate_inducing, "separate_inducing")
         self.link, self.kernel, self.mixing, self.ard = link, kernel, mixing, ard
         self.inducing, self.learn_inducing, self.separate_inducing = inducing, learn_inducing, separate_inducing
-        self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
+        self.minibatches = Minibatches(epochs, batch_size, learning_rate, natural_step)
         self.scale_features, self.random_state = scale_features, random_state
 
     def fit(
@@ -119,35 +119,34 @@ class CategoricalProcess:
         ``callback`` is called with a ``Step`` after every epoch. ``sample_weight`` [N] are exponents of the rows'
         likelihoods: a row of weight 2 counts as two equal ones, one of weight 0 is left out.
         """
-        return self.fit_rows(labeled_rows(X, y, sample_weight), callback)
+        return self.fit_samples(labeled_rows(X, y, sample_weight), callback)
 
-    def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
-        """Fit to rows that are read in blocks.
+    def fit_samples(self, samples: Samples, callback: Callback | None = None) -> Self:
+        """Fit to samples that are read in blocks.
 
         Parameters
         ----------
-        rows : Rows
+        samples : Samples
             Features X [N, d] and memberships of the classes [N, n], which sum to the rows' weights above zero; float64.
         callback : callable, optional
             See ``fit``.
         """
-        problem = self._problem(rows)
-        model, schedule = problem.model, self.schedule
+        bound, epochs = CategoricalBound(self, samples), self.minibatches.epochs
 
-        def report(epoch: int, value: float, state: State) -> None:
+        def report(epoch: int, objective: float, values: Values, sums: Any) -> None:
             if callback is not None:
-                named = model.kernel.hyperparameters(state.values[: model.count(state.values)])
-                callback(Step(epoch, value, named, functools.partial(problem.posterior, state)))
+                named = bound.kernel.hyperparameters(values["kernel"])
+                callback(Step(epoch, objective, named, functools.partial(bound.posterior, values, sums)))
 
-        state, self.objective_ = schedule.run(
-            problem.step,
-            problem.initial_state(),
-            schedule.batches(problem.rows, np.random.default_rng(self.random_state)),
-            functools.partial(problem.converge, passes=_PASSES if schedule.epochs else _PASSES_ALONE),
-            report,
-        )
-        self.n_iter_ = schedule.epochs
-        self.posterior_ = problem.posterior(state)
+        values, sums = bound.start, bound.prior_sums()
+        steps = self.minibatches.train(bound.step, values, sums, bound.samples, self.random_state)
+        for epoch, mean, values, sums in steps:
+            if epoch < epochs:
+                report(epoch, mean, values, sums)
+        sums, self.objective_ = bound.converge(values, sums, _PASSES if epochs else _PASSES_ALONE)
+        if epochs:
+            report(epochs, self.objective_, values, sums)
+        self.n_iter_, self.posterior_ = epochs, bound.posterior(values, sums)
         return self
 
     def predict(self, X: ArrayLike) -> LatentGaussian:
@@ -155,94 +154,98 @@ class CategoricalProcess:
 
         They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
         """
-        return fitted(self).predict(X)
-
-    def _problem(self, rows: Rows) -> "CategoricalProblem":
-        def described(X: Any, memberships: Any) -> Arrays:
-            return X, memberships, memberships.sum(axis=1), memberships.argmax(axis=1)
-
-        seed = self.random_state
-        (moments, _), (X, memberships, weights, classes) = survey(rows.map(described), seed)
-        features = Scaling.of_features(moments) if self.scale_features else Scaling.identity(X.shape[1])
-        scaled, n = features(X), memberships.shape[1]
-        kernel, start = make_kernel(self.kernel, scaled, self.ard, np.random.default_rng(seed), variance=_VARIANCE)
-        basis = helmert(n).T if self.link == "ilr" else np.eye(n)
-        sets = basis.shape[1] if self.separate_inducing else 1
-        points = inducing_points(self.inducing, scaled, features, seed, classes, sets)
-        start = start + ([np.eye(basis.shape[1])] if self.mixing else [])
-        start = start + ([np.zeros(points.shape)] if self.learn_inducing else [])
-        model = CategoricalModel(kernel, self.mixing, self.learn_inducing)
-        width = Scaling.of_features(Moments.of(scaled, weights)).width
-        frame = CategoricalFrame(*map(tf.constant, (points, width, basis)))
-        scaled_rows = rows.map(lambda X, memberships: (features(X), memberships))
-        return CategoricalProblem(scaled_rows, model, start, frame, features, seed)
+        return predict_latents(self, X)
 
 
-class CategoricalFrame(NamedTuple):
-    """Constants of the likelihood: inducing points [G, M, d], their unit of motion [d], and the scores S [n, L]."""
+def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArraySamples:
+    """Check the arrays of ``CategoricalProcess.fit``, and return the samples that ``fit_samples`` takes."""
+    features = check_features(X)
+    labels, n = check_labels(y, soft=True, rows=len(features), of="X")
+    weights = check_sample_weight(sample_weight, len(features))
 
-    points: Any
-    width: Any
-    basis: Any
+    def weighted(X: Any, y: Any, weights: Any) -> Arrays:
+        memberships = np.eye(n)[y] if y.ndim == 1 else y
+        return X, weights[:, np.newaxis] * memberships
+
+    return ArraySamples(features, labels, weights, used=weights > 0).map(weighted)
 
 
-@dataclass(frozen=True)
-class CategoricalModel:
-    """The likelihood at a distribution of the inducing variables; compiled functions are cached by it.
+class Whitened(NamedTuple):
+    """Distributions N(m_l, B_l^-1) of the whitened inducing variables of every latent process.
 
-    Parameters
+    Attributes
     ----------
-    kernel : NamedKernel or OwnKernel
-    mixing, moves : bool
-        Whether W and the inducing points are learned. They follow the kernel's hyperparameters in the values.
+    LB, LB_inverse : tensor, shape [L, M, M]
+        Cholesky factor of B, lower-triangular, and its inverse.
+    m : tensor, shape [L, M]
     """
 
-    kernel: NamedKernel | OwnKernel
-    mixing: bool
-    moves: bool
+    LB: Any
+    LB_inverse: Any
+    m: Any
 
-    def count(self, values: Values) -> int:
-        """Return how many of the values are the kernel's."""
-        return len(values) - self.mixing - self.moves
+    @classmethod
+    def from_sums(cls, AAT: Any, Az: Any) -> "Whitened":
+        """Compute the distributions with B = AAT + I [L, M, M] and B m = Az [L, M]."""
+        identity = tf.eye(tf.shape(AAT)[-1], dtype=AAT.dtype)
+        LB = tf.linalg.cholesky(AAT + identity)
+        LB_inverse = tf.linalg.triangular_solve(LB, tf.broadcast_to(identity, tf.shape(AAT)))
+        c = tf.einsum("lkm,lm->lk", LB_inverse, Az)
+        return cls(LB, LB_inverse, tf.einsum("lkm,lk->lm", LB_inverse, c))
 
-    def scores(self, values: Values, basis: Any) -> Any:
-        """Compute the scores S W [n, L] of the latents."""
-        return tf.matmul(basis, values[self.count(values)]) if self.mixing else basis
+    def marginals(self, A: Any, unexplained: Any) -> tuple[Any, Any]:
+        """Compute means and standard deviations [N, L] of the latents of rows; see ``projected``."""
+        mean = tf.matmul(self.m[:, tf.newaxis], A)[:, 0]  # [L, N]
+        variance = tf.reduce_sum(tf.square(tf.matmul(self.LB_inverse, A)), axis=1) + unexplained
+        return tf.transpose(mean), tf.sqrt(tf.transpose(variance) + 1e-12)
 
-    def points(self, values: Values, frame: CategoricalFrame) -> Any:
-        """Compute the inducing points U [G, M, d]: one set for all latent processes, or G = L sets."""
-        return move(frame.points, frame.width, values[-1] if self.moves else None)
+    def divergence(self) -> Any:
+        """Compute the Kullback-Leibler divergence from N(0, I), over all processes."""
+        size = tf.cast(tf.size(self.m), self.m.dtype)
+        traces = tf.reduce_sum(tf.square(self.LB_inverse)) + tf.reduce_sum(tf.square(self.m)) - size
+        return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.LB)))
 
-    def projected(self, kernel: Any, U: Any, x: Any) -> tuple[Any, Any]:
-        """Compute A = L^-1 K(U, x) [G, M, N], and the prior variance [G, N] that the points do not explain."""
-        A = tf.linalg.triangular_solve(inducing_factor(kernel, U), kernel(U, x))
-        left = kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1)
-        return A, tf.maximum(left, 0.0)
 
-    def likelihood(
-        self, values: Values, frame: CategoricalFrame, q: "Whitened", x: Any, memberships: Any, half: Any
-    ) -> tuple[Any, Any, list[Any]]:
-        """Estimate the expected log likelihood of rows by draws [S, N, L] and their mirror images.
+def projected(kernel: Any, U: Any, x: Any) -> tuple[Any, Any]:
+    """Compute A = L^-1 Kuf [G, M, N], and the prior variance [G, N] that the inducing points do not explain."""
+    A = tf.linalg.triangular_solve(inducing_factor(kernel, U), kernel(U, x))
+    return A, tf.maximum(kernel(x, full_cov=False) - tf.reduce_sum(tf.square(A), axis=1), 0.0)
 
-        Returns
-        -------
-        likelihood : tensor, shape []
-        sums : list of tensor
-            Gram and projections of the rows, as ``CategoricalProblem`` keeps them.
-        sources : list
-            What to differentiate by.
-        """
-        kernel, sources = self.kernel.bind(values[: self.count(values)])
-        A, left = self.projected(kernel, self.points(values, frame), x)
-        mean, std = q.marginals(A, left)
-        scores = self.scores(values, frame.basis)
-        logits = tf.einsum("snl,kl->snk", mean + std * tf.concat([half, -half], axis=0), scores)
-        of_draws = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
-        first, curvature = derivatives_by_means(logits, memberships, scores)
-        gram = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
-        projections = tf.matmul(A, tf.transpose(first + curvature * mean)[..., tf.newaxis])[..., 0]
-        likelihood = tf.reduce_sum(tf.reduce_mean(of_draws, axis=0))
-        return likelihood, [gram, projections], [*sources, *values[self.count(values) :]]
+
+def learned_scores(values: Values, constants: Values) -> Any:
+    """Compute the scores S W [n, L] of the latents."""
+    basis = constants["basis"]
+    return tf.matmul(basis, values["mixing"]) if "mixing" in values else basis
+
+
+def block_likelihood(
+    kernel: NamedKernel | GivenKernel,
+    values: Values,
+    constants: Values,
+    q: Whitened,
+    x: Any,
+    memberships: Any,
+    num_draws: int,
+    seed: Any,
+) -> tuple[Any, tuple[Any, Any]]:
+    """Estimate the expected log likelihood of a block of rows by draws and their mirror images.
+
+    Returns
+    -------
+    likelihood : tensor, shape []
+    sums : tuple of tensor
+        AAT [L, M, M] and Az [L, M] of the Gaussian observations that have the same derivatives.
+    """
+    A, unexplained = projected(kernel.bind(values["kernel"]), moved_points(values, constants), x)
+    mean, std = q.marginals(A, unexplained)
+    half = tf.random.stateless_normal((num_draws, tf.shape(x)[0], tf.shape(q.m)[0]), seed, dtype=tf.float64)
+    scores = learned_scores(values, constants)
+    logits = tf.einsum("snl,kl->snk", mean + std * tf.concat([half, -half], axis=0), scores)
+    log_likelihoods = tf.reduce_sum(memberships * tf.nn.log_softmax(logits), axis=-1)
+    first, curvature = derivatives_by_means(logits, memberships, scores)
+    AAT = tf.matmul(A * tf.transpose(curvature)[:, tf.newaxis], A, transpose_b=True)
+    Az = tf.matmul(A, tf.transpose(first + curvature * mean)[..., tf.newaxis])[..., 0]
+    return tf.reduce_sum(tf.reduce_mean(log_likelihoods, axis=0)), (AAT, Az)
 
 
 def derivatives_by_means(logits: Any, memberships: Any, scores: Any) -> tuple[Any, Any]:
@@ -258,139 +261,120 @@ def derivatives_by_means(logits: Any, memberships: Any, scores: Any) -> tuple[An
     return tf.reduce_mean(first, axis=0), weights * tf.maximum(tf.reduce_mean(curvature, axis=0), 0.0)
 
 
-class Whitened(NamedTuple):
-    """Distributions N(means_l, (R_l R_l^T)^-1) of the whitened inducing variables of every latent process.
+@functools.lru_cache(maxsize=32)
+def _compiled(kernel: NamedKernel | GivenKernel) -> tuple[Any, Any]:
+    """Compile a step by a minibatch, and the likelihood and sums of a block of rows."""
+
+    def step(
+        values: Values, constants: Values, sums: Any, size: Any, share: Any, seed: Any, x: Any, memberships: Any
+    ) -> Any:
+        q = Whitened.from_sums(*sums)
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            likelihood, batch_sums = block_likelihood(kernel, values, constants, q, x, memberships, _DRAWS, seed)
+            misfit = -share * likelihood
+        derivatives = gradients(tape, misfit, kernel, values)
+        estimates = [share * part for part in batch_sums]
+        return q.divergence() + misfit, derivatives, natural_step(sums, estimates, size)
+
+    def block(values: Values, constants: Values, q: Whitened, seed: Any, x: Any, memberships: Any) -> Any:
+        return block_likelihood(kernel, values, constants, q, x, memberships, _PASS_DRAWS, seed)
+
+    return compiled(step), compiled(block)
+
+
+class CategoricalBound:
+    """The negative variational bound, at a distribution of the inducing variables that is kept as sums over samples.
+
+    They are the sums AAT [L, M, M] and Az [L, M] of Titsias' bound, of the Gaussian observations that have the same
+    derivatives as the likelihood.
+
+    Parameters
+    ----------
+    process : CategoricalProcess
+    samples : Samples
+        See ``CategoricalProcess.fit_samples``.
 
     Attributes
     ----------
-    factors, inverses : tensor, shape [L, M, M]
-        R_l, lower-triangular, and R_l^-1.
-    means : tensor, shape [L, M]
+    start : dict
+        Hyperparameters to start from, "kernel" and, if learned, "mixing" and "shift".
+    constants : dict
+        "points" [G, M, d] and "width" [d], see ``TitsiasBound``, and "basis", the scores S [n, L].
     """
 
-    factors: Any
-    inverses: Any
-    means: Any
+    def __init__(self, process: CategoricalProcess, samples: Samples) -> None:
+        def described(X: Any, memberships: Any) -> Arrays:
+            return X, memberships, memberships.sum(axis=1), memberships.argmax(axis=1)
 
-    @classmethod
-    def of_sums(cls, gram: Any, projections: Any) -> "Whitened":
-        """With the precisions I + gram [L, M, M], and these times the means, projections [L, M]."""
-        identity = tf.eye(tf.shape(gram)[-1], dtype=gram.dtype)
-        factors = tf.linalg.cholesky(gram + identity)
-        inverses = tf.linalg.triangular_solve(factors, tf.broadcast_to(identity, tf.shape(gram)))
-        solved = tf.einsum("lkm,lm->lk", inverses, projections)
-        return cls(factors, inverses, tf.einsum("lkm,lk->lm", inverses, solved))
+        self.seed = process.random_state
+        (moments, _), (X, memberships, weights, classes) = survey(samples.map(described), self.seed)
+        self.features = Scaling.for_features(moments) if process.scale_features else Scaling.identity(X.shape[1])
+        self.samples: Any = samples.map(lambda X, memberships: (self.features(X), memberships))
+        scaled, n = self.features(X), memberships.shape[1]
+        rng = np.random.default_rng(self.seed)
+        self.kernel, kernel_start = make_kernel(process.kernel, scaled, process.ard, rng, variance=_VARIANCE)
+        basis = helmert(n).T if process.link == "ilr" else np.eye(n)
+        L = basis.shape[1]
+        sets = L if process.separate_inducing else 1
+        points = inducing_points(process.inducing, scaled, self.features, self.seed, classes, sets)
+        self.start: Values = {"kernel": kernel_start}
+        if process.mixing:
+            self.start["mixing"] = np.eye(L)
+        if process.learn_inducing:
+            self.start["shift"] = np.zeros(points.shape)
+        width = Scaling.for_features(Moments.of(scaled, weights)).width
+        self.constants = {"points": tf.constant(points), "width": tf.constant(width), "basis": tf.constant(basis)}
 
-    def marginals(self, A: Any, left: Any) -> tuple[Any, Any]:
-        """Compute means and standard deviations [N, L] of the latents of rows, see ``CategoricalModel.projected``."""
-        mean = tf.matmul(self.means[:, tf.newaxis], A)[:, 0]  # [L, N]
-        kept = tf.reduce_sum(tf.square(tf.matmul(self.inverses, A)), axis=1)  # a^T (I + gram)^-1 a, [L, N]
-        return tf.transpose(mean), tf.sqrt(tf.transpose(kept + left) + 1e-12)
+    def prior_sums(self) -> tuple[Any, Any]:
+        """Return the sums over no samples, at which the distribution is the prior."""
+        L, M = self.constants["basis"].shape[1], self.constants["points"].shape[1]
+        return tf.zeros((L, M, M), tf.float64), tf.zeros((L, M), tf.float64)
 
-    def divergence(self) -> Any:
-        """Compute the Kullback-Leibler divergence from N(0, I), over all processes."""
-        size = tf.cast(tf.size(self.means), self.means.dtype)
-        traces = tf.reduce_sum(tf.square(self.inverses)) + tf.reduce_sum(tf.square(self.means)) - size
-        return 0.5 * traces + tf.reduce_sum(tf.math.log(tf.linalg.diag_part(self.factors)))
+    def step(self, values: Values, sums: Any, size: float, number: int, x: Any, memberships: Any) -> Any:
+        """Take a natural step; return the negative bound before, its derivatives by the values, and the sums."""
+        step, _ = _compiled(self.kernel)
+        size, share = (tf.constant(part, tf.float64) for part in (size, self.samples.num_rows / len(x)))
+        seed = tf.constant([self.seed, number], tf.int64)
+        return step(values, self.constants, sums, size, share, seed, x, memberships)
 
-
-@functools.lru_cache(maxsize=32)
-def _compiled(model: CategoricalModel) -> tuple[Any, Any]:
-    """Return a step of minibatches, and the likelihood and sums of a block of rows, as compiled functions."""
-
-    def draws(count: int, x: Any, q: Whitened, seed: Any) -> Any:
-        return tf.random.stateless_normal((count, tf.shape(x)[0], tf.shape(q.means)[0]), seed, dtype=tf.float64)
-
-    def step(
-        frame: CategoricalFrame, seed: Any, state: State, rates: Rates, x: Any, memberships: Any
-    ) -> tuple[Any, State]:
-        share, q = rates.share(x), Whitened.of_sums(*state.sums)
-        half = draws(_DRAWS, x, q, tf.stack([seed, tf.cast(rates.number, tf.int64)]))
-        with tf.GradientTape() as tape:
-            tape.watch(state.values)
-            likelihood, sums, sources = model.likelihood(state.values, frame, q, x, memberships, half)
-            misfit = -share * likelihood
-        gradients = tape.gradient(misfit, sources, unconnected_gradients="zero")
-        sums = rates.towards(state.sums, [share * part for part in sums])
-        return q.divergence() + misfit, adam(state, gradients, rates)._replace(sums=sums)
-
-    def block(frame: CategoricalFrame, seed: Any, values: Any, q: Whitened, x: Any, memberships: Any) -> Any:
-        return model.likelihood(values, frame, q, x, memberships, draws(_PASS_DRAWS, x, q, seed))[:2]
-
-    return tuple(tf.function(one, autograph=False, reduce_retracing=True) for one in (step, block))
-
-
-@dataclass(frozen=True)
-class CategoricalProblem:
-    """Rows of scaled features and weighted memberships, and a model to learn with its inducing variables.
-
-    The distribution of the inducing variables is kept as sums over samples of the Gaussian observations that have the
-    same derivatives as the likelihood: gram [L, M, M], of A diag(w_l) A^T, and projections [L, M], of A diag(w_l) z_l,
-    so that whitened variables have the precision I + gram.
-    """
-
-    rows: Rows
-    model: CategoricalModel
-    start: list[Any]
-    frame: CategoricalFrame
-    features: Scaling
-    seed: int
-
-    def initial_state(self) -> State:
-        """Begin at the prior."""
-        L, M = self.frame.basis.shape[1], self.frame.points.shape[1]
-        return State.initial(self.start, [np.zeros((L, M, M)), np.zeros((L, M))])
-
-    def step(self, state: State, rates: Rates, *batch: Any) -> tuple[Any, State]:
-        """Move the sums, then the values, by a batch; return the negative bound before, and the state."""
-        compiled, _ = _compiled(self.model)
-        return compiled(self.frame, tf.constant(self.seed, tf.int64), state, rates, *batch)
-
-    def converge(self, state: State, passes: int) -> tuple[State, float]:
-        """Take natural steps by all rows at fixed hyperparameters; return the state and the negative bound there.
+    def converge(self, values: Values, sums: Any, passes: int) -> tuple[Any, float]:
+        """Take natural steps by all rows at fixed hyperparameters; return the sums and the negative bound there.
 
         The draws are the same in every pass, so that bounds can be compared. A step that does not lower the negative
         bound is taken back and halved.
         """
-        kernel, _ = self.model.kernel.bind(state.values[: self.model.count(state.values)])
-        check_factor(inducing_factor(kernel, self.model.points(state.values, self.frame)).numpy())
-        best, step = np.inf, _PASS_STEP
-        current = reached = target = state.sums
+        check_factor(self.kernel.bind(values["kernel"]), moved_points(values, self.constants))
+        best, size = np.inf, _PASS_STEP
+        current = reached = target = sums
         for _ in range(passes):
-            value, by_rows = self._over_all(state.values, current)
+            value, estimates = self._over_all_rows(values, current)
             gain = best - value
             if gain > 0.0:
-                best, reached, target = value, current, by_rows
+                best, reached, target = value, current, estimates
             else:
-                step *= 0.5
-            if abs(gain) <= _GAIN * self.rows.num_rows:
+                size *= 0.5
+            if abs(gain) <= _GAIN * self.samples.num_rows:
                 break
-            current = [a + step * (b - a) for a, b in zip(reached, target, strict=True)]
-        return state._replace(sums=reached), best
+            current = natural_step(reached, target, size)
+        return reached, best
 
-    def _over_all(self, values: Values, sums: list[Any]) -> tuple[float, list[Any]]:
+    def _over_all_rows(self, values: Values, sums: Any) -> tuple[float, Any]:
         """Compute the negative bound, and the sums over all rows by its derivatives."""
-        _, compiled = _compiled(self.model)
-        q = Whitened.of_sums(*sums)
-        L, M = q.means.shape
-        row_size = max(L * M, 2 * _PASS_DRAWS * len(self.frame.basis))
-        value, total = q.divergence(), [tf.zeros_like(part) for part in sums]
-        for number, block in enumerate(self.rows.blocks(max(1, _BUDGET // row_size))):
+        _, block_function = _compiled(self.kernel)
+        q = Whitened.from_sums(*sums)
+        L, M = q.m.shape
+        row_size = max(L * M, 2 * _PASS_DRAWS * len(self.constants["basis"]))
+        value, total = q.divergence(), self.prior_sums()
+        for number, block in enumerate(self.samples.blocks(max(1, _BUDGET // row_size))):
             seed = tf.constant([self.seed, number], tf.int64)
-            likelihood, parts = compiled(self.frame, seed, values, q, *map(tf.constant, block))
-            value = value - likelihood
-            total = [a + b for a, b in zip(total, parts, strict=True)]
+            likelihood, parts = block_function(values, self.constants, q, seed, *block)
+            value, total = value - likelihood, tf.nest.map_structure(tf.add, total, parts)
         return float(value), total
 
-    def posterior(self, state: State) -> Posterior:
-        """Compute the posterior of a state."""
-        values, (gram, projections) = state.values, (part.numpy() for part in state.sums)
-        kernel = self.model.kernel.at(values[: self.model.count(values)])
-        U = np.asarray(self.model.points(values, self.frame))
-        L = check_factor(inducing_factor(kernel, U).numpy())
-        parts = zip(np.broadcast_to(L, gram.shape), gram, projections[..., np.newaxis], strict=True)
-        weights, factors = zip(*(optimal(*part) for part in parts), strict=True)
-        scores = np.asarray(self.model.scores(values, self.frame.basis))
-        support, latents = U if len(U) > 1 else U[0], Scaling.identity(len(gram))
-        stacked = np.concatenate(weights, axis=1), np.stack(factors)
-        return Posterior(kernel, support, *stacked, self.features, latents, scores)
+    def posterior(self, values: Values, sums: Any) -> Posterior:
+        """Compute the posterior at these hyperparameters and sums."""
+        AAT, Az = sums
+        kernel, U = self.kernel.at(values["kernel"]), moved_points(values, self.constants)
+        scores = np.asarray(learned_scores(values, self.constants))
+        return sparse_posterior(kernel, U, AAT, Az[..., tf.newaxis], self.features, Scaling.identity(len(Az)), scores)

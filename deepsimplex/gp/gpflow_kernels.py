@@ -1,6 +1,7 @@
 """GPflow's kernels, by name or as objects, as functions of unconstrained hyperparameters."""
 
 import copy
+import functools
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ with warnings.catch_warnings():  # their own imports are deprecated in TensorFlo
     import gpflow
 check_shapes.set_rewrite_docstrings(_docstrings)
 
-Values = Sequence[Any]
+# Functions of hyperparameters and blocks of rows: traced once for all numbers of rows.
+compiled = functools.partial(tf.function, autograph=False, reduce_retracing=True)
 
 KERNELS: dict[str, Any] = {
     "rbf": gpflow.kernels.SquaredExponential,
@@ -52,12 +54,16 @@ class NamedKernel:
     name: str
     ard: bool
 
-    def bind(self, values: Values) -> tuple[Any, list[Any]]:
-        """Return a kernel with these hyperparameters, and the tensors to differentiate by."""
+    def bind(self, values: Sequence[Any]) -> Any:
+        """Return a kernel with these hyperparameters."""
         kernel = copy.copy(_PROTOTYPES[self.name])
         for name, value in zip(_HYPERPARAMETERS, values, strict=True):
             object.__setattr__(kernel, name, tf.exp(value))  # tensors in place of GPflow's parameters
-        return kernel, list(values)
+        return kernel
+
+    def sources(self, values: Sequence[Any]) -> list[Any]:
+        """Return the tensors to differentiate by."""
+        return list(values)
 
     def pairs(self, X: Any) -> Any:
         """Return what ``matrix`` needs of features X: squared distances [N, N] if there is one lengthscale, else X."""
@@ -67,16 +73,16 @@ class NamedKernel:
         """Compute K(X, X) [N, N] by a bound kernel."""
         return kernel(pairs) if self.ard else kernel.K_r2(pairs / tf.square(kernel.lengthscales))
 
-    def at(self, values: Values) -> Any:
+    def at(self, values: Sequence[Any]) -> Any:
         """Return a new GPflow kernel with these hyperparameters."""
         return kernel_from_state({"name": self.name, **self.hyperparameters(values)})
 
-    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
+    def hyperparameters(self, values: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
         """Return the hyperparameters by GPflow's names."""
         return {name: np.exp(np.asarray(value)) for name, value in zip(_HYPERPARAMETERS, values, strict=True)}
 
 
-class OwnKernel:
+class GivenKernel:
     """A user's GPflow kernel. Its hyperparameters are the values of its trainable variables.
 
     Parameters
@@ -93,12 +99,15 @@ class OwnKernel:
         """Hyperparameters of the kernel as it was given."""
         return [variable.numpy() for variable in self._kernel.trainable_variables]
 
-    def bind(self, values: Values) -> tuple[Any, list[Any]]:
-        """Return the kernel with these hyperparameters, and the variables to differentiate by."""
-        variables = list(self._kernel.trainable_variables)
-        for variable, value in zip(variables, values, strict=True):
+    def bind(self, values: Sequence[Any]) -> Any:
+        """Return the kernel with these hyperparameters."""
+        for variable, value in zip(self._kernel.trainable_variables, values, strict=True):
             variable.assign(value)
-        return self._kernel, variables
+        return self._kernel
+
+    def sources(self, values: Sequence[Any]) -> list[Any]:
+        """Return the variables to differentiate by."""
+        return list(self._kernel.trainable_variables)
 
     def pairs(self, X: Any) -> Any:
         """Return the features."""
@@ -108,19 +117,19 @@ class OwnKernel:
         """Compute K(X, X) [N, N] by a bound kernel."""
         return kernel(pairs)
 
-    def at(self, values: Values) -> Any:
+    def at(self, values: Sequence[Any]) -> Any:
         """Return a copy of the kernel with these hyperparameters."""
-        return copy.deepcopy(self.bind(values)[0])
+        return copy.deepcopy(self.bind(values))
 
-    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
+    def hyperparameters(self, values: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
         """Return the hyperparameters by GPflow's names."""
-        named = gpflow.utilities.parameter_dict(self.bind(values)[0])
+        named = gpflow.utilities.parameter_dict(self.bind(values))
         return {path.lstrip("."): np.asarray(parameter.numpy()) for path, parameter in named.items()}
 
 
 def make_kernel(
     spec: str | Any, X: NDArray[np.float64], ard: bool, rng: np.random.Generator, variance: float = 1.0
-) -> tuple[NamedKernel | OwnKernel, list[NDArray[np.float64]]]:
+) -> tuple[NamedKernel | GivenKernel, list[NDArray[np.float64]]]:
     """Make a kernel for the features X [N, d], and the hyperparameters to start from.
 
     Parameters
@@ -130,7 +139,7 @@ def make_kernel(
     X : ndarray, shape [N, d]
         The lengthscale starts at the median distance between (at most a thousand of) its distinct rows.
     ard : bool
-        Whether every feature has a lengthscale of its own.
+        Whether every feature has its own lengthscale.
     rng : numpy.random.Generator
         Chooses the rows.
     variance : float
@@ -151,8 +160,8 @@ def make_kernel(
     if X.shape[1] == 0:
         raise ValueError("X must have at least 1 column; found 0")
     if isinstance(spec, gpflow.kernels.Kernel):
-        own = OwnKernel(spec)
-        return own, own.start
+        given = GivenKernel(spec)
+        return given, given.start
     if not isinstance(spec, str):
         raise TypeError(f"kernel must be a name or a gpflow.kernels.Kernel; found {type(spec).__name__}")
     if spec not in KERNELS:
@@ -163,14 +172,14 @@ def make_kernel(
     if not np.isfinite(length):
         raise ValueError("X holds features too large for their distances to be computed; scale_features=True helps")
     lengthscales = np.full(X.shape[1], length) if ard else length
-    return NamedKernel(spec, ard), [np.log(variance), np.log(lengthscales)]
+    return NamedKernel(spec, ard), [np.asarray(np.log(variance)), np.asarray(np.log(lengthscales))]
 
 
 def kernel_state(kernel: Any) -> Any:
     """Return a GPflow kernel's name and hyperparameters as NumPy arrays; a kernel without a name as it is."""
     # A kernel of some of the features only is not determined by its name.
-    of_all = isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None)
-    names = [name for name, kind in KERNELS.items() if type(kernel) is kind and of_all]
+    all_features = isinstance(kernel.active_dims, slice) and kernel.active_dims == slice(None)
+    names = [name for name, kind in KERNELS.items() if type(kernel) is kind and all_features]
     if not names:
         return kernel
     return {"name": names[0], **{name: getattr(kernel, name).numpy() for name in _HYPERPARAMETERS}}

@@ -1,10 +1,12 @@
 """L-BFGS over hyperparameters, from one or several starts, and the steps that are passed to callbacks."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import tensorflow as tf
 from numpy.typing import NDArray
 from scipy import optimize
 from sklearn.exceptions import ConvergenceWarning
@@ -13,8 +15,7 @@ from deepsimplex._utils.messages import warn_caller
 from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.posterior import Posterior
 
-Arrays = list[NDArray[np.float64]]
-Report = Callable[[int, float, Sequence[Any]], None]
+Report = Callable[[int, float, Any], None]
 
 
 @dataclass(frozen=True)
@@ -62,70 +63,69 @@ class Optimum(NamedTuple):
     n_iter: int
 
 
+def pack(values: Any) -> NDArray[np.float64]:
+    """Join all arrays of a nested structure into one vector.
+
+    Examples
+    --------
+    >>> pack({"kernel": [np.array(1.0), np.array([2.0, 3.0])], "noise": np.array(4.0)})
+    array([1., 2., 3., 4.])
+    """
+    parts = [np.ravel(np.asarray(part, dtype=np.float64)) for part in tf.nest.flatten(values)]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def unpack(theta: NDArray[np.float64], like: Any) -> Any:
+    """Split a vector into arrays of the same structure and shapes as ``like``."""
+    shapes = [np.shape(part) for part in tf.nest.flatten(like)]
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = zip(np.split(theta, ends[:-1]), shapes, strict=True) if shapes else ()
+    return tf.nest.pack_sequence_as(like, [part.reshape(shape) for part, shape in parts])
+
+
 def minimize(
-    evaluate: Callable[[Arrays], tuple[float, Sequence[Any]]],
-    start: Sequence[Any],
-    max_iter: int,
-    n_restarts: int = 0,
-    spreads: Sequence[float] = (),
-    rng: np.random.Generator | None = None,
-    report: Report | None = None,
+    evaluate: Callable[[Any], tuple[float, Any]], starts: Sequence[Any], max_iter: int, report: Report | None = None
 ) -> Optimum:
-    """Minimize a function of arrays by L-BFGS.
+    """Minimize a function of a nested structure of arrays by L-BFGS from one or several starts.
 
     Parameters
     ----------
     evaluate : callable
-        Returns the value at a list of arrays and the derivative by each of them. ``SingularError`` and values that are
-        not finite make the line search backtrack; at the first start they are an error.
-    start : sequence of ndarray
-        Unconstrained.
+        Returns the value at a structure of arrays and its derivatives in the same structure. ``SingularError`` and
+        values that are not finite make the line search backtrack; at the first start they are an error.
+    starts : sequence of structures of ndarray
+        Unconstrained. The best end is kept.
     max_iter : int
-        Iterations of every start. Zero only evaluates.
-    n_restarts : int
-        Further starts, at the first one plus normal noise; the best end is kept. Default 0.
-    spreads : sequence of float
-        Standard deviation of that noise for each array. Needed for restarts.
-    rng : numpy.random.Generator, optional
-        Draws the noise. Needed for restarts.
+        Iterations of every start. Zero only evaluates the first.
     report : callable, optional
-        Called with the number of the iteration, from 1, the value and the arrays there.
+        Called with the number of the iteration, from 1 over all starts, the value and the arrays there.
 
     Warns
     -----
     ConvergenceWarning
-        When ``max_iter`` ended the search that found the least value.
+        If ``max_iter`` ended the search that found the least value.
     """
-    start = [np.asarray(part, dtype=np.float64) for part in start]
-    if not start or max_iter == 0:
-        return Optimum(start, evaluate(start)[0], 0)
-    search = _Search(evaluate, [part.shape for part in start], report)
-    search.run(_pack(start), max_iter)
-    for _ in range(n_restarts):
-        assert rng is not None
-        noise = [spread * rng.normal(size=part.shape) for spread, part in zip(spreads, start, strict=True)]
-        search.run(_pack(start) + _pack(noise), max_iter)
+    if max_iter == 0 or not len(pack(starts[0])):
+        return Optimum(starts[0], evaluate(starts[0])[0], 0)
+    search = _Search(evaluate, starts[0], report)
+    for start in starts:
+        search.run(pack(start), max_iter)
     if search.cut_short:
         warn_caller(
             f"the hyperparameters were still moving after max_iter={max_iter}: raise it, or scale the features if they "
             "are not",
             ConvergenceWarning,
         )
-    return Optimum(search.unpack(search.best), search.least, search.iteration)
+    return Optimum(unpack(search.best, starts[0]), search.least, search.iteration)
 
 
 class _Search:
     """Searches from several starts that share the best point found."""
 
-    def __init__(self, evaluate: Any, shapes: list[tuple[int, ...]], report: Report | None) -> None:
-        self._evaluate, self._shapes, self._report = evaluate, shapes, report
+    def __init__(self, evaluate: Any, like: Any, report: Report | None) -> None:
+        self._evaluate, self._like, self._report = evaluate, like, report
         self._highest, self.iteration = -np.inf, 0
         self.least, self.best, self.cut_short = np.inf, np.empty(0), False
-
-    def unpack(self, theta: NDArray[np.float64]) -> Arrays:
-        """Return the arrays that the vector holds."""
-        ends = np.cumsum([int(np.prod(shape, dtype=int)) for shape in self._shapes])
-        return [part.reshape(shape) for part, shape in zip(np.split(theta, ends[:-1]), self._shapes, strict=True)]
 
     def run(self, start: NDArray[np.float64], max_iter: int) -> None:
         """Run L-BFGS from one start. A singular covariance is an error only in the first."""
@@ -142,8 +142,8 @@ class _Search:
 
     def _at(self, theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         try:
-            value, derivatives = self._evaluate(self.unpack(theta))
-            slope = _pack(derivatives)
+            value, derivatives = self._evaluate(unpack(theta, self._like))
+            slope = pack(derivatives)
             if not (np.isfinite(value) and np.isfinite(slope).all()):
                 raise SingularError("the likelihood or its derivatives are not finite: are features too large?")
         except SingularError:
@@ -159,9 +159,5 @@ class _Search:
     def _count(self, intermediate_result: Any) -> None:
         self.iteration += 1
         if self._report is not None:
-            value, theta = float(intermediate_result.fun), intermediate_result.x.copy()
-            self._report(self.iteration, value, self.unpack(theta))
-
-
-def _pack(parts: Sequence[Any]) -> NDArray[np.float64]:
-    return np.concatenate([np.ravel(np.asarray(part, dtype=np.float64)) for part in parts])
+            theta = intermediate_result.x.copy()
+            self._report(self.iteration, float(intermediate_result.fun), unpack(theta, self._like))

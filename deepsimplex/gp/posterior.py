@@ -13,7 +13,7 @@ from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.method import in_batches
+from deepsimplex.readout.row_batches import in_batches
 
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
@@ -94,10 +94,9 @@ class Posterior(tf.Module):
         width = self._latents.width[:1]
         return {"loc": self._latents.center + width * mean, "scale": width * tf.sqrt(variance)}
 
-    def predict(self, X: ArrayLike) -> LatentGaussian:
+    def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features X [N, d], computed in blocks that bound the memory."""
-        features = check_array(X, "X", "[N, d]", columns=self.num_features)
-        blocks = [self(features[rows]) for rows in row_slices(len(features), self._block_rows)]
+        blocks = [self._moments(tf.constant(X[rows])) for rows in row_slices(len(X), self._block_rows)]
         loc, scale = (np.concatenate([block[key].numpy() for block in blocks]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 
@@ -155,8 +154,9 @@ def _unpickled(kernel: Any, *parts: Any) -> Posterior:
     return Posterior(kernel_from_state(kernel), *parts)
 
 
-def fitted(process: Any) -> Posterior:
-    """Return the posterior of a process; raise ValueError before ``fit``."""
+def predict_latents(process: Any, X: ArrayLike) -> LatentGaussian:
+    """Return the latents of features X [N, d] by a process' posterior; raise ValueError before ``fit``."""
     if not hasattr(process, "posterior_"):
         raise ValueError("predict needs a posterior: call fit first")
-    return process.posterior_
+    posterior: Posterior = process.posterior_
+    return posterior.predict(check_array(X, "X", "[N, d]", columns=posterior.num_features))

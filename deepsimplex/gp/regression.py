@@ -1,22 +1,21 @@
-"""Base class of Gaussian-process regression onto latents: settings, noise, and the scaled problem."""
+"""Base classes of Gaussian-process regression onto latents: settings, and the objective that is minimized."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
-from typing import Any, Literal, Self, get_args
+from functools import partial
+from typing import Any, ClassVar, Literal, Self, get_args
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_choice, check_flag, check_whole
-from deepsimplex.gp.gpflow_kernels import NamedKernel, OwnKernel, Values, make_kernel
+from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
+from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_sample_weight, check_whole
+from deepsimplex.gp.gpflow_kernels import make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
-from deepsimplex.gp.posterior import Posterior, fitted
-from deepsimplex.gp.rows import Arrays, Rows, observed_rows, survey
-from deepsimplex.gp.scaling import Scaling
+from deepsimplex.gp.posterior import Posterior, predict_latents
+from deepsimplex.gp.scaling import Arrays, Scaling, survey
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import ArraySamples, Samples
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
 # Initial variance of a learned noise if the observations have none, in units of the latents' own variance.
@@ -25,109 +24,6 @@ _START = 0.1
 _LEAST_START = 1e-3
 # Least variance, in the same units: keeps the covariance matrix of distinct rows invertible.
 _FLOOR = 1e-6
-
-
-@dataclass(frozen=True)
-class Model:
-    """Kernel and noise as functions of unconstrained hyperparameters.
-
-    Compiled functions are cached by it: fits with equal models share them.
-
-    Parameters
-    ----------
-    kernel : NamedKernel or OwnKernel
-    noise : {"target", "learned", "scaled"}
-    """
-
-    kernel: NamedKernel | OwnKernel
-    noise: str
-
-    def bind(self, values: Values) -> tuple[Any, Callable[[Any], Any], list[Any]]:
-        """Return the kernel, the noise, and the tensors or variables to differentiate by.
-
-        Parameters
-        ----------
-        values : sequence of tensor
-            The kernel's hyperparameters, the logarithm of the noise's, and whatever else is learned.
-        """
-        count = self.count(values)
-        kernel, sources = self.kernel.bind(values[:count])
-        parameter = None if self.noise == "target" else tf.exp(values[count])
-        return kernel, partial(self._variances, parameter), [*sources, *values[count:]]
-
-    def count(self, values: Values) -> int:
-        """Return how many of the values are the kernel's."""
-        return len(values) - (self.noise != "target")
-
-    def _variances(self, parameter: Any, own: Any) -> Any:
-        """Compute the noise variances [N, 1] or [N, L] of rows from the target's, ``own``."""
-        if self.noise == "learned":
-            own = tf.fill(tf.shape(own), parameter)
-        elif self.noise == "scaled":
-            own = tf.maximum(own, _FLOOR) * parameter
-        return tf.maximum(own, _FLOOR)
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Scaled training samples, and the model whose hyperparameters are to be learned.
-
-    Parameters
-    ----------
-    rows : Rows
-        Scaled features X [N, d] and latents Z [N, L]; variances of the latents that the target states, [N, 1] or
-        [N, L], one column if a learned number replaces them; and the numbers of samples [N] that the rows count as.
-    sample : tuple of ndarray
-        The same of some rows, and their classes; see ``deepsimplex.gp.rows.survey``.
-    model : Model
-    start : list of ndarray
-        Hyperparameters to start from.
-    features, latents : Scaling
-    """
-
-    rows: Rows
-    sample: Arrays
-    model: Any
-    start: list[Any]
-    features: Scaling
-    latents: Scaling
-
-    @cached_property
-    def arrays(self) -> Arrays:
-        """X, Z, variances and weights of all rows."""
-        return self.rows.whole()
-
-    @cached_property
-    def pairs(self) -> Any:
-        """Input of ``kernel.matrix`` for all rows."""
-        return self.model.kernel.pairs(tf.constant(self.arrays[0]))
-
-    @property
-    def columns(self) -> list[tuple[int, slice]]:
-        """Columns of the noise variances, each with the latent dimensions that have that noise."""
-        dims, count = (part.shape[1] for part in self.sample[1:3])
-        return [(0, slice(0, dims))] if count == 1 else [(column, slice(column, column + 1)) for column in range(count)]
-
-    def spreads(self) -> list[float]:
-        """Return the standard deviations of restarts: one for logarithms."""
-        return [1.0] * len(self.start)
-
-    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
-        """Return the kernel's hyperparameters, and the noise's if it is learned, by their names."""
-        count = self.model.count(values)
-        named = self.model.kernel.hyperparameters(values[:count])
-        return named if self.model.noise == "target" else {**named, "noise": np.exp(np.asarray(values[count]))}
-
-    def posterior(
-        self,
-        values: Values,
-        support: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        factors: NDArray[np.float64],
-    ) -> Posterior:
-        """Make the posterior with the kernel at these hyperparameters; see ``Posterior``."""
-        kernel = self.model.kernel.at(values[: self.model.count(values)])
-        return Posterior(kernel, support, weights, factors, self.features, self.latents)
 
 
 class GaussianProcess(ABC):
@@ -139,7 +35,7 @@ class GaussianProcess(ABC):
         One for all latent dimensions. Named ones start at the median distance; a GPflow kernel is copied and starts as
         it is. Default "rbf".
     ard : bool
-        Whether every feature has a lengthscale of its own; for kernels by name. Default False.
+        Whether every feature has its own lengthscale; for kernels by name. Default False.
     noise : {"auto", "target", "learned", "scaled"}
         Variance of the observations. "target": the target's own. "learned": one number for all in its place. "scaled":
         the target's own times a learned number, one per latent dimension if the target states a variance of each
@@ -168,6 +64,8 @@ class GaussianProcess(ABC):
     >>> isinstance(ExactGaussianProcess("matern52", ard=True, noise="learned"), GaussianProcess)
     True
     """
+
+    _objective: ClassVar[type["Objective"]]
 
     def __init__(
         self,
@@ -217,76 +115,154 @@ class GaussianProcess(ABC):
         ConvergenceWarning
             If ``max_iter`` ended the search.
         """
-        return self.fit_rows(observed_rows(X, observation, y, sample_weight), callback)
+        return self.fit_samples(observed_rows(X, observation, y, sample_weight), callback)
 
-    def fit_rows(self, rows: Rows, callback: Callback | None = None) -> Self:
-        """Fit to rows that are read in blocks: features, means and standard deviations of latents, weights, classes.
+    def fit_samples(self, samples: Samples, callback: Callback | None = None) -> Self:
+        """Fit to samples that are read in blocks: features, means and scales of latents, weights, classes.
 
         Parameters
         ----------
-        rows : Rows
-            X [N, d], loc [N, L], scale [N, 1] or [N, L] and weights [N] above zero, all float64, and classes [N].
+        samples : Samples
+            X [N, d], loc [N, L], scale [N, 1] or [N, L], weights [N] above zero, float64, and classes [N].
         callback : callable, optional
             See ``fit``.
         """
-        problem = self._problem(rows)
+        objective = self._objective(self, samples)
 
-        def report(iteration: int, objective: float, values: Sequence[Any]) -> None:
+        def report(iteration: int, value: float, values: Values) -> None:
             if callback is not None:
-                posterior = partial(self._posterior, problem, values)
-                callback(Step(iteration, objective, problem.hyperparameters(values), posterior))
+                posterior = partial(objective.posterior, values)
+                callback(Step(iteration, value, objective.hyperparameters(values), posterior))
 
-        values, self.objective_, self.n_iter_ = self._optimize(problem, report)
-        self.posterior_ = self._posterior(problem, values)
+        values, self.objective_, self.n_iter_ = self._optimize(objective, report)
+        self.posterior_ = objective.posterior(values)
         return self
+
+    def _optimize(self, objective: Any, report: Report) -> Optimum:
+        rng = np.random.default_rng(self.random_state)
+        starts = [objective.start, *(objective.random_start(rng) for _ in range(self.n_restarts))]
+        return minimize(objective.evaluate, starts, self.max_iter, report)
 
     def predict(self, X: ArrayLike) -> LatentGaussian:
         """Return the latents of features X [N, d].
 
         They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
         """
-        return fitted(self).predict(X)
+        return predict_latents(self, X)
 
-    def _problem(self, rows: Rows) -> Problem:
-        (of_features, of_latents, of_scales), sample = survey(rows, self.random_state)
-        X, _, scale, weights, classes = sample
-        if scale.ndim == 3:
-            raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
-        features = Scaling.of_features(of_features) if self.scale_features else Scaling.identity(X.shape[1])
-        latents = Scaling.of_latents(of_latents)
-        kernel, start = make_kernel(self.kernel, features(X), self.ard, np.random.default_rng(self.random_state))
-        variances = np.square(scale / latents.width[0])
-        noise, noise_start = self._noise(bool(of_scales.largest.any()), variances, weights)
 
-        def scaled(X: Any, loc: Any, scale: Any, weights: Any, _: Any) -> Arrays:
-            own = np.square(scale / latents.width[0])
-            return features(X), latents(loc), own[:, :1] if noise == "learned" else own, weights
+def observed_rows(
+    X: ArrayLike, observation: LatentGaussian, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+) -> ArraySamples:
+    """Check the arrays of ``GaussianProcess.fit``, and return the samples that ``fit_samples`` takes."""
+    features = check_features(X)
+    if not isinstance(observation, LatentGaussian):
+        raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
+    if observation.covariance == "full":
+        raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
+    classes = np.zeros(len(features), np.int64) if y is None else np.asarray(y)
+    for name, count in {"observation": len(observation), "y": len(classes)}.items():
+        if count != len(features):
+            raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
+    weights, observed = check_sample_weight(sample_weight, len(features)), observation.numpy()
+    return ArraySamples(features, observed.loc, observed.scale, weights, classes, used=weights > 0)
 
-        some = *scaled(*sample), classes
-        return Problem(rows.map(scaled), some, Model(kernel, noise), start + noise_start, features, latents)
 
-    def _noise(
-        self, stated: bool, variances: NDArray[np.float64], weights: Any
-    ) -> tuple[str, list[NDArray[np.float64]]]:
-        """Return the kind of noise, and its hyperparameters to start from, if any."""
-        if self.noise in ("target", "scaled") and not stated:
-            raise ValueError(f"noise={self.noise!r} needs a target that states its noise (ILR, Dirichlet); found none")
-        kind = self.noise if self.noise != "auto" else "target" if stated else "learned"
-        if kind == "learned":
+def check_features(X: ArrayLike) -> Any:
+    """Return features [N, d] of at least two rows: as they are if they can be read in blocks, else in an array."""
+    if not is_sliced_by_rows(X):
+        return check_array(X, "X", "[N, d]", least=2)
+    features: Any = X
+    check_array(features[:2], "X", least=2, finite=False)
+    if where := not_finite(features):
+        raise ValueError(f"X must be finite; found {features[where[0]][where[1]]} at {list(where)}")
+    return features
+
+
+Values = dict[str, Any]
+"""Unconstrained hyperparameters: "kernel", a list; "noise", logarithms, if learned; "shift" of learned points."""
+
+
+class Objective(ABC):
+    """Negative log marginal likelihood of scaled latents, or a bound of it, as a function of the hyperparameters.
+
+    Parameters
+    ----------
+    process : GaussianProcess
+    samples : Samples
+        See ``GaussianProcess.fit_samples``.
+
+    Attributes
+    ----------
+    kernel : NamedKernel or GivenKernel
+    noise : {"target", "learned", "scaled"}
+    start : dict
+        Hyperparameters to start from.
+    features, latents : Scaling
+    samples : Samples
+        Scaled X [N, d] and Z [N, L], variances that the target states, [N, 1] or [N, L], and weights [N].
+    drawn : tuple of ndarray
+        The same of some rows drawn at random, and their classes; see ``survey``.
+    """
+
+    def __init__(self, process: GaussianProcess, samples: Samples) -> None:
+        (X_moments, loc_moments, scale_moments), drawn = survey(samples, process.random_state)
+        X, _, scale, weights, classes = drawn
+        self.features = Scaling.for_features(X_moments) if process.scale_features else Scaling.identity(X.shape[1])
+        self.latents = Scaling.for_latents(loc_moments)
+        stated = bool(scale_moments.largest.any())
+        if process.noise in ("target", "scaled") and not stated:
+            raise ValueError(
+                f"noise={process.noise!r} needs a target that states its noise (ILR, Dirichlet); found none"
+            )
+        self.noise = process.noise if process.noise != "auto" else "target" if stated else "learned"
+        self.drawn = *self._scaled(*drawn), classes
+        self.samples: Any = samples.map(self._scaled)
+        rng = np.random.default_rng(process.random_state)
+        self.kernel, kernel_start = make_kernel(process.kernel, self.drawn[0], process.ard, rng)
+        self.start: Values = {"kernel": kernel_start}
+        variances = np.square(scale / self.latents.width[0])
+        if self.noise == "learned":
             mean = float(np.average(variances, axis=0, weights=weights).mean())
-            return kind, [np.log(max(mean, _LEAST_START) if stated else _START)]
-        return kind, [np.zeros(variances.shape[1])] if kind == "scaled" else []
+            self.start["noise"] = np.log(np.full((), max(mean, _LEAST_START) if stated else _START))
+        elif self.noise == "scaled":
+            self.start["noise"] = np.zeros(variances.shape[1])
 
-    def _optimize(self, problem: Any, report: Report) -> Optimum:
-        """Minimize the objective over the problem's hyperparameters."""
-        rng = np.random.default_rng(self.random_state)
-        evaluate = partial(self._evaluate, problem)
-        return minimize(evaluate, problem.start, self.max_iter, self.n_restarts, problem.spreads(), rng, report)
+    def _scaled(self, X: Any, loc: Any, scale: Any, weights: Any, _: Any) -> Arrays:
+        variances = np.square(scale / self.latents.width[0])
+        return self.features(X), self.latents(loc), variances[:, :1] if self.noise == "learned" else variances, weights
+
+    def random_start(self, rng: np.random.Generator) -> Values:
+        """Add normal noise to all hyperparameters but the inducing points."""
+        return {
+            name: value if name == "shift" else tf.nest.map_structure(lambda v: v + rng.normal(size=v.shape), value)
+            for name, value in self.start.items()
+        }
+
+    def hyperparameters(self, values: Values) -> dict[str, NDArray[np.float64]]:
+        """Return the kernel's hyperparameters, and the noise's if it is learned, by their names."""
+        named = self.kernel.hyperparameters(values["kernel"])
+        return {**named, "noise": np.exp(values["noise"])} if "noise" in values else named
 
     @abstractmethod
-    def _evaluate(self, problem: Any, values: Values) -> tuple[float, Sequence[Any]]:
-        """Compute the negative log marginal likelihood, or a bound of it, and its derivatives by the values."""
+    def evaluate(self, values: Values) -> tuple[float, Values]:
+        """Compute the objective and its derivatives."""
 
     @abstractmethod
-    def _posterior(self, problem: Any, values: Any) -> Posterior:
-        """Compute the posterior at these hyperparameters."""
+    def posterior(self, values: Values) -> Posterior:
+        """Compute the posterior."""
+
+
+def noise_variances(noise: str, values: Values, stated: Any) -> Any:
+    """Compute the noise variances [N, 1] or [N, L] of rows from those that the target states."""
+    if noise == "learned":
+        stated = tf.fill(tf.shape(stated), tf.exp(values["noise"]))
+    elif noise == "scaled":
+        stated = tf.maximum(stated, _FLOOR) * tf.exp(values["noise"])
+    return tf.maximum(stated, _FLOOR)
+
+
+def gradients(tape: Any, target: Any, kernel: Any, values: Values, by_target: Any = None) -> Values:
+    """Compute derivatives by the hyperparameters, from those by the target if it is not a single number."""
+    sources = {**values, "kernel": kernel.sources(values["kernel"])}
+    return tape.gradient(target, sources, by_target, unconnected_gradients="zero")

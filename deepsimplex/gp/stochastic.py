@@ -2,17 +2,18 @@
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from deepsimplex._utils.validation import check_number, check_whole
-from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, SparseModel, SparseProblem, Sums, negative_bound
-from deepsimplex.gp.optimize import Optimum, Report
-from deepsimplex.gp.rows import Rows
+from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, TitsiasBound, block_sums, negative_bound
+from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled
+from deepsimplex.gp.optimize import Optimum, Report, pack, unpack
+from deepsimplex.gp.regression import Values, gradients
 
 # Learning rate at the end, as a share of the first.
 _LAST_RATE = 0.05
@@ -20,6 +21,109 @@ _LAST_RATE = 0.05
 _LARGEST_BATCH = 512
 # Adam's decay rates and the constant in its denominator, as in Keras.
 _DECAY, _SQUARE_DECAY, _EPSILON = 0.9, 0.999, 1e-7
+
+
+@dataclass(frozen=True)
+class Minibatches:
+    """Optimization by minibatches: natural gradients move sums over samples, Adam moves hyperparameters.
+
+    Parameters
+    ----------
+    epochs, batch_size, learning_rate, natural_step
+        See ``StochasticGaussianProcess``.
+    """
+
+    epochs: int
+    batch_size: int | None
+    learning_rate: float
+    natural_step: float
+
+    def __post_init__(self) -> None:
+        check_whole(self.epochs, "epochs", 0)
+        if self.batch_size is not None:
+            check_whole(self.batch_size, "batch_size", 1)
+        check_number(self.learning_rate, "learning_rate", 0)
+        check_number(self.natural_step, "natural_step", 0, 1)
+
+    def train(
+        self, step: Callable[..., Any], values: Values, sums: tuple[Any, ...], samples: Any, seed: int
+    ) -> Iterator[tuple[int, float, Values, tuple[Any, ...]]]:
+        """Take a step by every batch of every epoch.
+
+        Parameters
+        ----------
+        step : callable
+            ``step(values, sums, natural_step, number, *batch)`` returns the objective, its derivatives by the values,
+            and the sums after a natural step.
+        values : dict
+            Hyperparameters to start from.
+        sums : tuple of tensor
+            Sums over samples to start from.
+        samples : Samples
+        seed : int
+            Of the order of the rows.
+
+        Yields
+        ------
+        epoch : int
+            From 1.
+        objective : float
+            Mean over the steps.
+        values : dict
+        sums : tuple of tensor
+        """
+        N, rng = samples.num_rows, np.random.default_rng(seed)
+        size = min(_LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
+        number, steps = 0, self.epochs * samples.num_batches(size)
+        theta = pack(values)
+        mean, mean_square = np.zeros_like(theta), np.zeros_like(theta)
+        for epoch in range(1, self.epochs + 1):
+            objectives = []
+            for batch in samples.batches(size, rng):
+                cosine = 0.5 * (1.0 + math.cos(math.pi * number / steps))
+                rate = self.learning_rate * ((1.0 - _LAST_RATE) * cosine + _LAST_RATE)
+                number += 1
+                objective, derivatives, sums = step(unpack(theta, values), sums, self.natural_step, number, *batch)
+                objectives.append(objective)
+                # Adam, by the gradient of the mean over samples, as losses are.
+                gradient = pack(derivatives) / N
+                mean = mean + (gradient - mean) * (1.0 - _DECAY)
+                mean_square = mean_square + (np.square(gradient) - mean_square) * (1.0 - _SQUARE_DECAY)
+                rate *= math.sqrt(1.0 - _SQUARE_DECAY**number) / (1.0 - _DECAY**number)
+                theta = theta - rate * mean / (np.sqrt(mean_square) + _EPSILON)
+            yield epoch, float(np.mean(objectives)), unpack(theta, values), sums
+
+
+def natural_step(sums: Any, estimates: Any, size: Any) -> tuple[Any, ...]:
+    """Move sums over samples towards their estimates from a minibatch."""
+    return tuple(total + size * (estimate - total) for total, estimate in zip(sums, estimates, strict=True))
+
+
+@functools.lru_cache(maxsize=32)
+def _compiled(kernel: NamedKernel | GivenKernel, noise: str, num_noises: int, separate: bool) -> Any:
+    """Compile a step by a minibatch, at sums that a natural step has moved; fits of equal models share it."""
+    compute_sums = functools.partial(block_sums, kernel, noise, num_noises, separate)
+
+    def step(values: Values, constants: Values, sums: Any, size: Any, share: Any, *batch: Any) -> Any:
+        with tf.GradientTape() as tape:
+            tape.watch(values)
+            batch_sums = compute_sums(values, constants, *batch)
+        sums = natural_step(sums, [share * part for part in batch_sums], size)
+        value, by_sums = negative_bound(*sums)
+        by_batch = [share * part for part in by_sums]
+        return value, gradients(tape, batch_sums, kernel, values, by_batch), sums
+
+    return compiled(step)
+
+
+class StochasticBound(TitsiasBound):
+    """Titsias' bound, from sums over samples that minibatches estimate."""
+
+    def step(self, values: Values, sums: tuple[Any, ...], size: float, number: int, *batch: Any) -> Any:
+        """Take a natural step; return the negative bound, its derivatives by the values, and the sums."""
+        share = self.samples.num_rows / len(batch[0])
+        step = _compiled(*self.model)
+        return step(values, self.constants, sums, *(tf.constant(x, tf.float64) for x in (size, share)), *batch)
 
 
 class StochasticGaussianProcess(CollapsedGaussianProcess):
@@ -57,7 +161,7 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     -----
     [ILR-GP sec. 3.2] proposes these minibatches to scale beyond Titsias' bound. A step costs M^3 + M^2 batch_size,
     whatever the number of samples; Dirichlet targets cost M^3 for every class. Rows are read in blocks twice
-    before the first epoch and twice after the last, and in minibatches between; ``fit_rows`` takes rows of files.
+    before the first epoch and twice after the last, and in minibatches between; ``fit_samples`` takes files.
 
     Examples
     --------
@@ -68,6 +172,8 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
     >>> bool(abs(process.predict(X).loc - np.sin(X)).max() < 0.02)
     True
     """
+
+    _objective = StochasticBound
 
     def __init__(
         self,
@@ -81,164 +187,16 @@ class StochasticGaussianProcess(CollapsedGaussianProcess):
         **settings: Any,
     ) -> None:
         super().__init__(kernel, learn_inducing=learn_inducing, **settings)
-        self.schedule = Schedule(epochs, batch_size, learning_rate, natural_step)
+        self.minibatches = Minibatches(epochs, batch_size, learning_rate, natural_step)
 
-    def _optimize(self, problem: SparseProblem, report: Report) -> Optimum:
-        def end(state: State) -> tuple[State, float]:
-            value, _ = negative_bound(*problem.sums(state.values))
-            return state, float(value)
-
-        batches = self.schedule.batches(problem.rows, np.random.default_rng(self.random_state))
-        step = functools.partial(bound_step(problem.model), problem.frame)
-        state = State.initial(problem.start, problem.sums(problem.start))
-        state, objective = self.schedule.run(
-            step, state, batches, end, lambda epoch, value, at: report(epoch, value, at.values)
-        )
-        return Optimum(state.values, objective, self.schedule.epochs)
-
-
-@functools.lru_cache(maxsize=32)
-def bound_step(model: SparseModel) -> Any:
-    """Return the compiled step of a model: ``step(frame, state, rates, *rows)`` gives a value and a state."""
-
-    def step(frame: Any, state: State, rates: Rates, *rows: Any) -> tuple[Any, State]:
-        share = rates.share(rows[0])
-        with tf.GradientTape() as tape:
-            tape.watch(state.values)
-            of_batch, sources = model.block(state.values, frame, *rows)
-        sums = rates.towards(state.sums, [share * part for part in of_batch])
-        value, by_sums = negative_bound(*sums)
-        by_batch = Sums(*(share * part for part in by_sums))
-        gradients = tape.gradient(of_batch, sources, by_batch, unconnected_gradients="zero")
-        return value, adam(state, gradients, rates)._replace(sums=sums)
-
-    return tf.function(step, autograph=False, reduce_retracing=True)
-
-
-class State(NamedTuple):
-    """The state of an optimization by minibatches, which compiled steps take and return.
-
-    Attributes
-    ----------
-    values : list of tensor
-        Unconstrained hyperparameters.
-    first, second : list of tensor
-        Adam's moments of their gradients.
-    sums : list of tensor
-        Natural parameters of the inducing variables, as sums over all samples.
-    """
-
-    values: list[Any]
-    first: list[Any]
-    second: list[Any]
-    sums: list[Any]
-
-    @classmethod
-    def initial(cls, values: Sequence[Any], sums: Sequence[Any]) -> "State":
-        """Begin at these values and sums."""
-        tensors = [tf.convert_to_tensor(value) for value in values]
-        zeros = [tf.zeros_like(value) for value in tensors]
-        return cls(tensors, zeros, zeros, [tf.convert_to_tensor(part) for part in sums])
-
-
-class Rates(NamedTuple):
-    """Numbers of a step, as tensors: its number from 1, Adam's learning rate, the natural step, and N."""
-
-    number: Any
-    learning: Any
-    natural: Any
-    num_samples: Any
-
-    def share(self, x: Any) -> Any:
-        """Return the factor by which sums over rows x estimate sums over all samples."""
-        return self.num_samples / tf.cast(tf.shape(x)[0], tf.float64)
-
-    def towards(self, sums: Sequence[Any], estimates: Sequence[Any]) -> list[Any]:
-        """Take a natural-gradient step: move the sums by rho towards their estimates."""
-        return [total + self.natural * (estimate - total) for total, estimate in zip(sums, estimates, strict=True)]
-
-
-def adam(state: State, gradients: Sequence[Any], rates: Rates) -> State:
-    """Take a step of Adam by the gradients of a sum over all samples, divided by their number as losses are.
-
-    Its state is a value of the compiled loop; the optimizers of Keras hold theirs in variables.
-    """
-    bias = tf.sqrt(1.0 - _SQUARE_DECAY**rates.number) / (1.0 - _DECAY**rates.number)
-    per_sample = [gradient / rates.num_samples for gradient in gradients]
-    first = [m + (g - m) * (1.0 - _DECAY) for m, g in zip(state.first, per_sample, strict=True)]
-    second = [v + (g * g - v) * (1.0 - _SQUARE_DECAY) for v, g in zip(state.second, per_sample, strict=True)]
-    values = [
-        value - rates.learning * bias * m / (tf.sqrt(v) + _EPSILON)
-        for value, m, v in zip(state.values, first, second, strict=True)
-    ]
-    return State(values, first, second, state.sums)
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """Length and speed of an optimization by minibatches; see ``StochasticGaussianProcess``."""
-
-    epochs: int
-    batch_size: int | None
-    learning_rate: float
-    natural_step: float
-
-    def __post_init__(self) -> None:
-        check_whole(self.epochs, "epochs", 0)
-        if self.batch_size is not None:
-            check_whole(self.batch_size, "batch_size", 1)
-        check_number(self.learning_rate, "learning_rate", 0)
-        check_number(self.natural_step, "natural_step", 0, 1)
-
-    def batches(self, rows: Rows, rng: np.random.Generator) -> "Batches":
-        """Divide rows into minibatches."""
-        N = rows.num_rows
-        size = min(_LARGEST_BATCH, max(1, N // 10)) if self.batch_size is None else min(self.batch_size, N)
-        return Batches(rows, size, rng)
-
-    def run(
-        self,
-        step: Callable[..., tuple[Any, State]],
-        state: State,
-        batches: "Batches",
-        end: Callable[[State], tuple[State, float]],
-        report: Callable[[int, float, State], None],
-    ) -> tuple[State, float]:
-        """Take a step by every batch of every epoch, then ``end``; return its state and objective.
-
-        Every epoch is reported by its number, from 1, the mean of its steps' values and the state; the last after
-        ``end``.
-        """
-        steps, number = self.epochs * len(batches), 0
-        natural, num_samples = (tf.constant(float(x), tf.float64) for x in (self.natural_step, batches.rows.num_rows))
-        for epoch in range(1, self.epochs + 1):
-            values = []
-            for batch in batches:
-                cosine = 0.5 * (1.0 + math.cos(math.pi * number / steps))
-                rate = self.learning_rate * ((1.0 - _LAST_RATE) * cosine + _LAST_RATE)
-                number += 1
-                step_number, learning = (tf.constant(x, tf.float64) for x in (number, rate))
-                value, state = step(state, Rates(step_number, learning, natural, num_samples), *batch)
-                values.append(value)
-            if epoch < self.epochs:
-                report(epoch, float(np.mean(values)), state)
-        state, objective = end(state)
-        if self.epochs:
-            report(self.epochs, objective, state)
-        return state, objective
-
-
-@dataclass(frozen=True)
-class Batches:
-    """Minibatches of rows as tensors, an epoch whenever they are iterated over; see ``deepsimplex.gp.rows``."""
-
-    rows: Rows
-    size: int
-    rng: np.random.Generator
-
-    def __len__(self) -> int:
-        return self.rows.num_batches(self.size)
-
-    def __iter__(self) -> Iterator[list[Any]]:
-        for batch in self.rows.batches(self.size, self.rng):
-            yield [tf.constant(part) for part in batch]
+    def _optimize(self, objective: StochasticBound, report: Report) -> Optimum:
+        values, epochs = objective.start, self.minibatches.epochs
+        sums = objective.sums(values)
+        steps = self.minibatches.train(objective.step, values, sums, objective.samples, self.random_state)
+        for epoch, mean, values, _ in steps:
+            if epoch < epochs:
+                report(epoch, mean, values)
+        value = float(negative_bound(*objective.sums(values))[0])
+        if epochs:
+            report(epochs, value, values)
+        return Optimum(values, value, epochs)

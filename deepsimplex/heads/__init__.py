@@ -4,6 +4,7 @@ import keras
 
 from deepsimplex._utils.registry import Registry
 from deepsimplex.heads.gaussian import GaussianHead
+from deepsimplex.heads.head import Head, LayerHead
 from deepsimplex.heads.prototype_gaussian_process import PrototypeGaussianProcess
 from deepsimplex.heads.prototype_scores import PrototypeScores
 from deepsimplex.heads.variational import VariationalGaussianProcess
@@ -14,4 +15,12 @@ HEADS: Registry[keras.layers.Layer] = Registry(
     {"gaussian": GaussianHead, "variational": VariationalGaussianProcess, "prototypes": PrototypeGaussianProcess},
 )
 
-__all__ = ["HEADS", "GaussianHead", "PrototypeGaussianProcess", "PrototypeScores", "VariationalGaussianProcess"]
+__all__ = [
+    "HEADS",
+    "GaussianHead",
+    "Head",
+    "LayerHead",
+    "PrototypeGaussianProcess",
+    "PrototypeScores",
+    "VariationalGaussianProcess",
+]

@@ -55,12 +55,15 @@ class GaussianHead(Head):
     {'loc': (5, 3), 'scale': (5, 3, 3)}
     """
 
+    latent_dim: int
+    covariance: Covariance
+
     def __init__(
         self, latent_dim: int, covariance: Covariance = "isotropic", scale_floor: float = 1e-3, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
         self.latent_dim = check_whole(latent_dim, "latent_dim", least=1)
-        self.covariance: Covariance = check_choice(covariance, "covariance", COVARIANCES)
+        self.covariance = check_choice(covariance, "covariance", COVARIANCES)
         self.scale_floor = check_number(scale_floor, "scale_floor", above=0)
         # Setting ``trainable`` reaches only sublayers that exist already: pass it to new ones.
         shared = {"dtype": self._output_dtype, "trainable": self.trainable}
@@ -98,18 +101,12 @@ class GaussianHead(Head):
     def _triangle(self, diagonal: Any, below: Any) -> Any:
         """Lower-triangular factor [N, L, L] from its diagonal [N, L] and what lies below it [N, L (L - 1) / 2]."""
         L = self.latent_dim
-        rows, columns = np.tril_indices(L, k=-1)
-        place = np.full((L, L), L + len(rows))  # above the diagonal: the zero appended last
-        place[np.arange(L), np.arange(L)] = np.arange(L)
-        place[rows, columns] = L + np.arange(len(rows))
-        entries = ops.concatenate([diagonal, below, ops.zeros_like(diagonal[:, :1])], axis=-1)
+        place = np.zeros((L, L), dtype=int)  # above the diagonal: the zero in front
+        place[np.diag_indices(L)] = np.arange(1, L + 1)
+        place[np.tril_indices(L, k=-1)] = np.arange(L + 1, L * (L + 1) // 2 + 1)
+        entries = ops.concatenate([ops.zeros_like(diagonal[:, :1]), diagonal, below], axis=-1)
         return ops.reshape(ops.take(entries, place.reshape(-1), axis=-1), (-1, L, L))
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
-        rows, L = input_shape[0], self.latent_dim
-        scale = {"isotropic": (rows, 1), "diagonal": (rows, L), "full": (rows, L, L)}[self.covariance]
-        return {"loc": (rows, L), "scale": scale}
-
     def get_config(self) -> dict[str, Any]:
-        own = {"latent_dim": self.latent_dim, "covariance": self.covariance, "scale_floor": self.scale_floor}
-        return {**super().get_config(), **own}
+        names = ("latent_dim", "covariance", "scale_floor")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

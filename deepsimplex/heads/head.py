@@ -1,16 +1,110 @@
-"""Base classes of the heads: outputs of single precision at least; weights that start from features of samples."""
+"""Base class of the heads: Keras layers from features [N, d] to a Gaussian over latent space."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import keras
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from deepsimplex.latent import Covariance
+from deepsimplex.targets import Target
 
 
 class Head(keras.layers.Layer):
-    """A Keras layer of features [N, d]; subclasses build their weights after ``super().build(input_shape)``."""
+    """Base class of heads: Keras layers from features [N, d] to the dict {"loc", "scale"}.
 
+    Subclasses define ``call``, ``get_config`` and, if they have weights, ``build``, which begins with
+    ``super().build(input_shape)``.
+
+    Attributes
+    ----------
+    num_classes : int or None
+        Number of classes that the head is for. Default None: any.
+    latent_dim : int or None
+        Number of latent dimensions L. Default None: unknown.
+    covariance : {"isotropic", "diagonal", "full"} or None
+        Shape of the scale. Default None: unknown.
+    adapted : bool
+        Whether the head is ready for training. A head that ``adapt`` initializes sets it to False in its constructor
+        and to True in ``adapt``; it is saved with the weights. Default True.
+
+    Examples
+    --------
+    >>> class UnitHead(Head):
+    ...     def call(self, features):
+    ...         return {"loc": features, "scale": keras.ops.ones_like(features[:, :1])}
+    >>> UnitHead()(np.zeros((5, 3)))["scale"].shape
+    TensorShape([5, 1])
+    """
+
+    num_classes: int | None = None
+    latent_dim: int | None = None
+    covariance: Covariance | None = None
+    adapted = True
     _num_features: int
+
+    def adapt(
+        self, x: Any, y: ArrayLike | None = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
+    ) -> Self:
+        """Initialize the weights from features of training samples. Default: nothing is initialized.
+
+        ``SimplexClassifier.fit`` calls it before training unless the head is ``adapted``.
+
+        Parameters
+        ----------
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
+            Samples [N, ...], or batches (samples, labels), which are read once.
+        y : array_like, shape [N] or [N, n], optional
+            Labels, unless x holds them.
+        backbone : keras.Model or keras.layers.Layer, optional
+            The network before the head, from samples to features [N, d]. Default: samples are features.
+        seed : int
+            Seed of all draws. Default 0.
+
+        Returns
+        -------
+        Head
+            The head itself.
+        """
+        return self
+
+    def check_target(self, target: Target, num_classes: int) -> None:
+        """Raise ValueError if the head does not fit the classifier's target and number of classes."""
+        if self.num_classes not in (None, num_classes):
+            raise ValueError(f"head must be for {num_classes} classes; found one for {self.num_classes}")
+        if self.latent_dim not in (None, latent_dim := target.latent_dim(num_classes)):
+            raise ValueError(
+                f"head must have latent_dim {latent_dim} for {num_classes} classes with target={target!r}; found "
+                f"{self.latent_dim}"
+            )
+
+    def set_num_samples(self, num_samples: int) -> None:
+        """Receive the number of training samples, in every fit of a head that is adapted. Default: not used."""
+
+    def explain(self, x: Any, k: int = 3, backbone: Callable[..., Any] | None = None) -> Any:
+        """Find the k nearest prototypes of every sample; raise ValueError for a head without prototypes."""
+        raise ValueError(f"explain needs a head of prototypes, as head='prototypes'; found {type(self).__name__}")
+
+    def save_own_variables(self, store: Any) -> None:
+        """Save the weights and ``adapted``."""
+        super().save_own_variables(store)
+        store["adapted"] = np.array(self.adapted, dtype="float32")
+
+    def load_own_variables(self, store: Any) -> None:
+        """Load the weights and ``adapted``."""
+        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
+        self.adapted = bool(np.asarray(store["adapted"]))
+
+    def compute_output_spec(self, features: Any) -> Any:
+        if self.latent_dim is None or self.covariance is None:
+            return super().compute_output_spec(features)
+        rows, L = features.shape[0], self.latent_dim
+        scale = {"isotropic": (rows, 1), "diagonal": (rows, L), "full": (rows, L, L)}[self.covariance]
+        shapes = {"loc": (rows, L), "scale": scale}
+        return {name: keras.KerasTensor(shape, self._output_dtype) for name, shape in shapes.items()}
+
+    # For subclasses
 
     @property
     def _output_dtype(self) -> str:
@@ -40,22 +134,34 @@ class Head(keras.layers.Layer):
     def _weight(self, name: str, shape: tuple[int, ...], initializer: Any = "zeros", **options: Any) -> keras.Variable:
         return self.add_weight(shape, initializer, name=name, dtype=self._output_dtype, autocast=False, **options)
 
-    def compute_output_spec(self, features: Any) -> Any:
-        shapes = self.compute_output_shape(features.shape)
-        return keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape, self._output_dtype), shapes)
 
+@keras.saving.register_keras_serializable(package="deepsimplex")
+class LayerHead(Head, keras.layers.Wrapper):
+    """Any Keras layer from features [N, d] to {"loc", "scale"} as a head, with the defaults of ``Head``.
 
-class AdaptedLayer(keras.layers.Layer):
-    """Base class of heads whose weights ``adapt`` initializes from features; ``adapted`` is saved with the weights."""
+    Parameters
+    ----------
+    layer : keras.layers.Layer
+        Kept as the attribute ``layer``.
+    **kwargs
+        Passed to keras.layers.Layer.
 
-    adapted = False
+    Examples
+    --------
+    >>> features = keras.Input((8,))
+    >>> outputs = {"loc": keras.layers.Dense(3)(features), "scale": keras.layers.Dense(1, "softplus")(features)}
+    >>> head = LayerHead(keras.Model(features, outputs))
+    >>> {name: tuple(value.shape) for name, value in head(np.zeros((5, 8))).items()}
+    {'loc': (5, 3), 'scale': (5, 1)}
+    """
 
-    def save_own_variables(self, store: Any) -> None:
-        """Save the weights, and whether they were adapted."""
-        super().save_own_variables(store)
-        store["adapted"] = np.array(self.adapted, dtype="float32")
+    def __init__(self, layer: keras.layers.Layer, **kwargs: Any) -> None:
+        super().__init__(layer, autocast=False, **kwargs)
 
-    def load_own_variables(self, store: Any) -> None:
-        """Load the weights, and whether they were adapted."""
-        super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
-        self.adapted = bool(np.asarray(store["adapted"]))
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        super().build(input_shape)
+        self.layer(keras.KerasTensor(input_shape))
+
+    def call(self, features: Any) -> Any:
+        # features: [N, d]
+        return self.layer(features)

@@ -109,6 +109,9 @@ class PrototypeGaussianProcess(PrototypeLayer):
     ('isotropic', True)
     """
 
+    latent_dim: int
+    covariance = "isotropic"
+
     def __init__(
         self,
         num_classes: int,
@@ -141,10 +144,11 @@ class PrototypeGaussianProcess(PrototypeLayer):
         self._positions = _positions(self.target, self.num_classes)  # [n, L]
         self._center = self._positions.mean(axis=0)
 
-    def check_target(self, target: Target) -> None:
-        """Raise ValueError for a target with other positions of the classes than the layer's."""
+    def check_target(self, target: Target, num_classes: int) -> None:
+        """Raise ValueError for another number of classes, or a target with other positions of the classes."""
+        super().check_target(target, num_classes)
         positions = _positions(target, self.num_classes)
-        if positions.shape != self._positions.shape or not np.allclose(positions, self._positions):
+        if not np.allclose(positions, self._positions):
             raise ValueError(
                 f"head must have the classifier's target, target={target!r}, to know where classes lie; found "
                 f"{self.target!r}"
@@ -165,13 +169,13 @@ class PrototypeGaussianProcess(PrototypeLayer):
         return self._weight(name, shape, keras.initializers.Constant(math.log(start)))
 
     def _adapt_to(self, X: NDArray[np.float64]) -> None:
-        some = np.random.default_rng(0).permutation(len(X))[:ROWS]  # all pairs are compared
-        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X[some]))))
+        rows = np.random.default_rng(0).permutation(len(X))[:ROWS]  # all pairs are compared
+        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X[rows]))))
 
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]
         k = ops.transpose(self._correlations(features)[1])  # [M, N]
-        solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._deviations(), k.dtype), k], axis=1))
+        solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._centered_latents(), k.dtype), k], axis=1))
         A = solved[:, self.latent_dim :]
         loc = self._center + ops.matmul(ops.transpose(A), solved[:, : self.latent_dim])
         loc = ops.reshape(loc, (-1, self.latent_dim))  # static width: otherwise a single column is dropped
@@ -186,7 +190,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         noise = ops.exp(ops.cast(self.log_noise, K.dtype)) + self.noise_floor
         return ops.cholesky(K + noise * ops.eye(K.shape[0], dtype=K.dtype))
 
-    def _deviations(self) -> Any:
+    def _centered_latents(self) -> Any:
         """Positions of the prototypes less the mean position of the classes, [M, L]."""
         return ops.cast(self.latents, precise_dtype()) - self._center
 
@@ -198,7 +202,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         return squared, KERNELS[self.kernel](squared)
 
     def _evidence(self, features: Any) -> tuple[Any, Any]:
-        factor, C = self._factor(), self._deviations()
+        factor, C = self._factor(), self._centered_latents()
         # The rows b_j of (K + s^2 I)^-1 C, and their terms in the scores of the classes.
         B = ops.solve_triangular(ops.transpose(factor), ops.solve_triangular(factor, C, lower=True), lower=False)
         scores = ops.matmul(B, self._scores.T)  # [M, n]
@@ -206,13 +210,10 @@ class PrototypeGaussianProcess(PrototypeLayer):
         predicted = ops.argmax(ops.matmul(k, scores) + self._scores @ self._center, axis=1)
         return squared, k * ops.transpose(ops.take(scores, predicted, axis=1))
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
-        return {"loc": (input_shape[0], self.latent_dim), "scale": (input_shape[0], 1)}
-
     def get_config(self) -> dict[str, Any]:
-        own = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")
+        names = ("kernel", "ard", "variance", "noise_variance", "learn_latents", "noise_floor", "scale_floor")
         target = {"target": keras.saving.serialize_keras_object(self.target)}
-        return {**super().get_config(), **target, **{name: getattr(self, name) for name in own}}
+        return {**super().get_config(), **target, **{name: getattr(self, name) for name in names}}
 
 
 def _positions(target: Target, n: int) -> NDArray[np.float64]:

@@ -1,4 +1,4 @@
-"""Base class of the Keras layers of prototypes: prototypes as weights, adapted to real samples; explanations."""
+"""Base class of the Keras layers of prototypes: their weights, initialization and explanations."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -12,10 +12,12 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.portable_operations import precise_dtype
-from deepsimplex._utils.validation import check_choice, check_labels, check_whole
-from deepsimplex.heads.features import ROWS, batches_of, features_of, labeled_feature_rows
-from deepsimplex.heads.head import AdaptedLayer, Head
+from deepsimplex._utils.validation import check_choice, check_whole
+from deepsimplex.heads.features import BATCH_SIZE, ROWS, as_arrays, compute_features, draw_features
+from deepsimplex.heads.head import Head
 from deepsimplex.heads.prototype_initialization import INITIALIZATIONS, Initialization, initial_prototypes
+from deepsimplex.samples import Labels, Samples
+from deepsimplex.samples.reservoir import joined
 
 # Root mean square standard deviation of features above which adapt warns.
 _WIDE = 10.0
@@ -62,7 +64,7 @@ class Explanation:
         return cls(order, labels[order], *nearest)
 
 
-class PrototypeLayer(Head, AdaptedLayer):
+class PrototypeLayer(Head):
     """A Keras layer that compares features [N, d] with M prototypes, the same number for every class.
 
     Attributes
@@ -75,6 +77,7 @@ class PrototypeLayer(Head, AdaptedLayer):
         Whether ``adapt`` was called or weights were loaded.
     """
 
+    num_classes: int
     prototypes: keras.Variable
 
     def __init__(
@@ -82,6 +85,7 @@ class PrototypeLayer(Head, AdaptedLayer):
     ) -> None:
         # Features are cast to higher precision in the layer, never to lower.
         super().__init__(autocast=False, **kwargs)
+        self.adapted = False
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.prototypes_per_class = check_whole(prototypes_per_class, "prototypes_per_class", least=1)
         self.initialization = check_choice(initialization, "initialization", INITIALIZATIONS)
@@ -102,11 +106,11 @@ class PrototypeLayer(Head, AdaptedLayer):
 
         Parameters
         ----------
-        x : array or tf.data.Dataset
-            Samples [N, ...], or a finite data set of batches (samples, labels). One pass over it draws the features of
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
+            Samples [N, ...], or finitely many batches (samples, labels). One pass over it draws the features of
             2000 samples, the same number for every class, and at least ten for each prototype.
         y : array_like, shape [N] or [N, n], optional
-            Labels, unless x is a data set. Soft labels count for their likeliest class.
+            Labels, unless x holds them. Soft labels count for their likeliest class.
         backbone : keras.Model or keras.layers.Layer, optional
             The network before the layer, from samples to features [N, d]. It is called in training mode, and its state
             is restored. Default: samples are features.
@@ -131,14 +135,17 @@ class PrototypeLayer(Head, AdaptedLayer):
         """
         rng = np.random.default_rng(check_whole(seed, "seed", 0))
         per_class = max(-(-ROWS // self.num_classes), 10 * self.prototypes_per_class)
-        X, numbers = labeled_feature_rows(x, y, backbone, per_class, rng, self._class_numbers)
+        (X, numbers), _, _ = draw_features(
+            x, y, backbone, per_class, rng, lambda labels: Labels.of(labels, self.num_classes).hard
+        )
         self._build_for(X)
         W, labels = initial_prototypes(X, numbers, self.prototypes_per_class, self.initialization, rng)
-        found = np.bincount(labels, minlength=self.num_classes)
-        if (short := np.flatnonzero(found < self.prototypes_per_class)).size:
+        counts = np.bincount(labels, minlength=self.num_classes)
+        if (counts < self.prototypes_per_class).any():
+            label = int(np.argmax(counts < self.prototypes_per_class))
             raise ValueError(
                 f"samples must hold at least prototypes_per_class={self.prototypes_per_class} that differ of every "
-                f"class; found {found[short[0]]} of class {short[0]}"
+                f"class; found {counts[label]} of class {label}"
             )
         self.prototypes.assign(W)
         self._adapt_to(X)
@@ -146,17 +153,13 @@ class PrototypeLayer(Head, AdaptedLayer):
         if (spread := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
             warn_caller(
                 f"features have a standard deviation of {spread:.3g}: optimizers, whose steps suit features that vary "
-                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]",
+                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]"
             )
         return self
 
-    def _class_numbers(self, y: Any) -> NDArray[np.int64]:
-        labels, _ = check_labels(y, self.num_classes, soft=True)
-        return np.argmax(labels, axis=1) if labels.ndim == 2 else labels
-
     @abstractmethod
     def _adapt_to(self, X: NDArray[np.float64]) -> None:
-        """Start other weights than the prototypes from features [N, d]."""
+        """Initialize the other weights from features [N, d]."""
 
     @abstractmethod
     def _evidence(self, features: Any) -> tuple[Any, Any]:
@@ -164,11 +167,10 @@ class PrototypeLayer(Head, AdaptedLayer):
 
     def _precise(self, features: Any) -> tuple[Any, Any]:
         """Cast features [N, d] and prototypes [M, d] to float64, except for export formats without it."""
-        found, known = features.shape[1], self.prototypes.shape[1]
-        if found != known:
+        if features.shape[1] != self._num_features:
             raise ValueError(
-                f"features must have {known} columns, as the prototypes have; found {found}. adapt and explain need "
-                "the backbone before the layer"
+                f"features must have {self._num_features} columns, as the prototypes have; found {features.shape[1]}. "
+                "adapt and explain need the backbone before the layer"
             )
         return ops.cast(features, precise_dtype()), ops.cast(self.prototypes, precise_dtype())
 
@@ -197,7 +199,7 @@ class PrototypeLayer(Head, AdaptedLayer):
         return Explanation.of(distances, weights, self.prototype_labels, k)
 
     def wins(self, x: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
-        """Count the samples that each prototype is the nearest of, shape [M]; those with zero are unused.
+        """Count the samples to which each prototype is the nearest, shape [M].
 
         Parameters
         ----------
@@ -217,9 +219,10 @@ class PrototypeLayer(Head, AdaptedLayer):
     def _evidence_of(self, x: Any, backbone: Callable[..., Any] | None) -> tuple[NDArray[np.float64], ...]:
         if not self.built:
             raise ValueError("the layer has no prototypes yet: call adapt, or train the model that it is in")
-        batches = [self._evidence(features_of(batch, backbone)) for batch in batches_of(x)]
-        return tuple(np.concatenate([np.asarray(part) for part in parts]) for parts in zip(*batches, strict=True))
+        batches = Samples.of(as_arrays(x)).blocks(BATCH_SIZE)
+        evidence = (self._evidence(compute_features(batch, backbone)) for (batch,) in batches)
+        return joined([keras.tree.map_structure(np.asarray, parts) for parts in evidence])
 
     def get_config(self) -> dict[str, Any]:
-        own = ("num_classes", "prototypes_per_class", "initialization")
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        names = ("num_classes", "prototypes_per_class", "initialization")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -10,8 +10,8 @@ from keras import ops
 
 from deepsimplex._utils.portable_operations import batch_normalization, precise_dtype, solve_lower
 from deepsimplex._utils.validation import check_choice, check_flag, check_number, check_whole
-from deepsimplex.heads.features import ROWS, feature_rows
-from deepsimplex.heads.head import AdaptedLayer, Head
+from deepsimplex.heads.features import ROWS, draw_features
+from deepsimplex.heads.head import Head
 from deepsimplex.kernels import KERNELS, Kernel, median_distance, squared_distances
 
 COVARIANCES = ("isotropic", "diagonal")
@@ -20,7 +20,7 @@ MEAN_FUNCTIONS = ("linear", "zero")
 
 
 class _PerSample(keras.regularizers.Regularizer):
-    """Regularizer: a divergence of a weight, divided by the number of samples that are counted."""
+    """Regularizer: a divergence of a weight, divided by the number of samples."""
 
     def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
         self.divergence, self.sample_count = divergence, sample_count
@@ -30,7 +30,7 @@ class _PerSample(keras.regularizers.Regularizer):
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class VariationalGaussianProcess(Head, AdaptedLayer):
+class VariationalGaussianProcess(Head):
     """Map features [N, d] to the posterior of Gaussian processes over latent space: on a backbone, a deep kernel.
 
     L latent processes f_l share one kernel k and M inducing points U. With K = k(U, U) = C C^T their values there are
@@ -70,7 +70,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         The prior's mean. "linear" (default) is w^T x + b with learned weights. With "zero", the prior of [ILR-GP], the
         gradient vanishes for features far from all inducing points, so that the backbone learns more slowly.
     ard : bool
-        Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
+        Whether every feature has its own lengthscale. Default False: a backbone can scale its features itself.
     normalize_features : bool
         Whether features pass batch normalization first, with Keras' learned scale and shift. Default True: the features
         of a backbone grow and move in training, away from inducing points that start among the first ones, until the
@@ -137,6 +137,9 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     'isotropic'
     """
 
+    num_classes: int
+    latent_dim: int
+
     def __init__(
         self,
         num_classes: int,
@@ -157,6 +160,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     ) -> None:
         # Features that are not normalized are cast to higher precision in the layer, never to lower.
         super().__init__(autocast=False, **kwargs)
+        self.adapted = False
         self.num_classes = check_whole(num_classes, "num_classes", least=2)
         self.inducing = check_whole(inducing, "inducing", least=1)
         self.num_samples = None if num_samples is None else check_whole(num_samples, "num_samples", least=1)
@@ -202,7 +206,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
     def adapt(
         self, x: Any, y: Any = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> "VariationalGaussianProcess":
-        """Put the inducing points among the features of samples, and the lengthscale at their median distance.
+        """Initialize inducing points by features of samples, and the lengthscale by their median distance.
 
         With ``normalize_features`` the samples' moments are the first moving averages, and points and lengthscale are
         those of normalized features.
@@ -211,7 +215,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
 
         Parameters
         ----------
-        x : array, tf.data.Dataset or iterator
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
             Samples [N, ...], or batches of them, with or without labels. One pass draws the features of 2000 samples
             (or of 10 for each inducing point, if that is more); k-means++ chooses among those, and the number of
             samples is counted, unless ``num_samples`` was given. If there are fewer distinct ones than inducing
@@ -243,7 +247,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         from sklearn.cluster import kmeans_plusplus  # takes a second to import
 
         rng = np.random.default_rng(check_whole(seed, "seed", 0))
-        rows, count = feature_rows(x, backbone, max(ROWS, 10 * self.inducing), rng)
+        (rows,), _, count = draw_features(x, None, backbone, max(ROWS, 10 * self.inducing), rng)
         self._build_for(rows)
         if self.normalization is not None:
             self.normalization.moving_mean.assign(rows.mean(axis=0))
@@ -340,20 +344,7 @@ class VariationalGaussianProcess(Head, AdaptedLayer):
         excess = ops.sum(ops.square(self._factors(raw))) - raw.shape[0] * self.inducing
         return shared_by * (0.5 * excess - ops.sum(raw * ops.eye(self.inducing, dtype=raw.dtype)))
 
-    def compute_output_shape(self, input_shape: tuple[int | None, ...]) -> dict[str, tuple[int | None, ...]]:
-        rows, L = input_shape[0], self.latent_dim
-        return {"loc": (rows, L), "scale": (rows, 1 if self.covariance == "isotropic" else L)}
-
     def get_config(self) -> dict[str, Any]:
-        sizes = ("num_classes", "inducing", "num_samples", "effective_samples", "latent_dim")
-        others = (
-            "covariance",
-            "kernel",
-            "variance",
-            "mean_function",
-            "ard",
-            "normalize_features",
-            "jitter",
-            "scale_floor",
-        )
-        return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *others)}}
+        sizes = ("num_classes", "inducing", "num_samples", "effective_samples", "latent_dim", "jitter", "scale_floor")
+        kinds = ("covariance", "kernel", "variance", "mean_function", "ard", "normalize_features")
+        return {**super().get_config(), **{name: getattr(self, name) for name in (*sizes, *kinds)}}

@@ -69,8 +69,8 @@ class CrossEntropy(keras.losses.Loss):
         return -tf.reduce_sum(self.alpha * tf.math.multiply_no_nan(y_pred, shares), axis=-1)  # 0 log 0 = 0
 
     def get_config(self) -> dict[str, Any]:
-        own = {"label_smoothing": self.label_smoothing, "gamma": self.gamma, "alpha": self.alpha}
-        return {**super().get_config(), **own}
+        arguments = {"label_smoothing": self.label_smoothing, "gamma": self.gamma, "alpha": self.alpha}
+        return {**super().get_config(), **arguments}
 
 
 class ProbabilityLoss(ClassifierLoss):
@@ -178,7 +178,7 @@ LOSSES: Registry[keras.losses.Loss] = Registry(
 )
 
 # Keras names its losses in snake case and in camel case.
-_OF_KERAS = {
+_KERAS_LOSSES = {
     name.lower(): kind
     for name, kind in vars(keras.losses).items()
     if isinstance(kind, type) and issubclass(kind, keras.losses.Loss)
@@ -216,18 +216,18 @@ def get_loss(identifier: Any) -> Any:
         arguments = {key: value for key, value in identifier.items() if key != "name"}
         name = identifier.get("name")
     if isinstance(name, str) and name not in LOSSES and ":" not in name:
-        kind = _OF_KERAS.get(name.replace("_", "").lower())
+        kind = _KERAS_LOSSES.get(name.replace("_", "").lower())
         if kind is not None:
             return kind(**arguments)
-        found = keras.saving.get_registered_object(name)
-        if found is None and not arguments:
+        loss = keras.saving.get_registered_object(name)
+        if loss is None and not arguments:
             with contextlib.suppress(ValueError):  # a short name, such as "mse"
-                found = keras.losses.get(name)
-        if callable(found) and not isinstance(found, type):
-            return get_loss(found)
+                loss = keras.losses.get(name)
+        if callable(loss) and not isinstance(loss, type):
+            return get_loss(loss)
     if identifier is None or (callable(identifier) and not isinstance(identifier, type)):
-        of_keras = getattr(identifier, "__module__", "").startswith("keras.")
-        name = getattr(identifier, "__name__", None) if of_keras else None
+        from_keras = getattr(identifier, "__module__", "").startswith("keras.")
+        name = getattr(identifier, "__name__", None) if from_keras else None
         return identifier if name is None else get_loss(name)
     if isinstance(identifier, dict) and "class_name" in identifier:
         return keras.saving.deserialize_keras_object(identifier)
@@ -255,9 +255,9 @@ def value_of_label(y_true: Any, values: Any) -> Any:
     """Return the values [N] of the labels [N] or [N, 1] among those of all classes [N, n]; NaN for an unknown label."""
     label = tf.cast(tf.reshape(y_true, [-1]), tf.int32)  # Keras converts labels to floats
     # A mask, where the gradient of a gather would take fifty operations.
-    own = tf.one_hot(label, values.shape[1], on_value=True, off_value=False, dtype=tf.bool)
-    found = tf.reduce_sum(tf.where(own, values, tf.zeros_like(values)), axis=-1)
-    return tf.where(tf.reduce_any(own, axis=-1), found, tf.constant(float("nan"), values.dtype))
+    mask = tf.one_hot(label, values.shape[1], on_value=True, off_value=False, dtype=tf.bool)
+    value = tf.reduce_sum(tf.where(mask, values, tf.zeros_like(values)), axis=-1)
+    return tf.where(tf.reduce_any(mask, axis=-1), value, tf.constant(float("nan"), values.dtype))
 
 
 def _in_log_space(loss: Any) -> CrossEntropy | None:
@@ -266,5 +266,5 @@ def _in_log_space(loss: Any) -> CrossEntropy | None:
         return loss
     if type(loss) not in _CROSS_ENTROPIES or (options := loss.get_config()).get("ignore_class") is not None:
         return None
-    own = ("label_smoothing", "gamma", "alpha", "reduction", "name")
-    return CrossEntropy(**{name: options[name] for name in own if name in options})
+    arguments = ("label_smoothing", "gamma", "alpha", "reduction", "name")
+    return CrossEntropy(**{name: options[name] for name in arguments if name in options})

@@ -12,8 +12,9 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
+from deepsimplex.classifier import SimplexClassifier
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.monitoring.validation_samples import rows_of
+from deepsimplex.samples.reservoir import take
 
 SPACING = {"float16": 2.0**-10, "bfloat16": 2.0**-7}  # distance from 1 to the next number
 
@@ -73,7 +74,7 @@ class ClassifierOutputs:
     @property
     def credible(self) -> dict[str, Any]:
         """Arguments for figures that draw credible intervals; none if the readout has no such intervals."""
-        if self.latent is None or not getattr(self.readout, "credible_intervals", False):
+        if self.latent is None or self.readout is None or not self.readout.credible_intervals:
             return {}
         return {"latent": self.gaussian, "scores": self.scores, "readout": self.readout}
 
@@ -103,10 +104,10 @@ class KerasOutputs:
         self.batch_size = batch_size
 
         def outputs(batch: Any) -> dict[str, Any]:
-            if not hasattr(model, "predict_latent"):
+            if not isinstance(model, SimplexClassifier):
                 return {"probabilities": model(batch, training=False)}
             features = model.backbone(batch, training=False)
-            latent = model.predictive(model.latent_of_features(features))
+            latent = model.predictive(model.latent_of_features(features), calibrated=False)
             single = {name: tf.cast(part, tf.float32) for name, part in (latent | {"features": features}).items()}
             return {**single, "probabilities": model.readout(latent)}
 
@@ -117,9 +118,9 @@ class KerasOutputs:
         """Return arrays: "probabilities" [N, n] and, for a SimplexClassifier, "loc", "scale" and "features" [N, d]."""
         slices = row_slices(len(keras.tree.flatten(x)[0]), self.batch_size)
         with _same_random_state(self.model):
-            parts = [self._outputs(rows_of(x, rows)) for rows in slices]
-        found = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
-        return found | {"probabilities": _as_probabilities(found["probabilities"])}
+            parts = [self._outputs(take(x, rows)) for rows in slices]
+        arrays = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
+        return arrays | {"probabilities": _as_probabilities(arrays["probabilities"])}
 
 
 @contextmanager

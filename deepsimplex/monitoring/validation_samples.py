@@ -1,15 +1,15 @@
 """Validation samples of a board: a random subset, the same in every epoch."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
 from numpy.typing import NDArray
 
-from deepsimplex._utils.batching import check_finite_dataset
 from deepsimplex._utils.validation import check_array, check_labels, unmasked
+from deepsimplex.samples import ArraySamples, Samples, is_stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +39,11 @@ def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validat
 
     Parameters
     ----------
-    data : (x, y) of arrays, or tf.data.Dataset of batches (x, y)
-        A data set is read once, and no more of it is held in memory than is drawn.
+    data : (x, y) of arrays, or tf.data.Dataset, keras.utils.PyDataset or generator of batches (x, y)
+        Batches are read once, and no more of them is held in memory than is drawn.
     samples : int or None
     seed : int
-        The same rows are drawn from arrays and from a data set of the same samples in the same order.
+        The same rows are drawn from arrays and from batches of the same samples in the same order.
     name : str
         Name of ``data`` in errors.
 
@@ -58,43 +58,21 @@ def draw_samples(data: Any, samples: int | None, seed: int, name: str = "validat
     >>> drawn.rows, drawn.y, drawn.given
     (array([1, 2, 3]), array([1, 2, 3]), 10)
     """
-    rng = np.random.default_rng(seed)
-    kept: tuple[Any, ...] = ()  # x, labels and positions of the samples with the smallest random keys
-    keys, given = np.empty(0), 0
-    for x, y in _batches(data, name):
-        keys = np.concatenate([keys, rng.random(len(y))])
-        batch = (x, y, np.arange(given, given + len(y)))
-        given += len(y)
-        kept = keras.tree.map_structure(lambda *parts: np.concatenate(parts), kept, batch) if kept else batch
-        if samples is not None and len(keys) > samples:
-            chosen = np.sort(np.argpartition(keys, samples - 1)[:samples])
-            keys, kept = keys[chosen], rows_of(kept, chosen)
-    if not given:
+    stream = Samples.of(data, name=name) if is_stream(data) else None
+    columns = data if stream is None else stream.spec
+    if not isinstance(columns, tuple | list) or len(columns) != 2:
+        value = type(data).__name__ if stream is None else columns
+        length = f" of length {len(columns)}" if isinstance(columns, tuple | list) else ""
+        raise TypeError(f"{name} must be a pair (x, y) of arrays, or batches of such pairs; found {value}{length}")
+    given = stream.map(partial(_checked, name)) if stream else ArraySamples(*_checked(name, *columns))
+    draw = given.draw(samples, seed)
+    if not draw.given:
         raise ValueError(f"{name} must hold at least one sample; found none")
-    x, y, rows = kept
-    return ValidationSamples(x, y, rows, given)
+    x, y = draw.columns
+    return ValidationSamples(x, y, draw.rows, draw.given)
 
 
-def rows_of(x: Any, chosen: Any) -> Any:
-    """Return some rows, a slice or an array of positions, of an array or of each array of a structure."""
-    return keras.tree.map_structure(lambda leaf: leaf.iloc[chosen] if hasattr(leaf, "iloc") else leaf[chosen], x)
-
-
-def _batches(data: Any, name: str) -> Any:
-    """Yield batches (x, y) of arrays, checked."""
-    wanted = f"{name} must be a pair (x, y) of arrays, or a batched tf.data.Dataset of such pairs"
-    stream = isinstance(data, tf.data.Dataset)
-    pair = data.element_spec if stream else data
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
-        length = f" of length {len(pair)}" if isinstance(pair, tuple | list) else ""
-        raise TypeError(f"{wanted}; found {f'one of {pair}' if stream else type(pair).__name__}{length}")
-    if stream:
-        check_finite_dataset(data, name)
-    for x, y in data.as_numpy_iterator() if stream else [data]:
-        yield _checked(x, y, name)
-
-
-def _checked(x: Any, y: Any, name: str) -> tuple[Any, NDArray[Any]]:
+def _checked(name: str, x: Any, y: Any) -> tuple[Any, NDArray[Any]]:
     x = keras.tree.lists_to_tuples(x)
     leaves = keras.tree.flatten(x)
     if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):

@@ -49,8 +49,8 @@ def probability_intervals(
     Examples
     --------
     >>> latent = LatentGaussian(np.zeros((1, 2)), np.full((1, 1), 0.5))
-    >>> found = probability_intervals(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
-    >>> found.lower.round(2), found.upper.round(2)
+    >>> intervals = probability_intervals(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
+    >>> intervals.lower.round(2), intervals.upper.round(2)
     (array([[0.09, 0.09, 0.09]]), array([[0.67, 0.67, 0.67]]))
     """
     if latent is None:
@@ -58,7 +58,7 @@ def probability_intervals(
             raise ValueError("scores and readout belong to a latent Gaussian; give latent too, or leave them out")
         return None
     layer = readout_layer(readout or "softmax", scores)
-    scores = getattr(layer, "scores", scores)
+    scores = layer.scores
     gaussian, (samples, n) = LatentGaussian.of(latent), p.shape
     classes = gaussian.latent_dim + 1 if scores is None else len(check_array(scores, "scores", "[n, L]"))
     if (len(gaussian), classes) != (samples, n):
@@ -66,7 +66,7 @@ def probability_intervals(
             f"latent must be of the {samples} samples and {n} classes of p; found {len(gaussian)} samples and "
             f"{classes} classes{' of the vertices: give scores' if scores is None and classes != n else ' of scores'}"
         )
-    if not getattr(layer, "credible_intervals", False):  # no Readout, or one whose probabilities are certain
+    if not layer.credible_intervals:
         return None
     some = np.unique(np.linspace(0, samples - 1, COMPARED).astype(int))
     difference = float(np.abs(layer.predict(gaussian[some]) - p[some]).max())

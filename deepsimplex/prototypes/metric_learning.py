@@ -1,5 +1,6 @@
 """GLVQ and GMLVQ: prototypes, and the metric of their distances, fitted by L-BFGS."""
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,7 +9,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.validation import check_number, check_sample_weight, check_whole
 from deepsimplex.prototypes.online_learning import PrototypeFit, Report, check_problem
-from deepsimplex.prototypes.relative_distance import RelativeDistanceCost
+from deepsimplex.prototypes.relative_distance import RelativeDistanceCost, Value
 
 # Added to Omega Omega^T, relative to the mean squared norm of a row: keeps the penalty finite for dependent rows.
 _JITTER = 1e-12
@@ -65,8 +66,6 @@ def fit_glvq(
     True
     """
     X, y, W, labels = check_problem(X, y, W, labels)
-    check_whole(max_iter, "max_iter", 0)
-    check_number(tol, "tol", least=0.0)
     if (labels == labels[0]).all():
         return PrototypeFit(W.copy(), None, 0.0, 0)
     # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
@@ -75,14 +74,10 @@ def fit_glvq(
     width = float(np.sqrt(np.average(np.sum(np.square(X - center), axis=1), weights=weights))) or 1.0
     cost = RelativeDistanceCost((X - center) / width, y, labels, activation, steepness, weights)
 
-    def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        value, by_prototype, _ = cost(theta.reshape(W.shape))
-        return value, by_prototype.ravel()
+    def unscaled(V: Value, _: Value | None) -> tuple[Value, None]:
+        return V * width + center, None
 
-    def fit(theta: NDArray[np.float64], value: float, n_iter: int) -> PrototypeFit:
-        return PrototypeFit(theta.reshape(W.shape) * width + center, None, value, n_iter)
-
-    return _minimize(value_and_gradient, ((W - center) / width).ravel(), weights.sum(), max_iter, tol, fit, report)
+    return _minimize(cost, (W - center) / width, None, unscaled, weights.sum(), max_iter, tol, report)
 
 
 def fit_gmlvq(
@@ -135,45 +130,37 @@ def fit_gmlvq(
     [1.0, 0.0]
     """
     X, y, W, labels = check_problem(X, y, W, labels)
-    check_whole(max_iter, "max_iter", 0)
-    check_number(tol, "tol", least=0.0)
     check_number(regularization, "regularization", least=0.0)
-    if rank is not None:
-        check_whole(rank, "rank, unless it is None,", 1)
+    d = X.shape[1]
+    m = d if rank is None else check_whole(rank, "rank, unless it is None,", 1)
+    if m > d:
+        raise ValueError(f"rank must be at most the number of features, {d}; found {rank}")
     varies = np.ptp(X, axis=0) > 0
-    m, d = min(rank or X.shape[1], X.shape[1]), X.shape[1]
     if not varies.any() or (labels == labels[0]).all():
         return PrototypeFit(W.copy(), np.eye(m, d) / np.sqrt(m), 0.0, 0)
     weights = check_sample_weight(weights, len(X), name="weights")
     center = np.average(X[:, varies], axis=0, weights=weights)
     S = within_class_whitening(X[:, varies] - center, y, weights)
     Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S
-    held = regularization if len(np.unique(labels)) == len(labels) else 0.0
+    mean_penalty = regularization if len(np.unique(labels)) == len(labels) else 0.0
     means = _class_means(Z, y, weights, labels)
     A = discriminant_directions(Z, y, min(m, Z.shape[1]), weights)
-    cost, unwhitened = RelativeDistanceCost(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
+    cost, inverse = RelativeDistanceCost(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
 
-    def parts(theta: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return theta[: V.size].reshape(V.shape), theta[V.size :].reshape(A.shape)
+    def penalized_cost(V: Value, A: Value) -> tuple[float, Value, Value]:
+        value, by_prototype, by_matrix = cost(V, A)
+        penalty, slope = rank_penalty(A) if regularization else (0.0, 0.0)
+        gap = V - means
+        value += regularization * penalty + 0.5 * mean_penalty * float(np.sum(gap * gap))
+        return value, by_prototype + mean_penalty * gap, by_matrix + regularization * slope
 
-    def value_and_gradient(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        prototypes, matrix = parts(theta)
-        value, by_prototype, by_matrix = cost(prototypes, matrix)
-        penalty, slope = rank_penalty(matrix) if regularization else (0.0, 0.0)
-        gap = prototypes - means
-        value += regularization * penalty + 0.5 * held * float(np.sum(gap * gap))
-        gradient = (by_prototype + held * gap).ravel(), (by_matrix + regularization * slope).ravel()
-        return value, np.concatenate(gradient)
+    def unwhitened(V: Value, A: Value) -> tuple[Value, Value]:
+        prototypes, omega = W.copy(), np.zeros((m, d))
+        prototypes[:, varies] = V @ inverse + center
+        omega[: len(A), varies] = A @ S
+        return prototypes, omega / np.linalg.norm(omega)
 
-    def fit(theta: NDArray[np.float64], value: float, n_iter: int) -> PrototypeFit:
-        prototypes, matrix = parts(theta)
-        moved, omega = W.copy(), np.zeros((m, d))
-        moved[:, varies] = prototypes @ unwhitened + center
-        omega[: len(matrix), varies] = matrix @ S
-        return PrototypeFit(moved, omega / np.linalg.norm(omega), value, n_iter)
-
-    start = np.concatenate([V.ravel(), A.ravel()])
-    return _minimize(value_and_gradient, start, weights.sum(), max_iter, tol, fit, report)
+    return _minimize(penalized_cost, V, A, unwhitened, weights.sum(), max_iter, tol, report)
 
 
 def rank_penalty(A: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
@@ -265,34 +252,46 @@ def _class_means(X: NDArray[np.float64], y: NDArray[np.int64], weights: Any, cla
 
 
 def _minimize(
-    value_and_gradient: Callable[[NDArray[np.float64]], tuple[float, NDArray[np.float64]]],
-    start: NDArray[np.float64],
-    N: float,
+    cost: Callable[..., tuple[float, Value, Any]],
+    V: Value,
+    A: Value | None,
+    restored: Callable[..., tuple[Value, Value | None]],
+    total: float,
     max_iter: int,
     tol: float,
-    fit: Callable[[NDArray[np.float64], float, int], PrototypeFit],
     report: Report | None,
 ) -> PrototypeFit:
-    """Minimize by L-BFGS the mean over samples, of total weight N, of a sum and its gradient."""
+    """Minimize by L-BFGS a sum over samples of weight ``total`` by prototypes V and, unless it is None, a matrix A.
+
+    ``cost(V, A)`` returns it with its gradients; ``restored(V, A)`` are prototypes and Omega for the given features.
+    """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
 
-    if max_iter == 0:
-        return fit(start, value_and_gradient(start)[0], 0)
-    iteration = 0
+    check_whole(max_iter, "max_iter", 0)
+    check_number(tol, "tol", least=0.0, most=1.0)
 
-    def mean(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-        value, gradient = value_and_gradient(theta)
-        return value / N, gradient / N
+    def parts(theta: Value) -> tuple[Value, Value | None]:
+        return theta[: V.size].reshape(V.shape), None if A is None else theta[V.size :].reshape(A.shape)
+
+    def mean(theta: Value) -> tuple[float, Value]:
+        value, *gradients = cost(*parts(theta))
+        return value / total, np.concatenate([part.ravel() for part in gradients if part is not None]) / total
+
+    def fit(theta: Value, value: float, n_iter: int) -> PrototypeFit:
+        return PrototypeFit(*restored(*parts(theta)), total * float(value), n_iter)
+
+    start = V.ravel() if A is None else np.concatenate([V.ravel(), A.ravel()])
+    if max_iter == 0:
+        return fit(start, mean(start)[0], 0)
+    iterations = itertools.count(1)
 
     def callback(intermediate_result: Any) -> None:
-        nonlocal iteration
-        iteration += 1
         if report is not None:
-            report(fit(intermediate_result.x.copy(), N * float(intermediate_result.fun), iteration))
+            report(fit(intermediate_result.x.copy(), intermediate_result.fun, next(iterations)))
 
     options = {"maxiter": max_iter, "maxcor": 20, "ftol": tol, "gtol": 1e-7}
     # Small products are faster on one thread: several would wait for one another.
     with threadpool_limits(1 if start.size < _LARGE else None):
         end = minimize(mean, start, jac=True, method="L-BFGS-B", options=options, callback=callback)
-    return fit(end.x, N * float(end.fun), int(end.nit))
+    return fit(end.x, end.fun, int(end.nit))

@@ -55,15 +55,15 @@ Report = Callable[[PrototypeFit], None]
 
 def check_problem(X: Any, y: Any, W: Any, labels: Any) -> Any:
     """Return samples [N, d], their class numbers [N], copied prototypes [P, d] and their class numbers [P]."""
-    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
-    check_columns(X, W)
+    X, W = check_features(X, W)
     y, _ = check_labels(y, rows=len(X), of="X", least_classes=1)
     labels, _ = check_labels(labels, name="labels", rows=len(W), of="W", least_classes=1)
-    return X, y, np.array(W, order="C"), labels
+    return X, y, W, labels
 
 
-def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
-    """Raise unless prototypes have the features of the samples, and squared distances are finite."""
+def check_features(X: Any, W: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return samples [N, d] and copied prototypes [P, d] of the same features, whose squared distances are finite."""
+    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
     if X.shape[1] != W.shape[1] or not X.shape[1]:
         raise ValueError(f"X and W must have the same features, at least one; found shapes {X.shape} and {W.shape}")
     if (largest := max(np.abs(X).max(), np.abs(W).max())) > LARGEST:
@@ -71,6 +71,7 @@ def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
             f"X and W must lie between -{LARGEST:g} and {LARGEST:g}, so that squared distances are finite; found "
             f"{largest:g} in size. Scale the features"
         )
+    return X, np.array(W, order="C")
 
 
 def fit_lvq(
@@ -140,7 +141,8 @@ def fit_lvq(
 
     X, y, W, labels = check_problem(X, y, W, labels)
     check_flag(also_correct, "also_correct")
-    window = None if window is None else check_number(window, "window, unless it is None,", least=0.0, most=1.0)
+    window = None if window is None else check_number(window, "window, unless it is None,", 0.0, 1.0)
+    check_number(learning_rate, "learning_rate", 0.0, 1.0)
     weights = check_sample_weight(weights, len(X), name="weights")
     least_ratio = 0.0 if window is None else ((1.0 - window) / (1.0 + window)) ** 2
 
@@ -162,7 +164,7 @@ def fit_gplvq(
     c: NDArray[np.float64],
     *,
     lengthscale: float,
-    noise: float,
+    noise_variance: float,
     learning_rate: float = 0.01,
     decay: bool = True,
     max_iter: int = 50,
@@ -170,7 +172,7 @@ def fit_gplvq(
     weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
-    """Fit prototypes by GPLVQ: each sample moves its nearest prototype up the likelihood of its label.
+    """Fit prototypes by GPLVQ: each sample moves its nearest prototype along the gradient of the likelihood.
 
     The winner moves by w + rate g (x - w) [GPLVQ Eq. 4.7], g being ``winner_gradient``, at most by the distance to the
     sample. Several labelings of the same samples, such as one class against the rest, are fitted side by side.
@@ -186,8 +188,8 @@ def fit_gplvq(
         Labels +-1 of the prototypes in each run.
     lengthscale : float
         alpha, of the squared exponential kernel.
-    noise : float
-        Variance s^2 of the labels; values below 1e-6 count as 1e-6.
+    noise_variance : float
+        s^2, of the labels; values below 1e-6 count as 1e-6.
     learning_rate : float
         For features in units of the lengthscale: the thesis's eta is this times alpha^2. Default 0.01.
     decay, max_iter, rng, weights, report
@@ -202,19 +204,21 @@ def fit_gplvq(
     Examples
     --------
     >>> X, W, signs = np.array([[0.0], [2.0]]), np.array([[0.5], [2.1]]), np.array([[-1.0, 1.0]])
-    >>> fit = fit_gplvq(X, signs, W, signs, lengthscale=1.0, noise=0.5, learning_rate=0.1, max_iter=1, decay=False)
+    >>> options = {"learning_rate": 0.1, "max_iter": 1, "decay": False}
+    >>> fit = fit_gplvq(X, signs, W, signs, lengthscale=1.0, noise_variance=0.5, **options)
     >>> fit.prototypes.round(2).tolist()
     [[0.44], [2.08]]
     """
     from deepsimplex.prototypes.online_steps import gplvq_epoch  # numba takes a second to import
 
-    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
+    X, W = check_features(X, W)
     y = check_array(y, "y", "[R, N]", columns=len(X), least=1)
     c = check_array(c, "c", "[R, P]", columns=len(W), rows=len(y), of="the rows of y")
-    check_columns(X, W)
-    lengthscale, noise = check_number(lengthscale, "lengthscale", 0.0), max(check_number(noise, "noise"), LEAST_NOISE)
+    lengthscale = check_number(lengthscale, "lengthscale", 0.0)
+    noise = max(check_number(noise_variance, "noise_variance", least=0.0), LEAST_NOISE)
+    check_number(learning_rate, "learning_rate", 0.0)
     weights = check_sample_weight(weights, len(X), name="weights")
-    runs = [(labels, np.array(W, dtype=np.float64, order="C"), signs) for labels, signs in zip(y, c, strict=True)]
+    runs = [(labels, W.copy(), signs) for labels, signs in zip(y, c, strict=True)]
 
     def objective(labels: NDArray[np.float64], moved: NDArray[np.float64], signs: NDArray[np.float64]) -> float:
         distances = finite_squared_distances(X, moved)
@@ -239,7 +243,6 @@ def _presentations(
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float64]]]:
     """Yield the random order of the samples in every epoch, and the learning rate of each."""
     check_whole(max_iter, "max_iter", 0)
-    check_number(learning_rate, "learning_rate", least=0.0)
     check_flag(decay, "decay")
     rng, N = np.random.default_rng(0) if rng is None else rng, len(weights)
     for epoch in range(max_iter):

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_choice, check_number, check_sample_weight
+from deepsimplex.prototypes.class_scores import members
 
 # Rows per block: their distances stay in a core's cache.
 _ROWS = 2048
@@ -91,7 +92,7 @@ class RelativeDistanceCost:
     ) -> None:
         self._weights = check_sample_weight(weights, len(X), name="weights")
         self._X, self._y, self._activation = X, y, (activation, steepness)
-        self._of_class = members(labels, int(max(y.max(), labels.max())) + 1)
+        self._members = members(labels, int(max(y.max(), labels.max())) + 1)
         self._floor = _FLOOR * float(np.average(np.einsum("nd,nd->n", X, X), weights=weights)) or _FLOOR
 
     def __call__(
@@ -119,13 +120,13 @@ class RelativeDistanceCost:
             Z = X if Omega is None else X @ Omega.T
             winners = self._winners(Z, V, self._y[rows])
             gaps = [Z - V[winner] for winner in winners]
-            d_own, d_other = (np.einsum("nm,nm->n", gap, gap) for gap in gaps)
-            total = d_own + d_other + self._floor
-            phi, slope = activate((d_own - d_other) / total, *self._activation)
+            d_correct, d_wrong = (np.einsum("nm,nm->n", gap, gap) for gap in gaps)
+            total = d_correct + d_wrong + self._floor
+            phi, slope = activate((d_correct - d_wrong) / total, *self._activation)
             value += float(self._weights[rows] @ phi)
             # Derivatives of Phi(mu) by d_J and by d_K.
             slope = self._weights[rows] * slope / total**2
-            by_distance = slope * (2.0 * d_other + self._floor), -slope * (2.0 * d_own + self._floor)
+            by_distance = slope * (2.0 * d_wrong + self._floor), -slope * (2.0 * d_correct + self._floor)
             for winner, gap, derivative in zip(winners, gaps, by_distance, strict=True):
                 weighted = 2.0 * derivative[:, None] * gap
                 _add_rows(pulls, winner, weighted)
@@ -139,20 +140,10 @@ class RelativeDistanceCost:
         """Find the nearest prototype of the class of every row, and the nearest of the other classes."""
         nearness = Z @ (-2.0 * V.T)
         nearness += np.einsum("pm,pm->p", V, V)
-        rows, candidates = np.arange(len(Z))[:, None], self._of_class[y]
+        rows, candidates = np.arange(len(Z))[:, None], self._members[y]
         first = np.argmin(nearness[rows, candidates], axis=1)
         nearness[rows, candidates] = np.inf
         return candidates[rows[:, 0], first], nearness.argmin(axis=1)
-
-
-def members(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """List the prototypes of every class, [n, most of a class]; classes with fewer repeat their first."""
-    table = np.zeros((num_classes, int(np.bincount(labels).max())), dtype=np.int64)
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        table[label] = members[0]
-        table[label, : len(members)] = members
-    return table
 
 
 def _add_rows(sums: NDArray[np.float64], at: NDArray[np.int64], rows: NDArray[np.float64]) -> None:

@@ -1,7 +1,6 @@
 """Argmax readout: the probability that each class scores highest under a latent Gaussian, and its numerical error."""
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal, get_args
 
@@ -11,42 +10,51 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtri
 from scipy.stats import norm
 
-from deepsimplex._utils.validation import check_array, check_whole
-from deepsimplex.latent import Covariance, LatentGaussian
+from deepsimplex._utils.validation import check_array, check_choice, check_whole
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import exact_quadrature, orthant_probabilities
-from deepsimplex.readout.method import Formula, Method
-from deepsimplex.readout.normal import log_ndtr, smallest_exact, tiny_of
-from deepsimplex.readout.score_matrix import Scores, noise_floor
+from deepsimplex.readout.formula import (
+    ANY,
+    EQUAL_VARIANCES,
+    THREE_CLASSES,
+    TWO_CLASSES,
+    UNEQUAL_VARIANCES,
+    ChosenFormula,
+    Formula,
+    choose,
+)
+from deepsimplex.readout.normal import log_ndtr, smallest_exact, smallest_normal
+from deepsimplex.readout.score_matrix import Scores, difference, noise_floor
 
-ArgmaxMethods = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
+ArgmaxMethod = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
 
-# Points of the sampling methods: the 1000 draws of [CASIMAC] err by 0.04 where 128 Sobol points err by 0.001.
-_SAMPLES = {"quasi_monte_carlo": 128, "monte_carlo": 1000}
 # Scramblings whose standard deviation estimates the numerical error, to within a quarter of its size.
 _SCRAMBLINGS = 8
 
 
-def _of_unit_size(loc: Any, scale: Any) -> tuple[Any, Any]:
+def _unit_size(loc: Any, scale: Any) -> tuple[Any, Any]:
     """Divide latents by a power of two near the largest number of their row, which changes neither argmax nor digits.
 
     Squares of the results neither underflow nor overflow.
     """
-    largest = [tf.reduce_max(tf.abs(tf.reshape(part, [tf.shape(part)[0], -1])), axis=1) for part in (loc, scale)]
-    size = tf.maximum(*map(tf.stop_gradient, largest))
-    power = tf.round(tf.math.log(tf.maximum(size, tiny_of(loc.dtype))) / math.log(2.0))
-    most = -0.95 * math.log2(tiny_of(loc.dtype))  # whose reciprocal is a normal number too
+    sizes = tf.reduce_max(tf.abs(loc), axis=1), tf.reduce_max(tf.abs(scale), axis=[*range(1, scale.shape.rank)])
+    size = tf.maximum(*map(tf.stop_gradient, sizes))
+    power = tf.round(tf.math.log(tf.maximum(size, smallest_normal(loc.dtype))) / math.log(2.0))
+    most = -0.95 * math.log2(smallest_normal(loc.dtype))  # whose reciprocal is a normal number too
     factor = tf.pow(tf.constant(2.0, loc.dtype), -tf.round(tf.clip_by_value(power, -most, most)))
     factor = tf.where(size > 0, factor, tf.ones_like(factor))
     return loc * factor[:, tf.newaxis], scale * tf.reshape(factor, [-1] + [1] * (scale.shape.rank - 1))
 
 
-def _log_two_classes(scores: Scores, loc: Any, scale: Any) -> Any:
-    m, variance = scores.difference(loc, scale)
-    z = m / tf.sqrt(tf.maximum(variance, tf.square(noise_floor(scores.mean(loc)))))
-    return log_ndtr(tf.concat([z, -z], axis=-1))
+def _two_classes(mean: Any, factor: Any, num_points: int, log: bool) -> Any:
+    """Phi(z) and Phi(-z), or their logarithms, z the standardized difference of the scores: a closed form."""
+    m, variance = difference(mean, factor)
+    z = m / tf.sqrt(tf.maximum(variance, tf.square(noise_floor(mean))))
+    log_p = log_ndtr(tf.concat([z, -z], axis=-1))
+    return log_p if log else tf.exp(log_p)
 
 
-def _frequencies(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
+def _frequencies(mean: Any, factor: Any, num_points: int, seed: int, log: bool) -> Any:
     """Share of draws in which each class scores highest, shape [N, n]: plain Monte Carlo [CASIMAC] B.3.
 
     All rows use the same draws, so that the result of a row does not depend on its place in a batch.
@@ -54,95 +62,86 @@ def _frequencies(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
     draws = tf.random.stateless_normal([num_points, factor.shape[-1]], [seed, 0], dtype=mean.dtype)
     scores = mean[:, :, tf.newaxis] + tf.matmul(factor, draws, transpose_b=True)
     wins = tf.one_hot(tf.argmax(scores, axis=1), mean.shape[-1], dtype=mean.dtype)  # [N, points, n]
-    return tf.reduce_mean(wins, axis=1)
+    p = tf.reduce_mean(wins, axis=1)
+    return tf.math.log(p) if log else p
 
 
-class ArgmaxMethod(Method):
-    """The argmax readout with its method chosen."""
+def _dependent(scores: Scores, loc: Any, scale: Any) -> tuple[Any, Any]:
+    return scores.moments(*_unit_size(loc, scale))
 
-    methods = get_args(ArgmaxMethods)
-    exact_needs = (
-        "two or three classes, or an isotropic scale with the scores of a regular simplex, or a diagonal scale with "
-        "scores proportional to the identity"
-    )
 
-    @staticmethod
-    def exact_formula(scores: Scores, covariance: Covariance) -> str | None:
-        independence = scores.independence(covariance)
-        if scores.num_classes == 2:
-            return "two classes"
-        return "three classes" if scores.num_classes == 3 and independence != "equal variances" else independence
+def _independent(scores: Scores, loc: Any, scale: Any) -> tuple[Any, Any]:
+    return scores.independent_moments(*_unit_size(loc, scale))
 
-    @property
-    def is_cheap(self) -> bool:
-        cheap = ("two classes", "equal variances")
-        return self.method == "exact" and self.exact_formula(self.scores, self.covariance) in cheap
 
-    def points(self, dtype: tf.DType) -> int:
-        if self.num_points:
-            return self.num_points
-        if self.method != "exact":
-            return _SAMPLES[self.method]
-        formula = self.exact_formula(self.scores, self.covariance)
-        if formula == "two classes":
-            return 1
-        if formula == "three classes":
-            return orthant_probabilities.NODES_PER_PANEL[dtype.name]
-        if formula == "equal variances":
-            return exact_quadrature.default_num_points(self.scores.num_classes, dtype)
-        return exact_quadrature.NODES_PER_PANEL[dtype.name]
+FORMULAS = (
+    Formula(
+        "exact",
+        TWO_CLASSES,
+        _dependent,
+        _two_classes,
+        num_points=lambda n, dtype: 1,
+        row_size=lambda n, dims, points, dtype: 2 * dims,
+        cheap=True,
+    ),
+    Formula(
+        "exact",
+        EQUAL_VARIANCES,
+        _independent,
+        exact_quadrature.equal_variances,
+        num_points=exact_quadrature.default_num_points,
+        row_size=lambda n, dims, points, dtype: n * points,
+        cheap=True,
+    ),
+    Formula(
+        "exact",
+        THREE_CLASSES,
+        _dependent,
+        orthant_probabilities.three_classes,
+        num_points=lambda n, dtype: orthant_probabilities.NODES_PER_PANEL[dtype.name],
+        row_size=lambda n, dims, points, dtype: orthant_probabilities.PANELS * points,
+    ),
+    Formula(
+        "exact",
+        UNEQUAL_VARIANCES,
+        _independent,
+        exact_quadrature.unequal_variances,
+        num_points=lambda n, dtype: exact_quadrature.NODES_PER_PANEL[dtype.name],
+        row_size=lambda n, dims, points, dtype: n * points * exact_quadrature.num_panels(n, dtype),
+    ),
+    # The 1000 draws of [CASIMAC] err by 0.04 where 128 Sobol points err by 0.001.
+    Formula(
+        "quasi_monte_carlo",
+        ANY,
+        _dependent,
+        orthant_probabilities.genz,
+        num_points=lambda n, dtype: 128,
+        row_size=lambda n, dims, points, dtype: n * (n - 1) * max(points, n),
+    ),
+    Formula(
+        "monte_carlo",
+        ANY,
+        _dependent,
+        _frequencies,
+        num_points=lambda n, dtype: 1000,
+        row_size=lambda n, dims, points, dtype: n * points,
+    ),
+)
+"""Formulas of the argmax readout, in the order of preference."""
 
-    def formula(self, dtype: tf.DType) -> Formula:
-        points = self.points(dtype)
-        formula = self._exact(points, dtype) if self.method == "exact" else self._sampling(points)
-        return Formula(
-            lambda loc, scale: formula.probabilities(*_of_unit_size(loc, scale)),
-            lambda loc, scale: formula.log_probabilities(*_of_unit_size(loc, scale)),
-            formula.row_size,
-        )
 
-    def _sampling(self, points: int) -> Formula:
-        n = self.scores.num_classes
-
-        def of_moments(compute: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-            return lambda loc, scale: compute(self.scores.mean(loc), self.scores.factor(scale), points, self.seed)
-
-        if self.method == "monte_carlo":
-            logarithms = of_moments(lambda *arguments: tf.math.log(_frequencies(*arguments)))
-            return Formula(of_moments(_frequencies), logarithms, n * points)
-        row_size = n * (n - 1) * max(points, n)
-        return Formula(of_moments(orthant_probabilities.genz), of_moments(orthant_probabilities.log_genz), row_size)
-
-    def _exact(self, nodes: int, dtype: tf.DType) -> Formula:
-        scores, n = self.scores, self.scores.num_classes
-
-        def of_independent(compute: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-            return lambda loc, scale: compute(*scores.independent_moments(loc, scale), nodes)
-
-        formula = self.exact_formula(scores, self.covariance)
-        if formula == "two classes":
-            return Formula.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale), 2 * scores.latent_dim)
-        if formula == "three classes":
-            return Formula.of_logarithms(
-                lambda loc, scale: orthant_probabilities.log_three_classes(
-                    scores.mean(loc), scores.factor(scale), nodes
-                ),
-                orthant_probabilities.PANELS * nodes,
-            )
-        if formula == "equal variances":
-            probabilities, logarithms = exact_quadrature.equal_variances, exact_quadrature.log_equal_variances
-            return Formula(of_independent(probabilities), of_independent(logarithms), n * nodes)
-        return Formula(
-            of_independent(exact_quadrature.unequal_variances),
-            of_independent(exact_quadrature.log_unequal_variances),
-            n * nodes * exact_quadrature.num_panels(n, dtype),
-        )
+def _choose(
+    latent: LatentGaussian, scores: ArrayLike | None, method: str, num_points: int | None, seed: int
+) -> ChosenFormula:
+    check_choice(method, "method", get_args(ArgmaxMethod))
+    check_whole(seed, "seed", 0)
+    return choose(FORMULAS, latent.loc.shape, latent.scale.shape, scores, method, num_points, seed)
 
 
 def argmax(
     latent: LatentGaussian | dict[str, Any],
     scores: ArrayLike | None = None,
-    method: ArgmaxMethods = "auto",
+    method: ArgmaxMethod = "auto",
     num_points: int | None = None,
     seed: int = 0,
     log: bool = False,
@@ -197,14 +196,13 @@ def argmax(
     array([[0.696, 0.152, 0.152]])
     """
     latent = LatentGaussian.of(latent)
-    chosen = ArgmaxMethod.choose(latent.latent_dim, latent.covariance, scores, method, num_points, seed)
-    return chosen.read(latent, log)
+    return _choose(latent, scores, method, num_points, seed).read(latent, log)
 
 
 def argmax_error(
     latent: LatentGaussian | dict[str, Any],
     scores: ArrayLike | None = None,
-    method: ArgmaxMethods = "auto",
+    method: ArgmaxMethod = "auto",
     num_points: int | None = None,
     seed: int = 0,
 ) -> NDArray[Any]:
@@ -256,43 +254,34 @@ def argmax_error(
     >>> argmax_error(latent, method="monte_carlo", num_points=4000).round(3)
     array([[0.007, 0.005, 0.005]])
     """
-    latent = LatentGaussian(*_of_unit_size(*LatentGaussian.of(latent).tensors())).numpy()
-    chosen = ArgmaxMethod.choose(latent.latent_dim, latent.covariance, scores, method, num_points, seed)
-    points = chosen.points(tf.as_dtype(latent.loc.dtype))
-    # Eagerly, here and below: a graph would be traced for this one call.
-    p = chosen.probabilities(*latent.tensors()).numpy()
-    if chosen.method == "monte_carlo":
-        return monte_carlo_standard_error(p, points).astype(p.dtype)
-    if chosen.method == "quasi_monte_carlo":
-        return _spread(latent, scores, points, seed) + _round_off(latent, scores, p)
-    finer = replace(chosen, num_points=2 * points).probabilities(*latent.tensors()).numpy()
-    difference = np.abs(finer - p).max(axis=1, keepdims=True)
-    # Twice: the finer result errs too, but by less than half as much. In the row: at one class both may err alike.
-    return 2.0 * difference + _round_off(latent, scores, p)
-
-
-def _spread(latent: LatentGaussian, scores: ArrayLike | None, num_points: int, seed: int) -> NDArray[Any]:
-    """Standard deviation of quasi-Monte Carlo over independent scramblings, shape [N, n]."""
-    # Tensors are computed eagerly; for arrays a graph would be traced for every seed.
-    eager = LatentGaussian(tf.convert_to_tensor(latent.loc), tf.convert_to_tensor(latent.scale))
-    answers = [
-        argmax(eager, scores, "quasi_monte_carlo", num_points, seed + step).numpy() for step in range(_SCRAMBLINGS)
-    ]
-    return np.std(answers, axis=0, ddof=1)
-
-
-def _round_off(latent: LatentGaussian, scores: ArrayLike | None, p: NDArray[Any]) -> NDArray[Any]:
-    """Bound on what round-off changes in probabilities p [N, n], to first order; see the notes of ``argmax_error``."""
+    latent = LatentGaussian(*_unit_size(*LatentGaussian.of(latent).tensors())).numpy()
+    chosen = _choose(latent, scores, method, num_points, seed)
     loc, scale = latent.tensors()
-    S = Scores.of(scores, latent.latent_dim)
-    factor = S.factor(scale).numpy()
+    points = chosen.points(loc.dtype)
+    # Eagerly, here and below: a graph would be traced for this one call.
+    p = chosen.compute(loc, scale).numpy()
+    if chosen.formula.method == "monte_carlo":
+        return monte_carlo_standard_error(p, points).astype(p.dtype)
+    if chosen.formula.method == "quasi_monte_carlo":
+        scramblings = [replace(chosen, seed=seed + step).compute(loc, scale).numpy() for step in range(_SCRAMBLINGS)]
+        return np.std(scramblings, axis=0, ddof=1) + _round_off(chosen.scores, loc, scale, p)
+    finer = replace(chosen, num_points=2 * points).compute(loc, scale).numpy()
+    change = np.abs(finer - p).max(axis=1, keepdims=True)
+    # Twice: the finer result errs too, but by less than half as much. In the row: at one class both may err alike.
+    return 2.0 * change + _round_off(chosen.scores, loc, scale, p)
+
+
+def _round_off(scores: Scores, loc: Any, scale: Any, p: NDArray[Any]) -> NDArray[Any]:
+    """Bound on what round-off changes in probabilities p [N, n], to first order; see the notes of ``argmax_error``."""
+    mean, factor = scores.moments(loc, scale)
+    factor = factor.numpy()
     std = np.linalg.norm(factor, axis=-1)
-    if S.num_classes == 3:  # the standard deviation in the narrowest direction of the plane of scores
+    if scores.num_classes == 3:  # the standard deviation in the narrowest direction of the plane of scores
         std = np.linalg.svd(factor @ factor.transpose(0, 2, 1), compute_uv=False, hermitian=True)[:, 1:2] ** 0.5
-    std = np.maximum(std, noise_floor(S.mean(loc)))
+    std = np.maximum(std, noise_floor(mean))
     # A product of L terms, and a few operations before and after, each relative to the lengths of its factors.
-    longest = np.linalg.norm(S.centered, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)
-    moved = (latent.latent_dim + 8) * np.linalg.norm(longest / std, axis=1, keepdims=True)
+    longest = np.linalg.norm(scores.centered, axis=1).max() * np.linalg.norm(loc, axis=1, keepdims=True)
+    moved = (loc.shape[1] + 8) * np.linalg.norm(longest / std, axis=1, keepdims=True)
     tiny = np.finfo(p.dtype).tiny
     # Sums of n logarithms, below 64 each where they count, and the logarithm of p itself, which is exponentiated.
     summed = p * (p.shape[1] + 64 - np.log(np.maximum(p, tiny)))

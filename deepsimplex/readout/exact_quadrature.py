@@ -19,7 +19,7 @@ import tensorflow as tf
 from scipy.special import ndtri
 
 from deepsimplex._utils.portable_operations import erfc
-from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr, tiny_of
+from deepsimplex.readout.normal import log_density, log_ndtr, log_or_else, ndtr, smallest_normal
 from deepsimplex.readout.score_matrix import noise_floor
 
 # How far below the best score, in standard deviations, a winning score is looked for: it wins with a probability
@@ -51,7 +51,7 @@ def num_panels(n: int, dtype: tf.DType) -> int:
     return n * len(_PANELS[dtype.name]) - 1
 
 
-def equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
+def equal_variances(mean: Any, scale: Any, num_points: int, log: bool = False) -> Any:
     """Class probabilities of independent scores of one common variance, by the trapezoidal rule.
 
     Parameters
@@ -62,17 +62,17 @@ def equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
         Their standard deviation; zero is the limit.
     num_points : int
         Number of nodes, spread evenly over the part of the line where any class's integrand counts.
+    log : bool
+        Return logarithms, accurate to margins of 80 standard deviations, and finite beyond.
 
     Returns
     -------
     tensor, shape [N, n]
-        Probabilities; those that the dtype cannot hold are zero.
+        Probabilities, of which those that the dtype cannot hold are zero, or logarithms.
     """
-    return _equal_probabilities(*_even_nodes(mean, scale, num_points, _DEPTH[mean.dtype.name]))
-
-
-def log_equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
-    """Logarithms of ``equal_variances``, accurate to margins of 80 standard deviations, and finite beyond."""
+    probabilities = _equal_probabilities(*_even_nodes(mean, scale, num_points, _DEPTH[mean.dtype.name]))
+    if not log:
+        return probabilities
 
     def logarithms(mean: Any, scale: Any) -> Any:
         nodes = max(num_points, _LOG_NODES)
@@ -80,10 +80,10 @@ def log_equal_variances(mean: Any, scale: Any, num_points: int) -> Any:
         z = u[:, tf.newaxis, :] - a[:, :, tf.newaxis]
         return tf.nn.log_softmax(_log_masses(z, step[:, :, tf.newaxis]), axis=-1)
 
-    return log_or_else(equal_variances(mean, scale, num_points), logarithms, (mean, scale))
+    return log_or_else(probabilities, logarithms, (mean, scale))
 
 
-def unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
+def unequal_variances(mean: Any, scale: Any, num_points: int, log: bool = False) -> Any:
     """Class probabilities of independent scores, each with its own variance, by composite Gauss-Legendre quadrature.
 
     The scores may differ in width by orders of magnitude, so the panels begin and end at fixed multiples of each
@@ -95,26 +95,26 @@ def unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
         Means and standard deviations of the scores.
     num_points : int
         Nodes per panel.
+    log : bool
+        Return logarithms, accurate to margins of 80 of the narrower standard deviations.
 
     Returns
     -------
     tensor, shape [N, n]
-        Probabilities; those that the dtype cannot hold are zero.
+        Probabilities, of which those that the dtype cannot hold are zero, or logarithms.
     """
     z, weights, width = _panel_nodes(mean, scale, num_points, _PANELS[mean.dtype.name])
     masses = winning_masses(ndtr(z), tf.exp(log_density(z)), weights) / width
     # Their sum is one up to quadrature error and round-off.
-    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
-
-
-def log_unequal_variances(mean: Any, scale: Any, num_points: int) -> Any:
-    """Logarithms of ``unequal_variances``, accurate to margins of 80 of the narrower standard deviations."""
+    probabilities = masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+    if not log:
+        return probabilities
 
     def logarithms(mean: Any, scale: Any) -> Any:
         z, weights, width = _panel_nodes(mean, scale, num_points, _LOG_PANELS)
         return tf.nn.log_softmax(_log_masses(z, weights) - tf.math.log(width), axis=-1)
 
-    return log_or_else(unequal_variances(mean, scale, num_points), logarithms, (mean, scale))
+    return log_or_else(probabilities, logarithms, (mean, scale))
 
 
 def _even_nodes(mean: Any, scale: Any, num_points: int, depth: float) -> tuple[Any, Any, Any]:
@@ -176,9 +176,9 @@ def _equal_probabilities(a: Any, u: Any, step: Any) -> tuple[Any, Any]:
         # d p_y / d a_k = -sum_q w h_y h_k for k != y, and p does not change when all a move together.
         all_rivals = tf.reduce_sum(hazard, axis=1)
         rivals = tf.reduce_sum(upstream[:, :, tf.newaxis] * hazard, axis=1)
-        own = tf.reduce_sum(hazard * (weighted * all_rivals)[:, tf.newaxis, :], axis=-1)
-        others = tf.reduce_sum(hazard * (weighted * rivals)[:, tf.newaxis, :], axis=-1)
-        return math.sqrt(2.0 / math.pi) * (upstream * own - others), None, None
+        by_all = tf.reduce_sum(hazard * (weighted * all_rivals)[:, tf.newaxis, :], axis=-1)
+        by_rivals = tf.reduce_sum(hazard * (weighted * rivals)[:, tf.newaxis, :], axis=-1)
+        return math.sqrt(2.0 / math.pi) * (upstream * by_all - by_rivals), None, None
 
     return masses / total, gradient
 
@@ -201,7 +201,7 @@ def winning_masses(cdf: Any, density: Any, weights: Any) -> tuple[Any, Any]:
     -------
     tensor, shape [N, n]
     """
-    reciprocal = 1.0 / tf.maximum(cdf, tiny_of(cdf.dtype))
+    reciprocal = 1.0 / tf.maximum(cdf, smallest_normal(cdf.dtype))
     # Where C vanishes, so does the product that the hazard rate C' / C is multiplied with.
     hazard = density * reciprocal
     weighted = weights * tf.reduce_prod(cdf, axis=1, keepdims=True)
@@ -221,7 +221,7 @@ def _log_masses(z: Any, weights: Any) -> tuple[Any, Any]:
     log_cdf = log_ndtr(z)
     log_hazard = log_density(z) - log_cdf
     # Panels shut by clipping have no width: a floor stands in for the logarithm of zero.
-    log_weights = tf.math.log(tf.maximum(weights, tiny_of(z.dtype)))
+    log_weights = tf.math.log(tf.maximum(weights, smallest_normal(z.dtype)))
     terms = log_weights + tf.reduce_sum(log_cdf, axis=1, keepdims=True) + log_hazard
     answer = tf.reduce_logsumexp(terms, axis=-1, keepdims=True)
 

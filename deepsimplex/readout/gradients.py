@@ -98,9 +98,9 @@ def _derivative(tape: tf.GradientTape, values: tf.Tensor, x: tf.Tensor, weights:
 
 def _check_values(values: Any, rows: int) -> None:
     if not is_tensor(values) or not values.dtype.is_floating:
-        found = values.dtype.name if is_tensor(values) else type(values).__name__
+        kind = values.dtype.name if is_tensor(values) else type(values).__name__
         raise TypeError(
-            f"function must return a tensor of floats: model(x, training=False), not model.predict(x); found {found}"
+            f"function must return a tensor of floats: model(x, training=False), not model.predict(x); found {kind}"
         )
     if len(values.shape) not in (1, 2) or values.shape[0] != rows:
         raise ValueError(

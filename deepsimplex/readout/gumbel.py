@@ -26,7 +26,8 @@ import tensorflow as tf
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.portable_operations import expm1, log1p
 from deepsimplex.readout.exact_quadrature import winning_masses
-from deepsimplex.readout.normal import log_density, ndtr, tiny_of
+from deepsimplex.readout.normal import log_density, ndtr, smallest_normal
+from deepsimplex.readout.row_batches import batch_rows
 
 # How far above the best score the largest sum is looked for: its density falls by e^-1 per unit.
 _REACH = {"float32": 17.0, "float64": 25.0}
@@ -40,8 +41,6 @@ NODES = {"float32": 80, "float64": 128}
 # mean at which 1 - C is no longer resolved.
 _TABLE_NODES = {"float32": 96, "float64": 256}
 _TABLE_WIDTH, _TABLE_TOP = 9.0, 38.0
-# Numbers in the largest tensor of a batch of rows that is differentiated.
-_BUDGET = 2**20
 # Standard deviation of the Gaussian from which C sums over the Gumbel variable, and Gauss-Hermite nodes below that.
 _WIDE = 0.5
 _NARROW_NODES = {"float32": 16, "float64": 32}
@@ -147,10 +146,9 @@ def _shared_winning_masses(m: Any, s: Any, u: Any, weights: Any) -> tuple[Any, A
         if m.shape[0] is None:  # XLA, which layers are compiled by, has no loops of unknown length
             return *_slopes(*parts), None, None
         row_size = m.shape[1] * u.shape[1] * num_terms(m.dtype)
-        pieces = [
-            _slopes(*(part[rows] for part in parts)) for rows in row_slices(m.shape[0], max(1, _BUDGET // row_size))
-        ]
-        by_m, by_s = (tf.concat(of_pieces, axis=0) for of_pieces in zip(*pieces, strict=True))
+        batches = row_slices(m.shape[0], batch_rows(row_size))
+        gradients = zip(*(_slopes(*(part[rows] for part in parts)) for rows in batches), strict=True)
+        by_m, by_s = (tf.concat(batch_gradients, axis=0) for batch_gradients in gradients)
         return by_m, by_s, None, None
 
     return tf.reduce_sum(hazard * weighted[:, tf.newaxis, :], axis=-1), gradient
@@ -169,7 +167,7 @@ def _slopes(m: Any, s: Any, u: Any, weights: Any, upstream: Any) -> tuple[Any, A
 def _log_cdf_and_hazard(x: Any, s: Any, low: Any) -> tuple[Any, Any]:
     """log C and C' / C at x [N, n, Q], none below ``low`` [N, 1], for standard deviations s [N, 1]."""
     farthest = tf.reduce_max(x, axis=[1, 2])[:, tf.newaxis]
-    high = tf.minimum(farthest, _TABLE_TOP * s - math.log(tiny_of(x.dtype)))
+    high = tf.minimum(farthest, _TABLE_TOP * s - math.log(smallest_normal(x.dtype)))
     last = _TABLE_NODES[x.dtype.name] - 1
     # Nodes at low + _TABLE_WIDTH sinh(step j): as far apart as the integral's own.
     step = _asinh((high - low) / _TABLE_WIDTH) / last
@@ -227,7 +225,7 @@ def _asinh(x: Any) -> Any:
 def _log_minus_log(x: Any, s: Any) -> tuple[Any, Any, Any]:
     """log(-log C) and its first two derivatives at x [N, G] for standard deviations s [N, 1]."""
     x, s = x[:, tf.newaxis, :], s[:, :, tf.newaxis]
-    least = tiny_of(x.dtype)
+    least = smallest_normal(x.dtype)
     rest, C, C1, C2 = (part[:, 0] for part in derivatives(x, s, (-1, 0, 1, 2)))
     rest = tf.maximum(rest, least)
     C = tf.maximum(C, least)

@@ -1,8 +1,8 @@
 """The argmax and softmax readouts as Keras layers, readouts by name, and intervals of class probabilities."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import keras
 import numpy as np
@@ -11,20 +11,21 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit, ndtri
 
 from deepsimplex._utils.registry import Registry
-from deepsimplex._utils.validation import check_choice
-from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout.argmax_readout import ArgmaxMethod, ArgmaxMethods, argmax, argmax_error
-from deepsimplex.readout.method import Method
-from deepsimplex.readout.readout_base import TRAINING_POINTS, ClassIntervals, Readout, check_level
-from deepsimplex.readout.score_matrix import Scores
+from deepsimplex._utils.validation import check_choice, check_number
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout import argmax_readout, softmax_readout
+from deepsimplex.readout.argmax_readout import ArgmaxMethod, argmax, argmax_error
+from deepsimplex.readout.formula import ChosenFormula, Formula, choose
+from deepsimplex.readout.readout_base import TRAINING_POINTS, ClassIntervals, Readout
+from deepsimplex.readout.score_matrix import Scores, difference
 from deepsimplex.readout.softmax_readout import SoftmaxMethod
 
 
-class _MethodReadout(Readout):
-    """Base class of the argmax and softmax layers, each with several methods."""
+class FormulaReadout(Readout):
+    """Base class of readouts that choose among formulas: the argmax and softmax layers."""
 
-    method_class: ClassVar[type[Method]]
-    method: Any
+    formulas: ClassVar[tuple[Formula, ...]]
+    methods: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -35,40 +36,37 @@ class _MethodReadout(Readout):
         **kwargs: Any,
     ) -> None:
         super().__init__(scores, num_points, seed, **kwargs)
-        self.method = check_choice(method, "method", self.method_class.methods)
+        self.method = check_choice(method, "method", self.methods)
 
-    def choose_method(self, latent_dim: int, covariance: Covariance) -> Method:
-        """Choose the method for latents of this dimension and covariance."""
-        arguments = (self.scores, self.method, self.num_points, self.seed)
-        return self.method_class.choose(latent_dim, covariance, *arguments)
+    def choose(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
+        """Choose the formula for latents of these shapes."""
+        settings = (self.scores, self.method, self.num_points, self.seed)
+        return choose(self.formulas, loc_shape, scale_shape, *settings)
 
     def build(self, input_shape: dict[str, Any]) -> None:
         """Check that these scores and this method fit the latents."""
-        loc, scale = input_shape["loc"], input_shape["scale"]
-        self.choose_method(loc[-1], "full" if len(scale) == 3 else "isotropic" if scale[-1] == 1 else "diagonal")
+        self.choose(input_shape["loc"], input_shape["scale"])
         self.built = True
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
-        """Compute class probabilities [N, n]; in training from at most 16 points, unless the method is cheap."""
-        given = LatentGaussian.of(latent)
-        chosen = self.choose_method(given.latent_dim, given.covariance)
-        if training and not chosen.is_cheap:
-            fewer = min(chosen.num_points or TRAINING_POINTS, TRAINING_POINTS)
-            num_points = fewer if chosen.method == "quasi_monte_carlo" else TRAINING_POINTS
-            chosen = replace(chosen, method="quasi_monte_carlo", num_points=num_points)
-        loc, scale = given.tensors()
-        return chosen.probabilities(loc, scale, whole=True)
+        """Compute class probabilities [N, n]; in training from at most 16 points, unless the formula is cheap."""
+        loc, scale = LatentGaussian.of(latent).tensors()
+        chosen = self.choose(loc.shape, scale.shape)
+        if training and not chosen.formula.cheap:
+            sampling = next(formula for formula in self.formulas if formula.method == "quasi_monte_carlo")
+            given = self.num_points if chosen.formula is sampling else None
+            chosen = replace(chosen, formula=sampling, num_points=min(given or TRAINING_POINTS, TRAINING_POINTS))
+        return chosen.compute(loc, scale, whole=True)
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
-        given = LatentGaussian.of(latent)
-        loc, scale = given.tensors()
-        return self.choose_method(given.latent_dim, given.covariance).log_probabilities(loc, scale, whole=True)
+        loc, scale = LatentGaussian.of(latent).tensors()
+        return self.choose(loc.shape, scale.shape).compute(loc, scale, log=True, whole=True)
 
     def predict(self, latent: LatentGaussian | dict[str, Any], log: bool = False) -> NDArray[Any]:
         """Class probabilities [N, n] of latents in arrays, or their logarithms, by a compiled function."""
         latent = LatentGaussian.of(latent).numpy()
-        return np.asarray(self.choose_method(latent.latent_dim, latent.covariance).read(latent, log))
+        return np.asarray(self.choose(latent.loc.shape, latent.scale.shape).read(latent, log))
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor, as JSON can hold them."""
@@ -76,7 +74,7 @@ class _MethodReadout(Readout):
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class ArgmaxReadout(_MethodReadout):
+class ArgmaxReadout(FormulaReadout):
     """Probability that each class scores highest, as a layer: see ``deepsimplex.readout.argmax``.
 
     Parameters
@@ -98,7 +96,7 @@ class ArgmaxReadout(_MethodReadout):
     array([[0.25, 0.25, 0.25, 0.25]], dtype=float32)
     """
 
-    method_class = ArgmaxMethod
+    formulas, methods = argmax_readout.FORMULAS, get_args(ArgmaxMethod)
     scale_invariant = True
 
     @property
@@ -120,7 +118,7 @@ class ArgmaxReadout(_MethodReadout):
         self, latent: LatentGaussian | dict[str, Any], level: float = 0.95, num_points: int | None = None
     ) -> ClassIntervals:
         """Intervals of the numerical error: probabilities plus and minus a normal quantile times ``argmax_error``."""
-        check_level(level)
+        check_number(level, "level", above=0, below=1)
         latent = LatentGaussian.of(latent).numpy()
         points = self.num_points if num_points is None else num_points
         p = argmax(latent, self.scores, self.method, points, self.seed)
@@ -130,7 +128,7 @@ class ArgmaxReadout(_MethodReadout):
 
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
-class SoftmaxReadout(_MethodReadout):
+class SoftmaxReadout(FormulaReadout):
     """Expected softmax of the scores, as a layer: see ``deepsimplex.readout.softmax``.
 
     Parameters
@@ -152,7 +150,7 @@ class SoftmaxReadout(_MethodReadout):
     array([[0.5, 0.5]], dtype=float32)
     """
 
-    method_class = SoftmaxMethod
+    formulas, methods = softmax_readout.FORMULAS, get_args(SoftmaxMethod)
 
     def class_probabilities(self, points: Any) -> Any:
         """Softmax of the scores at latent points [..., L]."""
@@ -163,56 +161,52 @@ class SoftmaxReadout(_MethodReadout):
         if scores.num_classes != 2:
             return super()._quantiles(latent, level, num_points)
         # The logistic function of the quantiles of the difference of the two scores.
-        m, variance = (moment.numpy() for moment in scores.difference(*latent.tensors()))
-        difference = np.concatenate([m, -m], axis=1)
+        m, variance = (moment.numpy() for moment in difference(*scores.moments(*latent.tensors())))
+        mean = np.concatenate([m, -m], axis=1)
         margin = float(ndtri(0.5 + 0.5 * level)) * np.sqrt(variance)
-        return ClassIntervals(expit(difference - margin), expit(difference + margin))
+        return ClassIntervals(expit(mean - margin), expit(mean + margin))
 
 
-READOUTS: Registry[keras.layers.Layer] = Registry(
-    "readout", keras.layers.Layer, {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout}
-)
+READOUTS: Registry[Readout] = Registry("readout", Readout, {"argmax": ArgmaxReadout, "softmax": SoftmaxReadout})
 
 
-def readout_layer(
-    identifier: str | Mapping[str, Any] | keras.layers.Layer, scores: ArrayLike | None = None
-) -> keras.layers.Layer:
+def readout_layer(identifier: str | Mapping[str, Any] | Readout, scores: ArrayLike | None = None) -> Readout:
     """Make a readout layer from its name or configuration, with scores if it has none.
 
     Parameters
     ----------
-    identifier : str, dict or keras.layers.Layer
-        "argmax", "softmax", "module:Class", a dict of "name" and arguments, or a layer: a ``Readout``, or any layer
-        from a dict {"loc", "scale"} to class probabilities.
+    identifier : str, dict or Readout
+        "argmax", "softmax", "module:Class", a dict of "name" and arguments, or a layer.
     scores : array_like, shape [n, L], optional
-        Scores S for a ``Readout`` that was made without.
+        Scores S for a layer that was made without.
 
     Returns
     -------
-    keras.layers.Layer
+    Readout
 
     Raises
     ------
     TypeError, ValueError
-        For anything else, with the nearest known name.
+        For anything else, with the nearest known name. Other Keras layers are refused: a subclass of ``Readout``
+        defines ``call``, and all else has a default.
 
     Examples
     --------
     >>> readout_layer("softmax", np.eye(3)).scores.shape
     (3, 3)
     """
-    layer = READOUTS.get(identifier)
-    return layer.with_scores(scores) if isinstance(layer, Readout) else layer
+    layer: Readout = READOUTS.get(identifier)
+    return layer.with_scores(scores)
 
 
 def class_intervals(
     latent: LatentGaussian | dict[str, Any],
     level: float = 0.95,
     scores: ArrayLike | None = None,
-    readout: str | keras.layers.Layer = "softmax",
+    readout: str | Mapping[str, Any] | Readout = "softmax",
     num_points: int | None = None,
     seed: int = 0,
-    method: ArgmaxMethods = "auto",
+    method: ArgmaxMethod = "auto",
 ) -> ClassIntervals:
     """Intervals of the class probabilities: credible intervals for softmax, the numerical error for argmax.
 
@@ -277,12 +271,7 @@ def class_intervals(
     >>> bool((upper - lower).max() < 5e-3)
     True
     """
-    layer = READOUTS.get(readout, seed=seed)
-    if not isinstance(layer, Readout):
-        raise TypeError(
-            f"readout must be a deepsimplex.readout.Readout to have intervals; found {type(layer).__name__}. Derive it "
-            "from that class and define class_probabilities(points)"
-        )
+    layer: Readout = READOUTS.get(readout, seed=seed)
     if method != "auto" and layer.credible_intervals:
         raise ValueError(f"method is one of readout='argmax', leave it 'auto' for {readout!r}; found {method!r}")
     if method != "auto":
@@ -293,7 +282,7 @@ def class_intervals(
 def method_for(
     latent: LatentGaussian | dict[str, Any],
     scores: ArrayLike | None = None,
-    method: ArgmaxMethods = "auto",
+    method: ArgmaxMethod = "auto",
     readout: str = "argmax",
 ) -> str:
     """Return the method that ``argmax`` or ``softmax`` uses for these latents.
@@ -324,9 +313,9 @@ def method_for(
     """
     latent = LatentGaussian.of(latent)
     layer = READOUTS.get(readout, scores=scores, method=method)
-    if not hasattr(layer, "choose_method"):
+    if not isinstance(layer, FormulaReadout):
         raise TypeError(
             f"readout must be 'argmax', 'softmax' or one of their layers, which choose a method; found "
             f"{type(layer).__name__}"
         )
-    return layer.choose_method(latent.latent_dim, latent.covariance).method
+    return layer.choose(latent.loc.shape, latent.scale.shape).formula.method

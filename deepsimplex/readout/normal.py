@@ -20,13 +20,13 @@ _DEGREE, _LOG_DEGREE = {"float32": 8, "float64": 20}, {"float32": 12, "float64":
 _LEAST_LOGARITHM = -3300.0
 
 
-def tiny_of(dtype: tf.DType) -> float:
+def smallest_normal(dtype: tf.DType) -> float:
     """Smallest normal number of a float dtype."""
     return float(np.finfo(dtype.as_numpy_dtype).tiny)
 
 
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make calls of ``function`` single nodes of a graph, so that its operations are traced once for each shape.
+    """Trace ``function`` once for each shape: in a graph, each of its calls is a single node.
 
     Loops over classes and their gradients are then traced faster. The nodes are not inlined: optimizing the copies
     would take the time that tracing saves.
@@ -73,7 +73,7 @@ def log_ndtr(z: Any) -> Any:
     """
     tail = _TAIL[z.dtype.name]
     outside = ndtr(-tf.abs(tf.maximum(z, tail)))
-    value = tf.where(z > 0, log1p(-outside), tf.math.log(tf.maximum(outside, tiny_of(z.dtype))))
+    value = tf.where(z > 0, log1p(-outside), tf.math.log(tf.maximum(outside, smallest_normal(z.dtype))))
     value = tf.where(z < tail, _log_ndtr_tail(tf.minimum(z, tail)), value)
 
     def gradient(upstream: Any) -> Any:
@@ -98,7 +98,7 @@ def ndtri(p: Any) -> tuple[Any, Any]:
     -------
     tensor
     """
-    z = _lower_quantile(tf.math.log(tf.minimum(p, 1.0 - p)), math.log(tiny_of(p.dtype)), _DEGREE[p.dtype.name])
+    z = _lower_quantile(tf.math.log(tf.minimum(p, 1.0 - p)), math.log(smallest_normal(p.dtype)), _DEGREE[p.dtype.name])
     z = tf.where(p < 0.5, z, -z)
     return z, lambda upstream: upstream * tf.exp(-log_density(z))
 
@@ -162,12 +162,12 @@ def _quantile_polynomial(least: float, degree: int) -> tuple[list[float], float,
 
 def smallest_mass(dtype: tf.DType) -> float:
     """Least probability that may still be multiplied by a quantile without leaving the dtype's normal numbers."""
-    return tiny_of(dtype) * 2.0**32
+    return smallest_normal(dtype) * 2.0**32
 
 
 def smallest_exact(dtype: tf.DType) -> float:
     """Probabilities above this carry their full relative precision: 1e-30 in float32, 6e-247 in float64."""
-    return float(tiny_of(dtype) ** 0.8)
+    return float(smallest_normal(dtype) ** 0.8)
 
 
 def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Sequence[Any], least: float = 0.0) -> Any:
@@ -202,13 +202,13 @@ def log_or_else(probabilities: Any, logarithms: Callable[..., Any], moments: Seq
             nothing = tf.zeros_like(upstream)
             by_probabilities = tf.where(held, upstream / tf.maximum(probabilities, least), nothing)
 
-            def of_logarithms() -> list[Any]:
+            def logarithm_gradients() -> list[Any]:
                 with tf.GradientTape() as tape:
                     tape.watch(moments)
                     values = logarithms(*moments)
                 return tape.gradient(values, list(moments), tf.where(held, nothing, upstream), "zero")
 
-            by_moments = tf.cond(all_held, lambda: [tf.zeros_like(part) for part in moments], of_logarithms)
+            by_moments = tf.cond(all_held, lambda: [tf.zeros_like(part) for part in moments], logarithm_gradients)
             return by_probabilities, *by_moments
 
         return answer, gradient

@@ -1,6 +1,6 @@
 """Argmax readout under any Gaussian: orthant probabilities of score differences, which are correlated.
 
-**Three classes** (``log_three_classes``) are exact by quadrature over directions. Three scores differ in a plane. There
+**Three classes** (``three_classes``) are exact by quadrature over directions. Three scores differ in a plane. There
 each class wins in a wedge, and the three wedges meet where all scores tie. In coordinates in which the Gaussian is
 standard normal and that meeting point is a, the mass along the direction e is
 
@@ -32,7 +32,7 @@ from deepsimplex.readout.normal import (
     ndtr,
     ndtri,
     smallest_mass,
-    tiny_of,
+    smallest_normal,
 )
 from deepsimplex.readout.score_matrix import noise_floor, score_covariance
 from deepsimplex.readout.sobol import sobol
@@ -46,8 +46,8 @@ PANELS = 3 * 2 * len(_EDGES)
 _FAR, _LEVELS = 3.0, {"float32": 8, "float64": 24}
 
 
-def log_three_classes(mean: Any, factor: Any, num_points: int) -> Any:
-    """Logarithms of the class probabilities of three jointly Gaussian scores, exact by quadrature over directions.
+def three_classes(mean: Any, factor: Any, num_points: int, log: bool = False) -> Any:
+    """Class probabilities of three jointly Gaussian scores, exact by quadrature over directions.
 
     Parameters
     ----------
@@ -57,6 +57,8 @@ def log_three_classes(mean: Any, factor: Any, num_points: int) -> Any:
         Factor G of their covariance G G^T.
     num_points : int
         Nodes per panel.
+    log : bool
+        Return logarithms.
 
     Returns
     -------
@@ -70,7 +72,8 @@ def log_three_classes(mean: Any, factor: Any, num_points: int) -> Any:
     towards = tf.where((towards < 0) & (past_second < past_first), opening, towards)
     share = tf.stop_gradient(tf.clip_by_value(towards / opening, 0.0, 1.0))
     sides = [_log_side(apex, first, share * opening, end, num_points) for end in (tf.zeros_like(opening), opening)]
-    return tf.nn.log_softmax(tf.reduce_logsumexp(tf.stack(sides, axis=-1), axis=-1), axis=-1)
+    log_p = tf.nn.log_softmax(tf.reduce_logsumexp(tf.stack(sides, axis=-1), axis=-1), axis=-1)
+    return log_p if log else tf.exp(log_p)
 
 
 def _wedges(mean: Any, factor: Any) -> tuple[Any, Any, Any]:
@@ -119,7 +122,7 @@ def _log_side(apex: Any, ray: Any, begin: Any, end: Any, num_points: int) -> Any
     distance = tf.norm(apex, axis=-1)
     fall = tf.abs(across) * tf.maximum(forward, 0.0) + distance[:, :, tf.newaxis]
     length = (end - begin)[:, :, tf.newaxis]
-    unit = tf.stop_gradient(tf.minimum(1.0 / (fall * tf.abs(length) + tiny_of(apex.dtype) ** 0.25), 1.0))
+    unit = tf.stop_gradient(tf.minimum(1.0 / (fall * tf.abs(length) + smallest_normal(apex.dtype) ** 0.25), 1.0))
     inner = tf.minimum(unit * tf.constant(_EDGES, apex.dtype), 1.0)
     breaks = tf.concat([inner, tf.ones_like(length)], axis=-1)
     x, w = np.polynomial.legendre.leggauss(num_points)
@@ -129,7 +132,7 @@ def _log_side(apex: Any, ray: Any, begin: Any, end: Any, num_points: int) -> Any
     angles = begin[:, :, tf.newaxis] + length * tf.reshape(shares, flat)
     weights = tf.abs(length) * tf.reshape(half * tf.constant(w, apex.dtype), flat)
     # Panels without width: a floor stands in for the logarithm of zero.
-    log_weights = tf.math.log(tf.maximum(weights, tiny_of(apex.dtype)))
+    log_weights = tf.math.log(tf.maximum(weights, smallest_normal(apex.dtype)))
     return tf.reduce_logsumexp(log_weights + _log_mass(*_along(apex, ray, angles)), axis=-1)
 
 
@@ -154,7 +157,7 @@ def _log_mass(forward: Any, across: Any) -> Any:
     return log_radial - 0.5 * tf.square(across) - math.log(2.0 * math.pi)
 
 
-def genz(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
+def genz(mean: Any, factor: Any, num_points: int, seed: int, log: bool = False) -> Any:
     """Class probabilities of jointly Gaussian scores by Genz's method, normalized over the classes.
 
     Parameters
@@ -167,28 +170,24 @@ def genz(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
         Number of Sobol points, a power of two.
     seed : int
         Seed of their scrambling.
+    log : bool
+        Return logarithms, also of probabilities that underflow.
 
     Returns
     -------
     tensor, shape [N, n]
     """
-    return _shares(_conditions(mean, factor), num_points, seed, mean.dtype)
-
-
-def log_genz(mean: Any, factor: Any, num_points: int, seed: int) -> Any:
-    """Logarithms of the class probabilities, also of those that underflow."""
     conditions = _conditions(mean, factor)
+    masses = tf.reduce_sum(_masses(conditions, num_points, seed, mean.dtype, log=False), axis=-1)
+    probabilities = masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+    if not log:
+        return probabilities
 
     def logarithms(*parts: Any) -> Any:
         masses = _masses(tf.nest.pack_sequence_as(conditions, parts), num_points, seed, mean.dtype, log=True)
         return tf.nn.log_softmax(tf.reduce_logsumexp(masses, axis=-1), axis=-1)
 
-    return log_or_else(_shares(conditions, num_points, seed, mean.dtype), logarithms, tf.nest.flatten(conditions))
-
-
-def _shares(conditions: list[tuple[Any, Any]], num_points: int, seed: int, dtype: tf.DType) -> Any:
-    masses = tf.reduce_sum(_masses(conditions, num_points, seed, dtype, log=False), axis=-1)
-    return masses / tf.reduce_sum(masses, axis=-1, keepdims=True)
+    return log_or_else(probabilities, logarithms, tf.nest.flatten(conditions))
 
 
 def _masses(conditions: list[tuple[Any, Any]], num_points: int, seed: int, dtype: tf.DType, log: bool) -> Any:
@@ -225,11 +224,11 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
     """
     n = mean.shape[-1]
     covariance = score_covariance(mean, factor)
-    own = diag_part(covariance)[:, :, tf.newaxis]
-    variance = own + tf.linalg.matrix_transpose(own) - 2.0 * covariance
+    variances = diag_part(covariance)[:, :, tf.newaxis]
+    variance = variances + tf.linalg.matrix_transpose(variances) - 2.0 * covariance
     gap = mean[:, :, tf.newaxis] - mean[:, tf.newaxis, :]
     expected, taken = tf.stop_gradient(gap), tf.broadcast_to(tf.eye(n, dtype=mean.dtype), tf.shape(gap))
-    least = tiny_of(mean.dtype) ** 0.5
+    least = smallest_normal(mean.dtype) ** 0.5
     slopes: list[Any] = []
     conditions = []
     for _ in range(n - 1):
@@ -237,23 +236,23 @@ def _conditions(mean: Any, factor: Any) -> list[tuple[Any, Any]]:
         tightest = tf.argmin(tf.where(taken > 0, tf.constant(np.inf, mean.dtype), z), axis=-1, output_type=tf.int32)
         chosen = tf.one_hot(tightest, n, dtype=mean.dtype)
         taken = taken + chosen
-        std = tf.sqrt(tf.maximum(_of(chosen, variance), least))
+        std = tf.sqrt(tf.maximum(_select(chosen, variance), least))
         before = tf.stack(slopes, axis=2) if slopes else tf.zeros_like(gap)[:, :, :0, tf.newaxis]
         weights = tf.reduce_sum(chosen[:, :, tf.newaxis] * before, axis=-1)
         # Covariances with the chosen difference, less what the draws before explain.
-        of_rival = tf.matmul(chosen, covariance)
-        slope = of_rival - covariance - diag_part(of_rival)[:, :, tf.newaxis] + own
+        rival = tf.matmul(chosen, covariance)
+        slope = rival - covariance - diag_part(rival)[:, :, tf.newaxis] + variances
         slope = (slope - tf.squeeze(tf.matmul(weights[:, :, tf.newaxis], before), axis=2)) / std
-        conditions.append((_of(chosen, gap) / std, weights / std))
+        conditions.append((_select(chosen, gap) / std, weights / std))
         # The mean of a standard normal variable above -z.
-        z = _of(chosen, z)
+        z = _select(chosen, z)
         expected = expected + tf.stop_gradient(slope) * tf.exp(log_density(z) - log_ndtr(z))
         variance = variance - tf.square(slope)
         slopes.append(slope)
     return conditions
 
 
-def _of(chosen: Any, values: Any) -> Any:
+def _select(chosen: Any, values: Any) -> Any:
     """The values [N, n, n] of the chosen rivals, shape [N, n, 1]. Not a gather, which XLA could not differentiate."""
     return tf.reduce_sum(chosen * values, axis=-1, keepdims=True)
 

@@ -8,17 +8,16 @@ import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.batching import row_slices
-from deepsimplex._utils.validation import check_array, check_whole
+from deepsimplex._utils.validation import check_array, check_number, check_whole
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.method import check_num_points, map_rows
-from deepsimplex.readout.normal import tiny_of
+from deepsimplex.readout.formula import check_num_points
+from deepsimplex.readout.normal import smallest_normal
+from deepsimplex.readout.row_batches import batch_rows, in_row_batches
 from deepsimplex.readout.score_matrix import Scores
 from deepsimplex.readout.sobol import gaussian
 
 # Sobol points of a readout that defines only ``class_probabilities``, of a training step's metrics, and of intervals.
 _POINTS, TRAINING_POINTS, _INTERVAL_POINTS = 1024, 16, 4096
-# Sampled probabilities that a batch of rows may hold.
-_BUDGET = 2**20
 
 
 class ClassIntervals(NamedTuple):
@@ -136,18 +135,18 @@ class Readout(keras.layers.Layer):
             float32, or float64 for a float64 latent.
         """
         loc, scale = LatentGaussian.of(latent).tensors()
-        found = check_num_points("quasi_monte_carlo", self.num_points) or _POINTS
-        noise = gaussian(min(found, TRAINING_POINTS) if training else found, loc.shape[1], self.seed)
+        num_points = check_num_points("quasi_monte_carlo", self.num_points) or _POINTS
+        noise = gaussian(min(num_points, TRAINING_POINTS) if training else num_points, loc.shape[1], self.seed)
 
         def expected(loc: Any, scale: Any) -> Any:
             return tf.reduce_mean(self.class_probabilities(_latent_points(loc, scale, noise)), axis=1)
 
         if loc.shape[0] is None:  # whole: XLA cannot differentiate loops of unknown length
             return expected(loc, scale)
-        return map_rows(expected, loc, scale, noise.size + len(noise), _BUDGET)
+        return in_row_batches(expected, loc, scale, batch_rows(noise.size + len(noise)))
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
-        """Logarithms of the class probabilities [N, n], at full accuracy: what a loss needs.
+        """Logarithms of the class probabilities [N, n], at full accuracy, as losses need them.
 
         By default those of the probabilities of ``call``, floored at the smallest normal number.
         """
@@ -185,7 +184,7 @@ class Readout(keras.layers.Layer):
         ValueError
             For a level outside of (0, 1) or that needs more points.
         """
-        check_level(level)
+        check_number(level, "level", above=0, below=1)
         points = check_num_points("quasi_monte_carlo", num_points)
         return self._quantiles(LatentGaussian.of(latent).numpy(), level, points)
 
@@ -202,13 +201,13 @@ class Readout(keras.layers.Layer):
         noise = gaussian(num_points, dims, self.seed)
         tails = (0.5 - 0.5 * level, 0.5 + 0.5 * level)
         batches = []
-        for rows in row_slices(len(latent), max(1, _BUDGET // (num_points * max(n, dims)))):
+        for rows in row_slices(len(latent), batch_rows(num_points * max(n, dims))):
             p = self.class_probabilities(_latent_points(*latent[rows].tensors(), noise)).numpy()
             batches.append(np.quantile(p.swapaxes(1, 2), tails, axis=-1, method="hazen").astype(p.dtype))
         return ClassIntervals(*np.concatenate(batches, axis=1))
 
     def with_scores(self, scores: ArrayLike | None) -> "Readout":
-        """Return this readout with these scores; one that has scores of its own keeps them."""
+        """Return this readout with these scores, unless it has scores already."""
         if scores is None or self.scores is not None:
             return self
         return type(self).from_config({**self.get_config(), "scores": check_array(scores, "scores", "[n, L]").tolist()})
@@ -232,12 +231,6 @@ class Readout(keras.layers.Layer):
         return {**super().get_config(), "scores": scores, "num_points": self.num_points, "seed": self.seed}
 
 
-def check_level(level: float) -> None:
-    """Raise unless ``level`` is a share between 0 and 1."""
-    if not isinstance(level, float | np.floating) or not 0.0 < level < 1.0:
-        raise ValueError(f"level must lie between 0 and 1, both excluded, such as 0.95; found {level!r}")
-
-
 def _latent_points(loc: Any, scale: Any, noise: NDArray[np.float64]) -> Any:
     """Latent points [N, Q, L] of Gaussians, at the same standard normal points [Q, L] for all of them."""
     z = tf.constant(noise, loc.dtype)
@@ -246,26 +239,7 @@ def _latent_points(loc: Any, scale: Any, noise: NDArray[np.float64]) -> Any:
     return loc[:, tf.newaxis] + tf.einsum("qm,nlm->nql", z, tf.linalg.band_part(scale, -1, 0))
 
 
-def log_probabilities(readout: keras.layers.Layer, latent: dict[str, Any]) -> Any:
-    """Compute logarithms of the class probabilities [N, n] that a layer reads out of latents.
-
-    By its ``log_probabilities`` for a ``Readout``. For other layers, probabilities are floored at the smallest normal
-    number of their dtype.
-
-    Examples
-    --------
-    >>> import deepsimplex as ds
-    >>> latent = {"loc": tf.constant([[0.0, 1.0]]), "scale": tf.constant([[0.5]])}
-    >>> layer = ds.readout.ArgmaxReadout()
-    >>> np.allclose(np.exp(log_probabilities(layer, latent)), layer(latent))
-    True
-    """
-    if hasattr(readout, "log_probabilities"):
-        return readout.log_probabilities(latent)
-    return _floored_logarithms(readout(latent))
-
-
 def _floored_logarithms(probabilities: Any) -> Any:
     if probabilities.dtype not in (tf.float32, tf.float64):
         probabilities = tf.cast(probabilities, tf.float32)  # half precision would lose the small ones
-    return tf.math.log(tf.maximum(probabilities, tiny_of(probabilities.dtype)))
+    return tf.math.log(tf.maximum(probabilities, smallest_normal(probabilities.dtype)))

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -12,8 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.portable_operations import diag_part
 from deepsimplex._utils.validation import check_array
 from deepsimplex.geometry import vertices
-from deepsimplex.latent import Covariance, LatentGaussian
-from deepsimplex.readout.normal import tiny_of
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.readout.normal import smallest_normal
 
 LARGEST = 1e100
 """Largest score of a class, whose squares do not overflow."""
@@ -60,11 +60,6 @@ class Scores:
         """Number of classes n."""
         return int(self.matrix.shape[0])
 
-    @property
-    def latent_dim(self) -> int:
-        """Number of latent dimensions L."""
-        return int(self.matrix.shape[1])
-
     @cached_property
     def centered(self) -> NDArray[np.float64]:
         """S minus its mean row, shape [n, L]: a shift common to all classes changes neither argmax nor softmax."""
@@ -92,14 +87,6 @@ class Scores:
         factor = float(self.matrix[0, 0])
         return factor if np.allclose(self.matrix, factor * np.eye(n), rtol=0.0, atol=1e-6 * factor) else None
 
-    def independence(self, covariance: Covariance) -> Literal["equal variances", "unequal variances"] | None:
-        """Whether independent scores have equal or unequal variances; None if the scores are dependent."""
-        if covariance == "isotropic" and self.independent_variance is not None:
-            return "equal variances"
-        if covariance == "diagonal" and self.identity_factor is not None:
-            return "unequal variances"
-        return None
-
     def independent_moments(self, loc: Any, scale: Any) -> tuple[Any, Any]:
         """Means [N, n] and standard deviations [N, 1] or [N, n] of independent scores."""
         if scale.shape[-1] == 1:
@@ -108,22 +95,24 @@ class Scores:
         assert self.identity_factor is not None
         return self.identity_factor * loc, self.identity_factor * tf.abs(scale)
 
+    def moments(self, loc: Any, scale: Any) -> tuple[Any, Any]:
+        """Means [N, n] of the centered scores, and the factor G [N, n, L] of their covariance G G^T."""
+        S = tf.constant(self.centered, scale.dtype)
+        if len(scale.shape) == 2:
+            factor = S * scale[:, tf.newaxis, :]
+        else:
+            factor = tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))
+        return self.mean(loc), factor
+
     def mean(self, loc: Any) -> Any:
         """Mean scores minus their mean over classes, shape [N, n]."""
         return tf.matmul(loc, tf.constant(self.centered.T, loc.dtype))
 
-    def factor(self, scale: Any) -> Any:
-        """Factor G of the covariance G G^T of the centered scores, shape [N, n, L], of any kind of scale."""
-        S = tf.constant(self.centered, scale.dtype)
-        if len(scale.shape) == 2:
-            return S * scale[:, tf.newaxis, :]
-        return tf.einsum("kl,nlm->nkm", S, tf.linalg.band_part(scale, -1, 0))
 
-    def difference(self, loc: Any, scale: Any) -> tuple[Any, Any]:
-        """Mean and variance, both [N, 1], of the first score minus the second."""
-        mean, factor = self.mean(loc), self.factor(scale)
-        variance = tf.reduce_sum(tf.square(factor[:, 0] - factor[:, 1]), axis=-1, keepdims=True)
-        return mean[:, :1] - mean[:, 1:2], variance
+def difference(mean: Any, factor: Any) -> tuple[Any, Any]:
+    """Mean and variance, both [N, 1], of the first score minus the second, from the moments of the scores."""
+    variance = tf.reduce_sum(tf.square(factor[:, 0] - factor[:, 1]), axis=-1, keepdims=True)
+    return mean[:, :1] - mean[:, 1:2], variance
 
 
 def noise_floor(mean: Any) -> Any:
@@ -134,7 +123,7 @@ def noise_floor(mean: Any) -> Any:
     """
     resolution = float(np.finfo(mean.dtype.as_numpy_dtype).eps) ** 0.75
     largest = tf.reduce_max(tf.abs(mean), axis=-1, keepdims=True)
-    return tf.stop_gradient(resolution * largest + tiny_of(mean.dtype) ** 0.25)
+    return tf.stop_gradient(resolution * largest + smallest_normal(mean.dtype) ** 0.25)
 
 
 def score_covariance(mean: Any, factor: Any) -> Any:

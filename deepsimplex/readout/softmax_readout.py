@@ -9,89 +9,56 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from deepsimplex._utils.portable_operations import log_sigmoid
-from deepsimplex.latent import Covariance, LatentGaussian
+from deepsimplex._utils.validation import check_choice, check_whole
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import gumbel
-from deepsimplex.readout.method import Formula, Method
-from deepsimplex.readout.normal import log_ndtr, log_or_else, tiny_of
-from deepsimplex.readout.score_matrix import Scores
+from deepsimplex.readout.formula import ANY, EQUAL_VARIANCES, TWO_CLASSES, UNEQUAL_VARIANCES, Formula, choose
+from deepsimplex.readout.normal import log_ndtr, log_or_else, smallest_normal
+from deepsimplex.readout.score_matrix import Scores, difference
 from deepsimplex.readout.sobol import gaussian
 
-SoftmaxMethods = Literal["auto", "exact", "quasi_monte_carlo"]
+SoftmaxMethod = Literal["auto", "exact", "quasi_monte_carlo"]
 
-_NODES = 128
 _SAMPLES = 1024
 # Standard deviation of the score difference above which the noise is the smooth part, not the logistic function.
 _WIDE = 4.0
 
 
-class SoftmaxMethod(Method):
-    """The softmax readout with its method chosen."""
-
-    methods = get_args(SoftmaxMethods)
-    exact_needs = (
-        "two classes, or an isotropic scale with the scores of a regular simplex, or a diagonal scale with scores "
-        "proportional to the identity"
-    )
-
-    @staticmethod
-    def exact_formula(scores: Scores, covariance: Covariance) -> str | None:
-        return "two classes" if scores.num_classes == 2 else scores.independence(covariance)
-
-    @property
-    def is_cheap(self) -> bool:
-        return self.method == "exact" and self.scores.num_classes == 2
-
-    def points(self, dtype: tf.DType) -> int:
-        if self.num_points:
-            return self.num_points
-        if self.method == "quasi_monte_carlo":
-            return _SAMPLES
-        return _NODES if self.scores.num_classes == 2 else gumbel.NODES[dtype.name]
-
-    def formula(self, dtype: tf.DType) -> Formula:
-        scores, n, points = self.scores, self.scores.num_classes, self.points(dtype)
-        if self.method == "quasi_monte_carlo":
-            return Formula(
-                lambda loc, scale: (
-                    tf.reduce_sum(tf.nn.softmax(self._sampled(loc, scale, points), axis=1), axis=-1) / points
-                ),
-                lambda loc, scale: self._log_by_sampling(loc, scale, points),
-                n * max(points, scores.latent_dim),
-            )
-        if n == 2:
-            return Formula.of_logarithms(lambda loc, scale: _log_two_classes(scores, loc, scale, points), 2 * points)
-
-        def probabilities(loc: Any, scale: Any) -> Any:
-            return gumbel.probabilities(*scores.independent_moments(loc, scale), points)
-
-        def log_probabilities(loc: Any, scale: Any) -> Any:
-            sampled = partial(self._log_by_sampling, num_points=_SAMPLES)
-            return log_or_else(probabilities(loc, scale), sampled, (loc, scale), least=gumbel.SMALLEST)
-
-        shared = self.covariance == "isotropic"
-        return Formula(probabilities, log_probabilities, gumbel.row_size(n, shared, points, dtype))
-
-    def _sampled(self, loc: Any, scale: Any, num_points: int) -> Any:
-        """Scores [N, n, points] at Sobol points, the same for all rows."""
-        points = gaussian(num_points, self.scores.latent_dim, self.seed)
-        mean = self.scores.mean(loc)[:, :, tf.newaxis]
-        if scale.shape[-1] == 1:  # isotropic, or L = 1: every row has the same shape of noise
-            return mean + tf.constant(self.scores.centered @ points.T, loc.dtype) * tf.reshape(scale, [-1, 1, 1])
-        return mean + tf.matmul(self.scores.factor(scale), tf.constant(points.T, loc.dtype))
-
-    def _log_by_sampling(self, loc: Any, scale: Any, num_points: int) -> Any:
-        log_softmax = tf.nn.log_softmax(self._sampled(loc, scale, num_points), axis=1)
-        return tf.reduce_logsumexp(log_softmax, axis=-1) - math.log(num_points)
+def _sampled_scores(scores: Scores, loc: Any, scale: Any, num_points: int, seed: int) -> Any:
+    """Scores [N, n, points] at Sobol points, the same for all rows."""
+    points = gaussian(num_points, loc.shape[1], seed)
+    if scale.shape[-1] == 1:  # isotropic, or L = 1: every row has the same shape of noise
+        noise = tf.constant(scores.centered @ points.T, loc.dtype) * tf.reshape(scale, [-1, 1, 1])
+        return scores.mean(loc)[:, :, tf.newaxis] + noise
+    mean, factor = scores.moments(loc, scale)
+    return mean[:, :, tf.newaxis] + tf.matmul(factor, tf.constant(points.T, loc.dtype))
 
 
-def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> Any:
-    """log E[sigmoid(x)], x ~ N(m, s^2), and that of -x, by the trapezoidal rule.
+def _average(scores: Scores, loc: Any, scale: Any, num_points: int, seed: int, log: bool) -> Any:
+    """Average of the softmax over Sobol points."""
+    sampled = _sampled_scores(scores, loc, scale, num_points, seed)
+    if log:
+        return tf.reduce_logsumexp(tf.nn.log_softmax(sampled, axis=1), axis=-1) - math.log(num_points)
+    return tf.reduce_sum(tf.nn.softmax(sampled, axis=1), axis=-1) / num_points
+
+
+def _independent(scores: Scores, loc: Any, scale: Any, num_points: int, log: bool) -> Any:
+    """Quadrature for independent scores; logarithms of small probabilities are averages over Sobol points."""
+    p = gumbel.probabilities(*scores.independent_moments(loc, scale), num_points)
+    if not log:
+        return p
+    sampled = partial(_average, scores, num_points=_SAMPLES, seed=0, log=True)
+    return log_or_else(p, sampled, (loc, scale), least=gumbel.SMALLEST)
+
+
+def _two_classes(scores: Scores, loc: Any, scale: Any, num_points: int, log: bool) -> Any:
+    """E[sigmoid(x)], x ~ N(m, s^2), and that of -x, or their logarithms, by the trapezoidal rule.
 
     It is P[x + e > 0] with e logistic. Where s is large the integral runs over e, whose density keeps its width, with
     the distribution function of x inside: nodes spread over x would miss the step of the sigmoid.
     """
-    m, variance = scores.difference(loc, scale)
-    s = tf.sqrt(tf.maximum(variance, tiny_of(loc.dtype) ** 0.5))
+    m, variance = difference(*scores.moments(loc, scale))
+    s = tf.sqrt(tf.maximum(variance, smallest_normal(loc.dtype) ** 0.5))
     m = tf.stack([m, -m], axis=1)  # [N, 2, 1]
     s = s[:, tf.newaxis]
     # Far below, sigmoid(x) = exp(x) sigmoid(-x) under the Gaussian that exp(x) tilts: neither rule reaches that far.
@@ -108,13 +75,56 @@ def _log_two_classes(scores: Scores, loc: Any, scale: Any, num_points: int) -> A
     wide = log_ndtr((m + tf.constant(e, loc.dtype)) / tf.maximum(s, _WIDE))
     wide = tf.reduce_logsumexp(wide + tf.constant(log_logistic, loc.dtype), axis=-1)
     # Each on its own, so that the smaller keeps its precision; their sum is one but for quadrature error.
-    return tf.nn.log_softmax(tf.where(s[:, 0] < _WIDE, narrow, wide) + tilted[:, :, 0], axis=-1)
+    log_p = tf.nn.log_softmax(tf.where(s[:, 0] < _WIDE, narrow, wide) + tilted[:, :, 0], axis=-1)
+    return log_p if log else tf.exp(log_p)
+
+
+def _unchanged(*latents: Any) -> tuple[Any, ...]:
+    return latents
+
+
+FORMULAS = (
+    Formula(
+        "exact",
+        TWO_CLASSES,
+        _unchanged,
+        _two_classes,
+        num_points=lambda n, dtype: 128,
+        row_size=lambda n, dims, points, dtype: 2 * points,
+        cheap=True,
+    ),
+    Formula(
+        "exact",
+        EQUAL_VARIANCES,
+        _unchanged,
+        _independent,
+        num_points=lambda n, dtype: gumbel.NODES[dtype.name],
+        row_size=lambda n, dims, points, dtype: gumbel.row_size(n, True, points, dtype),
+    ),
+    Formula(
+        "exact",
+        UNEQUAL_VARIANCES,
+        _unchanged,
+        _independent,
+        num_points=lambda n, dtype: gumbel.NODES[dtype.name],
+        row_size=lambda n, dims, points, dtype: gumbel.row_size(n, False, points, dtype),
+    ),
+    Formula(
+        "quasi_monte_carlo",
+        ANY,
+        _unchanged,
+        _average,
+        num_points=lambda n, dtype: _SAMPLES,
+        row_size=lambda n, dims, points, dtype: n * max(points, dims),
+    ),
+)
+"""Formulas of the softmax readout, in the order of preference."""
 
 
 def softmax(
     latent: LatentGaussian | dict[str, Any],
     scores: ArrayLike | None = None,
-    method: SoftmaxMethods = "auto",
+    method: SoftmaxMethod = "auto",
     num_points: int | None = None,
     seed: int = 0,
     log: bool = False,
@@ -139,7 +149,7 @@ def softmax(
         Quadrature nodes (default 128 for n = 2, else 80 in float32 and 128 in float64) or Sobol points, a power of
         two (default 1024).
     seed : int
-        Seed of the Sobol scrambling. The same call gives the same answer, row by row.
+        Seed of the Sobol scrambling for "quasi_monte_carlo". The same call gives the same answer, row by row.
     log : bool
         Return log-probabilities, which do not underflow. Below 1e-30 those of the Gumbel identity are sampled: they
         err by 0.07 where scores have standard deviation 2, by 0.4 at 3, and more beyond. Default False.
@@ -167,5 +177,7 @@ def softmax(
     array([[0.8808, 0.1192]])
     """
     latent = LatentGaussian.of(latent)
-    chosen = SoftmaxMethod.choose(latent.latent_dim, latent.covariance, scores, method, num_points, seed)
+    check_choice(method, "method", get_args(SoftmaxMethod))
+    check_whole(seed, "seed", 0)
+    chosen = choose(FORMULAS, latent.loc.shape, latent.scale.shape, scores, method, num_points, seed)
     return chosen.read(latent, log)

@@ -9,8 +9,7 @@ import pytest
 
 from deepsimplex import datasets, experiments
 from deepsimplex.experiments import load_config
-from deepsimplex.experiments.commands import build_classifier
-from deepsimplex.experiments.training_run import Split, load_split
+from deepsimplex.experiments.training_run import Split, build_classifier, load_split
 from tests.quick_runs import eager_classifiers, without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -18,7 +17,7 @@ CONFIGS = Path(__file__).parents[2] / "configs"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"])
-def test_the_network_of_the_paper_has_80318_parameters(name, enlarged_digits):
+def test_network_of_the_paper_has_80318_parameters(name, enlarged_digits):
     """[CASIMAC] sec. 3.4."""
     (x, y), _ = enlarged_digits
     few = Split(x[:20], y[:20], x[:0], y[:0], x[20:30], y[20:30], list(enlarged_digits.class_names))
@@ -30,7 +29,7 @@ def test_the_network_of_the_paper_has_80318_parameters(name, enlarged_digits):
 
 
 @pytest.mark.slow
-def test_the_naive_configuration_learns_images(enlarged_digits, tmp_path, monkeypatch):
+def test_naive_configuration_learns_images(enlarged_digits, tmp_path, monkeypatch):
     """On few samples, in smaller and larger steps: its own 48 would not do."""
     few = ["data.limit=640", "training.epochs=2", "training.batch_size=16", "training.learning_rate=0.01"]
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
@@ -50,7 +49,7 @@ def test_the_naive_configuration_learns_images(enlarged_digits, tmp_path, monkey
         "{name: variational, inducing: 30, variance: 2.0}",
     ],
 )
-def test_a_head_by_name_starts_among_the_samples_and_learns(head):
+def test_head_by_name_is_adapted_and_learns(head):
     loss = "sparse_categorical_crossentropy" if "prototypes" in head else "latent_nll"
     training = f"training={{epochs: 8, learning_rate: 0.01, loss: {loss}}}"
     changes = [f"model={{head: {head}}}", training, "target=vertices", "data.limit=400"]
@@ -65,7 +64,7 @@ def test_a_head_by_name_starts_among_the_samples_and_learns(head):
 
 
 @pytest.mark.slow
-def test_the_demo_tells_digits_apart(tmp_path):
+def test_demo_classifies_digits(tmp_path):
     """In a third of its epochs, and larger steps of larger batches."""
     changes = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}", "training.epochs=14"]
     changes += ["training.learning_rate=0.005", "training.batch_size=48"]

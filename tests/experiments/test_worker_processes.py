@@ -1,14 +1,15 @@
-"""The workers that TF_CONFIG names, and those that are started on this machine."""
+"""Workers of TF_CONFIG, and workers started on this machine."""
 
 import json
 import os
+import re
 import signal
 import time
 
 import pytest
 
 from deepsimplex.experiments import ConfigurationError, worker_processes
-from deepsimplex.experiments.worker_processes import Cluster, open_strategy, run_workers
+from deepsimplex.experiments.worker_processes import open_strategy, read_cluster, run_workers, share_of_gpus
 from tests.fresh_process import start
 
 HOSTS = ["one:1", "one:2", "two:1"]
@@ -23,48 +24,50 @@ def config(cluster, kind="worker", index=0) -> str:
     return json.dumps({"cluster": cluster, "task": {"type": kind, "index": index}})
 
 
-def test_a_cluster_is_read_from_the_environment(monkeypatch):
+def test_read_cluster_orders_the_chief_first(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
-    assert Cluster.from_environment() is None
+    assert read_cluster() == ([], 0)
     monkeypatch.setenv("TF_CONFIG", config({"worker": HOSTS}, index=2))
-    assert Cluster.from_environment() == Cluster(tuple(HOSTS), 2)
+    assert read_cluster() == (HOSTS, 2)
     monkeypatch.setenv("TF_CONFIG", config({"worker": HOSTS[1:], "chief": HOSTS[:1]}, index=1))
-    assert Cluster.from_environment() == Cluster(tuple(HOSTS), 2)
+    assert read_cluster() == (HOSTS, 2)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", 'must be JSON such as {"cluster"'),
-        ('{"cluster": {"worker": ["a:1"]}}', "must be JSON .* found .* in which KeyError"),
-        ("[]", "must be JSON"),
-        (config({"worker": "a:1"}), "must be a list; found 'a:1'"),
-        (config({"worker": ["a:1", "b"]}), "must be host:port; found 'b'"),
-        (config({"worker": HOSTS}, index=3), "must hold the address of its own task; found task worker 3 and 3"),
-        (config({"worker": HOSTS}, kind="chief"), "found task chief 0 and 0 addresses"),
-        (config({"worker": HOSTS, "ps": ["p:1"]}), "types chief and worker; found 'ps'"),
-        (config({"worker": ["a:1", "a:1"]}), "every address once"),
+        ("{", "found '{'"),
+        ('{"cluster": {"worker": ["a:1"]}}', "No such job in cluster: None"),
+        ("[]", "found '[]'"),
+        (config({"worker": "a:1"}), "'worker' must be a list"),
+        (config({"worker": ["a:1", "b"]}), "host:port; found 'b'"),
+        (config({"worker": ["a:1", "b:0"]}), "host:port; found 'b:0'"),
+        (config({"worker": HOSTS}, index=3), "No task with index 3 in job 'worker'"),
+        (config({"worker": HOSTS}, index=-1), "No task with index -1 in job 'worker'"),
+        (config({"worker": HOSTS}, kind="chief"), "No such job in cluster: 'chief'"),
+        (config({"worker": HOSTS, "ps": ["p:1"]}), "found 'ps'"),
+        (config({"worker": ["a:1", "a:1"]}), "found a:1, a:1"),
     ],
 )
-def test_a_malformed_cluster_is_refused_before_it_connects(monkeypatch, text, message):
+def test_malformed_cluster_raises(monkeypatch, text, message):
     monkeypatch.setenv("TF_CONFIG", text)
-    with pytest.raises(ConfigurationError, match=f"TF_CONFIG .*{message}"):
+    with pytest.raises(ConfigurationError, match=f"TF_CONFIG .*{re.escape(message)}"):
         open_strategy()
 
 
 def test_workers_on_one_host_share_its_gpus(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     gpus = ["a", "b", "c", "d"]
-    assert [Cluster(tuple(HOSTS), number).own_share(gpus) for number in range(3)] == [["a", "b"], ["c", "d"], gpus]
-    assert [Cluster(tuple(HOSTS), number).own_share(gpus[:3]) for number in range(2)] == [["a"], ["b"]]
-    assert Cluster(tuple(HOSTS), 0).own_share([]) == []
+    assert [share_of_gpus(HOSTS, number, gpus) for number in range(3)] == [["a", "b"], ["c", "d"], gpus]
+    assert [share_of_gpus(HOSTS, number, gpus[:3]) for number in range(2)] == [["a"], ["b"]]
+    assert share_of_gpus(HOSTS, 0, []) == []
     with pytest.raises(ConfigurationError, match="2 workers on one, which has 1 GPUs"):
-        Cluster(tuple(HOSTS), 1).own_share(["a"])
+        share_of_gpus(HOSTS, 1, ["a"])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5")
-    assert Cluster(tuple(HOSTS), 1).own_share(["a"]) == ["a"], "divided by what has started it"
+    assert share_of_gpus(HOSTS, 1, ["a"]) == ["a"], "divided by the launcher"
 
 
-def test_started_workers_divide_the_visible_gpus(tmp_path, monkeypatch):
+def test_run_workers_divides_the_visible_gpus(tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,5,7")
     command = ["-c", f"{NAMED} (folder / str(number)).write_text(os.environ['CUDA_VISIBLE_DEVICES'])", str(tmp_path)]
     assert run_workers(2, command) == 0
@@ -74,13 +77,13 @@ def test_started_workers_divide_the_visible_gpus(tmp_path, monkeypatch):
         run_workers(2, command)
 
 
-def test_workers_are_not_started_beside_those_of_the_environment(monkeypatch):
+def test_run_workers_raises_if_tf_config_is_set(monkeypatch):
     monkeypatch.setenv("TF_CONFIG", config({"worker": HOSTS}))
     with pytest.raises(ConfigurationError, match="workers must not be given where TF_CONFIG names them"):
         run_workers(2, ["-c", ""])
 
 
-def test_a_strategy_cannot_open_once_tensorflow_computes(monkeypatch):
+def test_open_strategy_raises_once_tensorflow_computes(monkeypatch):
     import tensorflow as tf
 
     tf.zeros(1)
@@ -101,7 +104,7 @@ def test_all_workers_run_the_command(tmp_path):
         ("number and os.kill(os.getpid(), 9)", "worker 1 of 2 was ended by signal 9. Go on .* --resume"),
     ],
 )
-def test_a_worker_that_fails_ends_the_others(tmp_path, what, message):
+def test_failed_worker_ends_the_others(tmp_path, what, message):
     # The other one has written its number before.
     waiting = "while not os.path.exists(sys.argv[1] + '/0'): time.sleep(0.01)"
     with pytest.raises(ConfigurationError, match=message):
@@ -109,12 +112,12 @@ def test_a_worker_that_fails_ends_the_others(tmp_path, what, message):
     assert _ended(int((tmp_path / "0").read_text()))
 
 
-def test_the_chief_says_itself_why_it_failed(tmp_path, capfd):
+def test_exit_code_of_the_chief_is_returned(tmp_path, capfd):
     assert run_workers(2, ["-c", f"{NAMED} time.sleep(60) if number else sys.exit(2)", str(tmp_path)]) == 2
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_an_interrupt_ends_all_workers(tmp_path, number):
+def test_interrupt_ends_all_workers(tmp_path, number):
     command = ["-c", f"{NAMED} time.sleep(60)", str(tmp_path)]
     # What runs in the background of a shell ignores interrupts.
     program = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler);"
@@ -131,7 +134,7 @@ def test_an_interrupt_ends_all_workers(tmp_path, number):
     assert all(_ended(int((tmp_path / number).read_text())) for number in "01")
 
 
-def test_the_command_line_starts_workers(monkeypatch, command):
+def test_command_line_starts_workers(monkeypatch, command):
     started = []
     monkeypatch.setattr(worker_processes, "run_workers", lambda *arguments: started.append(arguments) or 3)
     command("train", "--config", "digits.yaml", "--workers", "2", "--resume", "training.epochs=3", code=3)

@@ -6,17 +6,16 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
-from scipy.special import softmax as softmax_of
+from scipy.special import softmax as softmax_array
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import derivatives_by_means
+from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, labeled_rows, projected
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.rows import ArrayRows, labeled_rows
 from deepsimplex.gp.scaling import Scaling
-from deepsimplex.gp.stochastic import Rates
 from deepsimplex.readout import softmax
+from deepsimplex.samples import ArraySamples
 from tests.reference.gaussian_process import rbf, variational_two_classes
 
 N, n = 60, 3
@@ -29,21 +28,19 @@ def rings():
     return X, np.digitize(np.hypot(*X.T), [0.9, 1.6])
 
 
-def problem_of(X, memberships, link, separate=False):
+def bound_of(X, memberships, link, separate=False):
     """Nothing but q(u) is learned."""
     settings = {"inducing": 12, "learn_inducing": False, "separate_inducing": separate, "scale_features": False}
-    return CategoricalProcess(link, **settings)._problem(labeled_rows(X, memberships))
+    return CategoricalBound(CategoricalProcess(link, **settings), labeled_rows(X, memberships))
 
 
-def steps_of(problem, count, natural_step):
-    """States after natural steps by all samples, and the negative bounds before them."""
-    state, values = problem.initial_state(), []
-    batch = tuple(tf.constant(part) for part in problem.rows.whole())
+def natural_steps(bound, count, size):
+    """Sums after natural steps by all samples, and the negative bounds before them."""
+    sums, objectives, rows = bound.prior_sums(), [], bound.samples.whole()
     for number in range(1, count + 1):
-        rates = Rates(*(tf.constant(float(x), tf.float64) for x in (number, 0.0, natural_step, N)))
-        value, state = problem.step(state, rates, *batch)
-        values.append(float(value))
-    return state, values
+        objective, _, sums = bound.step(bound.start, sums, size, number, *rows)
+        objectives.append(float(objective))
+    return sums, objectives
 
 
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
@@ -71,8 +68,8 @@ def peer(rings):
     Kernel and inducing points are those of either link.
     """
     X, y = rings
-    problem = problem_of(X, np.eye(n)[y], "softmax")
-    start = problem.posterior(problem.initial_state())
+    bound = bound_of(X, np.eye(n)[y], "softmax")
+    start = bound.posterior(bound.start, bound.prior_sums())
     peer = gpflow.models.SVGP(
         start.kernel, gpflow.likelihoods.Softmax(n), start.support.numpy(), num_latent_gps=n, q_diag=False
     )
@@ -85,57 +82,57 @@ def peer(rings):
     )
     tf.random.set_seed(1)
     peer.likelihood.num_monte_carlo_points = 5000
-    bound = -float(peer.elbo((X, y[:, None])))
-    return bound, np.mean([peer.predict_y(X)[0].numpy() for _ in range(3)], axis=0)
+    objective = -float(peer.elbo((X, y[:, None])))
+    return objective, np.mean([peer.predict_y(X)[0].numpy() for _ in range(3)], axis=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
-def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings, peer):
-    """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
+def test_natural_gradients_reach_the_bound_of_gpflow(link, rings, peer):
+    """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax ignores."""
     X, y = rings
-    problem = problem_of(X, np.eye(n)[y], link)
-    state, values = steps_of(problem, 150, 0.2)
-    posterior = problem.posterior(state)
+    bound = bound_of(X, np.eye(n)[y], link)
+    sums, objectives = natural_steps(bound, 150, 0.2)
+    posterior = bound.posterior(bound.start, sums)
     latent = posterior.predict(X)
     assert latent.latent_dim == (n - 1 if link == "ilr" else n)
-    bound, expected = peer
-    found = softmax(latent, posterior.scores)
+    objective, expected = peer
+    p = softmax(latent, posterior.scores)
     if link == "softmax":
-        assert np.mean(values[-50:]) == pytest.approx(bound, rel=0.03)
-        np.testing.assert_allclose(found, expected, atol=0.05)
+        assert np.mean(objectives[-50:]) == pytest.approx(objective, rel=0.03)
+        np.testing.assert_allclose(p, expected, atol=0.05)
     else:
         # n - 1 processes of the same variance: the common part of n, which softmax does not see, is missing.
-        np.testing.assert_allclose(found, expected, atol=0.06)
+        np.testing.assert_allclose(p, expected, atol=0.06)
 
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
-def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_posterior_give_them(link, separate, rings):
+def test_converged_sums_agree_with_derivatives_of_the_likelihood(link, separate, rings):
     X, y = rings
     memberships = 0.8 * np.eye(n)[y] + 0.2 / n
-    problem = problem_of(X, memberships, link, separate)
-    state, _ = problem.converge(problem.initial_state(), 40)
-    posterior = problem.posterior(state)
+    bound = bound_of(X, memberships, link, separate)
+    (AAT, Az), _ = bound.converge(bound.start, bound.prior_sums(), 40)
+    posterior = bound.posterior(bound.start, (AAT, Az))
     latent, scores = posterior.predict(X), posterior.scores
     f = latent.loc + latent.scale * np.random.default_rng(0).normal(size=(4000, *latent.loc.shape))
-    p = softmax_of(f @ scores.T, axis=-1)
+    p = softmax_array(f @ scores.T, axis=-1)
     first, weights = (memberships - p).mean(axis=0) @ scores, (p @ scores**2 - (p @ scores) ** 2).mean(axis=0)
-    projected = problem.model.projected(posterior.kernel, problem.frame.points, X)[0].numpy()
-    for dim, gram in enumerate(state.sums[0].numpy()):
-        A = projected[dim if separate else 0]
+    every_A = projected(posterior.kernel, bound.constants["points"], X)[0].numpy()
+    for dim, gram in enumerate(AAT.numpy()):
+        A = every_A[dim if separate else 0]
         expected = (A * weights[:, dim]) @ A.T
         np.testing.assert_allclose(gram, expected, atol=0.05 * np.abs(expected).max())
         expected = A @ (first + weights * latent.loc)[:, dim]
-        np.testing.assert_allclose(state.sums[1][dim], expected, atol=0.1 * np.abs(expected).max())
+        np.testing.assert_allclose(Az[dim], expected, atol=0.1 * np.abs(expected).max())
 
 
-def test_minibatches_leave_the_prior_where_there_are_no_samples(rings):
+def test_minibatches_keep_the_prior_far_from_samples(rings):
     X, y = rings
-    problem = problem_of(X, np.eye(n)[y], "ilr")
-    state, _ = steps_of(problem, 20, 0.3)
-    assert np.linalg.eigvalsh(state.sums[0].numpy()).min() > -1e-9
-    posterior = problem.posterior(state)
+    bound = bound_of(X, np.eye(n)[y], "ilr")
+    sums, _ = natural_steps(bound, 20, 0.3)
+    assert np.linalg.eigvalsh(sums[0].numpy()).min() > -1e-9
+    posterior = bound.posterior(bound.start, sums)
     far, near = posterior.predict(np.array([[50.0, 50.0]])), posterior.predict(X)
     np.testing.assert_allclose(far.loc, 0.0, atol=1e-6)
     np.testing.assert_allclose(far.scale, 2.0, rtol=1e-6)
@@ -155,7 +152,7 @@ def two_classes(seed=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epochs", [0, 20])
-def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
+def test_two_classes_reach_bound_and_posterior_of_quadrature(epochs):
     X, y, settings = two_classes()
     process = CategoricalProcess(epochs=epochs, **settings).fit(X, y)
     kernel = process.posterior_.kernel
@@ -164,16 +161,16 @@ def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
     U = process.posterior_.support.numpy()
     K_uu = rbf(U, U, variance, length) + 1e-6 * variance * np.eye(len(U))
     signs = np.where(y == 0, 1.0, -1.0) * np.sign(helmert(2)[0, 0])
-    objective, mean, deviation = variational_two_classes(
+    objective, mean, std = variational_two_classes(
         np.full(len(X), variance), rbf(U, X, variance, length), K_uu, signs, np.sqrt(2.0)
     )
     assert process.objective_ == pytest.approx(objective, rel=0.01)
-    found = process.predict(X)
-    np.testing.assert_allclose(found.loc[:, 0], mean, atol=0.2 * deviation.min())
-    np.testing.assert_allclose(found.scale[:, 0], deviation, rtol=0.03)
+    latent = process.predict(X)
+    np.testing.assert_allclose(latent.loc[:, 0], mean, atol=0.2 * std.min())
+    np.testing.assert_allclose(latent.scale[:, 0], std, rtol=0.03)
 
 
-def test_little_is_left_of_the_noise_of_minibatches():
+def test_final_passes_remove_noise_of_minibatches():
     X, y, settings = two_classes()
     order = np.random.default_rng(1).permutation(len(X))
     processes = [CategoricalProcess(epochs=5, **settings).fit(X[rows], y[rows]) for rows in (np.arange(len(X)), order)]
@@ -182,12 +179,12 @@ def test_little_is_left_of_the_noise_of_minibatches():
     assert processes[0].objective_ == pytest.approx(processes[1].objective_, rel=0.01)
 
 
-def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
+def test_blocks_of_rows_hardly_change_the_fit(monkeypatch):
     X, y, settings = two_classes()
     whole = CategoricalProcess(epochs=3, **settings).fit(X, y)
     monkeypatch.setattr("deepsimplex.gp.categorical._BUDGET", 32 * 64)
-    cuts, blocks = [], ArrayRows.blocks
-    monkeypatch.setattr(ArrayRows, "blocks", lambda rows, most: cuts.append(most) or blocks(rows, most))
+    cuts, blocks = [], ArraySamples.blocks
+    monkeypatch.setattr(ArraySamples, "blocks", lambda rows, most=None: cuts.append(most) or blocks(rows, most))
     pieces = CategoricalProcess(epochs=3, **settings).fit(X, y)
     assert cuts[1] == 64  # of 200 rows
     assert pieces.objective_ == pytest.approx(whole.objective_, rel=0.01)
@@ -196,7 +193,7 @@ def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
-def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
+def test_rings_are_classified_and_seed_repeats(link, rings):
     X, y = rings
     settings = {"inducing": 30, "batch_size": 20, "epochs": 40}
     process = CategoricalProcess(link, mixing=True, **settings).fit(X, np.eye(n)[y])
@@ -220,7 +217,7 @@ def test_soft_labels_are_memberships(rings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
-def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
+def test_units_of_unscaled_features_do_not_matter(unit, rings):
     X, y = rings
     settings = {"inducing": 12, "batch_size": 20, "epochs": 10, "learning_rate": 0.1, "scale_features": False}
     plain = CategoricalProcess(**settings).fit(X, y).posterior_
@@ -231,7 +228,7 @@ def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
     np.testing.assert_allclose(other.predict(unit * X).loc, plain.predict(X).loc, rtol=1e-4, atol=1e-5)
 
 
-def test_points_that_are_not_learned_stay_where_they_are_given(rings):
+def test_fixed_inducing_points_stay(rings):
     X, y = rings
     process = CategoricalProcess(inducing=X[:9], learn_inducing=False, scale_features=False, epochs=3).fit(X, y)
     np.testing.assert_array_equal(process.posterior_.support, X[:9])
@@ -245,19 +242,19 @@ def test_points_that_are_not_learned_stay_where_they_are_given(rings):
         ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         CategoricalProcess(**arguments)
 
 
-def test_labels_are_as_many_as_rows(rings):
+def test_missing_labels_raise(rings):
     X, y = rings
     with pytest.raises(ValueError, match=r"y must hold one label for each of the \d+ rows of X"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
 
 
 @pytest.mark.parametrize("inducing", [[0.0, 1.0], np.array([0.0, 1.0])])
-def test_points_of_a_single_feature_are_told_to_be_a_column(inducing):
+def test_flat_inducing_points_of_one_feature_raise(inducing):
     X = np.linspace(0.0, 1.0, 20)[:, None]
     message = (
         "inducing must be a whole number or points [M, 1]; found shape (2,). "

@@ -6,8 +6,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.cholesky import SingularError
-from deepsimplex.gp.optimize import minimize
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.optimize import minimize, pack
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 X = np.linspace(0.0, 6.0, 60)[:, None]
@@ -22,22 +22,22 @@ def barrier(values):
     return height, [(x - 3.0) / height]
 
 
-def test_the_search_turns_back_where_there_is_no_factor():
+def test_singular_covariance_makes_line_search_backtrack():
     tried = []
 
     def evaluate(values):
         tried.append(values[0][0])
         return barrier(values)
 
-    found = minimize(evaluate, [np.zeros(1)], 50)
+    optimum = minimize(evaluate, [[np.zeros(1)]], 50)
     assert max(tried) > 4.5
-    np.testing.assert_allclose(found.values[0], 3.0, atol=1e-2)
+    np.testing.assert_allclose(optimum.values[0], 3.0, atol=1e-2)
 
 
 @pytest.mark.parametrize("failure", [SingularError, None])
-def test_restarts_from_far_above_turn_back_too(failure):
+def test_restarts_from_far_above_backtrack(failure):
     """The best so far is much lower than the wall must be."""
-    found = []
+    reported = []
 
     def evaluate(values):
         (x,) = values
@@ -47,35 +47,27 @@ def test_restarts_from_far_above_turn_back_too(failure):
             return np.nan, [np.full(1, np.nan)]
         return 1e4 * float((x[0] - 3.0) ** 2), [2e4 * (x - 3.0)]
 
-    class Starts:
-        """The first is singular, the second far away."""
-
-        def __init__(self):
-            self.left = [7.0, -90.0]
-
-        def normal(self, size):
-            return np.full(size, self.left.pop(0))
-
     def report(iteration, value, values):
-        found.append(values[0][0])
+        reported.append(values[0][0])
 
-    assert minimize(evaluate, [np.full(1, 2.0)], 50, 2, [1.0], Starts(), report).objective < 1e-3
-    assert max(found) <= 5.0
-    assert min(found) < 0.0
+    starts = [[np.full(1, x)] for x in (2.0, 9.0, -88.0)]  # the second is singular, the third far away
+    assert minimize(evaluate, starts, 50, report).objective < 1e-3
+    assert max(reported) <= 5.0
+    assert min(reported) < 0.0
 
 
-def test_a_start_without_factor_is_an_error():
+def test_singular_first_start_raises():
     with pytest.raises(SingularError):
-        minimize(barrier, [np.full(1, 6.0)], 50)
+        minimize(barrier, [[np.full(1, 6.0)]], 50)
 
 
-def test_a_search_that_is_cut_short_says_so():
+def test_max_iter_too_small_warns():
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.01))
     with pytest.warns(ConvergenceWarning, match="still moving after max_iter=2"):
         ExactGaussianProcess(max_iter=2).fit(X, observation)
 
 
-def test_searches_that_end_of_themselves_say_nothing(recwarn):
+def test_converged_searches_do_not_warn(recwarn):
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.01))
     ExactGaussianProcess().fit(X, observation)
     ExactGaussianProcess(max_iter=0).fit(X, observation)
@@ -85,13 +77,15 @@ def test_searches_that_end_of_themselves_say_nothing(recwarn):
 def test_restarts_move_logarithms_and_leave_inducing_points():
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.3))
     process = CollapsedGaussianProcess(inducing=7, learn_inducing=True)
-    problem = process._problem(observed_rows(X, observation))
-    spreads = {np.ndim(value): spread for value, spread in zip(problem.start, problem.spreads(), strict=True)}
-    assert spreads == {0: 1.0, 3: 0.0}
+    objective = process._objective(process, observed_rows(X, observation))
+    starts = [objective.random_start(np.random.default_rng(seed)) for seed in range(400)]
+    for name, value in objective.start.items():
+        moved = np.array([pack(start[name]) for start in starts]) - pack(value)
+        np.testing.assert_allclose(moved.std(axis=0), 0.0 if name == "shift" else 1.0, atol=0.15)
 
 
 @pytest.mark.parametrize(("noise", "start"), [("learned", 1e-3), ("scaled", 1.0)])
-def test_noise_that_is_stated_too_small_is_learned(noise, start):
+def test_noise_stated_too_small_is_learned(noise, start):
     """Stated as a hundred-thousandth of what it is."""
     rng, steps = np.random.default_rng(0), []
     observation = LatentGaussian(np.sin(X) + 0.3 * rng.normal(size=X.shape), np.full((60, 1), 3e-6))
@@ -101,7 +95,7 @@ def test_noise_that_is_stated_too_small_is_learned(noise, start):
         assert np.abs(process.predict(X).loc - np.sin(X)).max() < 0.3
 
 
-def test_a_step_that_is_kept_has_the_posterior_of_its_iteration():
+def test_kept_steps_have_the_posterior_of_their_iteration():
     observation = LatentGaussian(np.sin(X) + 0.3 * np.cos(9.0 * X), np.full((60, 1), 0.1))
     kept, made = [], []
 
@@ -116,7 +110,7 @@ def test_a_step_that_is_kept_has_the_posterior_of_its_iteration():
     np.testing.assert_allclose(made[-1].loc, process.predict(X).loc, rtol=1e-6, atol=1e-6)
 
 
-def test_a_callback_that_fails_ends_the_fit():
+def test_failing_callback_ends_the_fit():
     def fail(step):
         raise KeyboardInterrupt
 

@@ -7,7 +7,8 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.gpflow_kernels import gpflow
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.optimize import pack, unpack
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 
@@ -18,14 +19,14 @@ NOISES = {
     "two values": np.where(np.arange(N)[:, None] % DIMS == np.arange(DIMS), 0.1, 0.5),
     "all different": np.random.default_rng(5).uniform(0.1, 0.5, (N, DIMS)),
 }
-each_noise = pytest.mark.parametrize("deviations", NOISES.values(), ids=NOISES)
+each_noise = pytest.mark.parametrize("stds", NOISES.values(), ids=NOISES)
 
 
-def data(deviations):
+def data(stds):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, FEATURES)) * [1.0, 30.0] + [5.0, -2.0]
     loc = np.stack([np.sin(X[:, 0]), np.cos(X[:, 1] / 30.0), X[:, 0]], axis=1) + 0.1 * rng.normal(size=(N, DIMS))
-    return X, LatentGaussian(4.0 * loc + 1.0, 4.0 * deviations)
+    return X, LatentGaussian(4.0 * loc + 1.0, 4.0 * stds)
 
 
 def scaled(X, observation):
@@ -42,23 +43,25 @@ def kernel_of(process):
     return lambda a, b: reference.rbf(a, b, *theta)
 
 
-def assert_derivatives_are_right(process, problem):
-    rng = np.random.default_rng(1)
-    start = [value + 0.2 * rng.normal(size=np.shape(value)) for value in problem.start]
-    _, derivatives = process._evaluate(problem, start)
-    found = np.concatenate([np.ravel(part) for part in derivatives])
+def objective_of(process, *arrays, **weights):
+    """The objective of a process that is fitted to these arrays."""
+    return process._objective(process, observed_rows(*arrays, **weights))
+
+
+def assert_derivatives_are_right(objective):
+    start = pack(objective.start)
+    start += 0.2 * np.random.default_rng(1).normal(size=start.shape)
+    derivatives = pack(objective.evaluate(unpack(start, objective.start))[1])
     expected = []
-    for part, value in enumerate(start):
-        for step in 1e-5 * np.eye(value.size):
-            ends = [[*start[:part], value + end.reshape(value.shape), *start[part + 1 :]] for end in (step, -step)]
-            above, below = (process._evaluate(problem, values)[0] for values in ends)
-            expected.append((above - below) / 2e-5)
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
+    for step in 1e-5 * np.eye(len(start)):
+        above, below = (objective.evaluate(unpack(end, objective.start))[0] for end in (start + step, start - step))
+        expected.append((above - below) / 2e-5)
+    np.testing.assert_allclose(derivatives, expected, rtol=1e-5, atol=1e-5 * np.abs(expected).max())
 
 
 @each_noise
-def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
-    X, observation = data(deviations)
+def test_the_exact_likelihood_is_that_of_independent_normal_vectors(stds):
+    X, observation = data(stds)
     process = ExactGaussianProcess(max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     expected = -reference.log_marginal_likelihood(k(x, x), Z, variances)
@@ -68,13 +71,13 @@ def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
 @each_noise
 @pytest.mark.parametrize("make", [ExactGaussianProcess, lambda **k: CollapsedGaussianProcess(inducing=15, **k)])
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
-def test_derivatives_agree_with_finite_differences(make, deviations, noise):
+def test_derivatives_agree_with_finite_differences(make, stds, noise):
     process = make(noise=noise, ard=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(*data(deviations))))
+    assert_derivatives_are_right(objective_of(process, *data(stds)))
 
 
 @pytest.mark.parametrize(
-    ("make", "noise", "deviations"),
+    ("make", "noise", "stds"),
     [
         (ExactGaussianProcess, "learned", NOISES["shared, uneven"]),
         (ExactGaussianProcess, "scaled", NOISES["two values"]),
@@ -83,19 +86,18 @@ def test_derivatives_agree_with_finite_differences(make, deviations, noise):
         (lambda **k: CollapsedGaussianProcess(inducing=15, separate_inducing=True, **k), "target", NOISES["shared"]),
     ],
 )
-def test_integer_weights_are_repeated_rows(make, noise, deviations):
+def test_integer_weights_are_repeated_rows(make, noise, stds):
     """The objective, its derivatives and the predictions; rows of weight 0 are left out."""
-    X, observation = data(deviations)
+    X, observation = data(stds)
     weights = np.arange(N) % 4
     every, kept = np.repeat(np.arange(N), weights), weights > 0
     process = make(noise=noise, max_iter=0)
-    alone = process._problem(observed_rows(X[kept], observation[kept], sample_weight=weights[kept]))
-    value, derivatives = process._evaluate(alone, alone.start)
-    repeated = process._problem(observed_rows(X[every], observation[every]))
-    expected, by_repeated = process._evaluate(repeated, repeated.start)
+    alone = objective_of(process, X[kept], observation[kept], sample_weight=weights[kept])
+    value, derivatives = alone.evaluate(alone.start)
+    repeated = objective_of(process, X[every], observation[every])
+    expected, by_repeated = repeated.evaluate(repeated.start)
     assert value == pytest.approx(expected, rel=1e-9)
-    for found, wanted in zip(derivatives, by_repeated, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(pack(derivatives), pack(by_repeated), rtol=1e-6, atol=1e-8)
     latents = [
         make(noise=noise, max_iter=0).fit(X, observation, sample_weight=weights).predict(X),
         make(noise=noise, max_iter=0).fit(X[every], observation[every]).predict(X),
@@ -107,20 +109,20 @@ def test_integer_weights_are_repeated_rows(make, noise, deviations):
 @pytest.mark.slow
 def test_derivatives_by_inducing_points_agree_with_finite_differences():
     process = CollapsedGaussianProcess(inducing=6, learn_inducing=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(*data(NOISES["two values"]))))
+    assert_derivatives_are_right(objective_of(process, *data(NOISES["two values"])))
 
 
 @pytest.mark.slow
 @each_noise
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
-def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(deviations, noise):
+def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(stds, noise):
     process = CollapsedGaussianProcess(inducing=6, noise=noise, learn_inducing=True, separate_inducing=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(*data(deviations))))
+    assert_derivatives_are_right(objective_of(process, *data(stds)))
 
 
 @each_noise
-def test_exact_predictions_are_those_of_the_plain_formula(deviations):
-    X, observation = data(deviations)
+def test_exact_predictions_are_those_of_the_plain_formula(stds):
+    X, observation = data(stds)
     process = ExactGaussianProcess(max_iter=5).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     new = np.random.default_rng(9).normal(size=(7, FEATURES))
@@ -128,7 +130,7 @@ def test_exact_predictions_are_those_of_the_plain_formula(deviations):
     latent = process.predict(new * X.std(axis=0) + X.mean(axis=0))
     width = np.sqrt(np.mean(np.square(observation.loc - observation.loc.mean(axis=0))))
     np.testing.assert_allclose(latent.loc, width * mean + observation.loc.mean(axis=0), rtol=1e-9)
-    assert latent.covariance == ("isotropic" if deviations.shape[1] == 1 else "diagonal")
+    assert latent.covariance == ("isotropic" if stds.shape[1] == 1 else "diagonal")
     np.testing.assert_allclose(np.broadcast_to(latent.scale, latent.loc.shape), width * np.sqrt(variance), rtol=1e-7)
 
 
@@ -136,7 +138,7 @@ def test_exact_predictions_are_those_of_the_plain_formula(deviations):
     ("name", "peer"),
     [("rbf", RBF), ("matern32", lambda s: Matern(s, nu=1.5)), ("matern52", lambda s: Matern(s, nu=2.5))],
 )
-def test_the_likelihood_found_is_no_worse_than_scikit_learns(name, peer):
+def test_likelihood_is_no_worse_than_that_of_scikit_learn(name, peer):
     """On the same problem, with the same kernels and one variance of noise."""
     X, observation = data(NOISES["shared"])
     process = ExactGaussianProcess(name).fit(X, observation)
@@ -147,8 +149,8 @@ def test_the_likelihood_found_is_no_worse_than_scikit_learns(name, peer):
 
 
 @each_noise
-def test_the_collapsed_bound_is_the_plain_formula(deviations):
-    X, observation = data(deviations)
+def test_the_collapsed_bound_is_the_plain_formula(stds):
+    X, observation = data(stds)
     process = CollapsedGaussianProcess(inducing=15, max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     U = process.posterior_.support.numpy()
@@ -158,8 +160,8 @@ def test_the_collapsed_bound_is_the_plain_formula(deviations):
 
 
 @each_noise
-def test_the_bound_of_separate_inducing_points_is_that_of_every_dimension_with_its_own(deviations):
-    X, observation = data(deviations)
+def test_bound_of_separate_inducing_points_is_sum_over_dimensions(stds):
+    X, observation = data(stds)
     process = CollapsedGaussianProcess(inducing=9, separate_inducing=True, max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     expected = 0.0
@@ -176,8 +178,8 @@ def test_the_bound_of_separate_inducing_points_is_that_of_every_dimension_with_i
 
 @pytest.mark.slow
 @each_noise
-def test_separate_inducing_points_that_are_the_same_are_as_shared_ones(deviations):
-    X, observation = data(deviations)
+def test_equal_separate_inducing_points_agree_with_shared_ones(stds):
+    X, observation = data(stds)
     shared, separate = (
         CollapsedGaussianProcess(inducing=X[:12], separate_inducing=separately, max_iter=0).fit(X, observation)
         for separately in (False, True)
@@ -188,7 +190,7 @@ def test_separate_inducing_points_that_are_the_same_are_as_shared_ones(deviation
     np.testing.assert_allclose(other.scale, np.broadcast_to(one.scale, other.scale.shape), rtol=1e-8)
 
 
-def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
+def test_collapsed_process_agrees_with_gpflow():
     X, observation = data(NOISES["shared"])
     process = CollapsedGaussianProcess(inducing=10, max_iter=3).fit(X, observation)
     x, Z, variances = scaled(X, observation)
@@ -206,8 +208,8 @@ def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
 
 @pytest.mark.slow
 @each_noise
-def test_with_the_data_as_inducing_points_collapsed_is_exact(deviations):
-    X, observation = data(deviations)
+def test_with_the_data_as_inducing_points_collapsed_is_exact(stds):
+    X, observation = data(stds)
     exact = ExactGaussianProcess(max_iter=10).fit(X, observation)
     collapsed = CollapsedGaussianProcess(exact.posterior_.kernel, inducing=X, max_iter=0).fit(X, observation)
     assert collapsed.objective_ == pytest.approx(exact.objective_, abs=1e-2)
@@ -227,12 +229,12 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     assert pieces.objective_ == pytest.approx(whole.objective_, rel=1e-12)
     np.testing.assert_allclose(pieces.predict(X).loc, whole.predict(X).loc, rtol=1e-10)
     process = CollapsedGaussianProcess(inducing=8, ard=True)
-    assert_derivatives_are_right(process, process._problem(observed_rows(X, observation)))
+    assert_derivatives_are_right(objective_of(process, X, observation))
 
 
 def test_no_rows_have_no_latents():
-    for deviations, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
-        latent = ExactGaussianProcess(max_iter=0).fit(*data(deviations)).predict(np.empty((0, FEATURES)))
+    for stds, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
+        latent = ExactGaussianProcess(max_iter=0).fit(*data(stds)).predict(np.empty((0, FEATURES)))
         assert latent.loc.shape == (0, DIMS)
         assert latent.covariance == covariance
 
@@ -268,7 +270,7 @@ def test_restarts_are_repeatable_and_never_worse():
 
 
 @pytest.mark.slow
-def test_what_is_not_to_be_learned_stays():
+def test_fixed_hyperparameters_stay():
     X, observation = data(NOISES["shared"])
     kernel = gpflow.kernels.Matern52(lengthscales=0.7)
     gpflow.set_trainable(kernel, False)
@@ -287,7 +289,7 @@ def test_what_is_not_to_be_learned_stays():
 
 
 @pytest.mark.slow
-def test_every_step_is_told_with_what_it_came_to():
+def test_callback_receives_every_step():
     X, observation = data(NOISES["shared"])
     steps = []
     process = ExactGaussianProcess(noise="learned", ard=True).fit(X, observation, callback=steps.append)

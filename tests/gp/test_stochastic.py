@@ -1,58 +1,77 @@
 """Minibatches against the bound over all samples."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
-from deepsimplex.gp.rows import observed_rows
-from deepsimplex.gp.stochastic import Rates, Schedule, State, bound_step
+from deepsimplex.gp.collapsed_bound import block_sums
+from deepsimplex.gp.optimize import pack, unpack
+from deepsimplex.gp.regression import observed_rows
+from deepsimplex.gp.stochastic import Minibatches
 from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples import ArraySamples
 from tests.gp.test_regression import NOISES, data, each_noise
 
 
-def batches_of(problem, size):
-    return Schedule(1, size, 0.1, 0.1).batches(problem.rows, np.random.default_rng(0))
-
-
-def problem_of(deviations, noise):
-    return StochasticGaussianProcess(inducing=8, noise=noise, ard=True)._problem(observed_rows(*data(deviations)))
+def objective_of(stds, noise):
+    process = StochasticGaussianProcess(inducing=8, noise=noise, ard=True)
+    return process._objective(process, observed_rows(*data(stds)))
 
 
 @pytest.mark.slow
 @each_noise
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
-def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_the_collapsed_bound(deviations, noise):
-    problem = problem_of(deviations, noise)
-    value, expected = CollapsedGaussianProcess()._evaluate(problem, problem.start)
-    state = State.initial(problem.start, [part + 1.0 for part in problem.sums(problem.start)])
-    (batch,) = batches_of(problem, 1000)
-    rates = Rates(*(tf.constant(x, tf.float64) for x in (1.0, 0.1, 1.0, problem.rows.num_rows)))
-    found, after = bound_step(problem.model)(problem.frame, state, rates, *batch)
-    assert found.numpy() == pytest.approx(value, rel=1e-9)
-    for start, moved, moment, gradient in zip(problem.start, after.values, after.first, expected, strict=True):
-        gradient_found = moment.numpy() / 0.1 * problem.rows.num_rows  # the first of Adam's moments holds a tenth of it
-        np.testing.assert_allclose(gradient_found, gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max()))
-        # Adam's first step is as long as its learning rate.
-        steps = np.sign(gradient_found) * (np.abs(gradient_found) > 1e-2)
-        np.testing.assert_allclose((start - moved.numpy()) * np.abs(steps), 0.1 * steps, atol=2e-3)
+def test_natural_step_by_all_samples_gives_gradient_of_collapsed_bound(stds, noise):
+    objective = objective_of(stds, noise)
+    expected, derivatives = objective.evaluate(objective.start)
+    sums = tuple(part + 1.0 for part in objective.sums(objective.start))
+    value, by_batch, moved = objective.step(objective.start, sums, 1.0, 1, *objective.samples.whole())
+    assert value.numpy() == pytest.approx(expected, rel=1e-9)
+    for name, derivative in derivatives.items():
+        gradient = pack(derivative)
+        np.testing.assert_allclose(
+            pack(by_batch[name]), gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max())
+        )
+    np.testing.assert_allclose(pack(moved), pack(objective.sums(objective.start)), rtol=1e-9, atol=1e-9)
 
 
 def test_sums_of_minibatches_are_those_of_all_samples_on_average():
-    problem = problem_of(NOISES["two values"], "target")
-    whole = [part.numpy() for part in problem.sums(problem.start)]
-    batches, values = batches_of(problem, 10), [tf.constant(value) for value in problem.start]
-    assert len(batches) == 4
-    parts = [problem.model.block(values, problem.frame, *batch)[0] for batch in batches]
-    for expected, *found in zip(whole, *parts, strict=True):
-        np.testing.assert_allclose(sum(part.numpy() for part in found), expected, rtol=1e-9, atol=1e-9)
-    first, second = (np.concatenate([batch[0] for batch in batches]) for _ in range(2))
+    objective = objective_of(NOISES["two values"], "target")
+    whole, rng = objective.sums(objective.start), np.random.default_rng(0)
+    first, second = (list(objective.samples.batches(10, rng)) for _ in range(2))
+    assert len(first) == 4
+    parts = [block_sums(*objective.model, objective.start, objective.constants, *batch) for batch in first]
+    for expected, *batch_sums in zip(whole, *parts, strict=True):
+        np.testing.assert_allclose(sum(part.numpy() for part in batch_sums), expected, rtol=1e-9, atol=1e-9)
+    first, second = (np.concatenate([batch[0] for batch in batches]) for batches in (first, second))
     assert not np.array_equal(first, second)
     np.testing.assert_array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
 
 
+def test_adam_agrees_with_keras():
+    """Along a half cosine to a twentieth, by gradients of the mean over samples."""
+    start = {"kernel": [np.array(0.5), np.array([1.0, -2.0])], "noise": np.array(0.1)}
+    samples = ArraySamples(np.ones((20, 1)))
+    gradients = [unpack(np.random.default_rng(number).normal(size=4), start) for number in range(8)]
+    minibatches = Minibatches(epochs=4, batch_size=10, learning_rate=0.1, natural_step=0.5)
+
+    def step(values, sums, size, number, x):
+        assert (size, len(x)) == (0.5, 10)
+        return float(number), gradients[number - 1], sums
+
+    *_, (epoch, mean, values, _) = minibatches.train(step, start, (), samples, 0)
+    assert (epoch, mean) == (4, 7.5)
+    optimizer, variable = keras.optimizers.Adam(), keras.Variable(pack(start), dtype="float64")
+    for number, gradient in enumerate(gradients):
+        optimizer.learning_rate = 0.1 * (0.95 * 0.5 * (1.0 + np.cos(np.pi * number / 8)) + 0.05)
+        optimizer.apply([tf.constant(pack(gradient) / 20)], [variable])
+    np.testing.assert_allclose(pack(values), variable, rtol=1e-4)  # of steps in single precision
+
+
 @pytest.mark.slow
-def test_minibatches_come_near_the_bound_of_all_samples():
+def test_minibatches_approach_the_bound_of_all_samples():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, (300, 1))
     observation = LatentGaussian(np.sin(3.0 * X) + 0.1 * rng.normal(size=(300, 1)), np.zeros((300, 1)))
@@ -78,6 +97,6 @@ def test_minibatches_come_near_the_bound_of_all_samples():
         ({"natural_step": 1.5}, "natural_step must be a number above 0 and at most 1"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, message):
+def test_invalid_settings_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         StochasticGaussianProcess(**arguments)

@@ -115,12 +115,12 @@ def test_a_class_far_behind_leaves_the_others_exact(n, single, double):
     latent = {"loc": scores, "scale": np.ones((5, 1))}
     exact = at_once(latent, np.eye(n), num_points=2048)
     np.testing.assert_allclose(at_once(latent, np.eye(n)), exact, rtol=0, atol=double)
-    found = at_once({key: value.astype("float32") for key, value in latent.items()}, np.eye(n))
-    np.testing.assert_allclose(found, exact, rtol=0, atol=single)
+    p = at_once({key: value.astype("float32") for key, value in latent.items()}, np.eye(n))
+    np.testing.assert_allclose(p, exact, rtol=0, atol=single)
 
 
 @pytest.mark.parametrize("ratio", [1e-2, 1e-3])
-def test_three_classes_know_narrow_directions(ratio):
+def test_three_classes_with_narrow_directions(ratio):
     latent = latents(20, 2, "full", seed=5)
     latent.scale[:, 1] *= ratio
     latent.loc[...] *= 0.1
@@ -138,12 +138,12 @@ def test_tensors_may_hold_any_sign_and_nan_stays_in_its_row(dims, kind, scores):
     expected = at_once(latent, scores)
     np.testing.assert_allclose(argmax(tf_latent(latent.loc, -latent.scale), scores), expected, atol=1e-12)
     latent.loc[1, 0] = np.nan
-    found = argmax(tf_latent(latent.loc, latent.scale), scores).numpy()
-    assert np.isnan(found[1]).all()
-    np.testing.assert_allclose(found[[0, 2]], expected[[0, 2]], atol=1e-12)
+    p = argmax(tf_latent(latent.loc, latent.scale), scores).numpy()
+    assert np.isnan(p[1]).all()
+    np.testing.assert_allclose(p[[0, 2]], expected[[0, 2]], atol=1e-12)
 
 
-def test_a_single_class_has_no_readout():
+def test_single_class_raises():
     with pytest.raises(ValueError, match="n >= 2 classes"):
         argmax({"loc": np.zeros((1, 1)), "scale": np.ones((1, 1))}, np.ones((1, 1)))
 
@@ -155,14 +155,14 @@ def test_logarithms_are_right_at_any_margin(n, dtype, tolerance):
     margins = np.concatenate([[0.0], rng.uniform(0.0, 40.0, n - 2), [40.0]])
     expected = log_argmax_independent(-margins, np.ones(n))
     latent = LatentGaussian(-margins[None].astype(dtype), np.ones((1, 1), dtype))
-    found = at_once(latent, np.eye(n), log=True)
-    np.testing.assert_allclose(found[0], expected, rtol=tolerance, atol=tolerance)
+    log_p = at_once(latent, np.eye(n), log=True)
+    np.testing.assert_allclose(log_p[0], expected, rtol=tolerance, atol=tolerance)
     spread = LatentGaussian(latent.loc, np.ones((1, n), dtype))
     np.testing.assert_allclose(at_once(spread, np.eye(n), log=True)[0], expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize(("dims", "kind"), [(1, "isotropic"), (2, "diagonal"), (3, "isotropic"), (3, "diagonal")])
-def test_logarithms_are_those_of_the_probabilities_and_know_no_other_row(dims, kind):
+def test_log_probabilities_agree_with_probabilities_and_rows_are_independent(dims, kind):
     latent = latents(6, dims, kind)
     np.testing.assert_allclose(np.exp(at_once(latent, log=True)), at_once(latent), rtol=1e-12)
     far = LatentGaussian(np.concatenate([latent.loc, 300 * latent.loc]), np.concatenate([latent.scale] * 2))
@@ -186,7 +186,7 @@ def test_training_never_loses_its_gradient(dims, kind):
     assert np.abs(by_loc).max(axis=1).min() > 1.0  # every sample is still told where to go
 
 
-def test_monte_carlo_has_no_logarithm_of_what_it_never_drew():
+def test_monte_carlo_log_probability_of_undrawn_class_is_infinite():
     latent = {"loc": np.array([[9.0, 0.0, 0.0]]), "scale": np.full((1, 1), 0.1)}
     assert argmax(latent, method="monte_carlo", log=True)[0].tolist() == [0.0, -np.inf, -np.inf, -np.inf]
 
@@ -240,10 +240,10 @@ def test_constructions_and_factors_of_the_scores_do_not_matter():
 def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tolerance):
     latent = latents(10, 9, "isotropic")
     exact = argmax(latent)
-    found = at_once(latent, method="quasi_monte_carlo", num_points=num_points)
-    np.testing.assert_allclose(found, exact, atol=tolerance)
-    np.testing.assert_allclose(found.sum(1), 1.0, atol=1e-12)
-    assert (found > 0).all()
+    p = at_once(latent, method="quasi_monte_carlo", num_points=num_points)
+    np.testing.assert_allclose(p, exact, atol=tolerance)
+    np.testing.assert_allclose(p.sum(1), 1.0, atol=1e-12)
+    assert (p > 0).all()
 
 
 @pytest.mark.slow
@@ -281,8 +281,8 @@ def test_quasi_monte_carlo_of_two_classes_is_the_closed_form():
 def test_monte_carlo_errs_as_its_standard_error_says():
     latent = latents(40, 9, "isotropic")
     exact = argmax(latent)
-    found = argmax(latent, method="monte_carlo", num_points=2000, seed=4)
-    deviations = (found - exact) / monte_carlo_standard_error(exact, 2000)
+    p = argmax(latent, method="monte_carlo", num_points=2000, seed=4)
+    deviations = (p - exact) / monte_carlo_standard_error(exact, 2000)
     assert 0.7 < deviations.std() < 1.3
     # Eq. 38-39 is the unbiased variance of n Bernoulli draws, p (1 - p) / (n - 1).
     np.testing.assert_allclose(monte_carlo_standard_error([0.3], 11), np.sqrt(0.3 * 0.7 / 10))
@@ -380,7 +380,7 @@ def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, j
     # XLA compiles the loop over pieces around one method: that it compiles either is shown above.
     [(3, "exact", 4 * 32, True), (3, "exact", 4 * 32, False), (2, "quasi_monte_carlo", 3 * 2 * 32, False)],
 )
-def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, dims, method, row_size, known_rows):
+def test_row_batches_agree_with_all_rows_at_once(monkeypatch, dims, method, row_size, known_rows):
     latent = latents(11, dims, "isotropic" if method == "exact" else "diagonal")
     loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
 
@@ -392,7 +392,7 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, d
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 3 * row_size)
+    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * row_size)
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
     compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows, autograph=False)
@@ -400,8 +400,8 @@ def test_rows_in_pieces_give_the_answer_and_gradient_of_the_whole(monkeypatch, d
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
-def test_counted_draws_say_that_they_have_no_derivatives(monkeypatch):
-    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 1)
+def test_monte_carlo_gradient_raises(monkeypatch):
+    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
     loc, scale = tf.constant(np.zeros((5, 3))), tf.constant(np.ones((5, 1)))
     with tf.GradientTape() as tape:
         tape.watch(loc)
@@ -410,7 +410,7 @@ def test_counted_draws_say_that_they_have_no_derivatives(monkeypatch):
         tape.gradient(p, loc)
 
 
-def test_no_rows_give_no_rows():
+def test_empty_input():
     assert argmax({"loc": np.zeros((0, 3)), "scale": np.zeros((0, 1))}).shape == (0, 4)
 
 
@@ -423,7 +423,7 @@ def test_dtypes_and_kinds_of_input_are_kept():
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"method": "exact"}, "method='exact' needs two or three classes"),
+    ({"method": "exact"}, "method='exact' needs two classes"),
     ({"method": "guess"}, "method must be one of"),
     ({"scores": np.ones((4, 5))}, r"scores must have shape \[n, L\]"),
     ({"scores": np.full((4, 3), np.nan)}, "scores must be finite"),
@@ -431,6 +431,6 @@ def test_dtypes_and_kinds_of_input_are_kept():
     ({"num_points": 0}, "num_points must be a whole number"),
     ({"seed": -1}, "seed must be a whole number"),
 ])  # fmt: skip
-def test_wrong_arguments_are_named(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         argmax(latents(2, 3, "diagonal"), **arguments)

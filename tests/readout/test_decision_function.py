@@ -23,12 +23,12 @@ def test_swapping_the_classes_turns_the_sign():
     np.testing.assert_array_equal(decision_function(latent, 0, 2), -decision_function(latent, 2, 0))
 
 
-def test_nan_is_refused_in_arrays_and_stays_in_its_row_of_a_tensor():
+def test_nan_raises_in_arrays_and_stays_in_its_row_of_a_tensor():
     loc = np.array([[0.1, 0.2], [np.nan, 0.0], [0.3, 0.4]])
     with pytest.raises(ValueError, match="loc must be finite; found NaN"):
         decision_function({"loc": loc, "scale": np.ones((3, 1))}, 0, 1)
-    found = decision_function({"loc": tf.constant(loc), "scale": tf.ones((3, 1))}, 0, 1)
-    np.testing.assert_array_equal(np.isnan(found), [False, True, False])
+    distances = decision_function({"loc": tf.constant(loc), "scale": tf.ones((3, 1))}, 0, 1)
+    np.testing.assert_array_equal(np.isnan(distances), [False, True, False])
 
 
 @pytest.mark.parametrize(
@@ -39,13 +39,13 @@ def test_nan_is_refused_in_arrays_and_stays_in_its_row_of_a_tensor():
         (np.zeros((2, 3)), np.full((4, 3), np.inf), "scores must be finite"),
     ],
 )
-def test_shapes_that_do_not_fit_are_named(loc, scores, message):
+def test_mismatched_shapes_raise(loc, scores, message):
     with pytest.raises(ValueError, match=message):
         decision_function({"loc": loc, "scale": np.ones((2, 1))}, 0, 1, scores)
 
 
 @pytest.mark.parametrize(("j", "k", "name"), [(-1, 0, "j"), (0, 4, "k"), (0.5, 1, "j"), (0, float("nan"), "k")])
-def test_classes_are_whole_numbers_below_n(j, k, name):
+def test_classes_outside_of_range_raise(j, k, name):
     with pytest.raises(ValueError, match=rf"{name} must be a class in 0\.\.3"):
         decision_function({"loc": np.zeros((2, 3)), "scale": np.ones((2, 1))}, j, k)
 
@@ -63,6 +63,6 @@ def test_decision_function_is_the_signed_distance_from_the_boundary(construction
 
 
 @pytest.mark.parametrize(("j", "k", "message"), [(0, 3, "k must be a class"), (1, 1, "classes of different scores")])
-def test_decision_function_names_wrong_classes(j, k, message):
+def test_invalid_classes_raise(j, k, message):
     with pytest.raises(ValueError, match=message):
         decision_function({"loc": np.zeros((1, 2)), "scale": np.ones((1, 1))}, j, k)

@@ -91,7 +91,7 @@ def test_gradients_of_a_classifier_agree_with_finite_differences(model):
         np.testing.assert_allclose(gradients, central_differences(function, x, 1e-2), atol=2e-3)
 
 
-def test_double_precision_into_a_single_precision_model_comes_back_double(model):
+def test_gradients_keep_the_dtype_of_x(model):
     x = np.random.default_rng(3).normal(size=(2, FEATURES))
     gradients = feature_gradients(lambda x: model(x, training=False), x)
     assert gradients.dtype == np.float64
@@ -141,11 +141,11 @@ def test_a_class_that_does_not_depend_on_the_features_has_gradient_zero():
     (tf.reduce_sum, np.ones((2, 3)), ValueError, r"found \(\)"),
     (lambda x: x[:, :, None], np.ones((2, 3)), ValueError, r"found \(2, 3, 1\)"),
 ])  # fmt: skip
-def test_what_cannot_be_differentiated_is_named(function, x, error, message):
+def test_invalid_function_or_samples_raise(function, x, error, message):
     with pytest.raises(error, match=message):
         feature_gradients(function, x)
 
 
-def test_batch_size_is_a_whole_number():
+def test_invalid_batch_size_raises():
     with pytest.raises(ValueError, match="batch_size must be a whole number"):
         feature_gradients(lambda x: x, np.ones((2, 3)), batch_size=0)

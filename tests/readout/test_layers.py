@@ -34,7 +34,7 @@ def model_with(layer, kind):
 
 @each_layer
 @pytest.mark.parametrize("kind", list(SCALES))
-def test_eager_and_symbolic_calls_give_what_the_function_gives(layer, arguments, function, kind):
+def test_layer_agrees_with_function(layer, arguments, function, kind):
     latent = latent_of(kind)
     expected = function(tensors(latent), **arguments)
     np.testing.assert_allclose(layer(**arguments)(latent), expected, atol=1e-6)
@@ -44,7 +44,7 @@ def test_eager_and_symbolic_calls_give_what_the_function_gives(layer, arguments,
 
 
 @each_layer
-def test_the_configuration_makes_the_same_layer(layer, arguments, function):
+def test_config_round_trip(layer, arguments, function):
     first = layer(**arguments, name="readout")
     config = keras.saving.serialize_keras_object(first)
     second = keras.saving.deserialize_keras_object(config)
@@ -65,10 +65,10 @@ def test_shapes_and_dtypes_are_known_beforehand(layer, arguments, function):
 def test_half_precision_is_computed_and_returned_in_float32(layer, arguments, function, dtype):
     half = {key: tf.cast(value, dtype) for key, value in latent_of("diagonal").items()}
     readout = layer(**arguments, dtype="mixed_" + dtype)
-    found = readout(half)
-    assert found.dtype == tf.float32
+    p = readout(half)
+    assert p.dtype == tf.float32
     exact = function({key: tf.cast(value, tf.float32) for key, value in half.items()}, **arguments)
-    np.testing.assert_allclose(found, exact, atol=1e-6)
+    np.testing.assert_allclose(p, exact, atol=1e-6)
     full_precision = readout(latent_of("diagonal"))  # float32 inputs are not cast down either
     np.testing.assert_allclose(full_precision, function(tensors(latent_of("diagonal")), **arguments), atol=1e-6)
     model = model_with(readout, "diagonal")
@@ -101,7 +101,7 @@ def test_a_model_that_ends_in_the_layer_trains_reloads_and_exports(layer, argume
     np.testing.assert_allclose(served.serve(x[:3]), expected[:3], atol=1e-6)
 
 
-def test_scores_and_methods_that_do_not_fit_are_refused_when_the_model_is_built():
+def test_mismatched_scores_and_methods_raise_at_build():
     with pytest.raises(ValueError, match="scores must have shape"):
         model_with(ArgmaxReadout(scores=np.eye(4)), "diagonal")
     with pytest.raises(ValueError, match="method='exact' needs"):
@@ -110,7 +110,7 @@ def test_scores_and_methods_that_do_not_fit_are_refused_when_the_model_is_built(
         ArgmaxReadout(method="guess")  # type: ignore[arg-type]
 
 
-def test_in_training_a_layer_samples_at_few_points_and_exact_ones_stay():
+def test_training_samples_few_points_unless_the_formula_is_cheap():
     latent = {"loc": np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4), "scale": np.ones((2, 4), "float32")}
     fine, coarse = (ArgmaxReadout(seed=3)(latent, training=training).numpy() for training in (False, True))
     np.testing.assert_allclose(coarse, fine, atol=0.03)
@@ -153,7 +153,7 @@ def test_training_compiles_with_xla(layer, kind, method):
 
 @pytest.mark.parametrize("kind", SCALES)
 @pytest.mark.parametrize("layer", [ArgmaxReadout, SoftmaxReadout])
-def test_nothing_in_the_graph_calls_python(layer, kind):
+def test_graph_has_no_python_functions(layer, kind):
     """Such a graph could be exported, but would run in no other process."""
     signature = {"loc": tf.TensorSpec([None, 3]), "scale": tf.TensorSpec([None, *SCALES[kind]])}
     traced = tf.function(layer(), input_signature=[signature], autograph=False)

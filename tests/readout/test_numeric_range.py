@@ -41,7 +41,7 @@ def counted(readout, loc, scale, scores):
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("n", [2, 3, 4, 10])
 @pytest.mark.parametrize("readout", [argmax, softmax])
-def test_probabilities_of_any_size_are_right_and_have_gradients(readout, n, covariance, dtype):
+def test_probabilities_and_gradients_over_the_numeric_range(readout, n, covariance, dtype):
     loc, scale = latents(n, covariance)
     latent = {"loc": tf.constant(loc.astype(dtype)), "scale": tf.constant(scale.astype(dtype))}
     with tf.GradientTape() as tape:
@@ -64,14 +64,14 @@ def test_a_factor_on_latents_changes_no_argmax(size, covariance):
     loc, scale = latents(4, covariance)
     loc, scale = (part[SIZES.size // 2 :: SIZES.size] for part in (loc, scale))  # rows of size one
     expected = argmax({"loc": tf.constant(loc), "scale": tf.constant(scale)})
-    found = argmax({"loc": tf.constant(size * loc, "float32"), "scale": tf.constant(size * scale, "float32")})
-    np.testing.assert_allclose(found, expected, atol=1e-5)
+    p = argmax({"loc": tf.constant(size * loc, "float32"), "scale": tf.constant(size * scale, "float32")})
+    np.testing.assert_allclose(p, expected, atol=1e-5)
 
 
 @pytest.mark.parametrize("readout", [argmax, softmax])
 @pytest.mark.parametrize("size", [1e-9, 1.0, 1e9])
 @pytest.mark.parametrize("n", [2, 3, 10])
-def test_a_class_gains_as_it_scores_higher(readout, size, n):
+def test_probability_increases_with_the_score(readout, size, n):
     steps = np.linspace(-6.0, 6.0, 60)[:, None]
     loc = size * steps * vertices(n)[:1]
     p = readout({"loc": tf.constant(loc), "scale": tf.fill([60, 1], tf.constant(size, "float64"))}).numpy()
@@ -81,7 +81,7 @@ def test_a_class_gains_as_it_scores_higher(readout, size, n):
 
 @pytest.mark.parametrize("readout", [argmax, softmax])
 @pytest.mark.parametrize("n", [100, 1000])
-def test_many_classes_of_any_size_sum_to_one_and_have_gradients(readout, n):
+def test_many_classes_over_the_numeric_range(readout, n):
     rng = np.random.default_rng(n)
     loc = rng.normal(size=(3, n - 1)) * np.array([[1e-9], [1.0], [1e9]])
     scale = np.array([[1e-9], [0.5], [3e9]])
@@ -111,7 +111,7 @@ OF_TEN = [-0.7368221518991323, -4.4253904977874556, -2.3840671655906453]
         (softmax, [-40.0], 3.0, [-62.000000000004594]),
     ],
 )
-def test_log_probabilities_are_those_of_forty_digits(readout, loc, scale, expected):
+def test_log_probabilities_agree_with_forty_digits(readout, loc, scale, expected):
     """By mpmath: one-dimensional integrals over the common part of the scores, and over the logit of two classes."""
-    found = readout({"loc": tf.constant([loc], "float64"), "scale": tf.constant([[scale]], "float64")}, log=True)
-    np.testing.assert_allclose(found[0, : len(expected)], expected, rtol=1e-6, atol=1e-15)
+    log_p = readout({"loc": tf.constant([loc], "float64"), "scale": tf.constant([[scale]], "float64")}, log=True)
+    np.testing.assert_allclose(log_p[0, : len(expected)], expected, rtol=1e-6, atol=1e-15)

@@ -41,10 +41,10 @@ def test_the_spread_of_scramblings_is_right_where_nothing_is_exact(kind):
 @pytest.mark.parametrize("num_points", [None, 4000])
 def test_the_standard_error_of_monte_carlo_is_the_size_of_the_true_error(num_points):
     latent = latents(40, 9, "isotropic")
-    found = at_once(latent, method="monte_carlo", num_points=num_points)
+    p = at_once(latent, method="monte_carlo", num_points=num_points)
     estimate = argmax_error(latent, method="monte_carlo", num_points=num_points)
-    np.testing.assert_array_equal(estimate, monte_carlo_standard_error(found, num_points or 1000))
-    assert 0.3 < np.sqrt(np.mean((found - argmax(latent)) ** 2) / np.mean(estimate**2)) < 3
+    np.testing.assert_array_equal(estimate, monte_carlo_standard_error(p, num_points or 1000))
+    assert 0.3 < np.sqrt(np.mean((p - argmax(latent)) ** 2) / np.mean(estimate**2)) < 3
 
 
 def test_a_thousand_draws_are_the_default_of_both():
@@ -103,7 +103,7 @@ def test_the_closed_form_of_two_classes_errs_by_round_off_alone():
     assert argmax_error(latent, method="quasi_monte_carlo").max() < 1e-13
 
 
-def test_tensors_of_a_graph_have_no_error():
+def test_graph_tensors_raise():
     with pytest.raises(TypeError, match=r"latent must hold values, outside tf\.function; found a tensor of a graph"):
         tf.function(argmax_error, autograph=False)(tf_latent(vertices(4), np.ones((4, 1))))
 

@@ -1,4 +1,4 @@
-"""Custom readouts: the base class, readouts by name, and any Keras layer as a readout."""
+"""Custom readouts: the base class, and readouts by name."""
 
 import keras
 import numpy as np
@@ -9,7 +9,6 @@ from deepsimplex.geometry import helmert
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import READOUTS, ArgmaxReadout, Readout, SoftmaxReadout, class_intervals, softmax
 from deepsimplex.readout.layers import readout_layer
-from deepsimplex.readout.readout_base import log_probabilities
 from tests.readout.test_argmax import latents
 
 V = helmert(4).T
@@ -17,7 +16,7 @@ V = helmert(4).T
 
 @keras.saving.register_keras_serializable(package="tests.readout_base")
 class PowerReadout(Readout):
-    """Softmax at a temperature of its own."""
+    """Softmax of the scores times ``power``."""
 
     def __init__(self, power=1.0, **kwargs):
         super().__init__(**kwargs)
@@ -38,14 +37,22 @@ class MeanReadout(Readout):
         return tf.nn.softmax(self.score(latent["loc"]), axis=-1)
 
 
+class NearestReadout(Readout):
+    """One-hot of the class whose score of the mean is highest."""
+
+    def call(self, latent, training=None):
+        scores = self.score(latent["loc"])
+        return tf.one_hot(tf.argmax(scores, axis=1), scores.shape[1])
+
+
 class PlainLayer(keras.layers.Layer):
     def call(self, latent):
-        return tf.one_hot(tf.argmax(latent["loc"], axis=1), latent["loc"].shape[1])
+        return tf.nn.softmax(latent["loc"])
 
 
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_probabilities_at_points_are_all_that_a_readout_needs(kind, dtype):
+def test_readout_from_class_probabilities_alone(kind, dtype):
     latent = latents(5, 3, kind, dtype=dtype)
     ours, expected = PowerReadout(scores=V), SoftmaxReadout(V)
     tensors = {name: tf.constant(part) for name, part in latent.as_dict().items()}
@@ -62,7 +69,7 @@ def test_probabilities_at_points_are_all_that_a_readout_needs(kind, dtype):
     assert 1e-5 < np.abs(coarse - p).max() < 0.05
 
 
-def test_a_readout_of_ones_own_is_a_layer_of_a_model(tmp_path):
+def test_custom_readout_in_a_model(tmp_path):
     inputs = {"loc": keras.Input((3,), name="loc"), "scale": keras.Input((1,), name="scale")}
     layer = PowerReadout(power=2.0, num_points=64, seed=3).with_scores(V)
     model = keras.Model(inputs, layer(inputs))
@@ -79,7 +86,7 @@ def test_a_readout_of_ones_own_is_a_layer_of_a_model(tmp_path):
     assert np.abs(tape.gradient(log_p, loc)).min() > 0
 
 
-def test_what_a_readout_answers_without_its_type():
+def test_readout_attributes_and_their_defaults():
     ours, mean, argmax, softmax = PowerReadout(), MeanReadout(), ArgmaxReadout(), SoftmaxReadout()
     assert [layer.credible_intervals for layer in (ours, mean, argmax, softmax)] == [True, False, False, True]
     assert [layer.scale_invariant for layer in (ours, mean, argmax, softmax)] == [False, False, True, False]
@@ -92,11 +99,9 @@ def test_what_a_readout_answers_without_its_type():
     np.testing.assert_allclose(mean.predict(latent), 0.25)
     with pytest.raises(NotImplementedError, match=r"MeanReadout must define class_probabilities\(points\)"):
         mean.intervals(latent)
-    with pytest.raises(TypeError, match=r"must be a deepsimplex.readout.Readout to have intervals; found PlainLayer"):
-        class_intervals(latent, readout=PlainLayer())
 
 
-def test_readouts_are_found_by_name_and_take_scores_once():
+def test_readouts_by_name_keep_given_scores():
     name = f"{__name__}:PowerReadout"
     assert READOUTS.name_of(PowerReadout()) == name
     assert READOUTS.get({"name": name, "power": 3.0}).power == 3.0
@@ -105,15 +110,20 @@ def test_readouts_are_found_by_name_and_take_scores_once():
     assert readout_layer(given, np.eye(4)) is given
     other = readout_layer(PowerReadout(power=0.5, seed=2), V)
     assert (other.power, other.seed, other.scores.shape) == (0.5, 2, V.shape)
-    plain = PlainLayer()
-    assert readout_layer(plain, V) is plain
     with pytest.raises(ValueError, match=r"readout must be one of argmax, softmax.*; did you mean 'softmax'"):
         readout_layer("softmx")
 
 
-def test_logarithms_of_any_layer_are_finite():
+def test_zero_probabilities_have_finite_logarithms():
     latent = {"loc": tf.eye(3), "scale": tf.ones((3, 1))}
-    found = log_probabilities(PlainLayer(), latent)
-    assert np.isfinite(found).all()
-    np.testing.assert_array_equal(np.diag(found), 0)
-    np.testing.assert_array_equal(log_probabilities(PowerReadout(), latent), PowerReadout().log_probabilities(latent))
+    logarithms = NearestReadout(scores=np.eye(3)).log_probabilities(latent)
+    assert np.isfinite(logarithms).all()
+    np.testing.assert_array_equal(np.diag(logarithms), 0)
+
+
+@pytest.mark.parametrize(
+    "use", [readout_layer, lambda layer: class_intervals(latents(2, 2, "isotropic"), readout=layer)]
+)
+def test_other_layers_are_not_readouts(use):
+    with pytest.raises(TypeError, match=r"readout must be .* or a Readout; found <PlainLayer"):
+        use(PlainLayer())

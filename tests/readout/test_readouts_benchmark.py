@@ -6,7 +6,7 @@ from deepsimplex.latent import LatentGaussian
 
 
 @pytest.mark.peers
-def test_the_benchmark_prints_every_figure(monkeypatch, capsys):
+def test_benchmark_prints_every_figure(monkeypatch, capsys):
     pytest.importorskip("casimac")
     from training.benchmarks import readouts
 
@@ -20,7 +20,7 @@ def test_the_benchmark_prints_every_figure(monkeypatch, capsys):
 
 
 @pytest.mark.peers
-def test_casimac_reads_out_the_same_latents():
+def test_casimac_agrees():
     pytest.importorskip("casimac")
     from training.benchmarks import readouts
 

@@ -62,18 +62,18 @@ def test_one_wide_score_among_certain_ones(wide, double, single):
     p = softmax_of(np.stack([np.broadcast_to(m, g.shape) for m in latent.loc[0, :5]] + [g]), axis=0)
     expected = p @ density / density.sum()
     np.testing.assert_allclose(softmax(latent, np.eye(6))[0], expected, atol=double)
-    found = at_once(LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32")), np.eye(6))
-    np.testing.assert_allclose(found[0], expected, atol=single)
+    p32 = at_once(LatentGaussian(latent.loc.astype("float32"), latent.scale.astype("float32")), np.eye(6))
+    np.testing.assert_allclose(p32[0], expected, atol=single)
 
 
 @pytest.mark.parametrize(
     ("s", "m"), [(0.5, -60.0), (3.0, -200.0), (5.0, -60.0), (5.0, -100.0), (8.0, -300.0), (5.0, 7.0)]
 )
 def test_logarithms_of_two_classes_are_right_in_the_tail(s, m):
-    found = softmax({"loc": np.array([[m]]), "scale": np.array([[s]])}, [[0.5], [-0.5]], log=True)[0, 0]
+    log_p = softmax({"loc": np.array([[m]]), "scale": np.array([[s]])}, [[0.5], [-0.5]], log=True)[0, 0]
     x = np.linspace(m - 45 * s, m + 45 * s, 400_001)
     logs = -0.5 * ((x - m) / s) ** 2 - np.log(s * np.sqrt(2 * np.pi)) - np.logaddexp(0.0, -x)
-    np.testing.assert_allclose(found, logsumexp(logs) + np.log(x[1] - x[0]), rtol=1e-8)
+    np.testing.assert_allclose(log_p, logsumexp(logs) + np.log(x[1] - x[0]), rtol=1e-8)
 
 
 def test_isotropic_scores_of_a_simplex_agree_with_independent_ones():
@@ -102,17 +102,17 @@ def test_permuting_classes_permutes_probabilities(seed, n, log_s):
 
 @pytest.mark.parametrize("dims", [1, 3])
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal"])
-def test_logarithms_do_not_underflow_and_know_no_other_row(dims, kind):
+def test_log_probabilities_do_not_underflow_and_rows_are_independent(dims, kind):
     rng = np.random.default_rng(9)
     loc, scale = rng.normal(size=(4, dims)), rng.uniform(0.2, 1.5, (4, 1 if kind == "isotropic" else dims))
     near = LatentGaussian(loc, scale)
     np.testing.assert_allclose(np.exp(at_once(near, log=True)), at_once(near), rtol=1e-11)
     far = LatentGaussian(np.concatenate([loc, 500 * loc]), np.concatenate([scale, 1e-3 * scale]))
-    found = at_once(far, log=True)
-    np.testing.assert_allclose(found[:4], at_once(near, log=True), rtol=1e-12)
+    log_p = at_once(far, log=True)
+    np.testing.assert_allclose(log_p[:4], at_once(near, log=True), rtol=1e-12)
     expected = log_softmax(500 * loc @ vertices(dims + 1).T, axis=1)
     assert expected.min() < -300
-    np.testing.assert_allclose(found[4:], expected, rtol=1e-3)
+    np.testing.assert_allclose(log_p[4:], expected, rtol=1e-3)
 
 
 def test_training_never_loses_its_gradient():
@@ -198,7 +198,7 @@ def test_the_same_call_gives_the_same_answer():
     assert np.abs(at_once(latent) - at_once(latent, seed=1)).max() > 0
 
 
-def test_points_must_be_a_power_of_two():
+def test_num_points_must_be_a_power_of_two():
     with pytest.raises(ValueError, match="num_points must be a power of two"):
         softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, num_points=100)
 
@@ -207,12 +207,12 @@ def test_points_must_be_a_power_of_two():
     ({"method": "exact"}, "method='exact' needs two classes"),
     ({"method": "monte_carlo"}, "method must be one of auto, exact, quasi_monte_carlo"),
 ])  # fmt: skip
-def test_wrong_methods_are_named(arguments, message):
+def test_invalid_method_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, **arguments)
 
 
-def test_a_readout_without_name_has_no_method():
+def test_unknown_readout_raises():
     with pytest.raises(ValueError, match="readout must be one of argmax, softmax"):
         method_for({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, readout="probit")
 
@@ -235,7 +235,7 @@ def test_narrow_gaussians_need_few_points():
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("deviation", [0.0, 0.3, 0.49, 0.51, 2.0, 30.0])
-def test_the_table_of_shared_deviations_gives_what_the_sums_of_every_class_give(deviation, dtype):
+def test_interpolation_table_agrees_with_sums(deviation, dtype):
     rng = np.random.default_rng(3)
     spread = np.repeat([1.0, 10.0, 100.0], 3)[:, None]
     mean = tf.constant(spread * rng.normal(size=(9, 7)), dtype)
@@ -253,12 +253,12 @@ def test_the_table_of_shared_deviations_gives_what_the_sums_of_every_class_give(
     np.testing.assert_allclose(p, expected, rtol=0, atol=error)
     likely = expected.numpy() > 1e-12
     np.testing.assert_allclose(p[likely], expected[likely], rtol=1e3 * error)
-    for found, wanted in zip(gradients, expected_gradients, strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=20 * error)
+    for gradient, wanted in zip(gradients, expected_gradients, strict=True):
+        np.testing.assert_allclose(gradient, wanted, rtol=1e-3, atol=20 * error)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypatch):
+def test_table_gradient_is_the_same_in_row_batches(dtype, monkeypatch):
     rng = np.random.default_rng(5)
     mean, deviation = tf.constant(rng.normal(size=(7, 5)), dtype), tf.constant(rng.uniform(0.1, 3.0, (7, 1)), dtype)
     upstream, rows = tf.constant(rng.normal(size=(7, 5)), dtype), []
@@ -275,17 +275,17 @@ def test_the_gradient_of_the_table_is_the_same_in_pieces_of_rows(dtype, monkeypa
 
     monkeypatch.setattr("deepsimplex.readout.gumbel.convolution", recorded)
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.gumbel._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
+    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
     pieces = gradient()
     assert rows == [7, 3, 3, 1]
-    for found, expected in zip(pieces, whole, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6)
+    for batched, expected in zip(pieces, whole, strict=True):
+        np.testing.assert_allclose(batched, expected, rtol=1e-5 if dtype == "float32" else 1e-13, atol=1e-6)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("spread", [1, 4])
 @pytest.mark.usefixtures("only_new_objects")
-def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
+def test_tape_keeps_no_tensor_of_a_row_batch(spread, monkeypatch):
     rng = np.random.default_rng(6)
     loc, scale = tf.constant(rng.normal(size=(3, 4))), tf.constant(rng.uniform(0.2, 2.0, (3, spread)))
     kept = []
@@ -309,9 +309,9 @@ def test_a_tape_keeps_no_tensor_of_a_piece_of_rows(spread, monkeypatch):
         return tape.gradient(value, [loc, scale])
 
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.method._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
     for name in ("_log_cdf_and_hazard", "convolution"):
         monkeypatch.setattr(gumbel, name, watched(getattr(gumbel, name)))
-    for found, expected in zip(gradient(), whole, strict=True):
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-14)
+    for batched, expected in zip(gradient(), whole, strict=True):
+        np.testing.assert_allclose(batched, expected, rtol=1e-12, atol=1e-14)
     assert kept

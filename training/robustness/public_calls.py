@@ -77,7 +77,16 @@ VALUES: dict[str, Any] = {
     **{"num_classes": 3, "latent_dim": 2, "max_iter": 2, "epochs": 1, "inducing": 5, "cv": 2, "regressor": Ridge()},
     **{"n_components": 5, "max_samples": 20, "class_names": CLASSES, "columns": 2, "top": 2, "num_points": 16},
     **{"hidden": (4,), "filters": (2, 2), "units": 4, "dropout": 0.1, "kernel_size": 3, "beta": 0.5, "mass": 0.5},
-    **{"labels": Y[:3], "W": X[:3], "weights": WEIGHT, "noise": 0.1, "lengthscale": 1.0, "number": 1, "window": 3},
+    **{
+        "labels": Y[:3],
+        "W": X[:3],
+        "weights": WEIGHT,
+        "noise": 0.1,
+        "noise_variance": 0.1,
+        "lengthscale": 1.0,
+        "number": 1,
+        "window": 3,
+    },
     **{"loc": LATENT["loc"], "tau": 1.0, "function": keras.ops.square, "matrix": np.abs(X[:, :1] - X[:, 0])},
     **{"curves": {"a": evaluation.risk_coverage_curve(Y, P)}, "histories": {"one": {"loss": [2.0, 1.0]}}},
     **{"j": 0, "identifier": {"name": "ssim", "window": 3}, "targets": ["vertices", "casimac"], "omega": X[:4]},
@@ -108,7 +117,7 @@ REGIONS = {
 READ = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
 SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
-    "reliability_curve": [{}, {"of_class": 1, "binning": "mass"}],
+    "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
     "uncertainty": [{"by": "entropy", "y": None}, {"by": "likelihood"}],
     "corrupt": [{"name": name, "severity": 1} for name in ("rotation", "shot_noise", "pixelation")],
     "ability_to_separate": [{"assigned": Y}, {"assigned": np.array(CLASSES)[Y], "classes": CLASSES}],
@@ -122,7 +131,7 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "uncertain_images": [{"images": IMAGES, "familiarity": WEIGHT}, {"images": IMAGES, **READ}],
     "prototype_images": [{"prototypes": X[:3], "shape": (2, 2), "wins": np.array([3, 2, 1])}],
     "relevance": [{"feature_names": list("abcd")}, {"shape": (2, 2), "top": None}],
-    "reliability": [{"of_class": 1}, READ],
+    "reliability": [{"class_index": 1}, READ],
     "simplex": [{"assigned": Y, "lines": True}],
     "classwise_reliability": [{"classes": [0, 2]}],
     "argmax": [{"num_points": None}, {"latent": FULL, "scores": SCORES, "log": True}]
@@ -151,7 +160,7 @@ SLOW |= {"report", "compare_reports", "argmax_error", "class_intervals", "Latent
 SLOW |= {"CategoricalGaussianProcess", "SimplexNetworkClassifier", "nystroem_kernel_ridge"}
 GIVES_NAN = {"metrics", "reliability_curve", "reliability_band", "report", "compare_reports", "coverage_by_class"}
 GIVES_NAN |= {"coverage_by_size", "standardized_partition", "compare_partitions", "least_squares_gaussian_process"}
-BASES = {"Distance", "Embedding", "Readout", "ClassifierLoss", "LatentLoss"}
+BASES = {"Distance", "Embedding", "Head", "Readout", "ClassifierLoss", "LatentLoss"}
 """Not called: classes to derive from, and one that needs a network."""
 METHODS = (
     *("fit", "fit_transform", "transform", "predict", "predict_proba", "predict_latent", "decision_function"),

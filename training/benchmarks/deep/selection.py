@@ -93,7 +93,7 @@ def _detections(runs: Path, name: str, seed: int, data: Data) -> dict[str, float
         unknown = np.repeat([False, True], [len(inside), len(outside)])
         found = {}
         for density, make in DENSITIES.items():
-            fitted = make().fit(known, data.y, ds.calibration.familiarity.VARIANCE_SHARE)
+            fitted = make().fit(known, data.y, ds.calibration.feature_density.VARIANCE_SHARE)
             unfamiliar = -fitted.familiarity(np.concatenate([inside, outside]))
             found[density] = float(roc_auc_score(unknown, unfamiliar))
         write_json(path, found)

@@ -1,32 +1,24 @@
-"""Mixin with calibration, conformal sets and feature density, fitted after training."""
+"""Calibration, conformal prediction sets and feature density of the Keras classifier, fitted after training."""
 
-import copy
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from deepsimplex._utils.messages import warn_caller
-from deepsimplex.calibration import CALIBRATIONS, DENSITIES, Calibration, ConformalSets, FeatureDensity
-from deepsimplex.calibration.calibrator import check_removal, warn_of_removal
+from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.conformal_sets import ConformalMethod
-from deepsimplex.calibration.familiarity import VARIANCE_SHARE
-from deepsimplex.classifier.data import DataAdapter
+from deepsimplex.calibration.feature_density import VARIANCE_SHARE
+from deepsimplex.classifier.network import SimplexNetwork
+from deepsimplex.classifier.observations import labeled_arrays
 
 
-class FittedAfterTraining:
-    """Mixin of ``SimplexClassifier``: ``calibrate``, ``conformalize`` with ``predict_set``, ``fit_density``."""
+class CalibratedNetwork(SimplexNetwork):
+    """A SimplexNetwork with ``calibrate``, ``conformalize`` and ``predict_set``, ``fit_density`` and ``familiarity``.
 
-    num_classes: int
-    seed: int
-    target: Any
-    readout: Any
-    predict_proba: Any
-    predict_latent: Any
-    predict_features: Any
-    _hide: Any
-    calibration: Calibration | None
-    prediction_sets: ConformalSets | None
-    density: FeatureDensity | None
+    ``after_training`` holds what they fit: see ``deepsimplex.calibration.after_training.AfterTraining``.
+    """
+
+    _has_latents: ClassVar[bool] = True
+    _variance_share: ClassVar[float | None] = VARIANCE_SHARE
 
     def calibrate(
         self,
@@ -67,7 +59,7 @@ class FittedAfterTraining:
         Raises
         ------
         TypeError, ValueError
-            For samples that ``evaluate`` would reject, soft labels, and samples that do not determine the calibration.
+            For samples that ``evaluate`` rejects, soft labels, and samples that do not determine the calibration.
             The model is then unchanged.
 
         Notes
@@ -86,29 +78,8 @@ class FittedAfterTraining:
         >>> model.calibrate(x[500:], y[500:]).calibration.is_fitted
         True
         """
-        if x is None:
-            check_removal(y, "x", "calibrate", "calibration")
-            self._discard_sets("calibrate")
-            self._set_calibration(None)
-            return self
-        calibration = copy.deepcopy(CALIBRATIONS.get(method))
-        x, labels, sample_weight = DataAdapter(self.target, self.num_classes).classes(x, y, sample_weight)
-        before = self.calibration
-        self._set_calibration(None)
-        try:
-            calibration.fit_outputs(
-                labels,
-                probabilities=self.predict_proba(x, batch_size, verbose),
-                latent=self.predict_latent(x, batch_size, verbose),
-                readout=self.readout,
-                sample_weight=sample_weight,
-            )
-        except BaseException:
-            self._set_calibration(before)
-            raise
-        self._discard_sets("calibrate")
-        self._set_calibration(calibration)
-        return self
+        self.after_training.calibrate(x, y, method, sample_weight, batch_size=batch_size, verbose=verbose)
+        return self._retraced()
 
     def conformalize(
         self,
@@ -126,7 +97,7 @@ class FittedAfterTraining:
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, PyDataset, generator or None
-            Samples that were held out of training and of ``calibrate``, as there. None removes the sets.
+            Samples that were held out of training and of ``calibrate``. None removes the sets.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
         coverage : float
@@ -162,20 +133,13 @@ class FittedAfterTraining:
         >>> bool(ds.evaluation.coverage(y_test, sets) > 0.8)
         True
         """
-        if x is None:
-            check_removal(y, "x", "conformalize", "sets")
-            self.prediction_sets = None
-            return self
-        sets = ConformalSets(coverage, method, by_class, seed=self.seed)
-        x, labels, _ = DataAdapter(self.target, self.num_classes).classes(x, y, None)
-        self.prediction_sets = sets.fit(self.predict_proba(x, batch_size, verbose), labels)
+        options: Any = {"seed": self.seed, "batch_size": batch_size, "verbose": verbose}
+        self.after_training.conformalize(x, y, coverage, method, by_class, **options)
         return self
 
     def predict_set(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return whether each class is in the set of each sample, bool [N, n], after ``conformalize``."""
-        if self.prediction_sets is None:
-            raise ValueError("predict_set needs conformalize(x, y) with held-out samples first")
-        return self.prediction_sets.predict(self.predict_proba(x, batch_size, verbose))
+        return self.after_training.predict_set(x, batch_size=batch_size, verbose=verbose)
 
     def fit_density(
         self,
@@ -207,8 +171,8 @@ class FittedAfterTraining:
         -------
         SimplexClassifier
             Itself, with ``familiarity``; ``model.density`` holds the density. Files keep it, and exports have an output
-            "familiarity". Training removes it, with a warning; it removes a calibration and sets, as ``calibrate``
-            does sets.
+            "familiarity". Training removes it, with a warning. A calibration and sets are removed by ``fit_density``,
+            with a warning.
 
         Examples
         --------
@@ -223,54 +187,44 @@ class FittedAfterTraining:
         >>> bool(familiarity.mean() > 0.4), bool(model.familiarity(1 - x_test).mean() < 0.05)
         (True, True)
         """
-        if x is None:
-            check_removal(y, "x", "fit_density", "density")
-            self._set_density(None)
-            return self
-        density = copy.deepcopy(DENSITIES.get(method))
-        x, labels, _ = DataAdapter(self.target, self.num_classes).classes(x, y, None)
-        self._set_density(density.fit(self.predict_features(x, batch_size, verbose), labels, VARIANCE_SHARE))
-        return self
+        self.after_training.fit_density(x, y, method, batch_size=batch_size, verbose=verbose)
+        return self._retraced()
 
     def familiarity(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> np.ndarray:
         """Return how similar samples are to the training samples, [N], from 0 to 1; needs ``fit_density``.
 
         It is the share of training samples that are less typical: of samples like them, a tenth is below 0.1.
         """
-        if self.density is None:
-            raise ValueError("familiarity needs fit_density(x, y) with the training samples first")
-        return self.density.familiarity(self.predict_features(x, batch_size, verbose))
+        return self.after_training.familiarity(x, batch_size=batch_size, verbose=verbose)
 
-    def _set_density(self, density: FeatureDensity | None) -> None:
-        """Set the density, which widens latents, and remove calibration and sets, which were fitted without it."""
-        self._discard_calibration("fit_density")
-        self._discard_sets("fit_density")
-        self.density = density
-        self._set_calibration(None)
+    @property
+    def calibration(self) -> Calibration | None:
+        """The calibration that ``calibrate`` fitted."""
+        return self.after_training.calibration
 
-    def _discard_calibration(self, cause: str) -> None:
-        """Remove the calibration, with a warning, because the outputs that it was fitted to change."""
-        if self.calibration is not None:
-            warn_of_removal(cause, "calibration")
-            self._set_calibration(None)
+    @property
+    def prediction_sets(self) -> ConformalSets | None:
+        """The prediction sets that ``conformalize`` fitted."""
+        return self.after_training.prediction_sets
 
-    def _discard_sets(self, cause: str) -> None:
-        """Remove the sets, with a warning, because the probabilities that they were fitted to change."""
-        if self.prediction_sets is not None:
-            warn_of_removal(cause, "sets")
-            self.prediction_sets = None
+    @property
+    def density(self) -> FeatureDensity | None:
+        """The density that ``fit_density`` fitted."""
+        return self.after_training.density
 
-    def _set_calibration(self, calibration: Calibration | None) -> None:
-        """Set the calibration, and drop the functions that Keras traced with an earlier one."""
-        self.calibration = calibration
-        self.predict_function = self.test_function = None
-        self._hide("_latents", None)
+    def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, np.ndarray, np.ndarray | None]:
+        return labeled_arrays(x, y, sample_weight, self.num_classes)
+
+    def _density_features(self, x: Any, **options: Any) -> np.ndarray:
+        return self.predict_features(x, **options)
 
     def _train_uncalibrated(self) -> None:
         """Remove calibration, sets and density, because training changes the weights that they were fitted to."""
-        self._discard_calibration("training")
-        self._discard_sets("training")
-        if self.density is not None:
-            warn_caller("training changes the features, and removes their density: call fit_density again afterwards")
-            self.density = None
-            self._set_calibration(None)  # drop the functions that were traced with the density
+        if self.after_training.remove_all("training"):
+            self._retraced()
+
+    def _retraced(self) -> Self:
+        """Drop the functions that Keras traced with an earlier density or calibration."""
+        self.predict_function = self.test_function = None
+        self._hide("_latents", None)
+        return self

@@ -1,0 +1,208 @@
+"""Calibration, conformal prediction sets and feature density of a trained classifier, as one object."""
+
+import copy
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.registry import Registry
+from deepsimplex.calibration.calibrator import Calibration
+from deepsimplex.calibration.conformal_sets import ConformalMethod, ConformalSets
+from deepsimplex.calibration.feature_density import FeatureDensity
+from deepsimplex.calibration.gaussian_density import GaussianDensity, RelativeMahalanobis
+from deepsimplex.calibration.isotonic import IsotonicCalibration
+from deepsimplex.calibration.latent_scaling import LatentScaling
+from deepsimplex.calibration.neighbor_distance import NeighborDistance
+from deepsimplex.calibration.platt import PlattScaling
+from deepsimplex.calibration.temperature import TemperatureScaling
+
+CALIBRATIONS: Registry[Calibration] = Registry(
+    "method",
+    Calibration,
+    {
+        "temperature": TemperatureScaling,
+        "latent": LatentScaling,
+        "platt": PlattScaling,
+        "isotonic": IsotonicCalibration,
+    },
+)
+
+DENSITIES: Registry[FeatureDensity] = Registry(
+    "method",
+    FeatureDensity,
+    {"nearest_neighbors": NeighborDistance, "gaussian": GaussianDensity, "relative_mahalanobis": RelativeMahalanobis},
+)
+
+
+# In the order of dependence: the class, what it is fitted to, its name in a warning, and the method that fits it.
+_COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
+    "density": (FeatureDensity, "features", "their density", "fit_density"),
+    "calibration": (Calibration, "outputs", "the calibration that was fitted to them", "calibrate"),
+    "prediction_sets": (ConformalSets, "probabilities", "the sets that were fitted to them", "conformalize"),
+}
+
+
+class TrainedClassifier(Protocol):
+    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions."""
+
+    # Whether class probabilities are read out of latent Gaussians, which a density widens.
+    _has_latents: ClassVar[bool]
+    # Argument of ``FeatureDensity.fit``.
+    _variance_share: ClassVar[float | None]
+
+    def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
+        """Return samples, their class numbers [N] and their weights."""
+
+    def _uncalibrated(self, x: Any, **options: Any) -> dict[str, Any]:
+        """Return the outputs that ``Calibration.fit_outputs`` takes, by name."""
+
+    def _density_features(self, x: Any, **options: Any) -> NDArray[Any]:
+        """Return the features [N, d] that a density is fitted to."""
+
+    def predict_proba(self, x: Any, **options: Any) -> NDArray[Any]:
+        """Return calibrated class probabilities [N, n]."""
+
+
+@dataclass(eq=False)
+class AfterTraining:
+    """Feature density, calibration and conformal prediction sets of a trained classifier.
+
+    Each depends on those before it: the density widens latents, the calibration is fitted to probabilities that are
+    read out of them, the sets are fitted to calibrated probabilities. A change of one removes those after it, with a
+    warning. ``SimplexClassifier`` and the scikit-learn classifiers delegate to it, and document its methods.
+
+    Parameters
+    ----------
+    classifier : TrainedClassifier
+    density, calibration, prediction_sets : FeatureDensity, Calibration, ConformalSets, optional
+        Fitted ones. Default None.
+    """
+
+    classifier: TrainedClassifier
+    density: FeatureDensity | None = None
+    calibration: Calibration | None = None
+    prediction_sets: ConformalSets | None = None
+
+    def fit_density(self, x: Any, y: Any = None, method: Any = "nearest_neighbors", **options: Any) -> Self:
+        """Fit a density to the features of training samples, or remove it if x is None."""
+        density = None
+        if not _removes(x, y, "fit_density"):
+            density = copy.deepcopy(DENSITIES.get(method))
+            x, labels, _ = self.classifier._labeled(x, y, None)
+            features = self.classifier._density_features(x, **options)
+            density.fit(features, labels, self.classifier._variance_share)
+        return self.set_density(density)
+
+    def set_density(self, density: FeatureDensity | None) -> Self:
+        """Set a fitted density. If it widens latents, calibration and sets are removed."""
+        if self.classifier._has_latents:
+            self._remove("fit_density", "calibration", "prediction_sets")
+        self.density = density
+        return self
+
+    def calibrate(
+        self, x: Any, y: Any = None, method: Any = "temperature", sample_weight: Any = None, **options: Any
+    ) -> Self:
+        """Fit a calibration to uncalibrated outputs of held-out samples, or remove it if x is None."""
+        calibration = None
+        if not _removes(x, y, "calibrate"):
+            calibration = copy.deepcopy(CALIBRATIONS.get(method))
+            x, labels, weights = self.classifier._labeled(x, y, sample_weight)
+            outputs = self.classifier._uncalibrated(x, **options)
+            calibration.fit_outputs(labels, **outputs, sample_weight=weights)
+        self._remove("calibrate", "prediction_sets")
+        self.calibration = calibration
+        return self
+
+    def conformalize(
+        self,
+        x: Any,
+        y: Any = None,
+        coverage: float = 0.9,
+        method: ConformalMethod = "lac",
+        by_class: bool = False,
+        *,
+        seed: int = 0,
+        **options: Any,
+    ) -> Self:
+        """Fit prediction sets to calibrated probabilities of held-out samples, or remove them if x is None."""
+        sets = None
+        if not _removes(x, y, "conformalize"):
+            sets = ConformalSets(coverage, method, by_class, seed=seed)
+            x, labels, _ = self.classifier._labeled(x, y, None)
+            sets.fit(self.classifier.predict_proba(x, **options), labels)
+        self.prediction_sets = sets
+        return self
+
+    def remove_all(self, cause: str) -> bool:
+        """Remove density, calibration and sets, with a warning for each; return whether there were any."""
+        return self._remove(cause, *_COMPONENTS)
+
+    def _remove(self, cause: str, *names: str) -> bool:
+        fitted = [name for name in names if getattr(self, name) is not None]
+        for name in fitted:
+            _, changed, removed, method = _COMPONENTS[name]
+            warn_caller(f"{cause} changes the {changed}, and removes {removed}: call {method} again afterwards")
+            setattr(self, name, None)
+        return bool(fitted)
+
+    def predict_set(self, x: Any, **options: Any) -> NDArray[np.bool_]:
+        """Return whether each class is in the set of each sample, bool [N, n]."""
+        if self.prediction_sets is None:
+            raise ValueError("predict_set needs conformalize with held-out samples first")
+        return self.prediction_sets.predict(self.classifier.predict_proba(x, **options))
+
+    def familiarity(self, x: Any, **options: Any) -> NDArray[np.float64]:
+        """Return the share of training samples that are less typical than each sample, [N]."""
+        if self.density is None:
+            raise ValueError("familiarity needs fit_density with the training samples first")
+        return self.density.familiarity(self.classifier._density_features(x, **options))
+
+    def widened(self, latent: Any, features: Any) -> Any:
+        """Widen latents, a LatentGaussian or a dict of tensors, by the density of their features."""
+        return latent if self.density is None else self.density.widened(latent, features)
+
+    def calibrated_latent(self, latent: Any) -> Any:
+        """Calibrate latents, a LatentGaussian or a dict of arrays or tensors."""
+        return latent if self.calibration is None else self.calibration.apply_latent(latent)
+
+    def calibrated(self, p: Any) -> Any:
+        """Calibrate class probabilities [N, n], an array or a tensor."""
+        return p if self.calibration is None else self.calibration.apply_probabilities(p)
+
+    @property
+    def maps_probabilities(self) -> bool:
+        """Whether the calibration maps class probabilities, rather than latents."""
+        return self.calibration is not None and self.calibration.maps_probabilities
+
+    def served(self, p: Any, features: Any) -> dict[str, Any]:
+        """Return the outputs "prediction_set" and "familiarity" of an exported classifier, as far as they are fitted.
+
+        Parameters
+        ----------
+        p, features : tensor, shapes [N, n] and [N, d]
+            Calibrated class probabilities, and the features that the density was fitted to.
+        """
+        sets = {} if self.prediction_sets is None else {"prediction_set": self.prediction_sets.predict(p)}
+        return sets if self.density is None else {**sets, "familiarity": self.density.familiarity(features)}
+
+    def components(self) -> dict[str, Any]:
+        """Return density, calibration and sets by name, None for those that are not fitted."""
+        return {name: getattr(self, name) for name in _COMPONENTS}
+
+    def restore(self, components: dict[str, Any]) -> None:
+        """Set what ``components`` returned, as it was read from a file; raise ValueError for anything else."""
+        for name, (kind, *_) in _COMPONENTS.items():
+            if not isinstance(components[name], kind | None):
+                raise ValueError(f"{name} in the configuration must be a {kind.__name__}; found {components[name]!r}")
+            setattr(self, name, components[name])
+
+
+def _removes(x: Any, y: Any, method: str) -> bool:
+    """Return whether a method is called to remove what it fitted: with None in place of samples, and no labels."""
+    if x is None and y is not None:
+        raise ValueError(f"y must not be given without samples; {method}(None) removes what {method} has fitted")
+    return x is None

@@ -1,0 +1,162 @@
+"""Data of the scikit-learn classifiers, checked in scikit-learn's words: features, labels and training samples."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import DataConversionWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import assert_all_finite, column_or_1d, validate_data
+
+from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
+from deepsimplex._utils.messages import warn_caller
+from deepsimplex._utils.validation import check_sample_weight, unmasked
+from deepsimplex.samples import ArraySamples, Labels, Samples, is_stream
+from deepsimplex.samples.samples import check_not_given_with_stream
+
+
+@contextmanager
+def naming(argument: str) -> Iterator[None]:
+    """Add the name of the argument to errors of scikit-learn's checks that lack it."""
+    try:
+        yield
+    except (TypeError, ValueError, OverflowError) as error:
+        if re.search(rf"\b{argument}\b", str(error)):
+            raise
+        raise (TypeError if isinstance(error, TypeError) else ValueError)(f"{argument}: {error}") from error
+
+
+def checked_rows(estimator: Any, X: ArrayLike, **options: Any) -> NDArray[np.float64]:
+    """Check X by scikit-learn's ``validate_data``; return it in double precision. Text and dates are rejected."""
+    if is_stream(X):
+        raise TypeError("X must be an array; found a stream of batches, which only stochastic processes are fitted to")
+    if isinstance(X, np.ndarray):
+        X = unmasked(X, "X")
+        if X.dtype.kind in "USMmV":
+            raise TypeError(f"X must hold real numbers; found dtype {X.dtype}")
+    with naming("X"):
+        return validate_data(estimator, X, dtype=np.float64, **options)
+
+
+def readable_rows(estimator: Any, X: ArrayLike, **options: Any) -> Any:
+    """Check X as ``checked_rows`` does; return it as it is if it can be read in blocks of rows, else as an array."""
+    if not is_sliced_by_rows(X):
+        return checked_rows(estimator, X, **options)
+    features: Any = X
+    checked_rows(estimator, features[:2], ensure_all_finite=False, **options)
+    _check_finite(features)
+    return features
+
+
+def _check_finite(X: Any) -> None:
+    """Raise ValueError with the first number of X [N, d] that is not finite, in scikit-learn's words."""
+    if where := not_finite(X):
+        row, column = where
+        kind = "NaN" if np.isnan(X[row][column]) else "infinity"
+        raise ValueError(f"Input X contains {kind} in row {row}, column {column}. Leave such rows out, or impute")
+
+
+def checked_labels(y: ArrayLike, classes: Any) -> Labels:
+    """Check hard labels [N] by scikit-learn's rules, or soft labels [N, n], and number the classes.
+
+    Parameters
+    ----------
+    y : array_like
+    classes : array_like, shape [n], optional
+        All classes; None takes those of y, sorted (0 to n - 1 for soft labels).
+    """
+    y = unmasked(y, "y")
+    return Labels.of(y if y.ndim == 2 and y.shape[1] > 1 else _hard_labels(y), classes=classes)
+
+
+def _hard_labels(y: NDArray[Any]) -> NDArray[Any]:
+    """Return labels [N] or [N, 1] as [N], or raise an error for values that are not class labels."""
+    if y.ndim == 2 and y.shape[1] == 1:
+        warn_caller("A column-vector y was passed when a 1d array was expected: pass y.ravel()", DataConversionWarning)
+    with naming("y"):
+        if y.size == 0:
+            raise ValueError(f"y must hold at least one label; found shape {y.shape}")
+        y = column_or_1d(y)
+        assert_all_finite(y, input_name="y")
+        check_classification_targets(y)
+    return y
+
+
+def training_samples(classifier: Any, X: Any, y: Any, sample_weight: Any) -> tuple[Samples, Labels]:
+    """Check the data of a Gaussian-process classifier's ``fit``, and set its ``classes_`` and ``n_features_in_``.
+
+    Returns
+    -------
+    samples : Samples
+        Features X [N, d], memberships as in ``Labels``, and weights [N]; those of weight 0 are left out.
+    labels : Labels
+        Of all rows of arrays; of a stream one per class, so that memory does not grow with N.
+    """
+    if is_stream(X):
+        return _streamed_samples(classifier, X, y, sample_weight)
+    features, labels, weights = classifier._readable(X, y, sample_weight)
+    used = weights > 0
+    return ArraySamples(features, labels.memberships, weights, used=used), labels[used]
+
+
+def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> tuple[Samples, Labels]:
+    check_not_given_with_stream(y=y, sample_weight=sample_weight, batch_size=classifier.batch_size)
+    stream: Any = Samples.of(X, name="X")
+    _check_stream(stream)
+    labels, is_first, soft = None, True, False
+    classes: NDArray[Any] = np.empty(0)
+
+    def used(x: Any, y: Any, weights: Any = None) -> tuple[Any, ...]:
+        nonlocal is_first, soft, classes
+        features = checked_rows(classifier, x, reset=is_first, ensure_all_finite=False)
+        _check_finite(features)
+        if len(y) != len(x):
+            raise ValueError(f"X and y must have as many rows; found {len(x)} and {len(y)}")
+        weights = check_sample_weight(weights, len(x), all_zero=True)
+        rows = weights > 0
+        y = (y[:, 0] if y.shape[1:] == (1,) else y)[rows]
+        if y.dtype.kind == "O":  # TensorFlow's text
+            y = np.char.decode(y.astype(np.bytes_))
+        if labels is not None:
+            y = Labels.of(y, classes=labels.classes).memberships if len(y) else y
+        elif len(y):
+            is_first, soft = False, y.ndim == 2
+            named = checked_labels(y, classifier.classes) if soft or classifier.classes is not None else None
+            names = named.classes if named is not None and soft else np.unique(_hard_labels(y))
+            classes = np.union1d(classes, names) if len(classes) else names
+        return features[rows], y, weights[rows]
+
+    samples = stream.map(used)
+    for _ in samples.read():
+        pass
+    if samples.num_rows < 2:
+        raise ValueError(f"X must yield at least 2 samples of a weight above 0; found {samples.num_rows}")
+    labels = Labels(classes, np.arange(len(classes))) if soft else checked_labels(classes, classifier.classes)
+    classifier.classes_ = labels.classes
+    return samples, labels
+
+
+def _check_stream(samples: Any) -> None:
+    """Raise an error unless a stream can be read repeatedly and yields batches of numeric features and labels."""
+    if not (samples.is_finite and samples.is_repeatable):
+        raise ValueError(
+            "X must be a finite tf.data.Dataset or PyDataset, all of which is read more than once: without repeat(), "
+            "or dataset.take(k); a generator cannot be read again"
+        )
+    spec = samples.spec
+    if len(spec) not in (2, 3) or not all(isinstance(part, tf.TensorSpec) for part in spec):
+        raise ValueError(
+            "X must be a tf.data.Dataset of batches (features, label) or (features, label, sample_weight), each a "
+            f"tensor; found {spec}"
+        )
+    if not (spec[0].dtype.is_floating or spec[0].dtype.is_integer or spec[0].dtype.is_bool):
+        raise TypeError(f"X must hold real numbers; found dtype {spec[0].dtype.name}")
+    if spec[0].shape.rank != 2 or spec[1].shape.rank not in (1, 2):
+        raise ValueError(
+            "X must be a tf.data.Dataset of batches, features [N, d] and labels [N] or [N, n]: dataset.batch(512); "
+            f"found shapes {spec[0].shape} and {spec[1].shape}"
+        )

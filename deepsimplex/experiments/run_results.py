@@ -1,0 +1,71 @@
+"""Evaluation of a trained model on the test samples of a run: metrics, figures and predictions in its folder."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from deepsimplex import evaluation
+from deepsimplex._utils.atomic_files import replacing
+from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.experiments.finished_runs import UNFAMILIAR
+from deepsimplex.experiments.run_folder import RunFolder
+from deepsimplex.experiments.saved_predictions import save_predictions
+from deepsimplex.experiments.training_run import BATCH, Split
+
+
+def write_results(
+    model: SimplexClassifier, split: Split, folder: RunFolder, log: Callable[[str], None], **figures: Any
+) -> None:
+    """Write metrics, with further ``figures``, pictures and predictions of the test samples, and log the paths."""
+    probabilities = model.predict_proba(split.x_test, batch_size=BATCH)
+    sets = None if model.prediction_sets is None else model.prediction_sets.predict(probabilities)
+    report = evaluation.report(split.y_test, probabilities, sets=sets)
+    if model.density is not None:
+        unfamiliar = model.familiarity(split.x_test, batch_size=BATCH) < UNFAMILIAR
+        figures["unfamiliar_share"] = float(unfamiliar.mean())
+    figures |= {} if (recall := model.target.recall()) is None else {"neighbor_recall": recall}
+    _draw(split, probabilities, folder)
+    save_test_predictions(model, split, probabilities, folder)
+    # Keep values that are not computed here, such as the training time.
+    metrics = {**folder.read_metrics(), **report.as_dict(), "test_samples": len(split.x_test), **figures}
+    folder.write_json(folder.metrics, metrics)
+    log(str(report))
+    for what, path in {
+        "model": folder.model,
+        "SavedModel": folder.served,
+        "reliability diagram": folder.reliability,
+        "predictions": folder.test_predictions,
+        "metrics": folder.metrics,
+        "TensorBoard events": folder.events,
+    }.items():
+        if path.exists():
+            log(f"{what:>20}  {path}")
+
+
+def save_test_predictions(model: SimplexClassifier, split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    # Probabilities calibrated after the readout are not the readout of the latents.
+    read_out = model.calibration is None or not model.calibration.maps_probabilities
+    save_predictions(
+        folder.test_predictions,
+        split.y_test,
+        probabilities,
+        latent=model.predict_latent(split.x_test, batch_size=BATCH),
+        scores=model.readout.scores,
+        readout=model.readout if read_out else None,
+        images=split.x_test if split.x_test.ndim >= 3 else None,
+        class_names=split.class_names,
+    )
+
+
+def _draw(split: Split, probabilities: np.ndarray, folder: RunFolder) -> None:
+    from deepsimplex import plots  # imported here: it imports matplotlib
+
+    figures = {folder.reliability: plots.reliability(split.y_test, probabilities)}
+    if split.x_test.ndim >= 3:
+        figures[folder.uncertain_images] = plots.uncertain_images(
+            split.x_test, probabilities, split.y_test, by="confidence", class_names=split.class_names
+        )
+    for path, figure in figures.items():
+        with replacing(path) as fresh:
+            figure.savefig(fresh, dpi=150)

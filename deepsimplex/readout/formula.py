@@ -1,0 +1,188 @@
+"""Formulas for class probabilities: the choice among them, and their evaluation, compiled and in batches of rows."""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+from numpy.typing import ArrayLike
+
+from deepsimplex._utils.portable_operations import portable
+from deepsimplex._utils.validation import check_flag, check_whole
+from deepsimplex.latent import Covariance, LatentGaussian, covariance_from_shape
+from deepsimplex.readout.normal import smallest_normal
+from deepsimplex.readout.row_batches import batch_rows, in_row_batches, vector_jacobian_product
+from deepsimplex.readout.score_matrix import Scores
+
+
+class Condition(NamedTuple):
+    """Condition of an exact formula, on the scores and the covariance: in words, and as a function."""
+
+    words: str
+    holds: Callable[[Scores, Covariance], bool]
+
+
+TWO_CLASSES = Condition("two classes", lambda scores, covariance: scores.num_classes == 2)
+THREE_CLASSES = Condition("three classes", lambda scores, covariance: scores.num_classes == 3)
+EQUAL_VARIANCES = Condition(
+    "an isotropic scale with the scores of a regular simplex",
+    lambda scores, covariance: covariance == "isotropic" and scores.independent_variance is not None,
+)
+UNEQUAL_VARIANCES = Condition(
+    "a diagonal scale with scores proportional to the identity",
+    lambda scores, covariance: covariance == "diagonal" and scores.identity_factor is not None,
+)
+ANY = Condition("", lambda scores, covariance: True)
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """One way to compute class probabilities: a closed form, a quadrature, or an average over samples.
+
+    Attributes
+    ----------
+    method : {"exact", "quasi_monte_carlo", "monte_carlo"}
+    condition : Condition
+        For which scores and covariances it applies.
+    moments : callable
+        (scores, loc, scale) -> tuple of tensors, from which probabilities are computed.
+    compute : callable
+        (*moments, num_points, log) -> class probabilities [N, n] or their logarithms; if the method samples,
+        (*moments, num_points, seed, log).
+    num_points : callable
+        (n, dtype) -> default number of nodes, points or draws.
+    row_size : callable
+        (n, L, num_points, dtype) -> numbers in the largest tensor of a row.
+    cheap : bool
+        Whether it takes little of a training step: a closed form, or one small grid for all classes.
+    """
+
+    method: Literal["exact", "quasi_monte_carlo", "monte_carlo"]
+    condition: Condition
+    moments: Callable[[Scores, Any, Any], tuple[Any, ...]]
+    compute: Callable[..., Any]
+    num_points: Callable[[int, tf.DType], int]
+    row_size: Callable[[int, int, int, tf.DType], int]
+    cheap: bool = False
+
+
+def choose(
+    formulas: Sequence[Formula],
+    loc_shape: Sequence[Any],
+    scale_shape: Sequence[Any],
+    scores: ArrayLike | None,
+    method: str,
+    num_points: int | None,
+    seed: int,
+) -> "ChosenFormula":
+    """Choose the first formula of a method, or of any for "auto", whose condition holds for latents of these shapes.
+
+    Raises ValueError if none does, or if the scores or the number of points do not fit.
+    """
+    S, covariance = Scores.of(scores, loc_shape[1]), covariance_from_shape(scale_shape)
+    for formula in formulas:
+        if method in ("auto", formula.method) and formula.condition.holds(S, covariance):
+            return ChosenFormula(formula, S, covariance, check_num_points(formula.method, num_points), seed)
+    conditions = ", or ".join(formula.condition.words for formula in formulas if formula.method == method)
+    raise ValueError(
+        f"method={method!r} needs {conditions}; found n = {S.num_classes} and a {covariance} scale. "
+        "method='auto' takes quasi_monte_carlo here"
+    )
+
+
+def check_num_points(method: str, num_points: int | None) -> int | None:
+    """Return ``num_points``; raise ValueError if the method cannot work with that number."""
+    if num_points is None:
+        return None
+    checked = check_whole(num_points, "num_points", 4, 2**24)
+    if method == "quasi_monte_carlo" and checked & (checked - 1):
+        raise ValueError(f"num_points must be a power of two for quasi-Monte Carlo; found {checked}")
+    return checked
+
+
+@dataclass(frozen=True)
+class ChosenFormula:
+    """A formula for given scores and covariance, with its number of points (None takes its default) and its seed."""
+
+    formula: Formula
+    scores: Scores
+    covariance: Covariance
+    num_points: int | None
+    seed: int
+
+    def points(self, dtype: tf.DType) -> int:
+        """Return ``num_points``, or the formula's default."""
+        return self.num_points or self.formula.num_points(self.scores.num_classes, dtype)
+
+    def read(self, latent: LatentGaussian, log: bool) -> Any:
+        """Class probabilities [N, n] or their logarithms: arrays for arrays, by a compiled function; else tensors."""
+        check_flag(log, "log")
+        loc, scale = latent.tensors()
+        if latent.holds_tensors:
+            return self.compute(loc, scale, log)
+        compiled, rows = _compiled(self, log, True, loc.dtype.name), loc.shape[0]
+        batches = math.ceil(rows / self._batch_rows(loc.dtype))
+        if batches <= 1:
+            return compiled(loc, scale).numpy()
+        size = math.ceil(rows / batches)
+        return np.concatenate([compiled(loc[i : i + size], scale[i : i + size]).numpy() for i in range(0, rows, size)])
+
+    def compute(self, loc: Any, scale: Any, log: bool = False, whole: bool = False) -> Any:
+        """Class probabilities [N, n], or their logarithms, of tensors.
+
+        ``whole`` computes batches whose size a graph does not know, such as a network's, at once: XLA cannot
+        differentiate loops of unknown length.
+        """
+        rows = loc.shape[0]
+        many = rows is not None and rows > self._batch_rows(loc.dtype)
+        if tf.executing_eagerly() or portable() or many:
+            return self._traced(loc, scale, log, whole)
+        result = _compiled(self, log, whole or rows is not None, loc.dtype.name)(loc, scale)
+        result.set_shape([rows, self.scores.num_classes])
+        return result
+
+    def _batch_rows(self, dtype: tf.DType) -> int:
+        n, dims = self.scores.matrix.shape
+        return batch_rows(self.formula.row_size(n, dims, self.points(dtype), dtype))
+
+    def _traced(self, loc: Any, scale: Any, log: bool, whole: bool) -> Any:
+        compute = partial(self._at_once, log)
+        if whole and loc.shape[0] is None:
+            return compute(loc, scale)
+        return in_row_batches(compute, loc, scale, self._batch_rows(loc.dtype))
+
+    def _at_once(self, log: bool, loc: Any, scale: Any) -> Any:
+        formula, points = self.formula, self.points(loc.dtype)
+        sampling = () if formula.method == "exact" else (self.seed,)
+        result = formula.compute(*formula.moments(self.scores, loc, scale), points, *sampling, log)
+        if log or formula.method == "monte_carlo":
+            return result
+        # Never zero, so that no log-loss is infinite: the smallest normal number stands for all that lies below.
+        return tf.maximum(result, smallest_normal(loc.dtype))
+
+
+@lru_cache(maxsize=128)
+def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
+    """Compile a formula as a differentiable function of any number of rows: once per setting, not once per model.
+
+    Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
+    to the other, axes and shapes would not be constants in the second, as XLA requires. TensorFlow merges the two
+    unless they contain loops or branches. TensorFlow also keeps the graph in which a custom gradient is defined in
+    memory: here that of this function, not that of a model.
+    """
+    n, dims = chosen.scores.matrix.shape
+    scale_shape = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[chosen.covariance]
+    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *scale_shape], dtype)]
+    values = partial(chosen._traced, log=log, whole=whole)
+    product = partial(vector_jacobian_product, values)
+    gradient = tf.function(product, input_signature=[*signature, tf.TensorSpec([None, n], dtype)], autograph=False)
+
+    @tf.custom_gradient
+    def differentiable(loc: Any, scale: Any) -> tuple[Any, Any]:
+        return values(loc, scale), partial(gradient, loc, scale)
+
+    # A concrete function: TensorFlow would warn that one function is retraced often.
+    return tf.function(differentiable, input_signature=signature, autograph=False).get_concrete_function()

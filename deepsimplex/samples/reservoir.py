@@ -1,0 +1,116 @@
+"""Random samples without replacement of rows that are read in blocks, by reservoir sampling."""
+
+from typing import Any, NamedTuple
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from deepsimplex._utils.batching import num_rows
+
+
+class Draw(NamedTuple):
+    """Rows drawn at random, in their order among all rows.
+
+    Attributes
+    ----------
+    columns : tuple
+        Samples, and labels and weights if given: arrays or structures of arrays.
+    rows : ndarray of int64
+        Positions among all rows.
+    given : int
+        Number of all rows.
+    """
+
+    columns: tuple[Any, ...]
+    rows: NDArray[np.int64]
+    given: int
+
+
+class Reservoir:
+    """Draw rows of blocks at random without replacement; the draw does not depend on how rows are divided into blocks.
+
+    Every row gets a uniform random key; the rows with the smallest keys are kept.
+
+    Parameters
+    ----------
+    k : int or None
+        Number of rows; all rows if there are no more, or for None.
+    seed : int or numpy.random.Generator
+    per_class : int
+        Rows of every class that are drawn, too. Default 0.
+
+    Examples
+    --------
+    >>> reservoir = Reservoir(3, seed=0)
+    >>> for rows in np.split(np.arange(10.0), 5):
+    ...     reservoir.add((rows,))
+    >>> reservoir.drawn()
+    Draw(columns=(array([1., 2., 3.]),), rows=array([1, 2, 3]), given=10)
+    """
+
+    def __init__(self, k: int | None, seed: int | np.random.Generator, per_class: int = 0) -> None:
+        self._k, self._per_class, self._rng = k, per_class, np.random.default_rng(seed)
+        self._columns: tuple[Any, ...] = ()
+        self._keys, self._labels = np.empty(0), np.empty(0, np.int64)
+        self._rows, self._given = np.empty(0, np.int64), 0
+
+    def add(self, columns: tuple[Any, ...], labels: NDArray[Any] | None = None) -> None:
+        """Add a block of rows, and their classes [N] if ``per_class`` rows of every class are kept."""
+        count = num_rows(columns)
+        keys = np.concatenate([self._keys, self._rng.random(count)])
+        labels = np.concatenate([self._labels, np.zeros(count, np.int64) if labels is None else labels])
+        rows = np.concatenate([self._rows, np.arange(self._given, self._given + count)])
+        kept = self._smallest(keys, labels)
+        before = len(self._keys)
+        old, new = kept[kept < before], kept[kept >= before] - before
+        if not self._columns:
+            self._columns = take(columns, new)
+        elif len(new):
+            self._columns = joined([take(self._columns, old), take(columns, new)])
+        self._keys, self._labels, self._rows = keys[kept], labels[kept], rows[kept]
+        self._given += count
+
+    def drawn(self) -> Draw:
+        """Return the rows drawn of all blocks so far."""
+        return Draw(self._columns, self._rows, self._given)
+
+    def _smallest(self, keys: NDArray[np.float64], labels: NDArray[Any]) -> NDArray[np.int64]:
+        if self._k is None or len(keys) <= self._k:
+            return np.arange(len(keys))
+        order = np.argsort(keys)
+        kept = [order[: self._k]]
+        if self._per_class:
+            kept += [order[labels[order] == label][: self._per_class] for label in np.unique(labels)]
+        return np.unique(np.concatenate(kept))
+
+
+def take(arrays: Any, rows: Any) -> Any:
+    """Return some rows, a slice or positions, of every array, frame or h5py data set of a structure.
+
+    Examples
+    --------
+    >>> take({"a": np.arange(4), "b": np.eye(4)}, np.array([2, 0]))["a"]
+    array([2, 0])
+    """
+
+    def rows_of(array: Any) -> Any:
+        if hasattr(array, "iloc"):
+            return array.iloc[rows]
+        if isinstance(array, np.ndarray) or isinstance(rows, slice):
+            return array[rows]  # a slice of a memory map stays one
+        order = np.argsort(rows)  # h5py requires increasing row numbers
+        return np.asarray(array[rows[order]])[np.argsort(order)]
+
+    return keras.tree.map_structure(rows_of, arrays)
+
+
+def joined(blocks: list[Any]) -> Any:
+    """Concatenate the arrays of blocks of the same structure.
+
+    Examples
+    --------
+    >>> joined([(np.zeros(1), np.ones(1)), (np.zeros(1), np.ones(1))])
+    (array([0., 0.]), array([1., 1.]))
+    """
+    return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *blocks) if len(blocks) > 1 else blocks[0]

@@ -1,0 +1,748 @@
+"""Samples of every kind as one type: arrays, memory maps, h5py, frames, structures, tf.data, PyDatasets, generators."""
+
+import copy
+import functools
+import itertools
+import math
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from typing import Any, ClassVar, Self
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from deepsimplex._utils.batching import not_finite, num_rows, parts, row_slices, rows_at_once
+from deepsimplex._utils.validation import check_finite_rows, check_sample_weight, unmasked
+from deepsimplex.latent import LatentGaussian
+from deepsimplex.samples.class_labels import Labels
+from deepsimplex.samples.reservoir import Draw, Reservoir, joined, take
+
+Columns = tuple[Any, ...]
+# Converts labels to what a network is trained on, and to factors [N] of the sample weights, or None.
+Observe = Callable[[Any], tuple[Any, NDArray[Any] | None]]
+# Draws the order of an epoch: from a number of rows (or batches) to their permutation.
+Order = Callable[[int], NDArray[np.int64]]
+# Divides a data set among workers.
+Divide = Callable[[tf.data.Dataset], tf.data.Dataset]
+
+# AutoGraph caches the functions that it converts, and with them samples and model, until the process ends.
+not_converted = tf.autograph.experimental.do_not_convert
+
+NOT_FINITE = "x must be finite; found NaN or infinity in a batch. Remove or repair such samples"
+
+
+class Samples(ABC):
+    """Samples, with labels and sample weights if they were given, that are read in blocks, minibatches and epochs.
+
+    A read gives a tuple of columns: samples, labels, weights, each an array or a structure of arrays with as many rows.
+
+    Attributes
+    ----------
+    num_rows : int or None
+        Number of rows N. None for a stream that has not been read to its end.
+    is_stream : bool
+        Whether these are batches, which are read in their order, rather than arrays.
+    is_repeatable : bool
+        Whether they can be read more than once; a generator cannot.
+    columns : tuple
+        The arrays as they are; empty for a stream.
+    divides_files : bool
+        Whether workers that train together divide the files of a data set, by its options.
+
+    Examples
+    --------
+    >>> samples = Samples.of(np.eye(3), [0, 1, 1])
+    >>> [y.tolist() for x, y in samples.map(lambda x, y: (x, 10 * y)).blocks(2)]
+    [[0, 10], [10]]
+    """
+
+    is_stream: ClassVar[bool]
+    is_repeatable: bool = True
+    num_rows: int | None = None
+    columns: Columns = ()
+    divides_files = False
+    _function: Callable[..., Columns] | None = None
+
+    @staticmethod
+    def of(
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        *,
+        labeled: bool = False,
+        name: str = "x",
+    ) -> "Samples":
+        """Check what a user passed, once.
+
+        Parameters
+        ----------
+        x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
+            Samples, or batches of samples, (samples, labels) or (samples, labels, weights). Memory maps and h5py data
+            sets are read in blocks, streams not at all but for a first batch.
+        y : labels of any kind or latents, optional
+        sample_weight : array, shape [N], optional
+        labeled : bool
+            Whether labels are required. Default False.
+        name : str
+            Name of the argument x in errors.
+
+        Raises
+        ------
+        TypeError, ValueError
+            For arrays that are not numeric, have no samples, or are not finite in the precision of layers, for
+            different numbers of samples, labels and weights, and for labels beside a stream, whose batches hold them.
+        """
+        if is_stream(x):
+            check_not_given_with_stream(y=y, sample_weight=sample_weight)
+            stream: Stream
+            if isinstance(x, tf.data.Dataset):
+                stream = DatasetStream(x, name)
+            elif isinstance(x, keras.utils.PyDataset):
+                stream = PyDatasetStream(x, name)
+            else:
+                stream = GeneratorStream(x, name)
+            if labeled:
+                stream.check_labeled()
+            return stream
+        if labeled and y is None:
+            raise ValueError("y must be given beside arrays: labels, soft labels or latents")
+        return ArraySamples(*_checked_columns(x, y, sample_weight, name))
+
+    def map(self, function: Callable[..., Columns]) -> Self:
+        """Return these samples with a function of the columns applied to every read.
+
+        The function may drop rows of a stream that has not been read yet; later ones do not see batches without rows.
+        """
+        mapped, before = copy.copy(self), self._function
+
+        def both(*columns: Any) -> Columns:
+            kept = columns if before is None else before(*columns)
+            return function(*kept) if num_rows(kept) else kept
+
+        mapped._function = both
+        return mapped
+
+    def blocks(self, most: int | None = None) -> Iterator[Columns]:
+        """Read all rows once, in order, at most ``most`` at a time. Default: 8 MiB of samples in double precision."""
+        return self._blocks(_rows_at_once(self.spec[0]) if most is None else most)
+
+    def whole(self) -> Columns:
+        """Read all rows into arrays."""
+        return joined([*self._blocks(self.num_rows or 2**62)])
+
+    @property
+    @abstractmethod
+    def spec(self) -> Columns:
+        """Specifications of the columns before ``map``: ``tf.TensorSpec``, or structures of them."""
+
+    @abstractmethod
+    def _blocks(self, most: int) -> Iterator[Columns]:
+        """Read all rows once, in order, at most ``most`` at a time."""
+
+    @abstractmethod
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[Columns]:
+        """Read the minibatches of an epoch: shuffled rows of arrays; the batches of a stream as they are."""
+
+    @abstractmethod
+    def num_batches(self, size: int) -> int:
+        """Number of minibatches of an epoch."""
+
+    @abstractmethod
+    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
+        """Draw rows at random without replacement, the same from arrays and from a stream of the same rows.
+
+        Parameters
+        ----------
+        k : int or None
+            Number of rows; all if there are no more, or for None.
+        seed : int or numpy.random.Generator
+        by_class : bool
+            Whether k rows of every class are drawn; the labels are then class numbers. Default False.
+        """
+
+    @abstractmethod
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
+        """Return the samples as arrays, and the size of the batches of a stream.
+
+        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        """
+
+    @abstractmethod
+    def first(self) -> Columns:
+        """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
+
+    @abstractmethod
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        """Read an epoch in order; a stream still yields every batch afterwards."""
+
+    @abstractmethod
+    def epochs(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
+        """Return batches for Keras: a data set of arrays, or a stream of the same kind.
+
+        Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
+
+        Parameters
+        ----------
+        batch_size : int, optional
+            Number of rows of arrays in a batch. Default 32.
+        order : callable, optional
+            Method of an object, which is referenced weakly, called with a number of rows as an epoch begins; with the
+            number of batches for a PyDataset. Default None: rows in order. Data sets and generators have their own.
+        divide : callable, optional
+            Divides the row numbers of arrays, or the batches of a data set, among workers.
+        """
+
+    @abstractmethod
+    def observed(self, observe: Observe, scores: NDArray[Any]) -> "Samples":
+        """Return samples with ``observe(labels)`` in place of labels, and weights times its factors; streams lazily.
+
+        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
+        """
+
+
+class ArraySamples(Samples):
+    """Samples in arrays, memory maps and other objects that can be sliced by rows, as they are.
+
+    Minibatches are shuffled in every epoch. Rows left over after the last whole one are skipped, different ones in
+    every epoch.
+
+    Parameters
+    ----------
+    *columns : array or structure of arrays, shape [N, ...]
+    used : ndarray of bool, shape [N], optional
+        Rows that are used. Default None: all.
+    """
+
+    is_stream = False
+    num_rows: int
+
+    def __init__(self, *columns: Any, used: NDArray[np.bool_] | None = None) -> None:
+        self.columns = columns
+        self._used = None if used is None or used.all() else np.flatnonzero(used)
+        self.num_rows = num_rows(columns) if self._used is None else len(self._used)
+
+    @property
+    def spec(self) -> Columns:
+        return keras.tree.map_structure(_spec, self.columns)
+
+    def part(self, rows: NDArray[np.int64] | slice) -> Self:
+        """Return some of the rows, by their positions among those used, in order."""
+        some = copy.copy(self)
+        if isinstance(rows, slice) and self._used is None:
+            some.columns = take(self.columns, rows)
+            some.num_rows = num_rows(some.columns)
+        else:
+            some._used = np.arange(self.num_rows)[rows] if self._used is None else self._used[rows]
+            some.num_rows = len(some._used)
+        return some
+
+    def split(self, share: float) -> tuple[Self, Self]:
+        """Cut a share of the samples off the end, as Keras does: (training, validation)."""
+        cut = math.floor(self.num_rows * (1.0 - share))
+        if not 0 < cut < self.num_rows:
+            raise ValueError(
+                f"validation_split must leave samples on both sides; {share!r} of {self.num_rows} does not"
+            )
+        return self.part(slice(None, cut)), self.part(slice(cut, None))
+
+    def _blocks(self, most: int) -> Iterator[Columns]:
+        for rows in row_slices(self.num_rows, most):
+            yield self._read(rows)
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[Columns]:
+        order = rng.permutation(self.num_rows)
+        for rows in parts(slice(0, size * self.num_batches(size)), size):
+            yield self._read(order[rows])
+
+    def num_batches(self, size: int) -> int:
+        return self.num_rows // size
+
+    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
+        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+        labels = take(self.columns[1], slice(None) if self._used is None else self._used) if by_class else None
+        reservoir.add((np.arange(self.num_rows),), labels)
+        rows = reservoir.drawn().rows
+        return Draw(self._read(rows if len(rows) < self.num_rows else slice(None)), rows, self.num_rows)
+
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
+        return self, None
+
+    def first(self) -> Columns:
+        return self.columns
+
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        return iter([self.columns])
+
+    def observed(self, observe: Observe, scores: NDArray[Any]) -> "ArraySamples":
+        x, y, *weight = self.columns
+        return ArraySamples(x, *_observed(observe, y, *weight))
+
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> tf.data.Dataset:
+        size, rows = batch_size or 32, self.num_rows
+        if order is None and divide is None and not has_memmap(self.columns):  # no function is traced
+            tensors = keras.tree.map_structure(as_tensor, self.columns)
+            return tf.data.Dataset.from_tensor_slices(tensors).batch(size).prefetch(tf.data.AUTOTUNE)
+        # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the model be freed.
+        current: Any = None if order is None else weakref.WeakMethod(order)
+
+        @not_converted
+        def this_epoch(_: Any) -> tf.data.Dataset:
+            drawn = tf.numpy_function(lambda: current()(rows), [], tf.int64)
+            return tf.data.Dataset.from_tensor_slices(tf.ensure_shape(drawn, [rows]))
+
+        numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
+        batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
+        batches = batches if divide is None else divide(batches)
+        readers = keras.tree.map_structure(_row_reader, self.columns)
+
+        @not_converted
+        def gather(rows: tf.Tensor) -> Columns:
+            return keras.tree.map_structure(lambda read: read(rows), readers)
+
+        return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+    def _read(self, rows: Any) -> Columns:
+        columns = take(self.columns, rows if self._used is None else self._used[rows])
+        return columns if self._function is None else self._function(*columns)
+
+
+class Stream(Samples):
+    """Batches of samples, which are read in their order; Python converts and checks them, batch by batch, for Keras.
+
+    After the first pass ``num_rows`` is known, and later passes must give as many rows.
+
+    Parameters
+    ----------
+    source : tf.data.Dataset, keras.utils.PyDataset or generator
+    name : str
+        Name of the argument in errors.
+    """
+
+    is_stream = True
+    is_finite = True
+    _kind = "stream"
+    _num_batches = 0
+    _convert: Callable[[Any], Any] | None = None
+
+    def __init__(self, source: Any, name: str = "x") -> None:
+        self.source, self._name = source, name
+
+    @functools.cached_property
+    def spec(self) -> Columns:
+        return keras.tree.map_structure(_spec, self.first())
+
+    def check_labeled(self) -> None:
+        """Raise ValueError unless batches hold samples and labels."""
+
+    @abstractmethod
+    def _batches(self, steps: int | None) -> Iterator[Any]:
+        """Read the batches as they are, at most ``steps`` of them."""
+
+    def read(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        """Read the batches of an epoch as arrays: ``steps`` of them, or all. The argument is named in errors."""
+        if not self.is_finite and steps is None:
+            raise ValueError(
+                f"{self._name} must be a finite stream where all of it is read, for the neighbors of a distance "
+                "target, the scale of compositions or a calibration: pass it without repeat(), or give "
+                f"{argument}"
+            )
+        rows = number = 0
+        batches = itertools.islice(self._batches(steps), steps)
+        for batch_number in itertools.count():
+            try:
+                batch = next(batches)
+                columns = _as_arrays(batch if self._convert is None else self._convert(batch))
+                if self._function is not None:
+                    columns = self._function(*columns)
+            except StopIteration:
+                break
+            except (TypeError, ValueError, tf.errors.OpError) as error:
+                line = str(error.message if isinstance(error, tf.errors.OpError) else error).strip().splitlines()[0]
+                error_type = TypeError if isinstance(error, TypeError) else ValueError
+                raise error_type(f"{line} (in batch {batch_number} of the {self._kind} {self._name})") from error
+            count = num_rows(columns)
+            if count:
+                rows, number = rows + count, number + 1
+                yield columns
+        if steps is None:
+            if self.num_rows not in (None, rows):
+                raise ValueError(
+                    f"{self._name} must yield the same rows whenever it is read, as a tf.data.Dataset of arrays or "
+                    f"files does; found {self.num_rows} rows at first and then {rows}. from_generator needs a function "
+                    "that begins anew"
+                )
+            self.num_rows, self._num_batches = rows, number
+
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple[ArraySamples, int | None]:
+        batches = [*self.read(steps, argument)]
+        if not batches:
+            raise ValueError(f"{self._name} must yield samples; found an empty stream")
+        x, y, weight = (_joined_column(batches, column) for column in range(3))
+        return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
+
+    def checked(self, check: Callable[[Any], None]) -> "Stream":
+        """Return this stream with a check of every batch's samples, in addition to that for finite numbers."""
+
+        def convert(batch: Any) -> Any:
+            x = _columns(batch)[0]
+            check_samples(x)
+            check(x)
+            return batch
+
+        return self._converted(convert)
+
+    def observed(self, observe: Observe, scores: NDArray[Any]) -> "Stream":
+        def convert(batch: Any) -> Any:
+            x, y, weight = (*_columns(batch), None, None)[:3]
+            if y is None:
+                raise ValueError("y must be given beside arrays: labels, soft labels or latents")
+            x, *labels = _checked_columns(x, y, weight, self._name)
+            return (x, *_observed(observe, *labels))
+
+        return self._converted(convert)
+
+    def _converted(self, convert: Callable[[Any], Any]) -> Self:
+        converted = copy.copy(self)
+        converted._convert = convert
+        return converted
+
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        return self.read(steps, argument)
+
+    def blocks(self, most: int | None = None) -> Iterator[Columns]:
+        if most is None and any(None in leaf.shape[1:] for leaf in keras.tree.flatten(self.spec[0])):
+            most = _rows_at_once(self.first()[0])
+        return super().blocks(most)
+
+    def _blocks(self, most: int) -> Iterator[Columns]:
+        held: list[Columns] = []
+        for batch in self.read():
+            for rows in row_slices(num_rows(batch), most):
+                part = take(batch, rows)
+                if held and sum(map(num_rows, held)) + num_rows(part) > most:
+                    yield joined(held)
+                    held = []
+                held.append(part)
+        if held:
+            yield joined(held)
+
+    def batches(self, size: int, rng: np.random.Generator) -> Iterator[Columns]:
+        return self.read()
+
+    def num_batches(self, size: int) -> int:
+        return self._num_batches
+
+    def draw(self, k: int | None, seed: int | np.random.Generator, by_class: bool = False) -> Draw:
+        reservoir = Reservoir(0, seed, per_class=k or 0) if by_class else Reservoir(k, seed)
+        for columns in self.read():
+            reservoir.add(columns, columns[1] if by_class else None)
+        return reservoir.drawn()
+
+
+class DatasetStream(Stream):
+    """Batches of a ``tf.data.Dataset``."""
+
+    _kind = "tf.data.Dataset"
+
+    def __init__(self, source: tf.data.Dataset, name: str = "x") -> None:
+        super().__init__(source, name)
+        self.is_finite = source.cardinality() != tf.data.INFINITE_CARDINALITY
+        policy = source.options().experimental_distribute.auto_shard_policy
+        self.divides_files = policy == tf.data.experimental.AutoShardPolicy.FILE
+
+    @functools.cached_property
+    def spec(self) -> Columns:
+        return _columns(self.source.element_spec)
+
+    def check_labeled(self) -> None:
+        spec = self.source.element_spec
+        if not isinstance(spec, tuple) or len(spec) not in (2, 3):
+            raise ValueError("a tf.data.Dataset must yield (x, label) or (x, latent), with or without weights")
+        if any(leaf.shape.rank in (None, 0) for leaf in keras.tree.flatten(spec)):
+            raise ValueError(f"a tf.data.Dataset must be batched and have tensors of known rank; found {spec}")
+
+    def first(self) -> Columns:
+        return _columns(next(iter(self.source)))
+
+    def _batches(self, steps: int | None) -> Iterator[Any]:
+        return self.source.as_numpy_iterator()
+
+    def checked(self, check: Callable[[Any], None]) -> "DatasetStream":
+        check(self.spec[0])
+        is_tuple = isinstance(self.source.element_spec, tuple)
+
+        @not_converted
+        def element(*columns: Any) -> Any:
+            x, *others = columns
+            x = keras.tree.map_structure(_checked_finite, x)
+            return (x, *others) if is_tuple else x
+
+        return self._mapped(element)
+
+    def observed(self, observe: Observe, scores: NDArray[Any]) -> "DatasetStream":
+        example, factors = observe(Labels.example(self.spec[1], scores))
+        names, dtypes = list(example), [tf.as_dtype(part.dtype) for part in example.values()]
+        dtypes += [] if factors is None else [tf.as_dtype(factors.dtype)]
+
+        @not_converted
+        def element(x: Any, y: Any, weight: Any = None) -> Columns:
+            leaves = list(y.values()) if isinstance(y, dict) else [y]
+
+            def in_numpy(*leaves: NDArray[Any]) -> list[NDArray[Any]]:
+                labels = dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0]
+                observation, factors = observe(labels)
+                return [*(observation[name] for name in names), *([] if factors is None else [factors])]
+
+            values = tf.numpy_function(in_numpy, leaves, dtypes, stateful=False)
+            for value, part in zip(values, [*example.values(), *([] if factors is None else [factors])], strict=True):
+                value.set_shape([*leaves[0].shape[:1], *part.shape[1:]])
+            observation = dict(zip(names, values, strict=False))
+            if factors is not None:
+                weight = values[-1] if weight is None else values[-1] * tf.cast(weight, values[-1].dtype)
+            x = keras.tree.map_structure(_checked_finite, x)
+            return (x, observation) if weight is None else (x, observation, weight)
+
+        return self._mapped(element)
+
+    def _mapped(self, element: Callable[..., Any]) -> "DatasetStream":
+        mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
+        return DatasetStream(mapped, self._name)
+
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> tf.data.Dataset:
+        return self.source if divide is None else divide(self.source)
+
+
+class PyDatasetStream(Stream):
+    """Batches of a ``keras.utils.PyDataset``."""
+
+    _kind = "PyDataset"
+
+    def __init__(self, source: keras.utils.PyDataset, name: str = "x") -> None:
+        super().__init__(source, name)
+        self.is_finite = source.num_batches is not None
+
+    def first(self) -> Columns:
+        return _as_arrays(self.source[0])
+
+    def _batches(self, steps: int | None) -> Iterator[Any]:
+        return (self.source[index] for index in range(self.source.num_batches or steps or 0))
+
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> keras.utils.PyDataset:
+        return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
+
+
+class ConvertedPyDataset(keras.utils.PyDataset):
+    """A PyDataset with a function applied to its batches, in an order drawn for every epoch."""
+
+    def __init__(
+        self, dataset: keras.utils.PyDataset, convert: Callable[[Any], Any], order: Order | None = None
+    ) -> None:
+        super().__init__(
+            workers=dataset.workers,
+            use_multiprocessing=dataset.use_multiprocessing,
+            max_queue_size=dataset.max_queue_size,
+        )
+        self.dataset, self.convert, self.order = dataset, convert, order
+        self.indices: NDArray[np.int64] | None = None
+
+    @property
+    def num_batches(self) -> int | None:
+        """Number of batches of an epoch, None for an endless data set."""
+        return self.dataset.num_batches
+
+    def __getitem__(self, index: int) -> Any:
+        return self.convert(self.dataset[index if self.indices is None else int(self.indices[index])])
+
+    def on_epoch_begin(self) -> None:
+        """Draw the order of the batches, and call the data set's own ``on_epoch_begin``."""
+        if self.order is not None and self.num_batches is not None:
+            self.indices = self.order(self.num_batches)
+        self.dataset.on_epoch_begin()
+
+    def on_epoch_end(self) -> None:
+        """Call the data set's own ``on_epoch_end``."""
+        self.dataset.on_epoch_end()
+
+
+class GeneratorStream(Stream):
+    """Batches of a generator or another iterator."""
+
+    _kind = "generator"
+    is_repeatable = False
+
+    def first(self) -> Columns:
+        batch = next(self.source, None)
+        if batch is None:
+            raise ValueError(f"{self._name} must yield samples; found a generator that is exhausted")
+        self.source = itertools.chain([batch], self.source)
+        return _as_arrays(batch)
+
+    def _batches(self, steps: int | None) -> Iterator[Any]:
+        return self.source
+
+    def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
+        if steps is None:
+            raise ValueError(f"{argument} must be given with a generator whose first epoch is read before training")
+        ahead = copy.copy(self)
+        self.source, ahead.source = itertools.tee(self.source)
+        return ahead.read(steps, argument)
+
+    def epochs(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> Iterator[Any]:
+        convert = self._convert  # Keras takes generators, no other iterators
+        return (batch if convert is None else convert(batch) for batch in self.source)
+
+
+# Checks
+
+
+def is_stream(x: Any) -> bool:
+    """Return whether ``x`` yields batches: a tf.data.Dataset, a PyDataset or a generator.
+
+    Examples
+    --------
+    >>> is_stream(np.zeros((3, 2))), is_stream(iter([np.zeros((3, 2))]))
+    (False, True)
+    """
+    return isinstance(x, tf.data.Dataset | keras.utils.PyDataset) or (hasattr(x, "__next__") and hasattr(x, "__iter__"))
+
+
+def check_not_given_with_stream(**arguments: Any) -> None:
+    """Raise ValueError for arguments that must not be given with a stream, whose batches hold them."""
+    given = [name for name, value in arguments.items() if value is not None]
+    if given:
+        raise ValueError(
+            f"{', '.join(given)} must not be given beside batches of (sample, label), which hold their own"
+        )
+
+
+def check_samples(x: Any, name: str = "x") -> None:
+    """Raise an error for arrays that are not numbers, hold no sample or are not finite in the precision of layers."""
+    leaves = keras.tree.flatten(x)
+    if not leaves or isinstance(x, range):
+        raise TypeError(f"{name} must be an array or a structure of arrays; found {x!r}")
+    if len(lengths := {len(leaf): None for leaf in leaves if np.ndim(leaf)}) > 1:
+        raise ValueError(
+            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}"
+        )
+    for leaf in leaves:
+        array = unmasked(leaf, name)
+        if array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:  # V: bfloat16
+            raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
+        if array.ndim == 0 or len(array) == 0:
+            raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
+        if array.dtype.kind == "f" and not_finite(array, keras.config.floatx()):  # in blocks: it may be a file
+            check_finite_rows(array, name, keras.config.floatx())
+
+
+def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
+    """Check arrays: lists of inputs become tuples, lists of numbers arrays, a LatentGaussian its dict."""
+    x = keras.tree.lists_to_tuples(x)
+    leaves = keras.tree.flatten(x)
+    if not leaves or not all(hasattr(leaf, "shape") and hasattr(leaf, "__array__") for leaf in leaves):
+        raise ValueError(
+            f"{name} must be an array, a structure of arrays, a batched tf.data.Dataset, a PyDataset or a generator; "
+            f"found {type(x).__name__}"
+        )
+    x = keras.tree.map_structure(_sliceable, x)
+    check_samples(x, name)
+    rows = num_rows(x)
+    if y is None:
+        return (x,)
+    y = y.as_dict() if isinstance(y, LatentGaussian) else y if isinstance(y, dict) else unmasked(y, "y")
+    for array in keras.tree.flatten(y):
+        if np.ndim(array) == 0 or len(array) != rows:
+            value = len(array) if np.ndim(array) else "a single number"
+            raise ValueError(f"{name} and y must have the same number of samples; found {rows} and {value}")
+    return (x, y) if sample_weight is None else (x, y, _checked_weights(sample_weight, rows))
+
+
+def _checked_weights(sample_weight: Any, rows: int) -> NDArray[Any]:
+    weights = check_sample_weight(sample_weight, rows, all_zero=True)  # as those of a single batch may be
+    return check_finite_rows(weights, "sample_weight", keras.config.floatx())
+
+
+def _observed(observe: Observe, y: Any, weight: Any = None) -> Columns:
+    observation, factors = observe(y)
+    if factors is not None:
+        weight = factors if weight is None else factors * weight
+    return (observation,) if weight is None else (observation, weight)
+
+
+def _checked_finite(tensor: Any) -> Any:
+    """Return a tensor of samples with an assertion that it is finite."""
+    return tf.debugging.assert_all_finite(tensor, NOT_FINITE) if tensor.dtype.is_floating else tensor
+
+
+# Conversions
+
+
+def has_memmap(arrays: Any) -> bool:
+    """Return whether one of the arrays of a structure is a ``numpy.memmap``."""
+    return any(isinstance(leaf, np.memmap) for leaf in keras.tree.flatten(arrays))
+
+
+def as_tensor(array: Any) -> tf.Tensor:
+    """Return an array as a tensor in the precision of the layers."""
+    tensor = tf.convert_to_tensor(array)
+    # As Keras does: double precision input becomes the precision that layers work in.
+    return tf.cast(tensor, keras.config.floatx()) if tensor.dtype.is_floating else tensor
+
+
+def _sliceable(array: Any) -> Any:
+    """Return an array as it is if it has NumPy's dtype and can be sliced by rows, else as a NumPy array."""
+    is_sliceable = isinstance(getattr(array, "dtype", None), np.dtype) and hasattr(array, "__getitem__")
+    return array if is_sliceable and not hasattr(array, "iloc") else np.asarray(array)
+
+
+def _rows_at_once(x: Any) -> int:
+    return rows_at_once(sum(math.prod(leaf.shape[1:]) for leaf in keras.tree.flatten(x)))
+
+
+def _spec(array: Any) -> tf.TensorSpec:
+    return tf.TensorSpec(array.shape, tf.string if array.dtype.kind in "OUSMm" else array.dtype)
+
+
+def _columns(batch: Any) -> Columns:
+    """Return a batch as a tuple of samples, and labels and weights if given."""
+    return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
+
+
+def _as_arrays(batch: Any) -> Columns:
+    def as_array(leaf: Any) -> Any:
+        return leaf if leaf is None else np.asarray(leaf)
+
+    columns = (leaf.as_dict() if isinstance(leaf, LatentGaussian) else leaf for leaf in _columns(batch))
+    return tuple(keras.tree.map_structure(as_array, column) for column in columns if column is not None)
+
+
+def _joined_column(batches: list[Columns], column: int) -> Any:
+    return joined([batch[column] for batch in batches]) if len(batches[0]) > column else None
+
+
+def _row_reader(array: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return a function from row numbers to these rows; rows of memory maps are read from their files."""
+    if not isinstance(array, np.memmap):
+        return functools.partial(tf.gather, as_tensor(array))
+    # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
+    current: Any = weakref.ref(array)
+    native = array.dtype.newbyteorder("=")
+
+    def read(rows: tf.Tensor) -> tf.Tensor:
+        values = tf.numpy_function(
+            lambda rows: current()[rows].astype(native, copy=False), [rows], native, stateful=False
+        )
+        return as_tensor(tf.ensure_shape(values, [None, *shape]))
+
+    shape = array.shape[1:]
+    return read

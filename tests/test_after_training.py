@@ -1,0 +1,128 @@
+"""Order of dependence of density, calibration and prediction sets, for any classifier of the protocol."""
+
+import numpy as np
+import pytest
+
+from deepsimplex.calibration import ConformalSets, TemperatureScaling
+from deepsimplex.calibration.after_training import AfterTraining
+
+
+class Softmax:
+    """Probabilities softmax(2 x) of samples x [N, 3], with labels drawn from softmax(x)."""
+
+    _variance_share = None
+
+    def __init__(self, has_latents=False):
+        self._has_latents, self.after_training = has_latents, AfterTraining(self)
+
+    def _labeled(self, x, y, sample_weight):
+        return x, np.asarray(y), sample_weight
+
+    def _uncalibrated(self, x, power=2.0):
+        p = np.exp(power * x)
+        return {"probabilities": p / p.sum(axis=1, keepdims=True)}
+
+    def _density_features(self, x, power=2.0):
+        return x
+
+    def predict_proba(self, x, **options):
+        return self.after_training.calibrated(self._uncalibrated(x, **options)["probabilities"])
+
+
+def draw(samples=600):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(samples, 3))
+    p = Softmax()._uncalibrated(x, power=1.0)["probabilities"]
+    return x, np.array([rng.choice(3, p=row) for row in p])
+
+
+def fitted(has_latents=False) -> AfterTraining:
+    x, y = draw()
+    after = Softmax(has_latents).after_training
+    return after.fit_density(x, y).calibrate(x[::2], y[::2]).conformalize(x[1::2], y[1::2], coverage=0.8, seed=3)
+
+
+def test_calibration_and_sets_of_a_classifier_without_latents():
+    x, y = draw()
+    after = fitted()
+    assert after.calibration.temperature_ == pytest.approx(2, rel=0.2)
+    assert after.prediction_sets.seed == 3
+    assert after.predict_set(x)[np.arange(len(y)), y].mean() == pytest.approx(0.8, abs=0.03)
+    np.testing.assert_array_equal(after.familiarity(x), after.density.familiarity(x))
+    served = after.served(after.classifier.predict_proba(x), x)
+    np.testing.assert_array_equal(served["prediction_set"], after.predict_set(x))
+    np.testing.assert_array_equal(served["familiarity"], after.familiarity(x))
+    assert after.maps_probabilities
+
+
+def test_options_of_predictions_reach_the_classifier():
+    after = AfterTraining(Softmax()).calibrate(*draw(), power=1.0)
+    assert after.calibration.temperature_ == pytest.approx(1, rel=0.2)
+
+
+@pytest.mark.filterwarnings("ignore:calibrate changes the probabilities")
+def test_calibration_is_fitted_to_uncalibrated_probabilities():
+    x, y = draw()
+    after = fitted()
+    temperature = after.calibration.temperature_
+    assert after.calibrate(x[::2], y[::2]).calibration.temperature_ == temperature
+
+
+def test_changes_remove_dependent_components_with_a_warning():
+    x, y = draw()
+    after = fitted(has_latents=True)
+    with pytest.warns(UserWarning, match="calibrate changes the probabilities, .*: call conformalize again"):
+        after.calibrate(x, y)
+    assert after.density is not None
+    assert after.prediction_sets is None
+    with pytest.warns(UserWarning, match="fit_density changes the outputs, .*: call calibrate again"):
+        after.fit_density(None)
+    assert set(after.components().values()) == {None}
+    after = fitted(has_latents=True)
+    with pytest.warns(UserWarning, match="training changes") as warned:
+        assert after.remove_all("training")
+    methods = [str(warning.message).split("call ")[1].split()[0] for warning in warned]
+    assert methods == ["fit_density", "calibrate", "conformalize"]
+    assert not after.remove_all("training")
+
+
+@pytest.mark.filterwarnings("error")
+def test_density_without_latents_leaves_calibration_and_sets():
+    after = fitted()
+    before = after.components()
+    after.fit_density(None)
+    assert after.components() == {**before, "density": None}
+    assert after.served(after.classifier.predict_proba(draw()[0]), None).keys() == {"prediction_set"}
+
+
+@pytest.mark.parametrize("method", ["fit_density", "calibrate", "conformalize"])
+def test_failed_fits_change_nothing(method):
+    after = fitted()
+    before = after.components()
+    x, y = draw()
+    for samples, labels in [(x, y[1:]), (None, y), (x, y + 1.5)]:
+        with pytest.raises(ValueError, match=r"y must|samples"):
+            getattr(after, method)(samples, labels)
+        assert after.components() == before
+
+
+def test_components_are_restored_and_checked():
+    after, other = fitted(), AfterTraining(Softmax())
+    other.restore(after.components())
+    assert other.components() == after.components()
+    with pytest.raises(ValueError, match="calibration in the configuration must be a Calibration; found Conformal"):
+        other.restore({**after.components(), "calibration": ConformalSets()})
+    with pytest.raises(ValueError, match="density in the configuration"):
+        other.restore({**after.components(), "density": TemperatureScaling()})
+
+
+def test_predictions_of_unfitted_components_raise():
+    after = AfterTraining(Softmax())
+    with pytest.raises(ValueError, match="predict_set needs conformalize"):
+        after.predict_set(np.zeros((2, 3)))
+    with pytest.raises(ValueError, match="familiarity needs fit_density"):
+        after.familiarity(np.zeros((2, 3)))
+    p = np.full((2, 3), 1 / 3)
+    assert after.calibrated(p) is after.calibrated_latent(p) is after.widened(p, p) is p
+    assert not after.maps_probabilities
+    assert after.served(p, p) == {}
