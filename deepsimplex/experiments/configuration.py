@@ -266,7 +266,7 @@ class _PlainLoader(yaml.SafeLoader):
 
     def compose_node(self, parent: Any, index: Any) -> Any:
         event: Any = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
+        if self.check_event(yaml.AliasEvent):
             problem = f"found the alias *{event.anchor}: write the values out"
             raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
         self.depth += 1
