@@ -1,5 +1,7 @@
 """The Gaussian head and the backbones."""
 
+import inspect
+
 import keras
 import numpy as np
 import pytest
@@ -184,6 +186,11 @@ def plain_head(latent_dim=3):
     features = keras.Input((7,))
     outputs = {"loc": keras.layers.Dense(latent_dim)(features), "scale": keras.layers.Dense(1, "softplus")(features)}
     return keras.Model(features, outputs)
+
+
+@pytest.mark.parametrize("head", [*ds.heads.HEADS.values(), ds.heads.PrototypeScores])
+def test_adapt_has_one_signature(head):
+    assert list(inspect.signature(head.adapt).parameters) == ["self", "x", "y", "backbone", "seed"]
 
 
 def test_layer_head_keeps_the_layer_contract(tmp_path):

@@ -1,4 +1,4 @@
-"""Small backbones to begin with, by function and by name. Any keras.Model whose output has shape [N, d] is one too."""
+"""Small backbones, by function and by name: a multi-layer perceptron, a convolutional and a residual network."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -191,7 +191,7 @@ def resnet(
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class ResidualBlock(keras.layers.Layer):
-    """relu(x + g(x)), g two convolutions with batch normalization; x goes through one of size 1 where shapes differ.
+    """Compute relu(x + g(x)), g two convolutions with batch normalization; x is projected if shapes differ.
 
     Parameters
     ----------

@@ -75,7 +75,7 @@ class SpectralConv2D(keras.layers.Conv2D):
         return outputs if self.activation is None else self.activation(outputs)
 
     def _excess(self, kernel: Any, training: bool | None) -> Any:
-        """max(1, sigma / bound), single precision at least."""
+        """Compute max(1, sigma / bound), in single precision at least."""
         direction = tf.convert_to_tensor(self.direction)
         kernel = tf.cast(kernel, direction.dtype)
         if training and self.trainable:
@@ -92,12 +92,12 @@ class SpectralConv2D(keras.layers.Conv2D):
         return tf.maximum(1.0, sigma / self.bound)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the direction too: Keras' convolutions save kernel and bias only."""
+        """Save kernel, bias and direction; Keras saves the first two only."""
         super().save_own_variables(store)
         store["direction"] = self.direction
 
     def load_own_variables(self, store: Any) -> None:
-        """Load what ``save_own_variables`` saved."""
+        """Load kernel, bias and direction."""
         super().load_own_variables(store)
         self.direction.assign(store["direction"])
 

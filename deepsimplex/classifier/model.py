@@ -203,14 +203,17 @@ class SimplexClassifier(CalibratedNetwork):
         check_whole(epochs, "epochs", 0)
         check_number(validation_split, "validation_split", least=0, below=1)
         observer, seeded = self._observer("fit", class_weight), SeededEpochs(self.seed)
-        samples, validation = Samples.of(x, y, sample_weight, labeled=True), _labeled(validation_data)
+        samples = Samples.of(x, y, sample_weight, labeled=True)
+        validation = None if validation_data is None else _labeled(validation_data)
         self._build_for(samples)
         if samples.is_stream:
             check_not_given_with_stream(validation_split=validation_split or None)
             if observer.needs_training_samples(samples):
                 samples, batch_size = samples.in_memory(kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
         settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs, type(validation_data).__name__
-        self._check_workers(settings, samples, validation)
+        workers = observer.workers
+        if workers.count > 1:
+            self._check_workers(workers, settings, samples, validation)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)  # type: ignore[attr-defined]
 
@@ -224,9 +227,7 @@ class SimplexClassifier(CalibratedNetwork):
             )
             kwargs["validation_data"] = self._epochs(validation, size)
         self._build_metrics(training)
-        self._build_optimizer()
         self._train_uncalibrated()
-        workers = observer.workers
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
             self._epochs(training, batch_size, seeded.order if shuffle else None, workers),
@@ -336,27 +337,27 @@ class SimplexClassifier(CalibratedNetwork):
     # Before training
 
     def _build_for(self, samples: Samples) -> None:
-        """Create the weights before training: Keras would do so in the first step, too late for a backup.
+        """Create weights and optimizer before training: Keras would do so in the first step, too late for a backup.
 
         Raises an error for parts that do not fit together, before the latents are computed.
         """
         strategy = self.distribute_strategy
-        check_made_in_scope(self, strategy)
+        if strategy.num_replicas_in_sync > 1:
+            check_made_in_scope(self, strategy)
         spec = samples.spec[0]
         self._check_shape(spec)
         self._trained_on_integers = all(leaf.dtype.is_integer for leaf in keras.tree.flatten(spec))
-        if not self.built:
-            with strategy.scope():
+        with strategy.scope():
+            if not self.built:
                 self.build(keras.tree.map_structure(lambda leaf: (None, *leaf.shape[1:]), spec))
+            if not self.optimizer.built:
+                self.optimizer.build(self.trainable_variables)
 
-    def _check_workers(self, settings: Any, samples: Samples, validation: Samples | None) -> None:
+    def _check_workers(self, workers: Workers, settings: Any, samples: Samples, validation: Samples | None) -> None:
         """Raise ValueError, before any work, if another worker has a different model, settings or data.
 
         Streams are compared by their first batch, unless each worker reads its own files.
         """
-        workers = self._workers()
-        if workers.count == 1:
-            return
         columns = [samples.spec if samples.divides_files else samples.first()]
         if validation is not None and not validation.is_stream:
             columns.append(validation.columns)
@@ -383,11 +384,6 @@ class SimplexClassifier(CalibratedNetwork):
         elif not training.is_stream:
             self.head.set_num_samples(training.num_rows)
 
-    def _build_optimizer(self) -> None:
-        if not self.optimizer.built:
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
-
     def _build_metrics(self, observed: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
@@ -406,8 +402,7 @@ class SimplexClassifier(CalibratedNetwork):
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
         with tf.GradientTape() as tape:
-            outputs = part.outputs(lambda x: self.latent(x, training=True), x)
-            outputs = self._with_log_probabilities(outputs)
+            outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
             weighted = part.times(loss, part.rows / part.mean_rows) if self.training_loss.averages else loss
@@ -420,8 +415,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Evaluate a batch."""
         x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         part = BatchPart.of(x)
-        outputs = part.outputs(lambda x: self.latent(x, training=False), x)
-        outputs = self._with_log_probabilities(outputs)
+        outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=False))
         loss = self.compute_loss(x, y, outputs, sample_weight, training=False)
         return self._report(x, y, outputs, loss, sample_weight, part, training=False)
 
@@ -600,10 +594,10 @@ _COMPONENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "reado
 _PREFIXES = "loss_", "target_", "density_"
 
 
-def _labeled(data: Any) -> Samples | None:
+def _labeled(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
-    if data is None or is_stream(data):
-        return None if data is None else Samples.of(data, labeled=True)
+    if is_stream(data):
+        return Samples.of(data, labeled=True)
     return Samples.of(*keras.utils.unpack_x_y_sample_weight(tuple(data)), labeled=True)
 
 

@@ -22,7 +22,6 @@ from deepsimplex.heads import HEADS, Head, LayerHead
 from deepsimplex.latent import Covariance, LatentGaussian
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples import Samples
-from deepsimplex.samples.reservoir import take
 from deepsimplex.samples.samples import as_tensor, has_memmap
 from deepsimplex.targets import TARGETS, Target
 
@@ -141,7 +140,7 @@ class SimplexNetwork(keras.Model):
 
     def build(self, input_shape: Any) -> None:
         """Create the weights, and check that backbone, head and readout fit together."""
-        samples = keras.tree.map_shape_structure(lambda shape: keras.KerasTensor(shape), input_shape)
+        samples = keras.tree.map_shape_structure(keras.KerasTensor, input_shape)
         features = self.backbone(samples)
         if not isinstance(features, keras.KerasTensor) or len(features.shape) != 2:
             raise ValueError(
@@ -352,7 +351,7 @@ def _predict(model: keras.Model, samples: Samples, batch_size: int | None, verbo
     model.make_predict_function()
     outputs = []
     for first in range(0, num_rows(x), size):
-        batch = keras.tree.map_structure(as_tensor, take(x, slice(first, first + size)))
+        batch = keras.tree.map_structure(lambda leaf, rows=slice(first, first + size): as_tensor(leaf[rows]), x)
         outputs.append(model.predict_function([keras.utils.pack_x_y_sample_weight(batch)]))
     return keras.tree.map_structure(lambda *parts: np.concatenate([np.asarray(part) for part in parts]), *outputs)
 

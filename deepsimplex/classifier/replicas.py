@@ -38,17 +38,17 @@ class BatchPart:
         replicas = replica.num_replicas_in_sync
         return cls(rows, replica.all_reduce(tf.distribute.ReduceOp.SUM, rows) / replicas, replicas)
 
-    def outputs(self, function: Callable[[Any], Any], x: Any) -> Any:
+    def outputs(self, function: Callable[..., Any], x: Any, training: bool) -> Any:
         """Return a function's outputs for samples x; an empty part is computed with a sample of zeros.
 
         The last batch may have fewer samples than there are replicas. Not all layers accept empty batches: the moments
         of batch normalization would be NaN.
         """
         if self.replicas == 1:
-            return function(x)
+            return function(x, training=training)
         count = tf.cast(self.rows, tf.int32)
         x = keras.tree.map_structure(lambda leaf: _with_rows(leaf, tf.maximum(count, 1)), x)
-        return keras.tree.map_structure(lambda leaf: leaf[:count], function(x))
+        return keras.tree.map_structure(lambda leaf: leaf[:count], function(x, training=training))
 
     def times(self, loss: Any, factor: Any) -> Any:
         """Return a loss times a factor, which is one on a single device; zero for an empty part, whose mean is NaN."""
@@ -66,8 +66,6 @@ def _with_rows(tensor: Any, count: Any) -> Any:
 
 def check_made_in_scope(model: keras.Model, strategy: Any) -> None:
     """Raise ValueError if a model's weights or optimizer were made outside of the scope of the strategy."""
-    if strategy.num_replicas_in_sync == 1:
-        return
     outside = [weight.path for weight in model.weights if not _is_distributed(weight)]
     if outside or counts_steps_twice(model.optimizer, strategy):
         name = type(strategy.whole if isinstance(strategy, LocalReduction) else strategy).__name__

@@ -105,10 +105,10 @@ def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
     except ValueError:
         return Source(x, labels)
     except OverflowError as error:
-        row = next(row for row, label in enumerate(labels) if abs(int(label)) >= 2**63)
+        first = next(row for row, label in enumerate(labels) if abs(int(label)) >= 2**63)
         raise ValueError(
-            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; found {labels[row]} in "
-            f"line {numbered[row][0]}"
+            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; "
+            f"found {labels[first]} in line {numbered[first][0]}"
         ) from error
 
 

@@ -262,25 +262,26 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 class _PlainLoader(yaml.SafeLoader):
     """YAML loader that rejects duplicate keys, and aliases, which can expand to billions of values or a cycle."""
 
+    depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.get_event()
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
             problem = f"found the alias *{event.anchor}: write the values out"
-            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        self._depth = getattr(self, "_depth", 0) + 1
-        if self._depth > MOST_LEVELS:
-            raise yaml.composer.ComposerError(None, None, "it is nested too deep", self.peek_event().start_mark)
+            raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
+        self.depth += 1
+        if self.depth > MOST_LEVELS:
+            raise yaml.MarkedYAMLError(None, None, "it is nested too deep", event.start_mark)
         node = super().compose_node(parent, index)
-        self._depth -= 1
+        self.depth -= 1
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen: set[str] = set()
+        seen = {"<<": "of a merge: write the keys out"}
         for key, _ in node.value:
-            if str(key.value) in seen or key.value == "<<":
-                problem = f"found the key {key.value!r}" + (" twice" if key.value in seen else ": write the keys out")
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(str(key.value))
+            if problem := seen.get(str(key.value)):
+                raise yaml.MarkedYAMLError(None, None, f"found the key {key.value!r} {problem}", key.start_mark)
+            seen[str(key.value)] = "twice"
         return super().construct_mapping(node, deep)
 
 

@@ -241,13 +241,13 @@ def _images(
     run: Run, rows: NDArray[np.int64] | None, by: Literal["entropy", "likelihood"], level: float, alt: str
 ) -> tuple[Figure, str] | None:
     """Draw the first of the kept images in these rows, ranked, with intervals if the readout has any."""
-    y, p, images = run.predictions.y, run.predictions.p, run.predictions.images
-    if images is None or rows is None or len(rows) == 0:
+    images, kept = run.predictions.images, run.predictions.image_rows
+    if images is None or kept is None or rows is None or len(rows) == 0:
         return None
     figure = plots.uncertain_images(
-        images[np.isin(run.predictions.image_rows, rows)],
-        p[rows],
-        y[rows],
+        images[np.isin(kept, rows)],
+        run.predictions.p[rows],
+        run.predictions.y[rows],
         **_latents(run, rows),
         level=level,
         k=IMAGES,

@@ -1,4 +1,4 @@
-"""Base class of the Keras layers of prototypes: prototypes as weights, adapted to real samples; explanations."""
+"""Base class of the Keras layers of prototypes: their weights, initialization and explanations."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -106,11 +106,11 @@ class PrototypeLayer(Head):
 
         Parameters
         ----------
-        x : array or tf.data.Dataset
-            Samples [N, ...], or a finite data set of batches (samples, labels). One pass over it draws the features of
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
+            Samples [N, ...], or finitely many batches (samples, labels). One pass over it draws the features of
             2000 samples, the same number for every class, and at least ten for each prototype.
         y : array_like, shape [N] or [N, n], optional
-            Labels, unless x is a data set. Soft labels count for their likeliest class.
+            Labels, unless x holds them. Soft labels count for their likeliest class.
         backbone : keras.Model or keras.layers.Layer, optional
             The network before the layer, from samples to features [N, d]. It is called in training mode, and its state
             is restored. Default: samples are features.
@@ -159,7 +159,7 @@ class PrototypeLayer(Head):
 
     @abstractmethod
     def _adapt_to(self, X: NDArray[np.float64]) -> None:
-        """Start other weights than the prototypes from features [N, d]."""
+        """Initialize the other weights from features [N, d]."""
 
     @abstractmethod
     def _evidence(self, features: Any) -> tuple[Any, Any]:
@@ -199,7 +199,7 @@ class PrototypeLayer(Head):
         return Explanation.of(distances, weights, self.prototype_labels, k)
 
     def wins(self, x: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
-        """Count the samples that each prototype is the nearest of, shape [M]; those with zero are unused.
+        """Count the samples to which each prototype is the nearest, shape [M].
 
         Parameters
         ----------

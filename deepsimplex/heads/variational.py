@@ -20,7 +20,7 @@ MEAN_FUNCTIONS = ("linear", "zero")
 
 
 class _PerSample(keras.regularizers.Regularizer):
-    """Regularizer: a divergence of a weight, divided by the number of samples that are counted."""
+    """Regularizer: a divergence of a weight, divided by the number of samples."""
 
     def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
         self.divergence, self.sample_count = divergence, sample_count
@@ -206,7 +206,7 @@ class VariationalGaussianProcess(Head):
     def adapt(
         self, x: Any, y: Any = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> "VariationalGaussianProcess":
-        """Put the inducing points among the features of samples, and the lengthscale at their median distance.
+        """Initialize inducing points by features of samples, and the lengthscale by their median distance.
 
         With ``normalize_features`` the samples' moments are the first moving averages, and points and lengthscale are
         those of normalized features.
@@ -215,7 +215,7 @@ class VariationalGaussianProcess(Head):
 
         Parameters
         ----------
-        x : array, tf.data.Dataset or iterator
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
             Samples [N, ...], or batches of them, with or without labels. One pass draws the features of 2000 samples
             (or of 10 for each inducing point, if that is more); k-means++ chooses among those, and the number of
             samples is counted, unless ``num_samples`` was given. If there are fewer distinct ones than inducing

@@ -75,10 +75,29 @@ class EventFile:
                 writer.close()
 
     def write_embedding(self, outputs: ClassifierOutputs) -> None:
-        """Write the files of the projector beside the event file: see ``write_embedding``."""
-        if not self._full:
-            with self._until_full():
-                write_embedding(self.folder, outputs)
+        """Write the files of the projector beside the event file: latent means, a table of predictions, and images.
+
+        The projector finds them by ``projector_config.pbtxt``, written last, so that it refers to complete files only.
+        """
+        if self._full:
+            return
+        with self._until_full():
+            config = projector.ProjectorConfig()
+            embedding = config.embeddings.add()
+            embedding.tensor_name, embedding.tensor_path = EMBEDDING, f"{EMBEDDING}.tsv"
+            embedding.metadata_path = f"{EMBEDDING}_samples.tsv"
+            assert outputs.latent is not None
+            with replacing(self.folder / embedding.tensor_path) as fresh:
+                np.savetxt(fresh, outputs.latent["loc"], fmt="%.6g", delimiter="\t")
+            with replacing(self.folder / embedding.metadata_path) as fresh:
+                fresh.write_text(_table(outputs), encoding="utf-8")
+            if outputs.images is not None:
+                pixels, size = sprite(outputs.images)
+                embedding.sprite.image_path = f"{EMBEDDING}_sprite.png"
+                embedding.sprite.single_image_dim.extend(size)
+                with replacing(self.folder / embedding.sprite.image_path) as fresh:
+                    fresh.write_bytes(tf.io.encode_png(pixels).numpy())
+            projector.visualize_embeddings(str(self.folder), config)
 
     @contextmanager
     def _flushed(self) -> Iterator[None]:
@@ -119,31 +138,12 @@ def _write_summary(tag: str, value: Any) -> None:
         tf.summary.histogram(tag, value)
 
 
-def write_embedding(folder: Path, outputs: ClassifierOutputs) -> None:
-    """Write latent means, a table of labels and predictions, and the images, if there are any, for the projector.
-
-    The projector finds them by ``projector_config.pbtxt``, written last, so that it refers to complete files only.
-    """
-    assert outputs.latent is not None
-    config = projector.ProjectorConfig()
-    embedding = config.embeddings.add()
-    embedding.tensor_name = EMBEDDING
-    embedding.tensor_path, embedding.metadata_path = f"{EMBEDDING}.tsv", f"{EMBEDDING}_samples.tsv"
-    with replacing(folder / embedding.tensor_path) as fresh:
-        np.savetxt(fresh, outputs.latent["loc"], fmt="%.6g", delimiter="\t")
+def _table(outputs: ClassifierOutputs) -> str:
+    """Return labels and predictions separated by tabs; the projector shows the last column first."""
     names, assigned = outputs.class_names, outputs.probabilities.argmax(axis=1)
     rows = zip(outputs.labels, assigned, outputs.probabilities.max(axis=1), strict=True)
-    table = ["confidence\tcorrect\tassigned\tlabel"]  # the projector shows the last column first
-    table += [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
-    with replacing(folder / embedding.metadata_path) as fresh:
-        fresh.write_text("\n".join(table) + "\n", encoding="utf-8")
-    if outputs.images is not None:
-        pixels, size = sprite(outputs.images)
-        embedding.sprite.image_path = f"{EMBEDDING}_sprite.png"
-        embedding.sprite.single_image_dim.extend(size)
-        with replacing(folder / embedding.sprite.image_path) as fresh:
-            fresh.write_bytes(tf.io.encode_png(pixels).numpy())
-    projector.visualize_embeddings(str(folder), config)
+    lines = [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
+    return "\n".join(["confidence\tcorrect\tassigned\tlabel", *lines]) + "\n"
 
 
 def sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, int]]:

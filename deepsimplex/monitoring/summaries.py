@@ -1,6 +1,5 @@
 """Scalars, histograms and pictures of a classifier's outputs, by their TensorBoard tags."""
 
-import dataclasses
 import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -10,16 +9,14 @@ from numpy.typing import NDArray
 
 from deepsimplex.calibration import NeighborDistance
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
-from deepsimplex.evaluation import Report, calibration_error_by_class, out_of_distribution_auroc, report
+from deepsimplex.evaluation import calibration_error_by_class, out_of_distribution_auroc, report
 from deepsimplex.evaluation.report_scores import SCORE_GROUPS
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Fields of a report that are not training scores: settings, and prediction sets, which are fitted afterwards.
-_SETTINGS = ("samples", "classes", "bins", "k", "coverage", "level", "intervals", "set_coverage", "set_size")
-SCORES = tuple(field.name for field in dataclasses.fields(Report) if field.name not in _SETTINGS)
+SCORES = (*(score for scores in SCORE_GROUPS.values() for score in scores), "out_of_distribution_auroc")
 _CALIBRATION = (*SCORE_GROUPS["Calibration"], "brier_reliability")
 BY_DENSITY = "score/out_of_distribution_auroc_by_density"
 CLASS_CURVES = 20  # largest number of classes with a curve each

@@ -172,7 +172,7 @@ def fit_gplvq(
     weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
-    """Fit prototypes by GPLVQ: each sample moves its nearest prototype up the likelihood of its label.
+    """Fit prototypes by GPLVQ: each sample moves its nearest prototype along the gradient of the likelihood.
 
     The winner moves by w + rate g (x - w) [GPLVQ Eq. 4.7], g being ``winner_gradient``, at most by the distance to the
     sample. Several labelings of the same samples, such as one class against the rest, are fitted side by side.

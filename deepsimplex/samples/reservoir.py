@@ -106,19 +106,11 @@ def take(arrays: Any, rows: Any) -> Any:
 
 
 def joined(blocks: list[Any]) -> Any:
-    """Concatenate the arrays of blocks of the same structure; frames stay frames.
+    """Concatenate the arrays of blocks of the same structure.
 
     Examples
     --------
     >>> joined([(np.zeros(1), np.ones(1)), (np.zeros(1), np.ones(1))])
     (array([0., 0.]), array([1., 1.]))
     """
-    return keras.tree.map_structure(_concatenated, *blocks) if len(blocks) > 1 else blocks[0]
-
-
-def _concatenated(*parts: Any) -> Any:
-    if hasattr(parts[0], "iloc"):
-        import pandas as pd  # only who gives frames has it
-
-        return pd.concat(parts)
-    return np.concatenate([np.asarray(part) for part in parts])
+    return keras.tree.map_structure(lambda *arrays: np.concatenate(arrays), *blocks) if len(blocks) > 1 else blocks[0]

@@ -73,7 +73,6 @@ class Samples(ABC):
         sample_weight: Any = None,
         *,
         labeled: bool = False,
-        frames: bool = False,
         name: str = "x",
     ) -> "Samples":
         """Check what a user passed, once.
@@ -87,8 +86,6 @@ class Samples(ABC):
         sample_weight : array, shape [N], optional
         labeled : bool
             Whether labels are required. Default False.
-        frames : bool
-            Whether pandas frames stay frames. Default False: they become arrays.
         name : str
             Name of the argument x in errors.
 
@@ -112,7 +109,7 @@ class Samples(ABC):
             return stream
         if labeled and y is None:
             raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-        return ArraySamples(*_checked_columns(x, y, sample_weight, frames, name))
+        return ArraySamples(*_checked_columns(x, y, sample_weight, name))
 
     def map(self, function: Callable[..., Columns]) -> Self:
         """Return these samples with a function of the columns applied to every read.
@@ -300,7 +297,14 @@ class ArraySamples(Samples):
 
         numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
         batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
-        return _gathered(self.columns, batches if divide is None else divide(batches))
+        batches = batches if divide is None else divide(batches)
+        readers = keras.tree.map_structure(_row_reader, self.columns)
+
+        @not_converted
+        def gather(rows: tf.Tensor) -> Columns:
+            return keras.tree.map_structure(lambda read: read(rows), readers)
+
+        return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
 
     def _read(self, rows: Any) -> Columns:
         columns = take(self.columns, rows if self._used is None else self._used[rows])
@@ -379,7 +383,7 @@ class Stream(Samples):
         if not batches:
             raise ValueError(f"{self._name} must yield samples; found an empty stream")
         x, y, weight = (_joined_column(batches, column) for column in range(3))
-        return ArraySamples(*_checked_columns(x, y, weight, frames=False, name=self._name)), num_rows(batches[0])
+        return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
 
     def checked(self, check: Callable[[Any], None]) -> "Stream":
         """Return this stream with a check of every batch's samples, in addition to that for finite numbers."""
@@ -397,7 +401,7 @@ class Stream(Samples):
             x, y, weight = (*_columns(batch), None, None)[:3]
             if y is None:
                 raise ValueError("y must be given beside arrays: labels, soft labels or latents")
-            x, *labels = _checked_columns(x, y, weight, frames=False, name=self._name)
+            x, *labels = _checked_columns(x, y, weight, self._name)
             return (x, *_observed(observe, *labels))
 
         return self._converted(convert)
@@ -641,7 +645,7 @@ def check_samples(x: Any, name: str = "x") -> None:
             check_finite_rows(array, name, keras.config.floatx())
 
 
-def _checked_columns(x: Any, y: Any, sample_weight: Any, frames: bool, name: str) -> Columns:
+def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
     """Check arrays: lists of inputs become tuples, lists of numbers arrays, a LatentGaussian its dict."""
     x = keras.tree.lists_to_tuples(x)
     leaves = keras.tree.flatten(x)
@@ -650,7 +654,7 @@ def _checked_columns(x: Any, y: Any, sample_weight: Any, frames: bool, name: str
             f"{name} must be an array, a structure of arrays, a batched tf.data.Dataset, a PyDataset or a generator; "
             f"found {type(x).__name__}"
         )
-    x = keras.tree.map_structure(lambda leaf: leaf if frames and hasattr(leaf, "iloc") else _sliceable(leaf), x)
+    x = keras.tree.map_structure(_sliceable, x)
     check_samples(x, name)
     rows = num_rows(x)
     if y is None:
@@ -726,25 +730,19 @@ def _joined_column(batches: list[Columns], column: int) -> Any:
     return joined([batch[column] for batch in batches]) if len(batches[0]) > column else None
 
 
-def _gathered(arrays: Any, indices: tf.data.Dataset) -> tf.data.Dataset:
-    """Return batches of the rows that a data set of indices selects; rows of memmaps are read from their files."""
-    arrays = keras.tree.map_structure(lambda leaf: leaf if isinstance(leaf, np.memmap) else as_tensor(leaf), arrays)
+def _row_reader(array: Any) -> Callable[[tf.Tensor], tf.Tensor]:
+    """Return a function from row numbers to these rows; rows of memory maps are read from their files."""
+    if not isinstance(array, np.memmap):
+        return functools.partial(tf.gather, as_tensor(array))
+    # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
+    current: Any = weakref.ref(array)
+    native = array.dtype.newbyteorder("=")
 
-    def rows(array: Any, index: tf.Tensor) -> tf.Tensor:
-        if not isinstance(array, np.memmap):
-            return tf.gather(array, index)
-        # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the file be closed.
-        current: Any = weakref.ref(array)
-        native = array.dtype.newbyteorder("=")
+    def read(rows: tf.Tensor) -> tf.Tensor:
+        values = tf.numpy_function(
+            lambda rows: current()[rows].astype(native, copy=False), [rows], native, stateful=False
+        )
+        return as_tensor(tf.ensure_shape(values, [None, *shape]))
 
-        def read_rows(index: NDArray[np.int64]) -> NDArray[Any]:
-            return current()[index].astype(native, copy=False)
-
-        values = tf.numpy_function(read_rows, [index], native, stateful=False)
-        return as_tensor(tf.ensure_shape(values, [None, *array.shape[1:]]))
-
-    @not_converted
-    def gather(index: tf.Tensor) -> Any:
-        return keras.tree.map_structure(lambda array: rows(array, index), arrays)
-
-    return indices.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+    shape = array.shape[1:]
+    return read

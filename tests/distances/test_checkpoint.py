@@ -115,8 +115,8 @@ def test_damaged_checkpoint_warns(fashion, tmp_path, cut_short, damage):
         path.write_bytes(content)
     cut_short.last = np.inf
     with pytest.warns(CheckpointWarning, match="cannot be resumed from"):
-        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
-    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
+        neighbors = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+    np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean").distances)
 
 
 def test_searches_share_a_checkpoint_folder_and_clean_up(fashion, tmp_path, cut_short):
@@ -130,8 +130,8 @@ def test_searches_share_a_checkpoint_folder_and_clean_up(fashion, tmp_path, cut_
     assert len(list(tmp_path.glob("search-*.npz"))) == 2
     cut_short.last = np.inf
     for k in (1, 2):
-        found = class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
-        np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean", k).distances)
+        neighbors = class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
+        np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean", k).distances)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.npz"]
 
 
@@ -142,9 +142,9 @@ def test_full_disk_warns_and_result_is_correct(fashion, tmp_path, cut_short, mon
     x, y = fashion[0][:300], fashion[1][:300]
     monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match="cannot be kept") as warned:
-        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+        neighbors = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
     assert len(warned) == 1
-    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
+    np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean").distances)
 
 
 def test_invalid_checkpoint_raises(tmp_path):

@@ -21,19 +21,19 @@ from tests.reference import distances as reference
 VECTORS = {"euclidean": reference.euclidean, "cityblock": reference.cityblock}
 
 
-def check(found, D, y, num_classes, k, own, positive_class=None):
+def check(neighbors, D, y, num_classes, k, itself, positive_class=None):
     """Compare with the oracle on D: the same distances, and the same samples outside ties of equal distances."""
-    distances, indices = reference.class_neighbors(D, y, num_classes, k, own, positive_class)
-    assert found.distances.dtype == np.float64
-    assert found.indices.dtype == np.int64
-    np.testing.assert_allclose(found.distances, distances, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(found.indices < 0, indices < 0)
-    np.testing.assert_array_equal(np.isinf(found.distances), found.indices < 0)
-    for i, label, place in zip(*np.nonzero(found.indices != indices), strict=True):
-        j = found.indices[i, label, place]
+    distances, indices = reference.class_neighbors(D, y, num_classes, k, itself, positive_class)
+    assert neighbors.distances.dtype == np.float64
+    assert neighbors.indices.dtype == np.int64
+    np.testing.assert_allclose(neighbors.distances, distances, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(neighbors.indices < 0, indices < 0)
+    np.testing.assert_array_equal(np.isinf(neighbors.distances), neighbors.indices < 0)
+    for i, label, place in zip(*np.nonzero(neighbors.indices != indices), strict=True):
+        j = neighbors.indices[i, label, place]
         assert y[j] == label
         np.testing.assert_allclose(D[i, j], D[i, indices[i, label, place]], rtol=1e-9)
-    for row in found.indices.reshape(-1, k):
+    for row in neighbors.indices.reshape(-1, k):
         present = row[row >= 0]
         assert len(set(present)) == len(present)
 
@@ -74,12 +74,12 @@ def test_integer_vectors_with_ties_and_duplicates(distance, exclude_duplicates, 
     num_classes, k = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
     x = rng.integers(0, 3, size=(rows, features))
     y = rng.integers(0, num_classes, rows)
-    found = class_neighbors(x, y, distance, k, num_classes=num_classes, exclude_duplicates=exclude_duplicates)
+    neighbors = class_neighbors(x, y, distance, k, num_classes=num_classes, exclude_duplicates=exclude_duplicates)
     D = reference.pairwise(VECTORS[distance], x, x)
     expected = reference.class_neighbors(D, y, num_classes, k, np.arange(rows), y if exclude_duplicates else None)
-    np.testing.assert_allclose(found.distances, expected[0], rtol=1e-14)
-    np.testing.assert_array_equal(found.indices, expected[1])
-    assert (found.distances[found.indices >= 0] == 0).sum() == (expected[0] == 0).sum()
+    np.testing.assert_allclose(neighbors.distances, expected[0], rtol=1e-14)
+    np.testing.assert_array_equal(neighbors.indices, expected[1])
+    assert (neighbors.distances[neighbors.indices >= 0] == 0).sum() == (expected[0] == 0).sum()
 
 
 @pytest.mark.parametrize("distance", VECTORS)
@@ -89,9 +89,9 @@ def test_offset_far_larger_than_the_differences(distance, offset):
     x, y = offset + rng.normal(size=(120, 10)), rng.integers(0, 2, 120)
     x[60:70] = x[:10]
     D = reference.pairwise(VECTORS[distance], x, x)
-    found = class_neighbors(x, y, distance, 4)
-    check(found, D, y, 2, 4, np.arange(120))
-    assert (found.distances.min(axis=(1, 2))[60:70] == 0).all()
+    neighbors = class_neighbors(x, y, distance, 4)
+    check(neighbors, D, y, 2, 4, np.arange(120))
+    assert (neighbors.distances.min(axis=(1, 2))[60:70] == 0).all()
 
 
 @pytest.mark.parametrize("distance", VECTORS)
@@ -124,9 +124,9 @@ def test_scale_does_not_matter(distance):
 
 @pytest.mark.parametrize("distance", VECTORS)
 def test_all_samples_equal(distance):
-    found = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2)
-    assert (found.distances == 0).all()
-    np.testing.assert_array_equal(found.indices[:3, 0], [[1, 2], [0, 2], [0, 1]])
+    neighbors = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2)
+    assert (neighbors.distances == 0).all()
+    np.testing.assert_array_equal(neighbors.indices[:3, 0], [[1, 2], [0, 2], [0, 1]])
     positive = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2, exclude_duplicates=True)
     assert np.isinf(positive.distances).all()
     assert (positive.indices == -1).all()
@@ -150,15 +150,15 @@ def test_queries(digits, distance, exclude_duplicates):
         "callable": CallableDistance(reference.euclidean),
         "embedding": Embedding(Identity()),
     }.get(distance, distance)
-    found = class_neighbors(
+    neighbors = class_neighbors(
         x, y, metric, 2, queries=queries, query_labels=labels, exclude_duplicates=exclude_duplicates
     )
     if distance == "ssim":
         # Float32: compare on the metric's own numbers, which other tests hold against scikit-image.
         np.testing.assert_allclose(metric.pairwise(queries, x), D, atol=2e-5)
         D = metric.pairwise(queries, x)
-    check(found, D, y, 10, 2, None, labels if exclude_duplicates else None)
-    nearest = found.distances[np.arange(5), y[:5], 0]
+    check(neighbors, D, y, 10, 2, None, labels if exclude_duplicates else None)
+    nearest = neighbors.distances[np.arange(5), y[:5], 0]
     assert (nearest > 0).all() if exclude_duplicates else (nearest == 0).all()
 
 
@@ -184,14 +184,14 @@ def test_ssim_on_fashion_mnist(fashion, window):
     x[200] = x[100]
     metric = SSIM(window)
     D = metric.pairwise(x, x)
-    found = class_neighbors(x, y, metric, 3)
-    check(found, D, y, 10, 3, np.arange(400))
-    assert found.distances[200, y[100], 0] == 0
-    assert found.indices[200, y[100], 0] == 100
+    neighbors = class_neighbors(x, y, metric, 3)
+    check(neighbors, D, y, 10, 3, np.arange(400))
+    assert neighbors.distances[200, y[100], 0] == 0
+    assert neighbors.indices[200, y[100], 0] == 100
     rows = np.arange(0, 400, 80)
     for i, label in zip(rows, y[rows], strict=True):
-        exact = reference.pairwise(reference.ssim(window), x[i : i + 1], x[found.indices[i, label]])[0]
-        np.testing.assert_allclose(found.distances[i, label], exact, atol=2e-5)
+        exact = reference.pairwise(reference.ssim(window), x[i : i + 1], x[neighbors.indices[i, label]])[0]
+        np.testing.assert_allclose(neighbors.distances[i, label], exact, atol=2e-5)
 
 
 @pytest.mark.slow
@@ -199,8 +199,8 @@ def test_ssim_on_fashion_mnist(fashion, window):
 def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
     x, y = fashion
     metric = get_distance(distance)
-    found = class_neighbors(x, y, distance, 2)
-    check(found, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))
+    neighbors = class_neighbors(x, y, distance, 2)
+    check(neighbors, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))
     assert evaluated[0] <= 1.2 * len(x) * 10 * 2 * (1 + np.log(60 / 2)), (
         "float32 should rule out nearly all pairs, else the search is slow"
     )
@@ -208,9 +208,9 @@ def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
 
 def test_precomputed_rows_are_those_of_the_queries():
     D = np.array([[9.0, 1.0, 2.0], [5.0, 9.0, 3.0], [7.0, 4.0, 9.0]])  # not symmetric
-    found = class_neighbors(np.zeros(3), [0, 1, 0], D)
-    np.testing.assert_array_equal(found.distances[:, :, 0], [[2, 1], [3, np.inf], [7, 4]])
-    np.testing.assert_array_equal(found.indices[:, :, 0], [[2, 1], [2, -1], [0, 1]])
+    neighbors = class_neighbors(np.zeros(3), [0, 1, 0], D)
+    np.testing.assert_array_equal(neighbors.distances[:, :, 0], [[2, 1], [3, np.inf], [7, 4]])
+    np.testing.assert_array_equal(neighbors.indices[:, :, 0], [[2, 1], [2, -1], [0, 1]])
 
 
 def test_embedding_passes_every_sample_once():
@@ -223,25 +223,25 @@ def test_embedding_passes_every_sample_once():
 
     model = Counting()
     x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 4
-    found = class_neighbors(x, y, Embedding(model, "cityblock"), 2, block_bytes=64)
+    neighbors = class_neighbors(x, y, Embedding(model, "cityblock"), 2, block_bytes=64)
     plain = class_neighbors(x, y, "cityblock", 2)
     assert model.passed == 40
-    np.testing.assert_array_equal(found.indices, plain.indices)
-    np.testing.assert_allclose(found.distances, 3 * plain.distances)
+    np.testing.assert_array_equal(neighbors.indices, plain.indices)
+    np.testing.assert_allclose(neighbors.distances, 3 * plain.distances)
 
 
 def test_classes_without_samples_and_classes_smaller_than_k():
-    found = class_neighbors([[0.0], [2.0], [5.0]], [0, 0, 2], k=2, num_classes=5)
-    assert found.distances.shape == (3, 5, 2)
-    np.testing.assert_array_equal(found.indices[0], [[1, -1], [-1, -1], [2, -1], [-1, -1], [-1, -1]])
-    np.testing.assert_array_equal(found.distances[2, 0], [3, 5])
-    assert np.isinf(found.distances[2, 2]).all()
+    neighbors = class_neighbors([[0.0], [2.0], [5.0]], [0, 0, 2], k=2, num_classes=5)
+    assert neighbors.distances.shape == (3, 5, 2)
+    np.testing.assert_array_equal(neighbors.indices[0], [[1, -1], [-1, -1], [2, -1], [-1, -1], [-1, -1]])
+    np.testing.assert_array_equal(neighbors.distances[2, 0], [3, 5])
+    assert np.isinf(neighbors.distances[2, 2]).all()
 
 
 def test_no_queries_give_an_empty_answer():
     for distance in ("euclidean", CallableDistance(reference.euclidean)):
-        found = class_neighbors([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
-        assert found.distances.shape == (0, 2, 1)
+        neighbors = class_neighbors([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
+        assert neighbors.distances.shape == (0, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -332,12 +332,12 @@ def test_nan_distance_raises(method, options):
 
 def test_nan_distances_of_excluded_pairs_are_ignored():
     whole = class_neighbors(LINE, HALVES, Patchy(9.0))
-    found = class_neighbors(LINE, HALVES, Patchy(9.0, itself=np.nan))
-    np.testing.assert_array_equal(found.indices, whole.indices)
+    neighbors = class_neighbors(LINE, HALVES, Patchy(9.0, itself=np.nan))
+    np.testing.assert_array_equal(neighbors.indices, whole.indices)
     apart = (np.arange(8) == 3).astype(int)
-    found = class_neighbors(LINE, apart, Patchy(np.nan), classes="same")
-    np.testing.assert_array_equal(found.indices[:3, :, 0], [[1, -1], [0, -1], [1, -1]])
-    np.testing.assert_array_equal(found.indices[3], -1)
+    neighbors = class_neighbors(LINE, apart, Patchy(np.nan), classes="same")
+    np.testing.assert_array_equal(neighbors.indices[:3, :, 0], [[1, -1], [0, -1], [1, -1]])
+    np.testing.assert_array_equal(neighbors.indices[3], -1)
 
 
 def test_neighbors_that_are_infinitely_far_raise():

@@ -38,9 +38,9 @@ def cluster():
     nodes.shutdown()
 
 
-def equal(found, wanted):
-    np.testing.assert_array_equal(found.distances, wanted.distances)
-    np.testing.assert_array_equal(found.indices, wanted.indices)
+def equal(neighbors, wanted):
+    np.testing.assert_array_equal(neighbors.distances, wanted.distances)
+    np.testing.assert_array_equal(neighbors.indices, wanted.indices)
 
 
 @pytest.mark.parametrize("distance", ["euclidean", SSIM(5)], ids=str)
@@ -62,17 +62,17 @@ def test_candidates_are_searched_on_a_cluster(fashion, cluster):
     few = np.flatnonzero(fashion[1] < 2)[:150]
     arguments = {"x": fashion[0][few], "y": fashion[1][few], "distance": SSIM(5), "k": 2}
     arguments |= {"method": "approximate", "candidates": 4}
-    found, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
-    equal(found, wanted)
-    assert found.recall == wanted.recall < 1
+    neighbors, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
+    equal(neighbors, wanted)
+    assert neighbors.recall == wanted.recall < 1
 
 
 def test_cells_are_searched_on_a_cluster(cluster):
     x = np.random.default_rng(0).normal(size=(2 * approximate_search.FLAT + 10, 8)).astype(np.float32)
     arguments = {"x": x, "y": np.arange(len(x)) % 2, "method": "approximate", "candidates": 4}
-    found, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
-    equal(found, wanted)
-    assert found.recall == wanted.recall < 1
+    neighbors, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
+    equal(neighbors, wanted)
+    assert neighbors.recall == wanted.recall < 1
 
 
 def test_function_distances_and_their_errors_on_a_cluster(fashion, cluster):
@@ -129,16 +129,16 @@ def test_tasks_of_a_dead_node_are_repeated(fashion, cluster, monkeypatch):
 
     monkeypatch.setattr(cluster_search.TileList, "keep", kill)
     x, y = fashion[0][:80].reshape(80, -1), fashion[1][:80]
-    found = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
+    neighbors = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
     assert len(kept) > 10
     monkeypatch.undo()
-    equal(found, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
+    equal(neighbors, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
 
 
 def test_nodes_of_other_versions_raise(fashion, cluster, monkeypatch):
-    here = os.getpid()
+    on_machine = os.getpid()
     monkeypatch.setattr(cluster_search, "SAME_VERSIONS", ("deepsimplex", "numpy"))
-    monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == here)))
+    monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == on_machine)))
     with pytest.raises(
         cluster_search.ClusterError, match=r"same versions on all nodes; .* has numpy False \(here True\)"
     ):
@@ -174,9 +174,9 @@ def test_targets_and_configurations_search_on_a_cluster(fashion, cluster):
     np.testing.assert_array_equal(target.fit_transform(x, y).loc, wanted.loc)
     assert "executor" not in target.get_config()
     settings = ["data.limit=60", "cache_dir=null"]
-    here = make_targets(load_config("configs/digits.yaml", settings), verbose=0)
-    there = make_targets(load_config("configs/digits.yaml", [*settings, "distances.executor=ray"]), verbose=0)
-    np.testing.assert_array_equal(here.loc, there.loc)
+    on_machine = make_targets(load_config("configs/digits.yaml", settings), verbose=0)
+    on_cluster = make_targets(load_config("configs/digits.yaml", [*settings, "distances.executor=ray"]), verbose=0)
+    np.testing.assert_array_equal(on_machine.loc, on_cluster.loc)
 
 
 def test_unavailable_executor_raises(monkeypatch):

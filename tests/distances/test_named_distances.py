@@ -114,14 +114,14 @@ def test_user_defined_distance_needs_call_only():
     assert DISTANCES.name_of(metric) == f"{__name__}:Chebyshev"
     D = 2 * np.abs(x[:, None] - x).max(axis=2)
     np.testing.assert_array_equal(metric.pairwise(x, x), D)
-    found = class_neighbors(x, y, metric, 2)
+    neighbors = class_neighbors(x, y, metric, 2)
     for label in range(3):
         expected = np.where((y == label) & ~np.eye(40, dtype=bool), D, np.inf)
-        np.testing.assert_array_equal(found.distances[:, label], np.sort(expected)[:, :2])
+        np.testing.assert_array_equal(neighbors.distances[:, label], np.sort(expected)[:, :2])
     again = get_distance(keras.saving.serialize_keras_object(metric))
     assert repr(again) == repr(metric) == "Chebyshev(scale=2.0)"
     assert again.cache_key() == metric.cache_key() != Chebyshev().cache_key()
-    assert found.recall == 1
+    assert neighbors.recall == 1
     assert class_neighbors(x, y, metric, method="approximate").recall > 0.9
     with pytest.raises(NotImplementedError, match=r"must define __call__\(a, b\), or blocks"):
         Distance().pairwise(x, x)

@@ -22,15 +22,15 @@ def pixels(fashion, tmp_path):
 def test_bytes_in_a_file_have_the_neighbors_of_floats(pixels, distance):
     x, y = pixels
     for more in ({}, {"queries": x[:40], "query_labels": y[:40]}, {"method": "approximate"}):
-        found = class_neighbors(x, y, distance, 2, exclude_duplicates=True, block_bytes=2**14, **more)
+        neighbors = class_neighbors(x, y, distance, 2, exclude_duplicates=True, block_bytes=2**14, **more)
         if "queries" in more:
             more["queries"] = np.array(x[:40], np.float32)
         wanted = class_neighbors(
             np.array(x, np.float32), y, distance, 2, exclude_duplicates=True, block_bytes=2**15, **more
         )
-        np.testing.assert_array_equal(found.distances, wanted.distances)
-        np.testing.assert_array_equal(found.indices, wanted.indices)
-        assert found.recall == wanted.recall
+        np.testing.assert_array_equal(neighbors.distances, wanted.distances)
+        np.testing.assert_array_equal(neighbors.indices, wanted.indices)
+        assert neighbors.recall == wanted.recall
     metric = get_distance(distance)
     np.testing.assert_array_equal(metric.pairwise(x[:40], x), metric.pairwise(x[:40].astype(np.float32), x))
 

@@ -131,14 +131,14 @@ def test_search_finds_the_nearest(images, window, k):
     metric = SSIM(window, data_range)
     D = metric.pairwise(x, x)
     np.testing.assert_array_equal(D, D.T)
-    own = np.arange(10) == y[:, None]
-    for classes, positive, wanted in (("all", False, own | ~own), ("other", False, ~own), ("same", True, own)):
-        found = class_neighbors(
+    same = np.arange(10) == y[:, None]
+    for classes, positive, wanted in (("all", False, same | ~same), ("other", False, ~same), ("same", True, same)):
+        neighbors = class_neighbors(
             x, y, metric, k, num_classes=10, block_bytes=2**14, classes=classes, exclude_duplicates=positive
         )
         distances, indices = reference.class_neighbors(D, y, 10, k, np.arange(len(x)), y if positive else None)
-        np.testing.assert_array_equal(found.distances, np.where(wanted[:, :, None], distances, np.inf))
-        np.testing.assert_array_equal(found.indices, np.where(wanted[:, :, None], indices, -1))
+        np.testing.assert_array_equal(neighbors.distances, np.where(wanted[:, :, None], distances, np.inf))
+        np.testing.assert_array_equal(neighbors.indices, np.where(wanted[:, :, None], indices, -1))
 
 
 @pytest.mark.slow
@@ -147,9 +147,9 @@ def test_ssim_of_two_images_equals_scikit_image(images):
     x, _, data_range = images
     metric = SSIM(7, data_range)
     expected = reference.pairwise(reference.ssim(7, data_range), x[:3], x[3:6])
-    found = np.array([[metric(a, b) for b in x[3:6]] for a in x[:3]])
-    np.testing.assert_allclose(found, expected, atol=1e-15)
-    np.testing.assert_allclose(SSIM(7, data_range, dtype="float64").pairwise(x[:3], x[3:6]), found, atol=1e-12)
+    measured = np.array([[metric(a, b) for b in x[3:6]] for a in x[:3]])
+    np.testing.assert_allclose(measured, expected, atol=1e-15)
+    np.testing.assert_allclose(SSIM(7, data_range, dtype="float64").pairwise(x[:3], x[3:6]), measured, atol=1e-12)
     assert metric(x[7], x[5]) == 0
 
 
@@ -166,9 +166,9 @@ def test_search_for_queries_equals_sorting_the_matrix(images, classes):
         wanted = np.broadcast_to((wanted | (classes == "all"))[..., None], indices.shape)
         np.testing.assert_array_equal(exact.distances, np.where(wanted, distances, np.inf))
         np.testing.assert_array_equal(exact.indices, np.where(wanted, indices, -1))
-        own = np.isfinite(exact.distances[np.arange(50), y[100:]]).any()
-        others = np.isfinite(exact.distances[y[100:][:, None] != np.arange(10)]).any()
-        assert (own, others) == (classes != "other", classes != "same")
+        has_same = np.isfinite(exact.distances[np.arange(50), y[100:]]).any()
+        has_others = np.isfinite(exact.distances[y[100:][:, None] != np.arange(10)]).any()
+        assert (has_same, has_others) == (classes != "other", classes != "same")
 
 
 @settings(max_examples=20, deadline=None)

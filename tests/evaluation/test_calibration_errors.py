@@ -113,8 +113,8 @@ def test_the_table_is_what_netcal_gives_where_it_is_installed(n, bins):
     metrics = pytest.importorskip("netcal.metrics")
     y, p = sines(n)
     theirs = p[:, 1] if n == 2 else p
-    found = float(metrics.ECE(bins).measure(theirs, y)), float(metrics.MCE(bins).measure(theirs, y))
-    assert found == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
+    errors = float(metrics.ECE(bins).measure(theirs, y)), float(metrics.MCE(bins).measure(theirs, y))
+    assert errors == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])

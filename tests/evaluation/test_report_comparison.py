@@ -34,11 +34,11 @@ def test_differences_are_those_on_the_same_resamples(wine, score):
     comparison = evaluation.compare_reports(y, probabilities, resamples=41, seed=1)
     metric = getattr(evaluation, score)
     best, other = comparison.best[score], next(name for name in probabilities if name != comparison.best[score])
-    found = [
+    differences = [
         metric(y[rows], probabilities[other][rows]) - metric(y[rows], probabilities[best][rows])
         for rows in draws(len(y), None, 41, 1)
     ]
-    expected = np.sort(found)[[1, 39]]
+    expected = np.sort(differences)[[1, 39]]
     if score == "expected_calibration_error":  # biased by few samples: mirrored at the difference of all samples
         expected = 2 * (metric(y, probabilities[other]) - metric(y, probabilities[best])) - expected[::-1]
     np.testing.assert_allclose(comparison.differences[other][score], expected, atol=1e-12)

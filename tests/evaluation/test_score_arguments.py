@@ -100,8 +100,8 @@ def test_the_hint_for_names_gives_the_right_numbers_where_a_class_is_absent():
     y = np.array(["b", "c", "c"])
     with pytest.raises(TypeError) as caught:
         evaluation.accuracy(y, np.eye(3)[[1, 2, 2]])
-    told = re.search(r"\[names.*?\]", str(caught.value))[0]
-    numbers = eval(told, {"names": ["a", "b", "c"], "y": y})
+    expression = re.search(r"\[names.*?\]", str(caught.value))[0]
+    numbers = eval(expression, {"names": ["a", "b", "c"], "y": y})
     assert evaluation.accuracy(numbers, np.eye(3)[[1, 2, 2]]) == 1.0
 
 

@@ -100,8 +100,8 @@ def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris)
     # A shade lies on the way from white to the color of its class.
     away = (1 - shown[clear]) / np.linalg.norm(1 - shown[clear], axis=1, keepdims=True)
     directions = (1 - hues) / np.linalg.norm(1 - hues, axis=1, keepdims=True)
-    found = classifier.classes_[np.argmax(away @ directions.T, axis=1)]
-    np.testing.assert_array_equal(found, classifier.predict(points[clear]))
+    nearest = classifier.classes_[np.argmax(away @ directions.T, axis=1)]
+    np.testing.assert_array_equal(nearest, classifier.predict(points[clear]))
     # The depth rises with the probability.
     strength = np.linalg.norm(1 - shown, axis=1) / np.linalg.norm(1 - hues[p.argmax(axis=1)], axis=1)
     np.testing.assert_allclose(strength, 0.5 * (p.max(axis=1) - 1 / 3) / (2 / 3), atol=1e-12)
@@ -229,8 +229,8 @@ def test_more_features_are_drawn_in_the_plane_of_principal_components(scale_feat
     np.testing.assert_allclose(np.asarray(ax.images[0].get_array()).reshape(-1, 3), expected, atol=1e-6)
     # Samples are judged where they really are.
     wrong = classifier.predict(X) != y
-    found = places(ax, "misclassified") if wrong.any() else np.empty((0, 2))
-    np.testing.assert_allclose(found, shown[wrong])
+    rings = places(ax, "misclassified") if wrong.any() else np.empty((0, 2))
+    np.testing.assert_allclose(rings, shown[wrong])
 
 
 def test_ten_digits_are_drawn_and_asked_as_images():
@@ -335,8 +335,8 @@ def test_the_variance_of_a_gaussian_process_is_drawn():
     ax = ds.plots.decision_regions(classifier, X, y, variance=True, resolution=20).axes[0]
     (contours,) = artists(ax, "variance")
     inside = np.concatenate(lines_of(contours))[::7]
-    found = np.square(np.asarray(classifier.predict_latent(inside).scale)[:, 0])
-    distance = np.abs(found[:, None] - contours.levels).min(axis=1)
+    variances = np.square(np.asarray(classifier.predict_latent(inside).scale)[:, 0])
+    distance = np.abs(variances[:, None] - contours.levels).min(axis=1)
     assert np.median(distance) < 0.1 * np.ptp(contours.levels)
 
 

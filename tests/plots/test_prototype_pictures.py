@@ -71,7 +71,7 @@ def test_classes_of_one_prototype_share_rows():
 
 
 @pytest.mark.parametrize(
-    ("found", "shape", "expected"),
+    ("given", "shape", "expected"),
     [
         ((2, 9), None, (3, 3)),
         ((2, 12), (3, 4), (3, 4)),
@@ -82,8 +82,8 @@ def test_classes_of_one_prototype_share_rows():
         ((2, 3, 4, 3), None, (3, 4, 3)),
     ],
 )
-def test_shapes(found, shape, expected):
-    figure = ds.plots.prototype_images(np.arange(np.prod(found)).reshape(found), shape=shape)
+def test_shapes(given, shape, expected):
+    figure = ds.plots.prototype_images(np.arange(np.prod(given)).reshape(given), shape=shape)
     assert [image.shape for image in images_of(figure)] == [expected] * 2
 
 

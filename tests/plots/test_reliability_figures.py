@@ -25,8 +25,8 @@ def latents(n, samples=150, scale=0.5):
 
 
 def line(ax, label):
-    (found,) = (drawn for drawn in ax.lines if drawn.get_label() == label)
-    return found.get_xydata()
+    (curve,) = (artist for artist in ax.lines if artist.get_label() == label)
+    return curve.get_xydata()
 
 
 def legend_of(ax):

@@ -236,7 +236,7 @@ def test_streams_are_recognized():
     assert not Samples.of(generator()).is_repeatable
 
 
-def test_frames_stay_frames_if_asked():
+def test_draws_of_frames_are_frames():
     frame = pd.DataFrame({"a": np.arange(5.0), "b": np.arange(5)})
-    (x, _), rows, _ = Samples.of(frame, np.arange(5), frames=True).draw(2, seed=0)
+    (x, _), rows, _ = ArraySamples(frame, np.arange(5)).draw(2, seed=0)
     pd.testing.assert_frame_equal(x, frame.iloc[rows])

@@ -174,14 +174,14 @@ def test_flipped_bytes_never_change_latents(tmp_path):
     for position in range(0, len(good), 7):
         path.write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         try:
-            found = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
+            cached = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
         except Exception:
             refused += 1
         else:
             path.write_bytes(good)
             wanted = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
-            np.testing.assert_array_equal(found.distances, wanted.distances)
-            assert found.recall == wanted.recall
+            np.testing.assert_array_equal(cached.distances, wanted.distances)
+            assert cached.recall == wanted.recall
     assert refused > len(good) / 7 / 3
     path.write_bytes(good)
     np.testing.assert_array_equal(make(tmp_path).fit_transform(X, Y).loc, expected.loc)

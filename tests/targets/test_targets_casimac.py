@@ -120,8 +120,8 @@ def test_samples_on_each_other_lie_on_the_border_at_worst(n, seed, gamma):
     # The attraction exists where a sample's class is not made of its copies.
     assume(all(len(np.unique(x[y == c], axis=0)) > 1 for c in range(n)))
     scores = CASIMAC(gamma=gamma).fit_transform(x, y).loc @ vertices(n).T
-    own = scores[np.arange(len(y)), y]
-    assert np.all(own >= scores.max(axis=1) - 1e-12)
+    true_scores = scores[np.arange(len(y)), y]
+    assert np.all(true_scores >= scores.max(axis=1) - 1e-12)
     if gamma < 1:
         np.testing.assert_array_equal(np.argmax(scores, axis=1), y)
 
@@ -205,11 +205,11 @@ class TestUnits:
             in_units = SSIM(5, data_range=float(other.max() / x.max()))
         else:
             in_units = distance
-        expected, found = CASIMAC(distance), CASIMAC(in_units)
-        np.testing.assert_allclose(found.fit_transform(other, y).loc, expected.fit_transform(x, y).loc, atol=1e-5)
+        expected, scaled = CASIMAC(distance), CASIMAC(in_units)
+        np.testing.assert_allclose(scaled.fit_transform(other, y).loc, expected.fit_transform(x, y).loc, atol=1e-5)
         if distance != "cityblock" and not isinstance(distance, SSIM):
             np.testing.assert_allclose(
-                found.transform(other[:9], y[:9]).loc, expected.transform(x[:9], y[:9]).loc, atol=1e-5
+                scaled.transform(other[:9], y[:9]).loc, expected.transform(x[:9], y[:9]).loc, atol=1e-5
             )
 
     @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)

@@ -41,9 +41,9 @@ def test_serialized_targets_are_the_same_targets(target):
     for again in (keras.saving.deserialize_keras_object(config), TARGETS.get(config)):
         assert type(again) is type(target)
         assert again.get_config() == target.get_config()
-        found = again.fit_transform(X, Y)
-        np.testing.assert_array_equal(found.loc, expected.loc)
-        np.testing.assert_array_equal(found.scale, expected.scale)
+        latent = again.fit_transform(X, Y)
+        np.testing.assert_array_equal(latent.loc, expected.loc)
+        np.testing.assert_array_equal(latent.scale, expected.scale)
         np.testing.assert_array_equal(again.scores(3), target.scores(3))
 
 
