@@ -1,12 +1,10 @@
-"""Split ranges of rows into batches, read arrays in blocks of rows, and draw random samples of rows read in batches."""
+"""Split ranges of rows into batches, and read arrays in blocks of rows."""
 
 import math
 from typing import Any
 
 import keras
 import numpy as np
-import tensorflow as tf
-from numpy.typing import NDArray
 
 
 def parts(whole: slice, length: int) -> list[slice]:
@@ -48,15 +46,6 @@ def num_rows(samples: Any, name: str = "samples") -> int:
     if len(shape) == 0:
         raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found a single number")
     return len(first)
-
-
-def check_finite_dataset(dataset: tf.data.Dataset, name: str) -> None:
-    """Raise ValueError for a ``tf.data.Dataset`` that repeats forever, where all of it is read."""
-    if dataset.cardinality() == tf.data.INFINITE_CARDINALITY:
-        raise ValueError(
-            f"{name} must be a finite tf.data.Dataset, all of which is read; found one that repeats forever. Give it "
-            "without repeat(), or dataset.take(k)"
-        )
 
 
 def is_sliced_by_rows(X: Any) -> bool:
@@ -113,18 +102,3 @@ def not_finite(X: Any, dtype: Any = None) -> tuple[int, ...] | None:
             row, *others = np.argwhere(~finite)[0].tolist()
             return rows.start + row, *others
     return None
-
-
-def smallest_keys(keys: NDArray[np.float64], labels: NDArray[np.generic], number: int) -> NDArray[np.int64]:
-    """Return the positions of the smallest keys of every label, ``number`` of each at most.
-
-    With independent uniform keys they are a random sample without replacement. Rows can be read in batches: apply the
-    function to the rows kept so far and the new ones together.
-
-    Examples
-    --------
-    >>> smallest_keys(np.array([0.4, 0.1, 0.2, 0.3]), np.array([0, 0, 1, 0]), 2)
-    array([1, 3, 2])
-    """
-    order = np.argsort(keys)
-    return np.concatenate([order[labels[order] == label][:number] for label in np.unique(labels)] or [order])

@@ -30,7 +30,9 @@ def _familiarity(trained: Trained, data: Data) -> Callable[[Images], NDArray[Any
     features = trained.features
     if trained.familiarity is not None or features is None:
         return trained.familiarity
-    density = ds.calibration.NeighborDistance().fit(features(data.x), data.y, ds.calibration.feature_density.VARIANCE_SHARE)
+    density = ds.calibration.NeighborDistance().fit(
+        features(data.x), data.y, ds.calibration.feature_density.VARIANCE_SHARE
+    )
     return lambda x: density.familiarity(features(x))
 
 
