@@ -1,13 +1,14 @@
 # On a fresh machine: `make demo` and `make test`; `make test-fast` leaves out what takes long, `make test-lowest` tries
 # the lowest versions of what it depends on, `make test-peers` compares with other packages, `make gallery` draws every
 # figure, `make docs` builds the documentation, `make reproduce TABLE=casimac_1` measures a table of the papers again, and
-# without TABLE all of them. Each makes its own virtual environment first.
+# without TABLE all of them; `make robustness` draws random and odd inputs. Each makes its own virtual environment first.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+SEED ?= $(shell date +%s)
 export TF_CPP_MIN_LOG_LEVEL ?= 3
 
-.PHONY: demo docs gallery reproduce test test-fast test-lowest test-peers lint clean
+.PHONY: demo docs gallery reproduce robustness test test-fast test-lowest test-peers lint clean
 
 demo: $(VENV)/.installed
 	$(BIN)/deepsimplex train --config configs/digits.yaml
@@ -24,6 +25,13 @@ test: $(VENV)/.installed-test lint
 
 test-fast: $(VENV)/.installed-test lint
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Random examples of the property tests, odd arguments, damaged files and killed writers: what is found becomes an example.
+robustness: $(VENV)/.installed-test
+	$(BIN)/python -m pytest -n 2 -m hypothesis --hypothesis-profile random
+	$(BIN)/python -m training.robustness.fuzz --seed $(SEED)
+	$(BIN)/python -m training.robustness.damage --seed $(SEED)
+	$(BIN)/python -m training.robustness.kills --seed $(SEED)
 
 # With the lowest versions of the packages that pyproject.toml names: what users may have installed.
 test-lowest: $(VENV)-lowest/.installed

@@ -20,7 +20,7 @@ def is_tensor(value: Any) -> bool:
     return tensorflow is not None and (tensorflow.is_tensor(value) or isinstance(value, tensorflow.Variable))
 
 
-def covariance_from_shape(scale_shape: Sequence[int | None]) -> Covariance:
+def covariance_from_shape(scale_shape: Sequence[Any]) -> Covariance:
     """Return the kind of covariance for a scale of shape [N, 1] (also where L = 1), [N, L] or [N, L, L]."""
     if len(scale_shape) == 3:
         return "full"

@@ -15,7 +15,8 @@
 #
 # The informed targets of [CASIMAC] sec. 3.4 are the mean of three: distances between pixels, and structural similarity
 # in windows of 5 and of 13 pixels. Here are the first two. A shirt that looks like a coat lies near the coats before
-# any network has seen it. `EPOCHS` and `IMAGES` are environment variables, for a short run.
+# any network has seen it. `EPOCHS` and `IMAGES` are environment variables, for a short run, and so is `DATA`, for other
+# images, such as `digits`.
 
 # %%
 # %matplotlib inline
@@ -30,7 +31,7 @@ import deepsimplex as ds
 EPOCHS, IMAGES = int(os.environ.get("EPOCHS", 8)), int(os.environ.get("IMAGES", 10_000))
 folder = Path(mkdtemp())
 keras.utils.set_random_seed(0)
-data = ds.datasets.load("fashion_mnist")
+data = ds.datasets.load(os.environ.get("DATA", "fashion_mnist"))
 (x, y), (x_test, y_test) = data
 x, y, x_test, y_test = x[:IMAGES], y[:IMAGES], x_test[:2000], y_test[:2000]
 

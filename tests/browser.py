@@ -22,9 +22,7 @@ SCREENSHOTS = "DEEPSIMPLEX_SCREENSHOTS"
 
 LOADED = "return (location.href === 'about:blank') === arguments[0] && document.readyState === 'complete'"
 
-needs_browser = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs Debian's packages chromium and chromium-driver"
-)
+needs_browser = pytest.mark.needs("Debian's packages chromium and chromium-driver")
 
 
 @contextmanager

@@ -1,11 +1,20 @@
-"""Resource settings of the test session, and shared fixtures."""
+"""Resource settings of the test session, what its tests need, its summary, and shared fixtures."""
 
 import gc
+import importlib.util
 import os
+import re
+import shutil
 import sys
+import urllib.request
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 # The threads of a compiled kernel wait for one another wherever their work meets, hundreds of times in a search. Beside
 # another process each wait is for a core to become free: a search took up to ten times as long, a Cholesky
@@ -25,9 +34,63 @@ os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0")
 gc.set_threshold(50_000, 20, 100)
 
 
+# Downloads of other processes fail, for want of a proxy; those of this one fail the test that asks for them.
+os.environ |= dict.fromkeys(("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"), "http://127.0.0.1:9")
+os.environ |= dict.fromkeys(("no_proxy", "NO_PROXY"), "localhost,127.0.0.1,::1")
+
+# Every run draws the same examples; `make robustness` draws others with --hypothesis-profile random.
+settings.register_profile("same", derandomize=True, database=None)
+settings.register_profile("random", derandomize=False, database=None, print_blob=True)
+settings.load_profile("same")
+
+NEEDS: dict[str, Callable[[], bool]] = {
+    "Debian's package dataset-fashion-mnist": Path("/usr/share/datasets/fashion-mnist").is_dir,
+    "Debian's packages chromium and chromium-driver": lambda: all(map(shutil.which, ("chromium", "chromedriver"))),
+    "the extra docs (pip install '.[docs]')": lambda: importlib.util.find_spec("mkdocs") is not None,
+}
+"""What the marker `needs` may name, and whether it is installed."""
+
+
 def pytest_collection_modifyitems(items):
     """Begin with what waits for other processes: at the end nothing would be left to do beside it."""
     items.sort(key=lambda item: item.path.name not in ("test_strategies.py", "test_several_workers.py"))
+
+
+def pytest_runtest_setup(item):
+    """Skip tests whose marker `needs` names something that is not installed."""
+    for mark in item.iter_markers("needs"):
+        if not NEEDS[mark.args[0]]():
+            pytest.skip(f"needs {mark.args[0]}")
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print how many tests were skipped, failed as expected or passed unexpectedly, by reason."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for report in terminalreporter.stats.get("skipped", []):
+        counts["skipped", re.sub(r"^Skipped: ", "", report.longrepr[2])] += 1
+    for outcome in ("xfailed", "xpassed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            counts[outcome, report.wasxfail.removeprefix("reason: ")] += 1
+    if counts:
+        terminalreporter.section("skipped and expected failures")
+    for (outcome, reason), count in sorted(counts.items(), key=lambda item: (item[0][0], -item[1])):
+        terminalreporter.line(f"{count:4d} {outcome}: {reason}")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_downloads():
+    """Fail tests that open an address of another machine: what is not installed here cannot be had everywhere."""
+
+    def refuse(opener, request, *arguments, **options):
+        address = getattr(request, "full_url", request)
+        if re.match(r"(file:|data:|https?://(localhost|127\.0\.0\.1|\[::1\])[:/])", address):
+            return opened(opener, request, *arguments, **options)
+        pytest.fail(f"a test asked for {address}; tests run without a network")
+
+    opened = urllib.request.OpenerDirector.open
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(urllib.request.OpenerDirector, "open", refuse)
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -85,6 +148,35 @@ def digits():
     from deepsimplex import datasets
 
     return datasets.load("digits")
+
+
+@pytest.fixture(scope="session")
+def enlarged_digits():
+    """Digits enlarged to the 28 x 28 pixels of Fashion-MNIST, multiples of 1/255."""
+    from scipy.ndimage import zoom
+
+    from deepsimplex import datasets
+
+    def enlarge(images):
+        enlarged = zoom(images, (1, 3.5, 3.5), order=1).clip(0, 1)
+        return (255 * enlarged).round().astype("float32") / 255
+
+    data = datasets.load("digits")
+    return replace(data, x=enlarge(data.x), x_test=enlarge(data.x_test))
+
+
+@pytest.fixture
+def digits_as_fashion_mnist(enlarged_digits, monkeypatch):
+    """Have ``datasets.load`` return the enlarged digits, whatever it is asked for."""
+    from deepsimplex import datasets
+
+    def load(name, dtype="float32"):
+        if dtype == "float32":
+            return enlarged_digits
+        x, x_test = ((255 * part).round().astype(dtype) for part in (enlarged_digits.x, enlarged_digits.x_test))
+        return replace(enlarged_digits, x=x, x_test=x_test)
+
+    monkeypatch.setattr(datasets, "load", load)
 
 
 @pytest.fixture(scope="session")

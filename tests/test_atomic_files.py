@@ -12,7 +12,7 @@ from deepsimplex._utils import atomic_files
 from deepsimplex._utils.atomic_files import check_writable, locked, replacing
 
 
-def test_a_file_is_written_and_nothing_else_is_left(tmp_path):
+def test_replacing_leaves_no_temporary_files(tmp_path):
     target = tmp_path / "deep" / "numbers.txt"
     with replacing(target) as fresh:
         assert fresh.name == "numbers.txt"
@@ -24,7 +24,7 @@ def test_a_file_is_written_and_nothing_else_is_left(tmp_path):
     assert [path.name for path in target.parent.iterdir()] == ["numbers.txt"]
 
 
-def test_an_earlier_good_file_survives_an_exception(tmp_path):
+def test_exception_keeps_the_earlier_file(tmp_path):
     target = tmp_path / "numbers.txt"
     target.write_text("good")
 
@@ -39,7 +39,7 @@ def test_an_earlier_good_file_survives_an_exception(tmp_path):
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_an_earlier_good_file_survives_a_kill(tmp_path):
+def test_kill_keeps_the_earlier_file(tmp_path):
     target = tmp_path / "numbers.txt"
     target.write_text("good")
     # The module by its path: the package would bring TensorFlow.
@@ -55,7 +55,7 @@ def test_an_earlier_good_file_survives_a_kill(tmp_path):
     assert target.read_text() == "good"
 
 
-def test_a_folder_replaces_a_folder(tmp_path):
+def test_folder_replaces_a_folder(tmp_path):
     target = tmp_path / "served"
     for content in ("old", "new"):
         with replacing(target) as fresh:
@@ -66,7 +66,7 @@ def test_a_folder_replaces_a_folder(tmp_path):
 
 
 @pytest.mark.parametrize("failure", [OSError, KeyboardInterrupt])
-def test_the_old_folder_comes_back_when_the_new_one_cannot_take_its_place(failure, tmp_path, monkeypatch):
+def test_failed_replacement_restores_the_earlier_folder(failure, tmp_path, monkeypatch):
     target = tmp_path / "served"
     target.mkdir()
     (target / "old").touch()
@@ -106,7 +106,7 @@ KILLED = """
 
 
 @pytest.mark.parametrize(("step", "exchange"), [(-1, True), (-1, False), (0, False), (1, False)])
-def test_a_kill_at_any_step_loses_no_folder_and_the_next_writer_clears_up(step, exchange, tmp_path):
+def test_kill_at_any_step_loses_no_folder(step, exchange, tmp_path):
     target = tmp_path / "served"
     target.mkdir()
     (target / "old").touch()
@@ -121,7 +121,7 @@ def test_a_kill_at_any_step_loses_no_folder_and_the_next_writer_clears_up(step, 
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_writers_at_work_are_left_alone(tmp_path):
+def test_temporary_folders_of_running_writers_are_kept(tmp_path):
     target = tmp_path / "numbers.txt"
     with replacing(target) as one:
         one.write_text("1")
@@ -133,7 +133,7 @@ def test_writers_at_work_are_left_alone(tmp_path):
 
 
 @pytest.mark.parametrize("of", ["the system", "the file system"])
-def test_without_locks_all_works_and_nobody_is_kept_out(of, tmp_path, monkeypatch):
+def test_replacing_without_locks(of, tmp_path, monkeypatch):
     if of == "the system":
         monkeypatch.setattr(atomic_files, "fcntl", None)
     else:
@@ -148,7 +148,7 @@ def test_without_locks_all_works_and_nobody_is_kept_out(of, tmp_path, monkeypatc
         assert (first, second) == (False, False)
 
 
-def test_a_link_stays_a_link(tmp_path):
+def test_symbolic_link_is_kept(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "link.txt").symlink_to(tmp_path / "disk" / "numbers.txt")
     (tmp_path / "served").symlink_to(tmp_path / "disk" / "served")
@@ -164,13 +164,13 @@ def test_a_link_stays_a_link(tmp_path):
     assert (tmp_path / "disk" / "served" / "new").exists()
 
 
-def test_names_may_be_as_long_as_the_file_system_allows(tmp_path):
+def test_longest_file_names(tmp_path):
     with replacing(tmp_path / ("n" * 255)) as fresh:
         fresh.write_text("1")
     assert (tmp_path / ("n" * 255)).read_text() == "1"
 
 
-def test_a_block_that_writes_nothing_is_an_error_and_keeps_the_earlier_file(tmp_path):
+def test_block_that_writes_nothing_raises(tmp_path):
     target = tmp_path / "numbers.txt"
     target.write_text("good")
     with pytest.raises(FileNotFoundError), replacing(target):
@@ -178,13 +178,13 @@ def test_a_block_that_writes_nothing_is_an_error_and_keeps_the_earlier_file(tmp_
     assert target.read_text() == "good"
 
 
-def test_check_writable_creates_and_leaves_the_folder_empty(tmp_path):
+def test_check_writable_creates_an_empty_folder(tmp_path):
     folder = check_writable(tmp_path / "a" / "b", "cache")
     assert folder.is_dir()
     assert list(folder.iterdir()) == []
 
 
-def test_check_writable_names_the_argument_and_the_folder(tmp_path):
+def test_check_writable_of_an_unwritable_folder_raises(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cache is not a folder that can be written.*file"):
         check_writable(tmp_path / "file" / "below", "cache")

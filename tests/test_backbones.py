@@ -11,11 +11,7 @@ from tests.layer_contract import assert_layer_contract
 from tests.reference.convolution import convolution_matrix
 
 X = np.random.default_rng(0).random((4, 6, 5, 2)).astype("float32")
-FORMS = {
-    "same": {"padding": "same"},
-    "valid": {"padding": "valid"},
-    "strides": {"padding": "same", "strides": 2},
-}
+FORMS = {"same": {"padding": "same"}, "valid": {"padding": "valid"}, "strides": {"padding": "same", "strides": 2}}
 
 
 def largest_gain(layer, shape=(6, 5, 2)):
@@ -42,7 +38,7 @@ def test_gain_is_bounded(form):
 
 
 @pytest.mark.parametrize(("padding", "stride"), [("same", 1), ("valid", 1), ("same", 2), ("valid", 2), ("valid", 3)])
-def test_the_gain_is_that_of_the_matrix_of_the_convolution(padding, stride):
+def test_gain_equals_that_of_the_convolution_matrix(padding, stride):
     layer = SpectralConv2D(3, 3, use_bias=False, bound=0.9, power_iterations=80, padding=padding, strides=stride)
     layer(X)
     kernel = 2.0 * np.random.default_rng(1).normal(size=layer.kernel.shape).astype("float32")
@@ -54,7 +50,7 @@ def test_the_gain_is_that_of_the_matrix_of_the_convolution(padding, stride):
     np.testing.assert_allclose(np.asarray(layer(X)).reshape(len(X), -1), expected, rtol=1e-3, atol=1e-4)
 
 
-def test_a_kernel_that_was_zero_is_bounded_later():
+def test_gain_is_bounded_after_a_kernel_of_zeros():
     layer = SpectralConv2D(3, 3, use_bias=False, kernel_initializer="zeros")
     layer(X, training=True)
     layer.kernel.assign(np.ones(layer.kernel.shape))
@@ -63,27 +59,27 @@ def test_a_kernel_that_was_zero_is_bounded_later():
     assert largest_gain(layer) == pytest.approx(0.95, rel=1e-3)
 
 
-def test_a_frozen_layer_keeps_its_weights_and_new_ones_begin_alike():
+def test_frozen_layer_keeps_weights_and_new_layers_are_equal():
     layers = [SpectralConv2D(3, 3, trainable=False, kernel_initializer="ones") for _ in range(2)]
     outputs = [np.asarray(layer(X)) for layer in layers]
     np.testing.assert_array_equal(*outputs)
     before = layers[0].get_weights()
     layers[0](X, training=True)
-    for found, expected in zip(layers[0].get_weights(), before, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weight, expected in zip(layers[0].get_weights(), before, strict=True):
+        np.testing.assert_array_equal(weight, expected)
 
 
-def test_a_saved_layer_goes_on_from_its_direction(tmp_path):
+def test_direction_is_saved(tmp_path):
     model = keras.Sequential([keras.Input((6, 5, 2)), SpectralConv2D(3, 3, bound=0.1)])
     for _ in range(4):
         model(X, training=True)
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
-    for found, expected in zip(again.get_weights(), model.get_weights(), strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weight, expected in zip(again.get_weights(), model.get_weights(), strict=True):
+        np.testing.assert_array_equal(weight, expected)
 
 
-def test_a_small_kernel_is_left_alone_and_inference_keeps_the_direction():
+def test_small_kernel_is_not_scaled_and_inference_keeps_direction():
     layer = SpectralConv2D(3, 3, bound=0.95, activation="relu", power_iterations=3)
     layer(X)
     layer.kernel.assign(0.01 * layer.kernel.numpy())
@@ -96,7 +92,7 @@ def test_a_small_kernel_is_left_alone_and_inference_keeps_the_direction():
     assert np.any(layer.direction.numpy() != before)
 
 
-def test_one_iteration_in_every_step_is_enough():
+def test_gain_is_bounded_in_training():
     keras.utils.set_random_seed(1)
     layer = SpectralConv2D(4, 3, padding="same", use_bias=False, bound=0.5)
     model = keras.Sequential([keras.Input((6, 5, 2)), layer, keras.layers.GlobalAveragePooling2D()])
@@ -114,11 +110,11 @@ def test_one_iteration_in_every_step_is_enough():
         lambda: ResidualBlock(5, strides=2, dropout=0.2, spectral_bound=0.9),
     ],
 )
-def test_layers_keep_the_contract(make, tmp_path):
+def test_layer_contract(make, tmp_path):
     assert_layer_contract(make, X, tmp_path, half="float16")
 
 
-def test_a_block_adds_to_what_it_is_given():
+def test_block_with_zero_residual_is_the_identity():
     block = ResidualBlock(2)
     block.build(X.shape)
     block.second_norm.gamma.assign([0.0, 0.0])
@@ -126,13 +122,13 @@ def test_a_block_adds_to_what_it_is_given():
 
 
 @pytest.mark.parametrize("options", [{"dtype": "mixed_float16"}, {"trainable": False}])
-def test_a_block_hands_its_options_to_its_parts(options):
+def test_block_passes_options_to_sublayers(options):
     block = ResidualBlock(5, strides=2, dropout=0.2, spectral_bound=0.9, **options)
     assert block(X).dtype == ("float16" if "dtype" in options else "float32")
     assert bool(block.trainable_weights) == ("dtype" in options)
 
 
-def test_dropout_acts_in_training_alone():
+def test_dropout_is_active_in_training_only():
     network = ds.backbones.resnet([4], dropout=0.5)
     expected = network(X)
     np.testing.assert_array_equal(network(X), expected)
@@ -142,7 +138,7 @@ def test_dropout_acts_in_training_alone():
 
 
 @pytest.mark.slow
-def test_a_residual_network_learns_digits(few):
+def test_resnet_learns_digits(few):
     (x, y), (x_test, y_test) = few
     keras.utils.set_random_seed(0)
     backbone = ds.backbones.resnet([8, 16], spectral_bound=0.95)
@@ -153,12 +149,12 @@ def test_a_residual_network_learns_digits(few):
     assert np.mean(model.predict_proba(x_test).argmax(axis=1) == y_test) > 0.7
 
 
-def test_stages_have_as_many_blocks_as_asked_for():
+def test_number_of_blocks():
     blocks = [layer for layer in ds.backbones.resnet([4, 8], blocks=2).layers if isinstance(layer, ResidualBlock)]
     assert [(block.filters, block.strides) for block in blocks] == [(4, 1), (4, 1), (8, 2), (8, 1)]
 
 
-def test_a_bounded_convolutional_network_is_made_by_name():
+def test_backbone_by_name_with_spectral_bound():
     network = ds.backbones.backbone("cnn", filters=[4], units=8, spectral_bound=0.9)
     assert network(X[..., 0]).shape == (4, 8)
     assert [layer.bound for layer in network.layers if isinstance(layer, SpectralConv2D)] == [0.9]
@@ -169,10 +165,7 @@ def test_a_bounded_convolutional_network_is_made_by_name():
     ("make", "message"),
     [
         (lambda: SpectralConv2D(2, 3, bound=0.0), "bound must be a number above 0; found 0.0"),
-        (
-            lambda: SpectralConv2D(2, 3, power_iterations=0),
-            "power_iterations must be a whole number, at least 1",
-        ),
+        (lambda: SpectralConv2D(2, 3, power_iterations=0), "power_iterations must be .* found 0"),
         (lambda: SpectralConv2D(2, 3, groups=2), "groups and dilation_rate must be 1"),
         (lambda: SpectralConv2D(2, 3)(keras.Input((None, None, 2))), "needs images of a known size"),
         (lambda: ds.backbones.resnet([0]), "filters must be a list of positive whole numbers"),
@@ -183,6 +176,6 @@ def test_a_bounded_convolutional_network_is_made_by_name():
         (lambda: ds.backbones.resnet(blocks=0), "blocks must be a whole number, at least 1; found 0"),
     ],
 )
-def test_wrong_arguments_are_named(make, message):
+def test_invalid_argument_raises(make, message):
     with pytest.raises(ValueError, match=message):
         make()

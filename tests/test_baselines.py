@@ -27,7 +27,7 @@ def small_ridge(**arguments):
     ids=["process", "process, Platt", "ridge"],
 )
 @pytest.mark.parametrize("classes", [2, 3])
-def test_probabilities_are_right_and_come_again(classifier, classes, wine):
+def test_probabilities_are_accurate_and_repeatable(classifier, classes, wine):
     X, y, X_test, y_test = wine
     X, y, X_test, y_test = X[y < classes], y[y < classes], X_test[y_test < classes], y_test[y_test < classes]
     names = np.array(["a", "b", "c"])
@@ -40,7 +40,7 @@ def test_probabilities_are_right_and_come_again(classifier, classes, wine):
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(fitted)).predict_proba(X_test), p)
 
 
-def test_platt_scaling_is_of_the_means_on_rows_held_out(wine):
+def test_platt_scaling_is_fitted_to_held_out_means(wine):
     X, y, X_test, _ = wine
     calibrated = least_squares_gaussian_process(platt=True).fit(X, y).calibrated_classifiers_[0]
     process, sigmoids = calibrated.estimator.process, calibrated.calibrators
@@ -53,7 +53,7 @@ def test_platt_scaling_is_of_the_means_on_rows_held_out(wine):
     np.testing.assert_array_equal(process.decision_function(X_test, pair=(0, 1)), pair)
 
 
-def test_platt_scaling_betters_the_likelihood_where_classes_overlap():
+def test_platt_scaling_improves_likelihood_of_overlapping_classes():
     """Two features do not tell these classes apart; the latents know nothing of their noise."""
     X, y = load_breast_cancer(return_X_y=True)
     X, y, X_test, y_test = X[::2, :2], y[::2], X[1::2, :2], y[1::2]
@@ -65,7 +65,7 @@ def test_platt_scaling_betters_the_likelihood_where_classes_overlap():
     assert calibrated.expected_calibration_error < plain.expected_calibration_error
 
 
-def test_ridge_without_platt_scaling_decides(wine):
+def test_ridge_without_platt_scaling_has_decisions_only(wine):
     X, y, X_test, y_test = wine
     search = small_ridge(platt=False).fit(X, y)
     assert search.score(X_test, y_test) > 0.93

@@ -56,7 +56,7 @@ def run(four, tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_every_tag_is_written_and_no_other(run):
+def test_all_documented_tags_are_written(run):
     *_, written = run
     by_epoch = {*SCORES, *(f"calibration_of_class/{k}" for k in ("0_none", "1_one tab", "2_two", "3_three"))}
     by_epoch |= {"confidence", "latent/scale", "latent/norm"}
@@ -65,18 +65,18 @@ def test_every_tag_is_written_and_no_other(run):
 
 
 @pytest.mark.slow
-def test_scores_are_those_of_a_report(run):
+def test_scores_equal_those_of_a_report(run):
     model, (x, y), _, written = run
     p = model.predict_proba(x)
     report = ds.evaluation.report(y, p).as_dict()
     assert {tag.split("/")[1] for tag in SCORES} == report.keys() - {"samples", "classes", "bins", "k", "coverage"}
     for tag in SCORES:
         assert float(written[tag, 1]) == pytest.approx(report[tag.split("/")[1]], rel=1e-4, abs=1e-6), tag
-    curve = ds.evaluation.reliability_curve(y, p, of_class=2)
+    curve = ds.evaluation.reliability_curve(y, p, class_index=2)
     assert float(written["calibration_of_class/2_two", 1]) == pytest.approx(curve.expected_calibration_error, rel=1e-4)
 
 
-def test_distributions_are_those_of_the_predictions(run):
+def test_histograms_equal_those_of_the_predictions(run):
     model, (x, _), _, written = run
     latent = model.predict_latent(x)
     values = {"confidence": model.predict_proba(x).max(axis=1), "latent/scale": latent.scale}
@@ -87,7 +87,7 @@ def test_distributions_are_those_of_the_predictions(run):
         assert (left[0], right[-1]) == pytest.approx((expected.min(), expected.max()), rel=1e-4)
 
 
-def test_pictures_are_whole_images(run):
+def test_pictures_are_valid_images(run):
     *_, written = run
     for (tag, _), value in written.items():
         if tag.startswith("pictures/"):
@@ -99,19 +99,19 @@ def test_pictures_are_whole_images(run):
             assert np.asarray(image).std() > 10, "nothing is drawn"
 
 
-def test_hyperparameters_make_a_session(run):
+def test_hyperparameters_are_written(run):
     from tensorboard.plugins.hparams import plugin_data_pb2
 
     _, _, folder, _ = run
-    found = {}
+    messages = {}
     (path,) = folder.glob("events.out.tfevents.*")
     from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
 
     for event in EventFileLoader(str(path)).Load():
         for value in event.summary.value:
             if value.tag in HPARAMS:
-                found[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
-    start = found["_hparams_/session_start_info"].session_start_info.hparams
+                messages[value.tag] = plugin_data_pb2.HParamsPluginData.FromString(value.metadata.plugin_data.content)
+    start = messages["_hparams_/session_start_info"].session_start_info.hparams
     values = {name: getattr(value, value.WhichOneof("kind")) for name, value in start.items()}
     assert values["optimizer"] == "Adam"
     assert values["learning_rate"] == pytest.approx(0.001)
@@ -119,11 +119,11 @@ def test_hyperparameters_make_a_session(run):
     assert (values["covariance"], values["readout"], values["loss"]) == ("isotropic", "ArgmaxReadout", "LatentNLL")
     assert (values["epochs"], values["steps_per_epoch"], values["seed"]) == (2, 6, 0)
     assert (values["augmentation"], values["rate"]) == ("none", 0.5)
-    assert found["_hparams_/session_end_info"].session_end_info.status == 1  # success
+    assert messages["_hparams_/session_end_info"].session_end_info.status == 1  # success
 
 
-def test_tensorboard_tables_the_session_with_its_metrics(run, tmp_path):
-    """Through TensorBoard's own server side."""
+def test_tensorboard_lists_the_session_with_its_metrics(run, tmp_path):
+    """Through the server side of TensorBoard."""
     from tensorboard import context
     from tensorboard.backend.event_processing import data_provider, plugin_event_multiplexer
     from tensorboard.plugins import base_plugin
@@ -148,7 +148,7 @@ def test_tensorboard_tables_the_session_with_its_metrics(run, tmp_path):
     assert metrics["score/accuracy"] == pytest.approx(float(written["score/accuracy", 1]))
 
 
-def test_the_projectors_files_hold_every_latent(run):
+def test_projector_files_contain_every_latent(run):
     from google.protobuf import text_format
     from tensorboard.plugins.projector import ProjectorConfig
 
@@ -176,7 +176,7 @@ def test_the_projectors_files_hold_every_latent(run):
 @pytest.mark.parametrize(
     ("every", "epochs", "steps"), [(1, 2, {0, 1}), (2, 3, {0, 2}), (2, 2, {0, 1}), (3, 6, {0, 3, 5})]
 )
-def test_the_last_epoch_is_written_whatever_is_left_out(every, epochs, steps, few, tmp_path):
+def test_last_epoch_is_always_written(every, epochs, steps, few, tmp_path):
     model = plain(10)
     fit(model, few[0], ds.monitoring.CalibrationBoard(tmp_path, few[1], every=every, pictures=False), epochs=epochs)
     (written,) = events(tmp_path / "calibration")
@@ -187,7 +187,7 @@ def test_the_last_epoch_is_written_whatever_is_left_out(every, epochs, steps, fe
 
 
 @pytest.mark.slow
-def test_a_model_without_latents_has_no_pictures_of_them(four, tmp_path):
+def test_model_without_latents_has_no_latent_pictures(four, tmp_path):
     data, (x, y) = four
     model = plain()
     fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y[:, None]), class_names=list("abcd")), epochs=1)
@@ -202,7 +202,7 @@ def test_a_model_without_latents_has_no_pictures_of_them(four, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_classes_may_be_one_probability(four, tmp_path):
+def test_two_classes_as_one_probability(four, tmp_path):
     (x, y), (x_test, y_test) = [(x[y < 2], y[y < 2]) for x, y in four]
     model = plain(1, "sigmoid")
     model.compile("adam", "binary_crossentropy", run_eagerly=True)
@@ -216,16 +216,16 @@ def test_two_classes_may_be_one_probability(four, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
-def test_scales_of_every_covariance_are_standard_deviations(covariance, four, tmp_path):
+def test_latent_scales_are_standard_deviations(covariance, four, tmp_path):
     data, (x, y) = four
     model = classifier(target="ilr", covariance=covariance)
     fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x, y)), epochs=1)
     (written,) = events(tmp_path / "calibration")
     scale = model.predict_latent(x).scale
-    deviations = scale if covariance == "diagonal" else np.sqrt(np.einsum("nij,nij->ni", scale, scale))
+    expected = scale if covariance == "diagonal" else np.sqrt(np.einsum("nij,nij->ni", scale, scale))
     left, right, count = written["latent/scale", 0].T
-    assert count.sum() == deviations.size
-    assert (left[0], right[-1]) == pytest.approx((deviations.min(), deviations.max()), rel=1e-3)
+    assert count.sum() == expected.size
+    assert (left[0], right[-1]) == pytest.approx((expected.min(), expected.max()), rel=1e-3)
     assert [step for tag, step in written if tag == "pictures/reliability_band"] == [0]
 
 
@@ -242,7 +242,7 @@ class Noisy(keras.layers.Layer):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["simplex", "plain", "noisy"])
-def test_training_is_the_same_bit_by_bit(kind, four, tmp_path):
+def test_training_is_unchanged(kind, four, tmp_path):
     data, test = four
 
     def weights(board):
@@ -259,7 +259,7 @@ def test_training_is_the_same_bit_by_bit(kind, four, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_run_that_goes_on_writes_the_epochs_that_are_left(few, tmp_path):
+def test_resumed_run_writes_the_remaining_epochs(few, tmp_path):
     model, board = plain(10), ds.monitoring.CalibrationBoard(tmp_path, few[1], every=2, pictures=False)
     fit(model, few[0], board, epochs=2)
     fit(
@@ -281,7 +281,7 @@ class Interrupt(keras.callbacks.Callback):
 
 
 @pytest.mark.slow
-def test_what_was_written_before_an_exception_is_there(few, tmp_path):
+def test_events_before_an_exception_are_kept(few, tmp_path):
     model, backup = plain(10), tmp_path / "backup"
     with pytest.raises(KeyboardInterrupt), ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False) as board:
         fit(model, few[0], None, callbacks=[keras.callbacks.BackupAndRestore(backup), board, Interrupt()])
@@ -295,11 +295,11 @@ def test_what_was_written_before_an_exception_is_there(few, tmp_path):
 
 
 @pytest.mark.slow
-def test_keras_own_board_writes_beside_it_and_drops_nothing(few, tmp_path):
+def test_keras_tensorboard_callback_writes_beside_it(few, tmp_path):
     """It asks TensorFlow to record some steps only, while an epoch ends too."""
-    own = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
+    tensorboard = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
     board = ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False)
-    fit(plain(10), few[0], None, callbacks=[own, board], validation_data=few[1], batch_size=50)
+    fit(plain(10), few[0], None, callbacks=[tensorboard, board], validation_data=few[1], batch_size=50)
     assert {path.parent.name for path in tmp_path.rglob("*.tfevents.*")} == {"train", "validation", "calibration"}
     (written,) = events(tmp_path / "calibration")
     assert {step for tag, step in written if tag == "score/accuracy"} == {0, 1}
@@ -309,7 +309,7 @@ def test_keras_own_board_writes_beside_it_and_drops_nothing(few, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_training_that_diverges_is_told_once_and_goes_on(four, tmp_path):
+def test_diverged_training_warns_once(four, tmp_path):
     data, test = four
     for name, model in {"simplex": classifier(), "plain": plain()}.items():
 
@@ -319,11 +319,11 @@ def test_a_training_that_diverges_is_told_once_and_goes_on(four, tmp_path):
                     self.model.set_weights([np.full_like(w, np.nan) for w in self.model.get_weights()])
 
         board = ds.monitoring.CalibrationBoard(tmp_path / name, test, outside=test[0][:20])
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             fit(model, data, None, epochs=3, callbacks=[Diverge(), board])
-        assert len([w for w in told if "training has diverged" in str(w.message)]) == 1
-        assert "after epoch 0 predictions of" in str(told[0].message)
+        assert len([w for w in caught if "training has diverged" in str(w.message)]) == 1
+        assert "after epoch 0 predictions of" in str(caught[0].message)
         (written,) = events(tmp_path / name / "calibration")
         by_density = {"score/out_of_distribution_auroc_by_density"} if name == "simplex" else set()
         for tag in {*SCORES, "score/out_of_distribution_auroc", *by_density}:
@@ -349,7 +349,7 @@ def test_half_precision_is_scored(kind, four, tmp_path):
 
 
 @pytest.mark.slow
-def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
+def test_outside_samples_are_detected(four, digits, tmp_path):
     data, (x, y) = four
     (others, digit), _ = digits
     others = others[digit > 5][:150]
@@ -370,7 +370,7 @@ def test_other_samples_from_outside_are_told_apart(four, digits, tmp_path):
         assert (histogram[0, 0], histogram[-1, 1]) == pytest.approx((familiarity.min(), familiarity.max()), abs=2e-3)
 
 
-def test_samples_are_drawn_alike_of_arrays_and_of_a_data_set(digits):
+def test_arrays_and_data_sets_give_the_same_draw(digits):
     (x, y), _ = digits
     drawn = draw_samples((x, y), 100, seed=1)
     assert (len(np.unique(drawn.rows)), drawn.given) == (100, len(x))
@@ -401,14 +401,14 @@ class Frame:
         return self.values
 
 
-def test_samples_of_a_data_frame_keep_its_names():
+def test_samples_of_a_data_frame_keep_column_names():
     drawn = draw_samples((Frame(np.eye(5), list("abcde")), np.arange(5)), 3, seed=0)
     assert drawn.x.names == list("abcde")
     np.testing.assert_array_equal(drawn.x, np.eye(5)[drawn.rows])
 
 
 @pytest.mark.slow
-def test_inputs_may_be_a_structure(few, tmp_path):
+def test_structured_inputs(few, tmp_path):
     (x, y), (x_test, y_test) = few
     upper, lower = keras.Input((4, 8, 1), name="upper"), keras.Input((4, 8, 1), name="lower")
     joined = keras.layers.Concatenate(axis=1)([upper, lower])
@@ -426,7 +426,7 @@ def test_inputs_may_be_a_structure(few, tmp_path):
     assert b"60 of 100 samples, drawn with seed 0" in written["validation_samples", 0].item()
 
 
-def test_images_of_any_range_are_shown():
+def test_images_of_any_range_are_scaled():
     gray = np.linspace(-2, 3, 2 * 64, dtype=np.float32).reshape(2, 8, 8, 1)
     shown = as_images(gray)
     assert (shown.shape, shown.min(), shown.max()) == ((2, 8, 8), 0, 1)
@@ -477,7 +477,7 @@ DATA = (np.zeros((6, 8, 8, 1), np.float32), np.arange(6) % 4)
         (DATA, {"outside": 3}, TypeError, "outside must hold an array"),
     ],
 )
-def test_what_is_wrong_is_said_at_once(data, options, error, message, tmp_path):
+def test_invalid_argument_raises(data, options, error, message, tmp_path):
     with pytest.raises(error, match=message):
         ds.monitoring.CalibrationBoard(tmp_path, data, **options)
 
@@ -500,7 +500,7 @@ def test_what_is_wrong_is_said_at_once(data, options, error, message, tmp_path):
         (lambda: keras.Sequential([keras.Input((8, 8, 1)), keras.layers.ReLU()]), DATA[1], {}, "outputs of shape"),
     ],
 )
-def test_a_model_that_does_not_fit_is_refused_before_it_trains(model, labels, options, message, tmp_path):
+def test_incompatible_model_raises_before_training(model, labels, options, message, tmp_path):
     model = model()
     model.compile("adam", "mse")
     before = model.get_weights()
@@ -512,7 +512,7 @@ def test_a_model_that_does_not_fit_is_refused_before_it_trains(model, labels, op
 
 
 @pytest.mark.slow
-def test_one_sample_and_one_class_have_their_limits(four, tmp_path):
+def test_single_validation_sample(four, tmp_path):
     data, (x, y) = four
     model = plain()
     fit(model, data, ds.monitoring.CalibrationBoard(tmp_path, (x[:1], y[:1])), epochs=1)
@@ -522,7 +522,7 @@ def test_one_sample_and_one_class_have_their_limits(four, tmp_path):
     assert {"pictures/reliability", "pictures/simplex"} <= tags(written)
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+def test_unwritable_folder_raises(tmp_path):
     (tmp_path / "calibration").write_text("")
     with pytest.raises(OSError, match="log_dir is not a folder that can be written"):
         ds.monitoring.CalibrationBoard(tmp_path, DATA)
@@ -542,20 +542,20 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path):
         (keras.optimizers.LossScaleOptimizer(keras.optimizers.SGD(0.1)), {"optimizer": "SGD", "learning_rate": 0.1}),
     ],
 )
-def test_hyperparameters_are_gathered(optimizer, expected):
+def test_hyperparameters_of_optimizers_losses_and_targets(optimizer, expected):
     from deepsimplex.monitoring.hyperparameters import model_hyperparameters
 
     target = {"name": "mean", "targets": ["ilr", {"name": "ilr", "smoothing": 0.9}]}
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), target, 3, covariance="diagonal")
     model.build((None, 5))
     model.compile(optimizer, ds.losses.Hybrid(0.3, ds.losses.LatentNLL(beta=0.5)))
-    found = model_hyperparameters(model, {"epochs": 7, "steps": None})
-    assert expected.items() <= found.items()
+    values = model_hyperparameters(model, {"epochs": 7, "steps": None})
+    assert expected.items() <= values.items()
     more = {"loss": "Hybrid", "loss.weight": 0.3, "loss.latent.beta": 0.5, "epochs": 7, "target": "mean"}
-    assert more.items() <= found.items()
-    assert "steps_per_epoch" not in found
-    assert json.loads(found["target.targets"])[1]["smoothing"] == 0.9
-    assert all(isinstance(value, str | bool | int | float) for value in found.values())
+    assert more.items() <= values.items()
+    assert "steps_per_epoch" not in values
+    assert json.loads(values["target.targets"])[1]["smoothing"] == 0.9
+    assert all(isinstance(value, str | bool | int | float) for value in values.values())
 
 
 def test_one_hot_labels_are_class_numbers(tmp_path):

@@ -32,7 +32,7 @@ def few_epochs(epochs):
 
 
 @pytest.mark.slow
-def test_a_fit_is_written_as_it_went(tmp_path):
+def test_every_iteration_is_written(tmp_path):
     with ds.monitoring.CalibrationBoard(tmp_path / "events", (X_TEST, NAMES_TEST)) as board:
         classifier = make(classes=["a", "c", "b"]).fit(X, NAMES, callback=board)
     (written,) = events(tmp_path / "events" / "calibration")
@@ -63,7 +63,7 @@ def test_a_fit_is_written_as_it_went(tmp_path):
 
 
 @pytest.mark.slow
-def test_lengthscales_have_curves_of_their_own_or_a_histogram(tmp_path):
+def test_lengthscales_have_a_curve_each_or_a_histogram(tmp_path):
     board = ds.monitoring.CalibrationBoard(tmp_path / "few", every=2)
     make(ard=True, inference="collapsed", inducing=10).fit(X, NAMES, callback=board)
     (written,) = events(tmp_path / "few" / "calibration")  # flushed, though not closed
@@ -76,7 +76,7 @@ def test_lengthscales_have_curves_of_their_own_or_a_histogram(tmp_path):
     assert written["kernel/lengthscales", 1][:, 2].sum() == 18
 
 
-def test_every_fit_adds_a_file(tmp_path):
+def test_every_fit_writes_a_new_file(tmp_path):
     board = ds.monitoring.CalibrationBoard(tmp_path)
     for _ in range(2):
         make(max_iter=2).fit(X, NAMES, callback=board)
@@ -90,7 +90,7 @@ def test_every_fit_adds_a_file(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "stochastic", "categorical"])
-def test_a_classifier_in_the_middle_of_its_fit_stays_as_it_was(name, tmp_path):
+def test_classifier_of_a_step_does_not_change(name, tmp_path):
     steps = []
     classifier = {"exact": make(max_iter=3), **few_epochs(3)}[name]
 
@@ -129,7 +129,7 @@ EPOCHS = {"stochastic": 4, "categorical": 3}
     ("name", "every", "iterations"),
     [("stochastic", 2, {1, 3, 4}), ("categorical", 2, {1, 3}), ("categorical", 5, {1, 3})],
 )
-def test_the_last_iteration_is_written_whatever_is_left_out(name, every, iterations, whole_fits, tmp_path):
+def test_last_iteration_is_always_written(name, every, iterations, whole_fits, tmp_path):
     whole, some = whole_fits(name), written_of(name, every, tmp_path)
     assert {step for tag, step in whole if tag not in ONCE} == set(range(1, EPOCHS[name] + 1))
     assert {tag for tag, _ in whole} >= {
@@ -145,7 +145,7 @@ def test_the_last_iteration_is_written_whatever_is_left_out(name, every, iterati
         np.testing.assert_allclose(value, whole[key], rtol=1e-6)
 
 
-def test_a_fit_outlives_a_board_that_fails_in_the_end():
+def test_failing_board_does_not_lose_the_fit():
     class Board:
         def __call__(self, step):
             pass
@@ -161,7 +161,7 @@ def test_a_fit_outlives_a_board_that_fails_in_the_end():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["exact", "categorical"])
-def test_a_step_that_is_kept_gives_the_classifier_of_its_iteration(name):
+def test_kept_step_returns_the_classifier_of_its_iteration(name):
     classifier, steps, made = {"exact": make(max_iter=2), **few_epochs(2)}[name], [], []
 
     def watch(step):
@@ -188,12 +188,12 @@ def test_a_step_that_is_kept_gives_the_classifier_of_its_iteration(name):
         ),
     ],
 )
-def test_what_is_wrong_is_said(arguments, error, message, tmp_path):
+def test_invalid_argument_raises(arguments, error, message, tmp_path):
     with pytest.raises(error, match=message):
         make().fit(X, NAMES, callback=ds.monitoring.CalibrationBoard(tmp_path, **arguments))
 
 
-def test_a_folder_that_cannot_be_written_is_named(tmp_path):
+def test_unwritable_folder_raises(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="log_dir is not a folder that can be written"):
         ds.monitoring.CalibrationBoard(tmp_path / "file")

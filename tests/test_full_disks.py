@@ -65,7 +65,7 @@ WRITERS = {
 @pytest.mark.parametrize("limit", [0, 700])
 @pytest.mark.parametrize("name", WRITERS)
 @pytest.mark.filterwarnings("ignore:optimality was not reached")
-def test_whatever_is_written_a_full_disk_is_one_error_with_the_path(name, limit, model, estimator, tmp_path):
+def test_full_disk_raises_one_error_with_the_path(name, limit, model, estimator, tmp_path):
     path = tmp_path / name
     if name == "served":
         path.mkdir()
@@ -92,7 +92,7 @@ def test_whatever_is_written_a_full_disk_is_one_error_with_the_path(name, limit,
         tf.errors.OutOfRangeError(None, None, "/tmp/part-0; File too large"),
     ],
 )
-def test_errors_of_every_library_become_one(error, tmp_path):
+def test_errors_of_other_libraries_become_disk_full_errors(error, tmp_path):
     def write():
         with disk_full_at("run"), replacing(tmp_path / "model"):
             raise error
@@ -104,7 +104,7 @@ def test_errors_of_every_library_become_one(error, tmp_path):
 
 
 @pytest.mark.parametrize("error", [tf.errors.ResourceExhaustedError(None, None, "OOM"), ValueError("x"), KeyError("y")])
-def test_other_errors_stay_what_they_are(error):
+def test_other_errors_are_unchanged(error):
     def work():
         with disk_full_at("run"):
             raise error
@@ -114,15 +114,15 @@ def test_other_errors_stay_what_they_are(error):
     assert raised.value is error
 
 
-def test_weights_are_written_as_keras_does(model, tmp_path):
+def test_weights_files_equal_those_of_keras(model, tmp_path):
     model.save_weights(tmp_path / "ours.weights.h5")
     keras.saving.save_weights(model, tmp_path / "kerass.weights.h5")
     for name in ("ours", "kerass"):
         expected = [value.copy() for value in model.get_weights()]
         model.set_weights([np.zeros_like(value) for value in expected])
         model.load_weights(tmp_path / f"{name}.weights.h5")
-        for found, value in zip(model.get_weights(), expected, strict=True):
-            np.testing.assert_array_equal(found, value)
+        for weights, value in zip(model.get_weights(), expected, strict=True):
+            np.testing.assert_array_equal(weights, value)
     with pytest.raises(FileExistsError, match="overwrite=True"):
         model.save_weights(tmp_path / "ours.weights.h5", overwrite=False)
     with pytest.raises(ValueError, match=r"must end in `.weights.h5`"):
@@ -161,27 +161,27 @@ def trained():
 
 # Where it is full: at the first event, later in the event file, in the files of the projector, which are larger.
 @pytest.mark.parametrize(("epoch", "size"), [(0, 0), (0, 1000), (1, 0), (1, 7000)])
-def test_the_board_warns_once_and_training_goes_on(epoch, size, trained, tmp_path):
+def test_board_warns_once_of_a_full_disk(epoch, size, trained, tmp_path):
     train, expected = trained
     full = Limit(epoch, size)
     board = CalibrationBoard(tmp_path, (np.tile(X, (20, 1)), np.tile(Y, 20)), pictures=False)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            found = train(full, board)
+            weights = train(full, board)
         finally:
             full.lift()
     assert not tf.summary.should_record_summaries()  # the board's writer is not left the default one
     texts = [str(warning.message) for warning in caught]
-    (told,) = [text for text in texts if "nothing more is written for TensorBoard" in text]
-    assert str(tmp_path / "calibration") in told
-    for ours, whole in zip(found, expected, strict=True):
+    (message,) = [text for text in texts if "nothing more is written for TensorBoard" in text]
+    assert str(tmp_path / "calibration") in message
+    for ours, whole in zip(weights, expected, strict=True):
         np.testing.assert_array_equal(ours, whole)
     board.close()
     assert not (tmp_path / "calibration" / "projector_config.pbtxt").exists()
 
 
-def test_an_event_file_that_found_no_room_writes_again_once_closed(tmp_path):
+def test_closed_event_file_writes_again_after_a_full_disk(tmp_path):
     file = EventFile(tmp_path)
     with files_no_larger_than(0), pytest.warns(UserWarning, match="nothing more is written"):
         file.write(0, {"a": 1.0})

@@ -50,22 +50,30 @@ OTHERS = {
 }
 
 
+FITTED_AFTER_TRAINING = ["density", "calibration", "prediction_sets"]
+
+
+def parts(config, name):
+    """The dict in the configuration of a model that holds a part of this name."""
+    return config["config"]["after_training"] if name in FITTED_AFTER_TRAINING else config["config"]
+
+
 @pytest.mark.parametrize("other", OTHERS)
-@pytest.mark.parametrize(
-    "piece", ["backbone", "target", "head", "readout", "calibration", "prediction_sets", "density"]
-)
-def test_a_piece_that_is_none_is_refused(piece, other, model, tmp_path):
+@pytest.mark.parametrize("name", ["backbone", "target", "head", "readout", *FITTED_AFTER_TRAINING])
+def test_configuration_with_invalid_part_raises(name, other, model, tmp_path):
     config = json.loads(model["config.json"])
-    config["config"][piece] = OTHERS[other]
+    parts(config, name)[name] = OTHERS[other]
     path = written(tmp_path / "changed.keras", {**model, "config.json": json.dumps(config).encode()})
     with pytest.raises(ValueError, match=r"filepath: '.*changed.keras' holds no model that can be made again \(\w+: "):
         ds.load(path)
 
 
-@pytest.mark.parametrize("key", ["dtype", "backbone", "target", "head", "readout", "calibration"])
-def test_a_configuration_without_a_piece_is_refused(key, model, tmp_path):
+@pytest.mark.parametrize(
+    "key", ["dtype", "backbone", "target", "head", "readout", "after_training", *FITTED_AFTER_TRAINING]
+)
+def test_configuration_without_part_raises(key, model, tmp_path):
     config = json.loads(model["config.json"])
-    del config["config"][key]
+    del parts(config, key)[key]
     path = written(tmp_path / "changed.keras", {**model, "config.json": json.dumps(config).encode()})
     with pytest.raises(ValueError, match=rf"changed.keras' holds no model .*KeyError: '{key}'"):
         ds.load(path)

@@ -20,10 +20,10 @@ PACKAGE = Path(deepsimplex.__file__).parent
         (None, ""),
     ],
 )
-def test_the_nearest_known_name_is_named_in_its_own_spelling(name, hint):
+def test_suggestion_keeps_its_spelling(name, hint):
     assert did_you_mean(name, ["mlp", "Adamax"]) == hint
 
 
-def test_hints_are_written_nowhere_else():
+def test_suggestions_are_made_in_one_place():
     users = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "difflib" in path.read_text()}
     assert users == {"_utils/messages.py"}

@@ -20,6 +20,7 @@ def kernel():
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("EPOCHS", "2")
         patch.setenv("IMAGES", "300")
+        patch.setenv("DATA", "digits")
         with notebooks.running_kernel() as kernel:
             yield kernel
 

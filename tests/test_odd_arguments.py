@@ -82,7 +82,7 @@ def test_compositions_and_weights_of_any_size():
         check_sample_weight([1e308, 1e308], 2)
 
 
-def test_features_of_any_size_are_unfamiliar_and_no_more():
+def test_features_of_any_size_are_unfamiliar():
     rng = np.random.default_rng(0)
     density = calibration.GaussianDensity().fit(rng.normal(size=(30, 2)), np.arange(30) % 3)
     factor = density.variance_factor(np.full((1, 2), 1e308))
@@ -111,7 +111,7 @@ def test_features_of_any_size_are_unfamiliar_and_no_more():
         (([0, 1], P, ["x", "y"]), TypeError, "sample_weight must hold real numbers"),
     ],
 )
-def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
+def test_metrics_reject_invalid_batches(metric, arguments, error, message):
     with pytest.raises(error, match=message):
         metric().update_state(*arguments)
 
@@ -129,7 +129,7 @@ def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
         (lambda: losses.LatentNLL(beta=10**400), "beta must be a number"),
         (lambda: geometry.closure(10**400), "pi must be finite"),
         (lambda: geometry.clr(np.ma.masked), "pi must not be masked"),
-        (lambda: evaluation.coverage([0, 1], [[True], [True]]), "sets must be bool, shape"),
+        (lambda: evaluation.coverage([0, 1], [[True], [True]]), "sets must be bool \\[N, n\\]"),
         (lambda: evaluation.compare_partitions([0, 1], {"a": P}, assigned=3), "assigned must map"),
         (lambda: calibration.GaussianDensity().fit(["a"], [0]), "z must hold real numbers"),
         (lambda: readout.softmax(LATENT, scores=1e200 * np.eye(3)[:, :2]), "scores must lie between"),
@@ -149,13 +149,13 @@ def test_metrics_name_what_is_no_batch(metric, arguments, error, message):
         (lambda: experiments.load_config("no.yaml", overrides=[3]), "overrides must hold texts key=value"),
     ],
 )
-def test_refusals_name_the_argument(call, message):
+def test_errors_name_the_argument(call, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         call()
 
 
 @pytest.mark.parametrize("kind", [ds.GLVQ, ds.GPLVQ, ds.LVQ1, ds.SimplexGaussianProcess, ds.LatentRegressionClassifier])
-def test_features_that_are_no_numbers_are_refused_by_every_kind_of_classifier(kind):
+def test_non_numeric_features_raise_in_every_classifier(kind):
     x, y = np.random.default_rng(0).normal(size=(20, 2)), np.arange(20) % 2
     with pytest.raises(ValueError, match="X must not be masked"):
         kind().fit(np.ma.masked_array(x, mask=x > 0.5), y)

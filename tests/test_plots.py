@@ -84,7 +84,7 @@ def test_predictions_take_color_and_bytes_and_need_no_labels():
 @pytest.mark.parametrize(
     ("images", "options", "message"),
     [
-        (np.zeros((3, 4, 4)), {}, r"images must have shape.*2 samples of p; found shape \(3, 4, 4\)"),
+        (np.zeros((3, 4, 4)), {}, r"images must have shape \[2, H, W\].*found \(3, 4, 4\)"),
         (np.zeros((2, 16)), {}, "images must have shape"),
         (np.zeros((2, 4, 4, 2)), {}, "images must have shape"),
         (np.full((2, 4, 4), 200.0), {}, r"images must be uint8 or lie in \[0, 1\]"),

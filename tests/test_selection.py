@@ -22,7 +22,7 @@ def brief(target="ilr", smoothing="validate", **arguments):
 
 
 @pytest.mark.parametrize("check", [check_dict_unchanged, check_estimators_overwrite_params, check_fit2d_1sample])
-def test_scikit_learn_takes_it_for_one_of_its_own(check):
+def test_scikit_learn_checks_pass(check):
     """Those of its checks that more fits than one could break: each asks for five, so not all."""
     check("SimplexGaussianProcess", brief("dirichlet"))
 
@@ -49,7 +49,7 @@ def test_single_rows_cannot_be_held_out():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "argument"), [("ilr", "smoothing"), ("dirichlet", "concentration")])
-def test_the_value_of_the_least_nll_on_held_out_rows_is_taken(target, argument, iris):
+def test_value_of_least_held_out_nll_is_chosen(target, argument, iris):
     X, y, X_test, _ = iris
     classifier = brief(target, random_state=3).fit(X, y)
     candidates = type(ds.targets.TARGETS.get(target)).candidates
@@ -68,7 +68,7 @@ def test_the_value_of_the_least_nll_on_held_out_rows_is_taken(target, argument, 
 
 
 @pytest.mark.slow
-def test_the_likelihood_of_the_training_rows_chooses_too(iris):
+def test_value_of_least_training_nll_is_chosen(iris):
     X, y, *_ = iris
     classifier = brief("dirichlet", "train").fit(X, y)
     nll = ds.evaluation.negative_log_likelihood(y, classifier.predict_proba(X))
@@ -76,7 +76,7 @@ def test_the_likelihood_of_the_training_rows_chooses_too(iris):
     assert classifier.smoothing_scores_[classifier.smoothing_] == min(classifier.smoothing_scores_.values())
 
 
-def test_the_targets_other_arguments_and_the_setting_stay(iris):
+def test_other_arguments_of_the_target_stay(iris):
     X, y, *_ = iris
     target = ds.targets.ILR(0.5, overlap=0.2)
     classifier = brief(target).fit(X, y)
@@ -86,7 +86,7 @@ def test_the_targets_other_arguments_and_the_setting_stay(iris):
 
 
 @pytest.mark.slow
-def test_soft_labels_and_named_classes_choose_as_numbers_do(iris):
+def test_scores_of_soft_and_named_labels_are_those_of_numbers(iris):
     X, y, *_ = iris
     numbers = brief("dirichlet").fit(X, y)
     named = brief("dirichlet", classes=["c", "b", "a"]).fit(X, np.array(["c", "b", "a"])[y])
@@ -98,7 +98,7 @@ def test_soft_labels_and_named_classes_choose_as_numbers_do(iris):
 
 
 @pytest.mark.slow
-def test_only_the_final_fit_is_watched(iris):
+def test_callback_receives_only_the_final_fit(iris):
     X, y, *_ = iris
     steps, expected = [], []
     classifier = brief().fit(X, y, callback=lambda step: steps.append(step.iteration))
@@ -114,7 +114,7 @@ def test_only_the_final_fit_is_watched(iris):
         ("casimac", "train", "needs a target that leaves a choice"),
     ],
 )
-def test_what_is_wrong_is_said(target, smoothing, message, iris):
+def test_invalid_smoothing_raises(target, smoothing, message, iris):
     X, y, *_ = iris
     with pytest.raises(ValueError, match=message):
         brief(target, smoothing).fit(X, y)

@@ -45,8 +45,8 @@ def trained(strategy, rows, mapped, normalized, target, head, loss, optimizer):
         optimizer = keras.optimizers.get({"class_name": optimizer, "config": {"learning_rate": 1e-2}})
         model.compile(optimizer, loss, ["accuracy", ds.metrics.ExpectedCalibrationError()])
     model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0)
-    found = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
-    return found.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
+    last = model.fit(samples[:rows], y[:rows], batch_size=16, verbose=0, validation_data=(x_test, y_test))
+    return last.history, [weight.tolist() for weight in model.get_weights()], model.predict(x_test, verbose=0).tolist()
 
 for name, *case in json.loads(sys.argv[3]):
     for strategy in (all_workers, *([None] if number == 0 else [])):
@@ -158,17 +158,17 @@ def write_samples(x, y, folder):
                 writer.write(np.array([*x[row].ravel(), y[row], part], np.float32).tobytes())
 
 
-def test_workers_read_their_parts_of_every_batch():
-    workers, found = Workers(), []
+def test_local_parts_make_up_every_batch():
+    workers, parts = Workers(), []
     workers.count = 3
     for workers.number in range(3):
-        found.append([*workers.local_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
-    assert [[len(part) for part in parts] for parts in zip(*found, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
-    together = np.concatenate([part for parts in zip(*found, strict=True) for part in parts])
+        parts.append([*workers.local_part(tf.data.Dataset.range(13).batch(4)).as_numpy_iterator()])
+    assert [[len(part) for part in batch] for batch in zip(*parts, strict=True)] == [[2, 2, 0]] * 3 + [[1, 0, 0]]
+    together = np.concatenate([part for batch in zip(*parts, strict=True) for part in batch])
     np.testing.assert_array_equal(together, range(13))
 
 
-def test_a_worker_that_others_have_left_fails_for_its_own_reason():
+def test_check_same_error_survives_workers_that_have_ended():
     """They leave once it is certain that it has what they sent: a sum after the last one that it needs."""
     workers, sums = Workers(), []
     workers.count = 2

@@ -15,10 +15,9 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("mkdocs", reason="needs the extra docs: pip install '.[docs]'")
-pytest.importorskip("material", reason="needs the extra docs: pip install '.[docs]'")
 from tests.browser import browser, errors, keep_screenshot, needs_browser, open_page
 
+pytestmark = pytest.mark.needs("the extra docs (pip install '.[docs]')")
 ROOT = Path(__file__).parents[1]
 REQUESTS = "return performance.getEntriesByType('resource').map((entry) => entry.name)"
 WIDTHS = "return [...document.querySelectorAll('article img')].map((image) => [image.src, image.naturalWidth])"

@@ -63,13 +63,13 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.slow
 @each_process
-def test_a_memory_map_is_the_same_array(make, tmp_path):
+def test_memory_map_gives_the_fit_of_the_array(make, tmp_path):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
-    of_array, of_map = (make().fit(x, y, WEIGHTS) for x in (X, mapped))
-    for found, expected in zip(latents(of_map, mapped), latents(of_array, X), strict=True):
-        np.testing.assert_array_equal(found, expected)
-    assert of_map.score(mapped, y) == of_array.score(X, y) > 0.8
+    from_array, from_map = (make().fit(x, y, WEIGHTS) for x in (X, mapped))
+    for moment, expected in zip(latents(from_map, mapped), latents(from_array, X), strict=True):
+        np.testing.assert_array_equal(moment, expected)
+    assert from_map.score(mapped, y) == from_array.score(X, y) > 0.8
 
 
 @pytest.mark.slow
@@ -79,8 +79,8 @@ def test_no_more_than_blocks_of_rows_are_read(make, small_blocks):
     watched = make(batch_size=25).fit(rows, labels, weights)
     p = watched.predict_proba(rows)
     np.testing.assert_array_equal(watched.predict(rows), watched.classes_[p.argmax(axis=1)])
-    of_array = make(batch_size=25).fit(rows.array, labels, weights)
-    np.testing.assert_array_equal(latents(watched, rows)[0], latents(of_array, rows.array)[0])
+    from_array = make(batch_size=25).fit(rows.array, labels, weights)
+    np.testing.assert_array_equal(latents(watched, rows)[0], latents(from_array, rows.array)[0])
     assert rows.most == 50
 
 
@@ -101,7 +101,7 @@ def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype="float32", shape=(20_000, 100))
     rows[:] = np.random.default_rng(0).normal(size=rows.shape)
     labels = (rows[:, 0] > 0).astype(int)
-    monkeypatch.setattr("deepsimplex.gp.rows.SAMPLE", 1000)
+    monkeypatch.setattr("deepsimplex.gp.scaling.SAMPLE", 1000)
     monkeypatch.setattr("deepsimplex.gp.gpflow_kernels._ROWS", 100)
     for module in ("_utils.batching", "samples.samples"):
         monkeypatch.setattr(f"deepsimplex.{module}.rows_at_once", lambda columns: 1000)
@@ -117,22 +117,22 @@ def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_batch_of_all_rows_is_the_array():
+def test_one_batch_of_all_rows_gives_the_fit_of_the_array():
     """But for the order of the rows, which sums do not have."""
     weighted = dataset(X, y, WEIGHTS, size=N)
-    of_dataset = stochastic(epochs=5).fit(weighted)
-    of_array = stochastic(epochs=5, batch_size=N).fit(X, y, WEIGHTS)
-    np.testing.assert_allclose(latents(of_dataset)[0], latents(of_array)[0], rtol=1e-6, atol=1e-8)
-    np.testing.assert_array_equal(of_dataset.classes_, of_array.classes_)
-    assert of_dataset.n_features_in_ == 4
+    from_dataset = stochastic(epochs=5).fit(weighted)
+    from_array = stochastic(epochs=5, batch_size=N).fit(X, y, WEIGHTS)
+    np.testing.assert_allclose(latents(from_dataset)[0], latents(from_array)[0], rtol=1e-6, atol=1e-8)
+    np.testing.assert_array_equal(from_dataset.classes_, from_array.classes_)
+    assert from_dataset.n_features_in_ == 4
     # Without epochs nothing is drawn by batches.
-    of_dataset, of_array = categorical(epochs=0).fit(weighted), categorical(epochs=0).fit(X, y, WEIGHTS)
-    np.testing.assert_allclose(latents(of_dataset)[0], latents(of_array)[0], rtol=1e-6, atol=1e-8)
+    from_dataset, from_array = categorical(epochs=0).fit(weighted), categorical(epochs=0).fit(X, y, WEIGHTS)
+    np.testing.assert_allclose(latents(from_dataset)[0], latents(from_array)[0], rtol=1e-6, atol=1e-8)
 
 
 @pytest.mark.slow
 @each_process
-def test_a_data_set_of_shuffled_batches_is_learned_and_a_seed_repeats(make):
+def test_shuffled_batches_are_learned_and_seed_repeats(make):
     def fitted(*arrays):
         shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(N, seed=1).batch(40)
         return make().fit(shuffled)
@@ -147,7 +147,7 @@ def test_a_data_set_of_shuffled_batches_is_learned_and_a_seed_repeats(make):
 
 
 @each_process
-def test_batches_of_which_nothing_counts_are_left_out(make):
+def test_batches_of_weight_zero_are_left_out(make):
     weights = np.where(np.arange(N) // 64 == 2, 0.0, 1.0)
     used, soft = weights > 0, np.eye(3)[np.unique(y, return_inverse=True)[1]]
     loc, _ = latents(make().fit(dataset(X, soft, weights)))
@@ -167,7 +167,7 @@ def test_batches_of_which_nothing_counts_are_left_out(make):
         (categorical(), {"sample_weight": WEIGHTS}, "sample_weight must not be given beside batches"),
     ],
 )
-def test_what_needs_all_rows_is_refused_before_any_is_read(classifier, arguments, message):
+def test_settings_that_need_all_rows_raise_before_reading(classifier, arguments, message):
     def unread():
         raise AssertionError("read")
         yield
@@ -224,14 +224,14 @@ DAMAGED = {
 
 @each_process
 @pytest.mark.parametrize(("data", "message"), DAMAGED.values(), ids=DAMAGED)
-def test_damaged_data_sets_are_one_line_that_names_the_batch(make, data, message):
+def test_damaged_data_sets_raise_one_line_with_the_batch(make, data, message):
     message = message.replace(BATCH_1, re.escape(BATCH_1))
-    with pytest.raises((TypeError, ValueError), match=message) as found:
+    with pytest.raises((TypeError, ValueError), match=message) as raised:
         make(classes=[0, 1] if "not: " in message else None).fit(data())
-    assert len(str(found.value).splitlines()) == 1
+    assert len(str(raised.value).splitlines()) == 1
 
 
-def test_damaged_arrays_are_one_line_that_names_the_row(small_blocks):
+def test_damaged_arrays_raise_with_the_row(small_blocks):
     features = X.copy()
     features[357, 1] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
@@ -245,6 +245,6 @@ def test_damaged_arrays_are_one_line_that_names_the_row(small_blocks):
         classifier.predict(dataset(X))
 
 
-def test_other_classifiers_ask_for_arrays():
+def test_other_classifiers_refuse_data_sets():
     with pytest.raises(TypeError, match="X must be an array; found a stream"):
         ds.LVQ1().fit(dataset(X, y), None)

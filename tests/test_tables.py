@@ -13,7 +13,6 @@ from sklearn.datasets import load_digits
 from typer.testing import CliRunner
 
 import deepsimplex as ds
-from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from tests.quick_runs import eager_classifiers
 from training.benchmarks import prototypes
 from training.results import Output, ResultTable
@@ -349,11 +348,9 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
-def test_both_ends_of_a_network_are_measured(monkeypatch):
-    """On every third pixel and few images, in smaller steps."""
-    (x, y), (x_test, y_test) = ds.datasets.load("fashion_mnist")
-    data = (x[:, ::3, ::3], y), (x_test[:500, ::3, ::3], y_test[:500])
+def test_both_ends_of_a_network_are_measured(digits, monkeypatch):
+    """On few small images, in smaller steps."""
+    data = digits
     monkeypatch.setattr(ds.datasets, "load", lambda name: data)
     monkeypatch.setattr(prototypes, "BATCH_SIZE", 32)
     table = prototypes.fashion_table(seeds=1, epochs=2, limit=2400)

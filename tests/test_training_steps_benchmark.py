@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from training.benchmarks import training_steps
 from training.results import ResultTable
 
@@ -23,7 +22,7 @@ def test_steps_in_mixed_precision_and_compiled_run_on_the_processor(few, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist")
+@pytest.mark.usefixtures("digits_as_fashion_mnist")
 def test_without_a_gpu_steps_are_in_single_precision(tmp_path, monkeypatch):
     monkeypatch.setattr(training_steps.tf.config, "list_physical_devices", lambda kind=None: [])
     monkeypatch.setattr(training_steps, "METHODS", DEFAULT)

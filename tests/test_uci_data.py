@@ -45,9 +45,9 @@ def archive(path: Path, source: UCIData, header: str, rows: str) -> Path:
 def test_formats_are_read(name, tmp_path):
     path = archive(tmp_path / "archive.zip", SETS[name], *ROWS[name])
     X, y = np.array(ARRAYS[name][0], np.float32), np.array(ARRAYS[name][1])
-    found = replace(SETS[name], checksum=checksum(X, y)).read(path)
-    np.testing.assert_array_equal(found[0], X)
-    np.testing.assert_array_equal(found[1], y)
+    read = replace(SETS[name], checksum=checksum(X, y)).read(path)
+    np.testing.assert_array_equal(read[0], X)
+    np.testing.assert_array_equal(read[1], y)
     with pytest.raises(ValueError, match=r"archive\.zip must hold arrays of the checksum"):
         SETS[name].read(path)
 
@@ -56,19 +56,19 @@ def test_amino_acids_are_one_hot(tmp_path):
     path = archive(tmp_path / "archive.zip", SETS["hiv"], *ROWS["hiv"])
     places = [[AMINO_ACIDS.index(acid) for acid in text] for text in ("AAAMKRHG", "VVVVVVVV")] * 4
     X, y = np.eye(20)[places].reshape(8, 160), np.array([0, 1] * 4)
-    found = replace(SETS["hiv"], checksum=checksum(X, y)).read(path)
-    np.testing.assert_array_equal(found[0], X)
-    np.testing.assert_array_equal(found[1], y)
+    read = replace(SETS["hiv"], checksum=checksum(X, y)).read(path)
+    np.testing.assert_array_equal(read[0], X)
+    np.testing.assert_array_equal(read[1], y)
 
 
 @pytest.mark.skipif(not SHARED.is_dir(), reason="needs the real data sets")
 @pytest.mark.parametrize("name", SETS)
-def test_checksums_are_those_of_the_papers_data(name):
+def test_checksums_of_real_data(name):
     with np.load(SHARED / f"{name}.npz") as arrays:
         assert checksum(arrays["X"], arrays["y"]) == SETS[name].checksum
 
 
-def test_a_failed_download_leaves_the_set_out(tmp_path, monkeypatch):
+def test_failed_download_skips_the_set(tmp_path, monkeypatch):
     def unreachable(*_):
         raise Exception("URL fetch failure")  # as bare as Keras's own
 

@@ -67,7 +67,7 @@ def test_num_classes_may_exceed_the_labels():
         ([[0, 1], [1]], None, "rows of one length"),
     ],
 )
-def test_refused_labels(y, num_classes, words):
+def test_invalid_labels_raise(y, num_classes, words):
     with pytest.raises(ValueError, match=words):
         check_labels(y, num_classes)
 
@@ -78,7 +78,7 @@ def test_labels_for_a_number_of_rows():
 
 
 @pytest.mark.parametrize("y", [["cat", "dog"], [None, 1], np.array([1j, 0])])
-def test_labels_that_are_no_numbers(y):
+def test_labels_that_are_not_numbers_raise(y):
     with pytest.raises(TypeError, match="return_inverse"):
         check_labels(y)
 
@@ -113,7 +113,7 @@ def test_soft_labels_in_float32_are_closed_in_float64(rows):
 
 
 @pytest.mark.parametrize("value", [0, -1.0, np.nan, np.inf, True, "1", None, 2.5])
-def test_refused_numbers(value):
+def test_invalid_numbers_raise(value):
     with pytest.raises(ValueError, match="a must be a number above 0 and at most 2; found"):
         check_number(value, "a", 0, 2)
 
@@ -125,7 +125,7 @@ def test_numbers_become_floats():
         check_number(np.nan, "a")
 
 
-def test_arrays_keep_what_is_asked_for():
+def test_arrays_keep_requested_dtypes():
     assert check_array([1, 2], "a").dtype == np.float64
     assert check_array(np.array([1, None], object)[:1], "a").dtype == np.float64
     for dtype, floating, kept in [
@@ -152,7 +152,7 @@ def test_arrays_keep_what_is_asked_for():
         ([[1.0, np.inf]], {}, ValueError, r"X must be finite; found inf at \[0, 1\]"),
     ],
 )
-def test_refused_arrays(values, arguments, error, words):
+def test_invalid_arrays_raise(values, arguments, error, words):
     with pytest.raises(error, match=words):
         check_array(values, "X", **arguments)
 
@@ -173,7 +173,7 @@ def test_probabilities_of_rounding_and_of_half_precision():
         (np.zeros((0, 2)), "at least one sample"),
     ],
 )
-def test_refused_probabilities(p, words):
+def test_invalid_probabilities_raise(p, words):
     with pytest.raises(ValueError, match=words):
         check_probabilities(p)
 

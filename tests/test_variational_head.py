@@ -58,7 +58,7 @@ def kernels_of(layer, features):
     [(2, "isotropic"), (5, "isotropic"), (5, "diagonal")],  # two classes have one latent, and so one covariance
 )
 @pytest.mark.parametrize("normalize_features", [False, True])
-def test_it_keeps_the_layer_contract(covariance, num_classes, normalize_features, tmp_path):
+def test_layer_contract(covariance, num_classes, normalize_features, tmp_path):
     options = {"covariance": covariance, "normalize_features": normalize_features}
     assert_layer_contract(lambda: random_layer(num_classes, **options), FEATURES, tmp_path)
 
@@ -66,7 +66,7 @@ def test_it_keeps_the_layer_contract(covariance, num_classes, normalize_features
 @pytest.mark.parametrize(("ard", "mean_function"), [(False, "linear"), (True, "linear"), (False, "zero")])
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_it_is_what_the_oracle_says(covariance, kernel, ard, mean_function):
+def test_posterior_and_divergence_equal_reference(covariance, kernel, ard, mean_function):
     layer = random_layer(covariance=covariance, kernel=kernel, ard=ard, mean_function=mean_function, scale_floor=0.1)
     K, k, variance = kernels_of(layer, FEATURES)
     m, R = np.asarray(layer.mean, "float64"), factors_of(layer)
@@ -81,7 +81,7 @@ def test_it_is_what_the_oracle_says(covariance, kernel, ard, mean_function):
     assert float(sum(layer.losses)) == pytest.approx(divergence / 50, rel=1e-5)
 
 
-def test_the_divergence_is_that_of_tensorflow_probability():
+def test_divergence_equals_tensorflow_probability():
     from deepsimplex.latent import probability_distributions
 
     tfd = probability_distributions()
@@ -92,7 +92,7 @@ def test_the_divergence_is_that_of_tensorflow_probability():
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_a_new_layer_is_the_prior(covariance):
+def test_new_layer_is_the_prior(covariance):
     layer = ds.heads.VariationalGaussianProcess(4, M, num_samples=50, covariance=covariance, variance=2.5)
     layer.build((None, D))
     near_and_far = np.concatenate([np.asarray(layer.inducing_points), 1e3 * FEATURES])
@@ -103,7 +103,7 @@ def test_a_new_layer_is_the_prior(covariance):
 
 
 @pytest.mark.parametrize("mean_function", ["linear", "zero"])
-def test_far_from_the_inducing_points_it_returns_to_the_prior(mean_function):
+def test_posterior_far_from_inducing_points_is_the_prior(mean_function):
     layer = random_layer(mean_function=mean_function)
     outputs = layer(1e3 * FEATURES)
     np.testing.assert_allclose(
@@ -141,7 +141,7 @@ def regression():
     return X, Z, layer
 
 
-def test_with_inducing_points_at_the_data_it_is_exact_regression(regression):
+def test_inducing_points_at_the_data_give_exact_regression(regression):
     _, Z, layer = regression
     K, k, variance = kernels_of(layer, FEATURES)
     weights = k @ np.linalg.inv(K + NOISE**2 * np.eye(M))
@@ -151,7 +151,7 @@ def test_with_inducing_points_at_the_data_it_is_exact_regression(regression):
     np.testing.assert_allclose(outputs["scale"], exact, rtol=1e-6)
 
 
-def test_the_loss_is_the_negative_evidence_per_sample_and_stationary_there(regression):
+def test_loss_at_the_exact_posterior_is_stationary_negative_evidence(regression):
     X, Z, layer = regression
     K, _, _ = kernels_of(layer, X)
     evidence = sum(multivariate_normal(np.zeros(M), K + NOISE**2 * np.eye(M)).logpdf(z) for z in Z.T)
@@ -165,7 +165,7 @@ def test_the_loss_is_the_negative_evidence_per_sample_and_stationary_there(regre
 
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_gradients_are_finite_differences(covariance, kernel):
+def test_gradients_equal_finite_differences(covariance, kernel):
     layer = random_layer(covariance=covariance, kernel=kernel, ard=True, dtype="float64")
     rng = np.random.default_rng(3)
     features = tf.Variable(FEATURES.astype("float64"))
@@ -188,7 +188,7 @@ def test_gradients_are_finite_differences(covariance, kernel):
         assert np.sum(gradient * step) == pytest.approx((ends[0] - ends[1]) / 2, rel=1e-4, abs=1e-11)
 
 
-def test_float32_stands_coinciding_points_far_from_the_origin():
+def test_coinciding_points_far_from_origin_are_finite_in_float32():
     layer = ds.heads.VariationalGaussianProcess(3, 300, num_samples=50, normalize_features=False)
     layer.build((None, D))
     layer.inducing_points.assign(np.full((300, D), 1000.0))
@@ -205,7 +205,7 @@ def test_float32_stands_coinciding_points_far_from_the_origin():
 
 @pytest.mark.parametrize("normalize_features", [False, True])
 @pytest.mark.parametrize("policy", ["mixed_float16", "mixed_bfloat16", "bfloat16"])
-def test_half_precision_stays_outside(policy, normalize_features):
+def test_half_precision_computes_in_float32(policy, normalize_features):
     layer = random_layer(dtype=policy, normalize_features=normalize_features)
     exact = random_layer(normalize_features=normalize_features)
     outputs = layer(FEATURES)
@@ -224,7 +224,7 @@ def normalized(features, mean, variance, layer):
     return (gamma * (features - mean) / np.sqrt(variance + 1e-3) + beta).astype("float32")
 
 
-def test_it_normalizes_by_the_batch_in_training_and_by_moving_averages_after():
+def test_features_are_normalized_by_batch_in_training_and_moving_averages_after():
     features = 3.0 * FEATURES + 2.0
     layer = random_layer(normalize_features=True).adapt(features)
     same = random_layer()
@@ -235,14 +235,17 @@ def test_it_normalizes_by_the_batch_in_training_and_by_moving_averages_after():
     rows = {tuple(row.round(4)) for row in normalized(features, mean, variance, layer)}
     assert rows <= {tuple(point.round(4)) for point in np.asarray(layer.inducing_points)}
     batch = 1.0 - features[:3]
-    for training, of_mean, of_variance in [(False, mean, variance), (True, batch.mean(axis=0), batch.var(axis=0))]:
-        outputs, expected = layer(batch, training=training), same(normalized(batch, of_mean, of_variance, layer))
+    for training, batch_mean, batch_variance in [
+        (False, mean, variance),
+        (True, batch.mean(axis=0), batch.var(axis=0)),
+    ]:
+        outputs, expected = layer(batch, training=training), same(normalized(batch, batch_mean, batch_variance, layer))
         for name, value in outputs.items():
             np.testing.assert_allclose(value, expected[name], rtol=1e-4, atol=1e-5)
     np.testing.assert_allclose(layer.normalization.moving_mean, 0.9 * mean + 0.1 * batch.mean(axis=0), rtol=1e-4)
 
 
-def test_features_that_grow_do_not_leave_the_inducing_points():
+def test_normalization_keeps_growing_features_near_inducing_points():
     left_behind, normalizing = (random_layer(normalize_features=flag).adapt(FEATURES) for flag in (False, True))
     before = normalizing(FEATURES, training=True)
     grown = 100.0 * FEATURES + 1000.0
@@ -261,7 +264,7 @@ def test_features_of_small_variance_far_from_zero_are_normalized():
         np.testing.assert_allclose(value, expected[name], rtol=0.1, atol=0.1)
 
 
-def test_a_frozen_layer_normalizes_by_its_moving_averages_and_keeps_them():
+def test_frozen_layer_normalizes_by_moving_averages():
     layer = random_layer(normalize_features=True).adapt(FEATURES)
     layer.trainable = False
     before, expected = layer.normalization.moving_mean.numpy(), layer(3.0 * FEATURES)
@@ -274,7 +277,7 @@ def test_a_frozen_layer_normalizes_by_its_moving_averages_and_keeps_them():
 
 
 @pytest.mark.slow
-def test_a_plain_model_counts_the_divergence_once():
+def test_plain_model_adds_divergence_once():
     layer = random_layer()
     inputs = keras.Input((D,))
     model = keras.Model(inputs, ds.readout.ArgmaxReadout()(layer(inputs)))
@@ -289,7 +292,7 @@ def test_a_plain_model_counts_the_divergence_once():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
+def test_classifier_of_latents_adds_divergence_once(covariance):
     layer = random_layer(covariance=covariance)
     model = ds.SimplexClassifier(keras.layers.Flatten(), "vertices", 4, head=layer)
     model.compile(optimizer=keras.optimizers.SGD(0.0), run_eagerly=True)
@@ -302,7 +305,7 @@ def test_a_classifier_of_latents_counts_the_divergence_once(covariance):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["head", "backbone"])
-def test_a_classifier_counts_the_divergence_once(place):
+def test_classifier_adds_divergence_once(place):
     layer = random_layer()
     if place == "head":
         model = ds.SimplexClassifier(keras.Sequential([keras.layers.Flatten()]), "ilr", 4, head=layer)
@@ -320,7 +323,7 @@ def test_a_classifier_counts_the_divergence_once(place):
     assert model.train_on_batch(FEATURES, y) == expected
 
 
-def test_a_layer_called_twice_has_one_divergence_and_a_frozen_one_none():
+def test_layer_called_twice_adds_divergence_once_and_frozen_never():
     layer = random_layer()
     one, other = keras.Input((D,)), keras.Input((D,))
     model = keras.Model([one, other], [layer(one), layer(other)])
@@ -333,7 +336,7 @@ def test_a_layer_called_twice_has_one_divergence_and_a_frozen_one_none():
 # Where it starts.
 
 
-def test_it_starts_at_features_of_samples_and_their_typical_distance():
+def test_adapt_chooses_features_of_samples_and_their_median_distance():
     samples = np.random.default_rng(4).normal(size=(40, 3, 2)).astype("float32")
     keras.utils.set_random_seed(4)
     backbone = ds.backbones.mlp([D])
@@ -354,7 +357,7 @@ def test_it_starts_at_features_of_samples_and_their_typical_distance():
 
 
 @pytest.mark.parametrize("labeled", [False, True])
-def test_it_reads_a_data_set_once(labeled):
+def test_adapt_reads_a_data_set_once(labeled):
     reads = []
     features = np.arange(30.0).reshape(10, 3).astype("float32")
 
@@ -370,12 +373,12 @@ def test_it_reads_a_data_set_once(labeled):
     assert {tuple(point) for point in np.asarray(layer.inducing_points)} <= {tuple(row) for row in features}
 
 
-def test_of_fewer_samples_than_inducing_points_all_are_taken():
+def test_adapt_to_few_samples_takes_all():
     samples = np.eye(4, D) + 3.0 * np.eye(1, D, 6)
     points = np.asarray(random_layer().adapt(samples[[0, 0, 1, 2, 3]]).inducing_points)
-    found = {tuple(point) for point in points}
-    assert {tuple(row) for row in samples} < found
-    assert len(found) == M
+    distinct = {tuple(point) for point in points}
+    assert {tuple(row) for row in samples} < distinct
+    assert len(distinct) == M
     assert (points[:, -1] == 3.0).all()  # in which the samples do not vary
     one = np.asarray(random_layer().adapt(samples[:1]).inducing_points)
     assert (one == samples[:1]).all()
@@ -389,7 +392,7 @@ def test_of_fewer_samples_than_inducing_points_all_are_taken():
         (np.zeros((9, D + 1)), "samples must give 7 features, what the layer was built for; found 8"),
     ],
 )
-def test_it_says_why_it_cannot_start_there(samples, message):
+def test_adapt_to_invalid_samples_raises(samples, message):
     with pytest.raises(ValueError, match=message):
         random_layer().adapt(samples)
 
@@ -410,12 +413,12 @@ def test_it_says_why_it_cannot_start_there(samples, message):
         ({"scale_floor": -1.0}, "scale_floor must be a number above 0; found -1.0"),
     ],
 )
-def test_it_names_a_wrong_argument(arguments, message):
+def test_invalid_argument_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         ds.heads.VariationalGaussianProcess(**{"num_classes": 4, "inducing": M, "num_samples": 9, **arguments})
 
 
-def test_effective_samples_bound_what_the_divergence_is_divided_by():
+def test_effective_samples_bound_sample_count():
     layer = ds.heads.VariationalGaussianProcess(4, M, effective_samples=4).adapt(FEATURES)
     assert float(layer.sample_count) == 4
     layer.mean.assign(np.ones((M, 3)))
@@ -426,11 +429,6 @@ def test_effective_samples_bound_what_the_divergence_is_divided_by():
     assert float(ds.heads.VariationalGaussianProcess.from_config(given.get_config()).adapt(FEATURES).sample_count) == 20
     unbound = ds.heads.VariationalGaussianProcess(4, M, num_samples=1000, effective_samples=None).adapt(FEATURES)
     assert float(unbound.sample_count) == 1000
-
-
-def test_it_asks_for_flat_features():
-    with pytest.raises(ValueError, match=r"VariationalGaussianProcess needs features .* GlobalAveragePooling2D"):
-        ds.heads.VariationalGaussianProcess(4, M, num_samples=9)(np.zeros((2, 4, 4, 8), "float32"))
 
 
 # On real digits.
@@ -453,7 +451,7 @@ def fitted(four):
 
 
 @pytest.mark.slow
-def test_fit_adapts_it_once_and_counts_the_samples(fitted, four, tmp_path):
+def test_fit_adapts_once_and_counts_samples(fitted, four, tmp_path):
     (x, y), _ = four
     assert fitted.head.adapted
     assert float(fitted.head.sample_count) == len(x)
@@ -470,7 +468,7 @@ def test_fit_adapts_it_once_and_counts_the_samples(fitted, four, tmp_path):
     assert not ds.load(tmp_path / "fresh.keras").head.adapted
 
 
-def test_it_asks_for_the_number_of_samples_where_nobody_counted_them():
+def test_training_without_number_of_samples_raises():
     layer = ds.heads.VariationalGaussianProcess(4, M)
     layer(FEATURES)
     with pytest.raises(ValueError, match="num_samples must be known in training"):
@@ -478,7 +476,7 @@ def test_it_asks_for_the_number_of_samples_where_nobody_counted_them():
 
 
 @pytest.mark.slow
-def test_it_learns_digits(fitted, four):
+def test_classifier_learns_digits(fitted, four):
     _, (x_test, y_test) = four
     p = fitted.predict_proba(x_test)
     assert np.mean(p.argmax(axis=1) == y_test) > 0.96
@@ -488,7 +486,7 @@ def test_it_learns_digits(fitted, four):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("normalize_features", "times"), [(False, 1.5), (True, 1.2)])
-def test_it_is_less_sure_of_noise_than_of_digits(normalize_features, times, fitted, four):
+def test_noise_has_larger_scale_than_digits(normalize_features, times, fitted, four):
     _, (x_test, _) = four
     model = fitted if normalize_features else classifier_of_digits(four, normalize_features=False)
     noise = np.random.default_rng(0).uniform(size=x_test.shape).astype("float32")
@@ -497,13 +495,13 @@ def test_it_is_less_sure_of_noise_than_of_digits(normalize_features, times, fitt
 
 
 @pytest.mark.slow
-def test_it_reloads_and_serves_in_a_fresh_process(fitted, four, tmp_path):
+def test_classifier_reloads_and_serves_in_fresh_process(fitted, four, tmp_path):
     _, (x_test, _) = four
     assert_reloads_and_serves(fitted, x_test[:23], tmp_path)
 
 
 @pytest.mark.slow
-def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(four):
+def test_latents_in_the_hundreds_are_learned_with_matching_variance(four):
     (x, y), (x_test, y_test) = four
     keras.utils.set_random_seed(0)
     target = ds.targets.ILR(noise_scale=1.0)
@@ -518,7 +516,7 @@ def test_it_learns_latents_in_the_hundreds_with_a_variance_to_match(four):
 
 
 @pytest.mark.slow
-def test_it_trains_compiled_on_batches_of_any_size(four):
+def test_classifier_trains_with_xla_on_batches_of_any_size(four):
     (x, y), _ = four
     head = ds.heads.VariationalGaussianProcess(4, 8, num_samples=90, covariance="diagonal", kernel="matern52")
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), "ilr", 4, head=head)
@@ -528,7 +526,7 @@ def test_it_trains_compiled_on_batches_of_any_size(four):
 
 
 @pytest.mark.slow
-def test_it_serves_targets_of_as_many_dimensions_as_classes(four):
+def test_latent_dim_equal_to_num_classes(four):
     (x, y), (x_test, _) = four
     head = ds.heads.VariationalGaussianProcess(4, 8, num_samples=200, latent_dim=4)
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), "dirichlet", 4, head=head)
@@ -538,7 +536,7 @@ def test_it_serves_targets_of_as_many_dimensions_as_classes(four):
 
 
 @pytest.mark.slow
-def test_it_trains_through_the_readout_under_mixed_precision(four):
+def test_mixed_precision_trains_through_readout(four):
     (x, y), _ = four
     policy = keras.mixed_precision.dtype_policy()
     keras.mixed_precision.set_global_policy("mixed_float16")

@@ -47,7 +47,7 @@ def check_archive(path: str | os.PathLike[str]) -> None:
         if inflated > max(ALWAYS, TIMES * stored):
             raise ValueError(
                 f"the archive states {inflated} bytes inflated from {stored}; more than {ALWAYS} and {TIMES} times "
-                "what is stored are refused"
+                "the stored ones are refused"
             )
         for member in members:
             if member.filename.endswith(".npy"):

@@ -30,7 +30,7 @@ class DiskFullError(OSError):
 def disk_full_at(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn errors of a full disk inside the block into one that names ``path``.
 
-    TensorFlow (OutOfRangeError, ResourceExhaustedError) and HDF5 raise errors of their own, which are recognized by the
+    TensorFlow (OutOfRangeError, ResourceExhaustedError) and HDF5 raise other errors, which are recognized by the
     system's message; Python's often name no file.
 
     Raises
@@ -180,7 +180,7 @@ def locked(folder: str | os.PathLike[str]) -> Iterator[bool]:
     try:
         held = _flock(descriptor)
         if not os.fstat(descriptor).st_nlink:
-            raise FileNotFoundError(errno.ENOENT, "removed by who held it before", os.fspath(folder))
+            raise FileNotFoundError(errno.ENOENT, "removed by another process", os.fspath(folder))
         yield held
     finally:
         os.close(descriptor)

@@ -38,11 +38,8 @@ class Parameters:
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Arguments of the constructor by name; with ``deep`` those of nested objects too, as "object__argument"."""
         params = {key: getattr(self, key) for key in constructor_parameters(type(self)) if hasattr(self, key)}
-        pieces = {key: value for key, value in params.items() if deep and isinstance(value, Parameters)}
-        nested = {
-            f"{key}__{name}": value for key, piece in pieces.items() for name, value in piece.get_params().items()
-        }
-        return params | nested
+        nested = {key: value.get_params() for key, value in params.items() if deep and isinstance(value, Parameters)}
+        return params | {f"{key}__{name}": value for key, inner in nested.items() for name, value in inner.items()}
 
     def set_params(self, **params: Any) -> Self:
         """Change arguments and initialize the object again; fitted attributes are discarded.
@@ -52,41 +49,41 @@ class Parameters:
         ValueError
             For an unknown argument, or one that the constructor rejects; the object is then unchanged.
         """
-        known, own = constructor_parameters(type(self)), {}
-        pieces: dict[str, dict[str, Any]] = {}
+        known, changes = constructor_parameters(type(self)), {}
+        nested: dict[str, dict[str, Any]] = {}
         for key, value in params.items():
             name, _, rest = key.partition("__")
             if name not in known or (rest and not isinstance(getattr(self, name, None), Parameters)):
                 raise ValueError(f"{type(self).__name__} has no argument {key!r}{did_you_mean(key, known)}")
             if rest:
-                pieces.setdefault(name, {})[rest] = value
+                nested.setdefault(name, {})[rest] = value
             else:
-                own[name] = value
-        for name, changes in pieces.items():
-            own[name] = copy.deepcopy(own.get(name, getattr(self, name))).set_params(**changes)
-        fresh = type(self)(**self._arguments(own))
+                changes[name] = value
+        for name, inner in nested.items():
+            changes[name] = copy.deepcopy(changes.get(name, getattr(self, name))).set_params(**inner)
+        fresh = type(self)(**self._arguments(changes))
         vars(self).clear()
         vars(self).update(vars(fresh))
         return self
 
     def state(self) -> dict[str, Any]:
         """Arrays by name that are saved beside the configuration: by default those of nested objects."""
-        return {
-            f"{key}__{name}": value for key, piece in self._pieces().items() for name, value in piece.state().items()
-        }
+        states = {key: member.state() for key, member in self._members().items()}
+        return {f"{key}__{name}": array for key, state in states.items() for name, array in state.items()}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Restore the arrays that ``state`` returned; missing ones are left unchanged."""
-        for key, piece in self._pieces().items():
-            piece.load_state({name[len(key) + 2 :]: state[name] for name in state if name.startswith(f"{key}__")})
+        for key, member in self._members().items():
+            member.load_state({name[len(key) + 2 :]: state[name] for name in state if name.startswith(f"{key}__")})
 
-    def _pieces(self) -> dict[str, Any]:
+    def _members(self) -> dict[str, "Parameters"]:
         """Return the arguments, and members of lists among them, that are ``Parameters`` themselves."""
-        found = {
-            key: value if isinstance(value, list) else [value] for key, value in self.get_params(deep=False).items()
+        return {
+            f"{key}_{i}": member
+            for key, value in self.get_params(deep=False).items()
+            for i, member in enumerate(value if isinstance(value, list) else [value])
+            if isinstance(member, Parameters)
         }
-        pieces = {f"{key}_{i}": piece for key, several in found.items() for i, piece in enumerate(several)}
-        return {key: piece for key, piece in pieces.items() if isinstance(piece, Parameters)}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -129,7 +126,7 @@ class Fitted:
         made = cls(**{name: value for name, value in config.items() if name not in cls.fitted_attributes})
         for name in cls.fitted_attributes:
             if name in config:
-                setattr(made, name, _of_plain(config[name]))
+                setattr(made, name, _from_plain(config[name]))
         return made
 
     def __repr__(self) -> str:
@@ -143,7 +140,7 @@ def _plain(value: Any) -> Any:
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-def _of_plain(value: Any) -> Any:
+def _from_plain(value: Any) -> Any:
     if not isinstance(value, list | tuple):
         return value
-    return [_of_plain(item) for item in value] if isinstance(value[0], list | tuple) else np.array(value, np.float64)
+    return [_from_plain(item) for item in value] if isinstance(value[0], list | tuple) else np.array(value, np.float64)

@@ -12,7 +12,7 @@ BAR_SECONDS = 0.1  # minimum time between updates of the bar
 
 @contextmanager
 def progress(
-    description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: float = 0
+    description: str, total: float, show: bool | None = None, *, unit: str = "steps", done: int = 0
 ) -> Iterator[Callable[[float], None]]:
     """Show percentage, rate and time left of work that takes longer than ``PATIENCE_SECONDS``.
 
@@ -30,7 +30,7 @@ def progress(
         elsewhere, too; False never shows anything.
     unit : str
         What is counted, in the plural. The default is "steps".
-    done : float
+    done : int
         Units of the total that were done before an interruption. They count as done, but not in the rate.
         The default is 0.
 

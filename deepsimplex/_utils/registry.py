@@ -2,7 +2,7 @@
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, cast
 
 import keras
@@ -78,15 +78,15 @@ class Registry(dict[str, type[Member]]):
         """Return the class of a short name, of "module:Class", or of a name registered with Keras."""
         if name in self:
             return self[name]
-        found = imported(name, self.kind) if ":" in name else keras.saving.get_registered_object(name)
-        if found is None:
+        member = imported(name, self.kind) if ":" in name else keras.saving.get_registered_object(name)
+        if member is None:
             raise ValueError(
                 f"{self.kind} must be one of {', '.join(self)}, or 'module:Class'; found {name!r}"
                 f"{did_you_mean(name, self)}"
             )
-        if not (inspect.isclass(found) and issubclass(found, self.base)):
-            raise TypeError(f"{self.kind} {name!r} must be a subclass of {self.base.__name__}; found {found!r}")
-        return cast(type[Member], found)
+        if not (inspect.isclass(member) and issubclass(member, self.base)):
+            raise TypeError(f"{self.kind} {name!r} must be a subclass of {self.base.__name__}; found {member!r}")
+        return cast(type[Member], member)
 
     def name_of(self, member: Member) -> str:
         """Return the name by which ``find`` finds the class of a member."""
@@ -96,11 +96,8 @@ class Registry(dict[str, type[Member]]):
     def _make(self, kind: type[Member], arguments: dict[str, Any], defaults: dict[str, Any]) -> Member:
         known = constructor_parameters(kind)
         takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
-        unknown = [key for key in arguments if key not in known]
-        if unknown and not takes_any:
-            raise ValueError(
-                f"{self.kind} {kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}"
-            )
+        if not takes_any and (unknown := [key for key in arguments if key not in known]):
+            raise ValueError(f"{kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
         given = {key: value for key, value in defaults.items() if key in known} | arguments
         for key, parameter in known.items():
             required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
@@ -116,3 +113,29 @@ def imported(name: str, kind: str) -> Any:
         return getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise ValueError(f"{kind} {name!r} cannot be imported: {error}") from error
+
+
+def registered_function(value: Any, name: str) -> Callable[..., Any] | None:
+    """Return a callable as it is, and the function registered with Keras under a name; None as None."""
+    function = keras.saving.get_registered_object(value) if isinstance(value, str) else value
+    if function is None and value is not None:
+        raise ValueError(
+            f"{name} must be a callable, None or a name registered with Keras; found {value!r}. Import the module "
+            "that registers it with keras.saving.register_keras_serializable"
+        )
+    if not (function is None or callable(function)):
+        raise TypeError(f"{name} must be a callable, None or a name registered with Keras; found {value!r}")
+    return function
+
+
+def registered_name(function: Callable[..., Any] | None, name: str) -> str | None:
+    """Return the name under which a function is registered with Keras; None as None."""
+    if function is None:
+        return None
+    registered = keras.saving.get_registered_name(function) if hasattr(function, "__name__") else ""
+    if keras.saving.get_registered_object(registered) is not function:
+        raise ValueError(
+            f"{name} must be registered with Keras to be saved; found {function!r}. Write "
+            "@keras.saving.register_keras_serializable(package='...') above its definition"
+        )
+    return registered

@@ -141,8 +141,8 @@ def check_array(
     if least and len(array) < least:
         raise ValueError(f"{name} must have at least {least} rows; found {len(array)}")
     array = _as_numbers(array, name, dtype)
-    if finite and array.dtype.kind == "f" and (found := not_finite(np.atleast_1d(array))):
-        where = found[: array.ndim]
+    if finite and array.dtype.kind == "f" and (place := not_finite(np.atleast_1d(array))):
+        where = place[: array.ndim]
         raise ValueError(f"{name} must be finite; found {array[where]} at {list(where)}")
     return array
 
@@ -270,7 +270,7 @@ def check_labels(
         raise ValueError(f"{name} must {wanted}; found shape {np.shape(y)}")
     if classes is not None:
         num_classes = len(classes)
-        labels = _numbers_of(labels, classes, name) if labels.ndim == 1 else labels
+        labels = _class_numbers(labels, classes, name) if labels.ndim == 1 else labels
     elif num_classes is not None:
         check_whole(num_classes, "num_classes", least_classes, MOST_CLASSES)
     if labels.dtype.kind == "O" and all(isinstance(label, Real) for label in labels.flat):
@@ -280,7 +280,7 @@ def check_labels(
         hint = hint or f"Names become numbers with numpy.unique({name}, return_inverse=True)"
         raise TypeError(f"{name} must hold class numbers {wanted}; found dtype {labels.dtype}. {hint}")
     if labels.ndim == 2:
-        return _rows_of_classes(labels, num_classes, name, soft)
+        return _check_rows(labels, num_classes, name, soft)
     largest = (num_classes or MOST_CLASSES) - 1
     wrong = ~((labels >= 0) & (labels <= largest) & (labels == np.floor(labels)))
     if wrong.any():
@@ -289,13 +289,11 @@ def check_labels(
         raise ValueError(f"{name} must hold class numbers {wanted}; found {labels[row]} in row {row}")
     n = num_classes or int(labels.max(initial=0)) + 1
     if n < least_classes:
-        raise ValueError(
-            f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes if there are more"
-        )
+        raise ValueError(f"{name} must name at least 2 classes; found class 0 alone. Pass num_classes")
     return labels.astype(np.int64), n
 
 
-def _rows_of_classes(labels: NDArray[Any], num_classes: int | None, name: str, soft: bool) -> tuple[NDArray[Any], int]:
+def _check_rows(labels: NDArray[Any], num_classes: int | None, name: str, soft: bool) -> tuple[NDArray[Any], int]:
     shares = check_probabilities(labels, name, "Soft labels are class probabilities", num_classes=num_classes)
     shares = shares.astype(np.float64)
     shares /= shares.sum(axis=1, keepdims=True)
@@ -311,15 +309,15 @@ def _rows_of_classes(labels: NDArray[Any], num_classes: int | None, name: str, s
     return np.argmax(shares, axis=1), shares.shape[1]
 
 
-def _numbers_of(labels: NDArray[Any], classes: Sequence[Any], name: str) -> NDArray[np.int64]:
+def _class_numbers(labels: NDArray[Any], classes: Sequence[Any], name: str) -> NDArray[np.int64]:
     numbers = {known.item() if isinstance(known, np.generic) else known: k for k, known in enumerate(classes)}
-    found = labels.tolist()
-    for row, label in enumerate(found):
+    values = labels.tolist()
+    for row, label in enumerate(values):
         if not isinstance(label, Hashable) or label not in numbers:
             shown = ", ".join(map(repr, [*numbers][:10])) + (", ..." if len(numbers) > 10 else "")
             hint = did_you_mean(label, [key for key in numbers if isinstance(key, str)])
             raise ValueError(f"{name} must hold one of the classes {shown}; found {label!r} in row {row}{hint}")
-    return np.array([numbers[label] for label in found], np.int64)
+    return np.array([numbers[label] for label in values], np.int64)
 
 
 def check_class_names(classes: Sequence[Any] | None, n: int, name: str = "classes", of: str = "p") -> tuple[Any, ...]:
@@ -363,9 +361,9 @@ def check_sample_weight(given: Any, rows: int, *, all_zero: bool = False, name: 
     weights = weights.reshape(rows)
     wrong = ~((weights >= 0) & (weights <= np.finfo(np.float64).max / max(rows, 1)))  # a sum must be finite, too
     if wrong.any() or not (all_zero or weights.any()):
-        found = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
+        value = f"{weights[wrong][0]} in row {np.argmax(wrong)}" if wrong.any() else "zeros"
         wanted = "finite and not negative" if all_zero else "finite, not negative and not all zero"
-        raise ValueError(f"{name} must be {wanted}; found {found}")
+        raise ValueError(f"{name} must be {wanted}; found {value}")
     return weights
 
 
@@ -381,10 +379,10 @@ def check_names(names: Sequence[str] | None, count: int, name: str, of: str) -> 
     """Return ``names`` as a list of ``count`` strings, one for each of the ``of`` in the message; None as None."""
     if names is None:
         return None
-    found = [str(one) for one in names] if np.iterable(names) else []
-    if isinstance(names, str) or len(found) != count:
+    texts = [str(text) for text in names] if np.iterable(names) else []
+    if isinstance(names, str) or len(texts) != count:
         raise ValueError(f"{name} must hold one name for each of the {count} {of}; found {names!r}")
-    return found
+    return texts
 
 
 def check_finite_rows(array: NDArray[Any], name: str, dtype: DTypeLike) -> NDArray[Any]:

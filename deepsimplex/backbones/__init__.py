@@ -1,4 +1,4 @@
-"""Small networks to begin with; any other ``keras.Model`` that ends in features [N, d] is a backbone too."""
+"""Small networks from samples to features; any ``keras.Model`` whose output has shape [N, d] is a backbone."""
 
 from deepsimplex.backbones.networks import ResidualBlock, backbone, cnn, mlp, resnet
 from deepsimplex.backbones.spectral_convolution import SpectralConv2D

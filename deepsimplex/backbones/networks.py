@@ -1,4 +1,4 @@
-"""Small backbones to begin with, by function and by name. Any keras.Model whose output has shape [N, d] is one too."""
+"""Small backbones, by function and by name: a multi-layer perceptron, a convolutional and a residual network."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -50,9 +50,7 @@ def mlp(hidden: Sequence[int] = (100,), activation: str = "relu", dropout: float
         raise ValueError(f"activation must be a Keras activation, such as 'relu'; found {activation!r}") from None
     layers: list[Any] = [keras.layers.Flatten()]
     for units in _check_sizes(hidden, "hidden"):
-        layers.append(keras.layers.Dense(units, activation=activation))
-        if dropout:
-            layers.append(keras.layers.Dropout(dropout))
+        layers += [keras.layers.Dense(units, activation=activation), keras.layers.Dropout(dropout)]
     return keras.Sequential(layers, name="mlp")
 
 
@@ -108,12 +106,8 @@ def cnn(
             keras.layers.Activation("relu"),
             keras.layers.MaxPooling2D(padding="same"),
         ]
-    layers.append(keras.layers.Flatten())
-    if dropout:
-        layers.append(keras.layers.Dropout(dropout))
-    layers.append(keras.layers.Dense(units, activation="relu"))
-    if dropout:
-        layers.append(keras.layers.Dropout(dropout))
+    layers += [keras.layers.Flatten(), keras.layers.Dropout(dropout)]
+    layers += [keras.layers.Dense(units, activation="relu"), keras.layers.Dropout(dropout)]
     return keras.Sequential(layers, name="cnn")
 
 
@@ -140,9 +134,6 @@ class EnsureChannels(keras.layers.Layer):
         if len(input_shape) not in (3, 4):
             raise ValueError(f"images must have shape [N, H, W] or [N, H, W, C]; found {tuple(input_shape)}")
         return tuple(input_shape) if len(input_shape) == 4 else (*input_shape, 1)
-
-    def compute_output_spec(self, images: Any) -> keras.KerasTensor:
-        return keras.KerasTensor(self.compute_output_shape(images.shape), dtype=self.compute_dtype)
 
 
 def resnet(
@@ -200,7 +191,7 @@ def resnet(
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class ResidualBlock(keras.layers.Layer):
-    """relu(x + g(x)), g two convolutions with batch normalization; x goes through one of size 1 where shapes differ.
+    """Compute relu(x + g(x)), g two convolutions with batch normalization; x is projected if shapes differ.
 
     Parameters
     ----------
@@ -235,13 +226,9 @@ class ResidualBlock(keras.layers.Layer):
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         inner = (*self.first.compute_output_shape(input_shape)[:-1], self.filters)
-        for layer, shape in [
-            (self.first, input_shape),
-            (self.first_norm, inner),
-            (self.second, inner),
-            (self.second_norm, inner),
-        ]:
-            layer.build(shape)
+        self.first.build(input_shape)
+        for layer in (self.first_norm, self.second, self.second_norm):
+            layer.build(inner)
         if input_shape[-1] != self.filters or self.strides > 1:
             shared: dict[str, Any] = {"dtype": self.dtype_policy, "trainable": self.trainable}
             self.shortcut = _convolution(self.filters, self.spectral_bound, size=1, strides=self.strides, **shared)
@@ -258,8 +245,8 @@ class ResidualBlock(keras.layers.Layer):
         return tuple(self.first.compute_output_shape(input_shape))
 
     def get_config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("filters", "strides", "dropout", "spectral_bound")}
-        return {**super().get_config(), **own}
+        names = ("filters", "strides", "dropout", "spectral_bound")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}
 
 
 BACKBONES: dict[str, Callable[..., keras.Model]] = {"mlp": mlp, "cnn": cnn, "resnet": resnet}
@@ -286,14 +273,12 @@ def backbone(name: str, **options: Any) -> keras.Model:
     >>> backbone("mlp", hidden=[10]).name
     'mlp'
     """
-    make: Any = BACKBONES.get(name) if isinstance(name, str) else None
-    if make is None:
-        if not isinstance(name, str) or ":" not in name:
-            raise ValueError(
-                f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
-                f"{did_you_mean(name, BACKBONES)}"
-            )
-        make = imported(name, "backbone")
+    if not isinstance(name, str) or (name not in BACKBONES and ":" not in name):
+        raise ValueError(
+            f"backbone must be one of {', '.join(BACKBONES)}, or 'module:function'; found {name!r}"
+            f"{did_you_mean(name, BACKBONES)}"
+        )
+    make: Any = BACKBONES.get(name) or imported(name, "backbone")
     known = inspect.signature(make).parameters
     unknown = next((key for key in options if key not in known), None)
     if unknown is not None and not any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values()):

@@ -49,10 +49,8 @@ class SpectralConv2D(keras.layers.Conv2D):
     ):
         super().__init__(check_whole(filters, "filters", 1), kernel_size, **kwargs)
         if self.groups != 1 or set(self.dilation_rate) != {1} or self.data_format != "channels_last":
-            found = {"groups": self.groups, "dilation_rate": self.dilation_rate, "data_format": self.data_format}
-            raise ValueError(
-                f"groups and dilation_rate must be 1 and data_format 'channels_last' for a bounded gain; found {found}"
-            )
+            options = {"groups": self.groups, "dilation_rate": self.dilation_rate, "data_format": self.data_format}
+            raise ValueError(f"groups and dilation_rate must be 1 and data_format 'channels_last'; found {options}")
         self.bound = check_number(bound, "bound", above=0)
         self.power_iterations = check_whole(power_iterations, "power_iterations", 1)
 
@@ -77,7 +75,7 @@ class SpectralConv2D(keras.layers.Conv2D):
         return outputs if self.activation is None else self.activation(outputs)
 
     def _excess(self, kernel: Any, training: bool | None) -> Any:
-        """max(1, sigma / bound), single precision at least."""
+        """Compute max(1, sigma / bound), in single precision at least."""
         direction = tf.convert_to_tensor(self.direction)
         kernel = tf.cast(kernel, direction.dtype)
         if training and self.trainable:
@@ -94,12 +92,12 @@ class SpectralConv2D(keras.layers.Conv2D):
         return tf.maximum(1.0, sigma / self.bound)
 
     def save_own_variables(self, store: Any) -> None:
-        """Save the direction too: Keras' convolutions save kernel and bias only."""
+        """Save kernel, bias and direction; Keras saves the first two only."""
         super().save_own_variables(store)
         store["direction"] = self.direction
 
     def load_own_variables(self, store: Any) -> None:
-        """Load what ``save_own_variables`` saved."""
+        """Load kernel, bias and direction."""
         super().load_own_variables(store)
         self.direction.assign(store["direction"])
 

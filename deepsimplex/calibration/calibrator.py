@@ -160,18 +160,18 @@ class ProbabilityCalibration(Calibration):
         return tf.cast(self._transform(tf.cast(p, precise_dtype()), smallest_normal(dtype)), dtype)
 
 
-def check_all_classes(y: NDArray[np.int64], n: int, calibration: str, otherwise: str) -> None:
-    """Raise unless every class of 0..n-1 has held-out samples."""
+def check_all_classes(y: NDArray[np.int64], n: int, calibration: str) -> None:
+    """Raise ValueError unless every class of 0..n-1 has held-out samples."""
     absent = np.setdiff1d(np.arange(n), y)
     if len(absent):
         raise ValueError(
             f"{calibration} needs held-out samples of every class; found none of {absent.tolist()} among {len(y)} "
-            f"labels y. Hold out more, a share of every class, or take {otherwise}"
+            f"labels y. Hold out more, a share of every class, or take TemperatureScaling (method='temperature')"
         )
 
 
 def check_columns(p: Any, fitted: int) -> None:
-    """Raise unless p has as many columns as in fit: two for one fitted curve, else one for each."""
+    """Raise ValueError unless p has as many columns as in fit: two for one fitted curve, else one for each."""
     n = 2 if fitted == 1 else fitted
     if p.shape[1] != n:
         raise ValueError(f"p must have shape [N, {n}], as in fit; found {tuple(p.shape)}")

@@ -52,7 +52,7 @@ class IsotonicCalibration(ProbabilityCalibration):
         from sklearn.isotonic import IsotonicRegression
 
         n = p.shape[1]
-        check_all_classes(y, n, "IsotonicCalibration", "TemperatureScaling (method='temperature')")
+        check_all_classes(y, n, "IsotonicCalibration")
         classes = [1] if n == 2 else range(n)
         curves = [IsotonicRegression(out_of_bounds="clip").fit(p[:, k], y == k, weights) for k in classes]
         self.inputs_ = [np.asarray(curve.X_thresholds_, np.float64) for curve in curves]

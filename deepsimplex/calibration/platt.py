@@ -52,7 +52,7 @@ class PlattScaling(ProbabilityCalibration):
     intercepts_: NDArray[np.float64]
 
     def _fit(self, p: NDArray[np.float64], y: NDArray[np.int64], weights: NDArray[np.float64], floor: float) -> None:
-        check_all_classes(y, p.shape[1], "PlattScaling", "TemperatureScaling (method='temperature')")
+        check_all_classes(y, p.shape[1], "PlattScaling")
         decisions = _log_odds(tf.constant(p), floor).numpy()
         # Of two classes the log-odds are one column, of the second.
         events = (y[:, None] == np.arange(p.shape[1]))[:, -decisions.shape[1] :]

@@ -59,7 +59,7 @@ class CalibratedNetwork(SimplexNetwork):
         Raises
         ------
         TypeError, ValueError
-            For samples that ``evaluate`` would reject, soft labels, and samples that do not determine the calibration.
+            For samples that ``evaluate`` rejects, soft labels, and samples that do not determine the calibration.
             The model is then unchanged.
 
         Notes
@@ -97,7 +97,7 @@ class CalibratedNetwork(SimplexNetwork):
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, PyDataset, generator or None
-            Samples that were held out of training and of ``calibrate``, as there. None removes the sets.
+            Samples that were held out of training and of ``calibrate``. None removes the sets.
         y : array
             Labels 0..n-1 [N], or one-hot [N, n].
         coverage : float
@@ -171,8 +171,8 @@ class CalibratedNetwork(SimplexNetwork):
         -------
         SimplexClassifier
             Itself, with ``familiarity``; ``model.density`` holds the density. Files keep it, and exports have an output
-            "familiarity". Training removes it, with a warning; it removes a calibration and sets, as ``calibrate``
-            does sets.
+            "familiarity". Training removes it, with a warning. A calibration and sets are removed by ``fit_density``,
+            with a warning.
 
         Examples
         --------

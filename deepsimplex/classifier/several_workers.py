@@ -53,7 +53,7 @@ def has_several_workers(strategy: Any) -> bool:
 
 
 def divides_files(dataset: tf.data.Dataset) -> bool:
-    """Return whether workers divide the files of a data set, by its own options."""
+    """Return whether workers divide the files of a data set, by its options."""
     return dataset.options().experimental_distribute.auto_shard_policy == _AutoShardPolicy.FILE
 
 

@@ -2,10 +2,11 @@
 
 import csv
 import io
+import math
 import os
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,8 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
             archive = np.load(file, allow_pickle=False)
             if isinstance(archive, np.ndarray):
                 raise ValueError("it is a single array, not an archive of several")
-            found = archive.files
-            arrays = {key.lower(): archive[key] for key in found if key.lower() in KEYS}
+            names = archive.files
+            arrays = {key.lower(): archive[key] for key in names if key.lower() in KEYS}
         # A corrupt archive may also hold a negative position (OSError) or seem encrypted (RuntimeError).
         except (zipfile.BadZipFile, zlib.error, EOFError, ValueError, OSError, RuntimeError) as error:
             raise ValueError(
@@ -58,7 +59,7 @@ def read_npz(path: str | os.PathLike[str]) -> Source:
         return Source(arrays["x_train"], arrays["y_train"], (arrays["x_test"], arrays["y_test"]), class_names)
     if {"x", "y"} <= arrays.keys():
         return Source(arrays["x"], arrays["y"], None, class_names)
-    raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test, or x and y; found {found}")
+    raise ValueError(f"{path} must hold x_train, y_train, x_test and y_test, or x and y; found {names}")
 
 
 def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
@@ -89,41 +90,38 @@ def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
             raise ValueError(f"line {line} of {path} must have {len(header)} values, as the header; found {len(row)}")
     if not numbered:
         raise ValueError(f"{path} must hold rows under its header; found none")
-    lines, rows = zip(*numbered, strict=True)
-    columns = dict(zip(header, zip(*rows, strict=True), strict=True))
-    labels = np.array([label.strip() for label in columns.pop(target_column)])
-    for label, line in zip(labels, lines, strict=True):
+    target = header.index(target_column)
+    labels = np.array([row.pop(target).strip() for _, row in numbered])
+    for label, (line, _) in zip(labels, numbered, strict=True):
         if label.lower() in ("", "nan"):
             raise ValueError(
                 f"column {target_column!r} of {path} must name a class in every line; found {str(label)!r} in line "
                 f"{line}"
             )
-    x = np.stack([_numbers(values, column, lines, path) for column, values in columns.items()], axis=1)
+    columns = [column for column in header if column != target_column]
+    x = np.array([[_number(*pair, line, path) for pair in zip(columns, row, strict=True)] for line, row in numbered])
     try:
         return Source(x, labels.astype(np.int64))
     except ValueError:
         return Source(x, labels)
     except OverflowError as error:
-        label, line = next(pair for pair in zip(labels, lines, strict=True) if abs(int(pair[0])) >= 2**63)
+        first = next(row for row, label in enumerate(labels) if abs(int(label)) >= 2**63)
         raise ValueError(
-            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; found {label} in line "
-            f"{line}"
+            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; "
+            f"found {labels[first]} in line {numbered[first][0]}"
         ) from error
 
 
-def _numbers(values: tuple[str, ...], column: str, lines: Iterable[int], path: str | os.PathLike[str]) -> np.ndarray:
-    """One column as float64."""
-    for value, line in zip(values, lines, strict=True):
-        try:
-            finite = bool(np.isfinite(float(value)))
-        except ValueError:
-            finite = False
-        if not finite:
-            raise ValueError(
-                f"column {column!r} of {path} must hold finite numbers; found {value!r} in line {line}. "
-                "Encode or drop it"
-            )
-    return np.array(values, dtype=np.float64)
+def _number(column: str, value: str, line: int, path: str | os.PathLike[str]) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise ValueError(
+            f"column {column!r} of {path} must hold finite numbers; found {value!r} in line {line}. Encode or drop it"
+        )
+    return number
 
 
 def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None, color: str | None) -> Source:
@@ -154,32 +152,44 @@ def read_folder(folder: str | os.PathLike[str], image_size: Sequence[int] | None
         Once, when files with other suffixes are left out.
     """
     root = Path(folder)
-    color = "rgb" if color is None else color
-    check_choice(color, "color", MODES)
+    mode = MODES["rgb" if color is None else check_choice(color, "color", MODES)]
+    size = None if image_size is None else _checked_size(image_size)
     parts = [root / "train", root / "test"] if (root / "train").is_dir() and (root / "test").is_dir() else [root]
-    folders = [_class_folders(part) for part in parts]
-    _check_different([place for part in folders for place in part])
-    files = [{place.name: _files(place) for place in part} for part in folders]
-    _warn_of_others([path for part in files for of_class in part.values() for path in of_class])
-    found = [_images(part, of_class) for part, of_class in zip(parts, files, strict=True)]
-    names = [[*classes] for classes in found]
+    classes = [_class_folders(part) for part in parts]
+    _check_different([place for part in classes for place in part])
+    files = {place: sorted(filter(Path.is_file, place.rglob("*"))) for part in classes for place in part}
+    _warn_of_others([path for paths in files.values() for path in paths])
+    images = {place: _images(place, paths) for place, paths in files.items()}
+    names = [[place.name for place in part] for part in classes]
     if names[0] != names[-1]:
         raise ValueError(f"train and test of {folder} must have the same classes; found {names[0]} and {names[1]}")
-    size = None if image_size is None else _checked_size(image_size)
-    (x, y), *test = _read_images(found, size, MODES[color])
+    first = images[classes[0][0]][0]
+    common = _read_image(first, None, mode).shape[:2] if size is None else size
+
+    def read(path: Path) -> NDArray[np.uint8]:
+        pixels = _read_image(path, size, mode)
+        if pixels.shape[:2] != common:
+            raise ValueError(
+                f"image_size=(height, width) must be given, as sizes differ: {first} is {common}, "
+                f"{path} is {pixels.shape[:2]}"
+            )
+        return pixels
+
+    def read_part(part: list[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        x = np.stack([*pool.map(read, [path for place in part for path in images[place]])])
+        return x, np.repeat(np.arange(len(part)), [len(images[place]) for place in part])
+
+    with ThreadPoolExecutor() as pool:  # decoding releases the global interpreter lock
+        (x, y), *test = map(read_part, classes)
     return Source(x, y, test[0] if test else None, names[0])
 
 
 def _checked_size(image_size: Any) -> tuple[int, int]:
     """(height, width) of a tuple, or of a list as YAML files hold it."""
-    given = tuple(image_size) if isinstance(image_size, list | tuple) else ()
-    if len(given) != 2 or not all(isinstance(side, int | np.integer) and side >= 1 for side in given):
+    sides = tuple(image_size) if isinstance(image_size, list | tuple) else ()
+    if len(sides) != 2 or not all(isinstance(side, int | np.integer) and side >= 1 for side in sides):
         raise ValueError(f"image_size must be (height, width) in pixels; found {image_size!r}")
-    return given[0], given[1]
-
-
-def _files(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.rglob("*") if path.is_file())
+    return sides[0], sides[1]
 
 
 def _class_folders(part: Path) -> list[Path]:
@@ -193,13 +203,12 @@ def _class_folders(part: Path) -> list[Path]:
     return classes
 
 
-def _images(part: Path, files: dict[str, list[Path]]) -> dict[str, list[Path]]:
-    """Image files of every class; each must have one."""
-    found = {name: [path for path in paths if path.suffix.lower() in IMAGE_SUFFIXES] for name, paths in files.items()}
-    for name, images in found.items():
-        if not images:
-            raise ValueError(f"class folder {part / name} must hold images ({', '.join(IMAGE_SUFFIXES)}); found none")
-    return found
+def _images(place: Path, paths: list[Path]) -> list[Path]:
+    """Image files among the files of a class folder, which must have one."""
+    images = [path for path in paths if path.suffix.lower() in IMAGE_SUFFIXES]
+    if not images:
+        raise ValueError(f"class folder {place} must hold images ({', '.join(IMAGE_SUFFIXES)}); found none")
+    return images
 
 
 def _check_different(classes: list[Path]) -> None:
@@ -211,37 +220,13 @@ def _check_different(classes: list[Path]) -> None:
 
 
 def _warn_of_others(paths: list[Path]) -> None:
-    visible = [path for path in paths if path.suffix.lower() not in IMAGE_SUFFIXES and not path.name.startswith(".")]
-    if visible:
-        suffixes = ", ".join(sorted({path.suffix.lower() or "none" for path in visible}))
+    others = [path for path in paths if path.suffix.lower() not in IMAGE_SUFFIXES and not path.name.startswith(".")]
+    if others:
+        suffixes = ", ".join(sorted({path.suffix.lower() or "none" for path in others}))
         warn_caller(
-            f"{len(visible)} files were left out, the first is {visible[0]}: only {', '.join(IMAGE_SUFFIXES)} are "
+            f"{len(others)} files were left out, the first is {others[0]}: only {', '.join(IMAGE_SUFFIXES)} are "
             f"read, and these have the suffixes {suffixes}. Convert them if they belong to the data",
         )
-
-
-def _read_images(
-    parts: list[dict[str, list[Path]]], size: tuple[int, int] | None, mode: str
-) -> list[tuple[NDArray[np.uint8], NDArray[np.int64]]]:
-    """Images and class numbers of every part, scaled to ``size`` or, for None, all of the first image's size."""
-    first = next(iter(parts[0].values()))[0]
-    common = _read_image(first, None, mode).shape[:2] if size is None else size
-
-    def read(path: Path) -> NDArray[np.uint8]:
-        image = _read_image(path, size, mode)
-        if image.shape[:2] != common:
-            raise ValueError(
-                f"image_size=(height, width) must be given, as sizes differ: {first} is {common}, "
-                f"{path} is {image.shape[:2]}"
-            )
-        return image
-
-    found = []
-    with ThreadPoolExecutor() as pool:  # decoding releases the global interpreter lock
-        for classes in parts:
-            x = np.stack([*pool.map(read, [path for files in classes.values() for path in files])])
-            found.append((x, np.repeat(np.arange(len(classes)), [len(files) for files in classes.values()])))
-    return found
 
 
 def _read_image(path: Path, size: tuple[int, int] | None, mode: str) -> NDArray[np.uint8]:

@@ -29,11 +29,10 @@ CIFAR_SIZE = 32
 
 
 class ImageSet(NamedTuple):
-    """Names of a data set's copies: in Keras' cache, as archives STEM.npz, and as folders with files of its format."""
+    """A data set: its name in Keras' cache, its names as NAME.npz or a folder NAME/, and the files of such a folder."""
 
     in_cache: str
-    stems: tuple[str, ...]
-    folders: tuple[str, ...]
+    names: tuple[str, ...]
     files: tuple[str, ...]
     read: Callable[[Path], Source]
     class_names: tuple[str, ...]
@@ -66,16 +65,15 @@ def _places(name: str) -> list[Path]:
     """Return the paths to search, in order: .npz files and folders."""
     images = IMAGE_SETS[name]
     home = Path.home() if os.access(Path.home(), os.W_OK) else Path("/tmp")  # as in Keras
-    found = [Path(os.environ.get("KERAS_HOME", home / ".keras")).expanduser() / "datasets" / images.in_cache]
+    places = [Path(os.environ.get("KERAS_HOME", home / ".keras")).expanduser() / "datasets" / images.in_cache]
     if os.environ.get(ENVIRONMENT_VARIABLE):
         root = Path(os.environ[ENVIRONMENT_VARIABLE]).expanduser()
-        found += [root / folder for folder in images.folders]
-        found += [root / f"{stem}.npz" for stem in images.stems]
+        places += [root / name for name in images.names] + [root / f"{name}.npz" for name in images.names]
         # MNIST and Fashion-MNIST have the same file names: only the folder's name identifies the data set.
-        found += [root] if root.name in images.folders else []
+        places += [root] if root.name in images.names else []
     if name == "fashion_mnist":
-        found.append(DEBIAN_FASHION_MNIST)
-    return found
+        places.append(DEBIAN_FASHION_MNIST)
+    return places
 
 
 def _download(name: str, places: list[Path]) -> Source:
@@ -85,7 +83,7 @@ def _download(name: str, places: list[Path]) -> Source:
         images = IMAGE_SETS[name]
         raise OSError(
             f"{name} could not be downloaded ({error}), and no copy was found in {', '.join(map(str, places))}. Put "
-            f"one there, or set {ENVIRONMENT_VARIABLE} to a folder that holds {name}.npz or {images.folders[0]}/ with "
+            f"one there, or set {ENVIRONMENT_VARIABLE} to a folder that holds {name}.npz or {images.names[-1]}/ with "
             f"{', '.join(images.files)}"
         ) from error
     return Source(x, y, test)
@@ -153,10 +151,9 @@ def read_records(path: str | os.PathLike[str]) -> tuple[NDArray[np.uint8], NDArr
 
 
 IMAGE_SETS = {
-    "mnist": ImageSet("mnist.npz", ("mnist",), ("mnist",), IDX_FILES, _read_idx_folder, tuple("0123456789")),
+    "mnist": ImageSet("mnist.npz", ("mnist",), IDX_FILES, _read_idx_folder, tuple("0123456789")),
     "fashion_mnist": ImageSet(
         "fashion-mnist",
-        ("fashion_mnist", "fashion-mnist"),
         ("fashion_mnist", "fashion-mnist"),
         IDX_FILES,
         _read_idx_folder,
@@ -167,8 +164,7 @@ IMAGE_SETS = {
     ),
     "cifar10": ImageSet(
         "cifar-10-batches-bin",
-        ("cifar10",),
-        ("cifar-10-batches-bin",),
+        ("cifar10", "cifar-10-batches-bin"),
         CIFAR_FILES,
         _read_cifar_folder,
         ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),

@@ -88,10 +88,10 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
         texts = check_written(y, f"labels of {name}")
         if empty := [row for row, text in enumerate(texts) if text.strip().lower() in ("", "nan")]:
             raise ValueError(f"labels of {name} must name a class; found {texts[empty[0]]!r} in row {empty[0]}")
-        found, numbers = np.unique(texts, return_inverse=True)
-        if class_names is not None and sorted(class_names) != list(found):
-            raise ValueError(f"class_names of {name} are {list(class_names)}; found the labels {list(found)}")
-        return numbers.astype(np.int64), [str(label) for label in found]
+        labels, numbers = np.unique(texts, return_inverse=True)
+        if class_names is not None and sorted(class_names) != labels.tolist():
+            raise ValueError(f"class_names of {name} are {list(class_names)}; found the labels {labels.tolist()}")
+        return numbers.astype(np.int64), labels.tolist()
     numbers, _ = check_labels(y, name=f"labels of {name}", hint="Store labels that are names as strings")
     if class_names is not None:
         return numbers, list(class_names)
@@ -106,15 +106,15 @@ def encode_labels(y: NDArray, class_names: Sequence[str] | None, name: str) -> t
 
 def check_written(names: Iterable[Any], what: str) -> list[str]:
     """Return names as strings; raise ValueError for those that UTF-8 cannot encode, and that could not be saved."""
-    found = []
+    texts = []
     for row, name in enumerate(names):
         try:
             text = name.decode() if isinstance(name, bytes) else str(name)
             text.encode()
         except UnicodeError as error:
             raise ValueError(f"{what} must be text in UTF-8; found {name!r} in row {row}") from error
-        found.append(text)
-    return found
+        texts.append(text)
+    return texts
 
 
 def convert(x: NDArray, dtype: str, name: str) -> NDArray:
@@ -169,33 +169,30 @@ def stratified_split(
 
 def finish(source: Source, name: str, dtype: str, test_fraction: float | None, seed: int) -> LabeledData:
     """Number the classes, split a source without a test part, scale and check."""
-    for samples in (source.x, *(() if source.test is None else source.test[:1])):
-        if samples.ndim == 0:
-            raise ValueError(f"samples of {name} must have an axis; found a single value")
-    x, y = source.x, _as_vector(source.y, source.x, name)
+    parts = [(source.x, source.y)] if source.test is None else [(source.x, source.y), source.test]
+    labels = np.concatenate([_as_vector(y, x, name) for x, y in parts])
+    numbers, class_names = encode_labels(labels, source.class_names, name)
     if source.test is None:
-        numbers, class_names = encode_labels(y, source.class_names, name)
         fraction = TEST_FRACTION if test_fraction is None else test_fraction
         train, test = stratified_split(numbers, class_names, fraction, seed, name)
-        parts = (x[train], numbers[train], x[test], numbers[test])
+        x, x_test, y, y_test = source.x[train], source.x[test], numbers[train], numbers[test]
     else:
         if test_fraction is not None:
-            raise ValueError(f"test_fraction must be left out: {name} has a test set of its own")
-        x_test, y_test = source.test[0], _as_vector(source.test[1], source.test[0], name)
-        numbers, class_names = encode_labels(np.concatenate([y, y_test]), source.class_names, name)
-        unseen = np.setdiff1d(numbers, numbers[: len(y)])
+            raise ValueError(f"test_fraction must be left out: {name} has a test set")
+        x, x_test = source.x, source.test[0]
+        y, y_test = np.split(numbers, [len(x)])
+        unseen = np.setdiff1d(y_test, y)
         if len(unseen):
             raise ValueError(f"classes {unseen.tolist()} of {name} have a test sample but no training sample")
-        parts = (x, numbers[: len(y)], x_test, numbers[len(y) :])
-    x, y, x_test, y_test = parts
     return LabeledData(name, convert(x, dtype, name), y, convert(x_test, dtype, name), y_test, tuple(class_names))
 
 
 def _as_vector(y: NDArray, x: NDArray, name: str) -> NDArray:
     """Labels [N] or [N, 1] of samples [N, ...] as [N]."""
-    if x.ndim == 0 or y.dtype.kind not in "biufUSO":
-        raise TypeError(f"{name} must hold samples and numbers or names as labels; found {x.shape} and {y.dtype}")
-    samples = len(x)
-    if y.shape not in ((samples,), (samples, 1)):
-        raise ValueError(f"{name} must have one label per sample; found {samples} samples and labels {y.shape}")
-    return y.reshape(samples)
+    if x.ndim == 0:
+        raise ValueError(f"samples of {name} must have an axis; found a single value")
+    if y.dtype.kind not in "biufUSO":
+        raise TypeError(f"labels of {name} must be numbers or names; found {y.dtype}")
+    if y.shape not in ((len(x),), (len(x), 1)):
+        raise ValueError(f"{name} must have one label per sample; found {len(x)} samples and labels {y.shape}")
+    return y.reshape(len(x))

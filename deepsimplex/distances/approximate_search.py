@@ -92,8 +92,8 @@ class CandidateSearch:
         search, begin = self.search, int(self.search.bounds[label])
         distances = np.full((rows.stop - rows.start, search.k), np.inf)
         indices = np.full(distances.shape, -1, dtype=np.int64)
-        own = search.query_labels[rows] == label
-        chosen = np.flatnonzero(search.wanted[np.where(own, 0, 1)])
+        same_class = search.query_labels[rows] == label
+        chosen = np.flatnonzero(search.wanted[np.where(same_class, 0, 1)])
         if index is None or not len(chosen):
             return distances, indices
         # One more for the query itself.
@@ -101,20 +101,20 @@ class CandidateSearch:
         near = np.where(places >= 0, begin + places, -1)
         if search.queries is None:
             near[near == rows.start + chosen[:, None]] = -1
-        there = near >= 0
-        first, second = np.broadcast_to(chosen[:, None], near.shape)[there], near[there]
+        present = near >= 0
+        first, second = np.broadcast_to(chosen[:, None], near.shape)[present], near[present]
         values = self.metric.paired(search.rows, search.x)(rows.start + first, second)
         refuse_nan(values, repr(self.metric))
-        keep = (values > 0) | ~(search.own_positive & own[first])
+        keep = (values > 0) | ~(search.exclude_duplicates & same_class[first])
         merge_pairs(first[keep], search.ids[second[keep]], values[keep], distances, indices)
         return distances, indices
 
 
-Found = tuple[int, slice, NDArray[np.float64], NDArray[np.int64]]
+ClassNeighbors = tuple[int, slice, NDArray[np.float64], NDArray[np.int64]]
 """A class, some queries, and distances and indices of their neighbors in that class."""
 
 
-def search_in_turn(candidates: CandidateSearch) -> Iterator[Found]:
+def search_in_turn(candidates: CandidateSearch) -> Iterator[ClassNeighbors]:
     """Search class by class, some queries at a time."""
     for label in range(candidates.search.num_classes):
         index = candidates.index(label)
@@ -125,9 +125,7 @@ def search_in_turn(candidates: CandidateSearch) -> Iterator[Found]:
 def check_candidates(candidates: Any, method: str, k: int = 1, name: str = "candidates") -> int | None:
     """Return the number of candidates, at least k, or None for the default; an exact search has none."""
     if candidates is not None and method != "approximate":
-        raise ValueError(
-            f"{name} must be None unless method='approximate'; found {candidates!r} with method={method!r}"
-        )
+        raise ValueError(f"{name} must be None unless method='approximate'; found {candidates!r}")
     return None if candidates is None else check_whole(candidates, name, k)
 
 
@@ -145,8 +143,8 @@ def check_approximate(metric: Distance, search: Search) -> None:
 def search_approximately(
     metric: Distance,
     search: Search,
-    candidates: int | None = None,
-    find: Callable[[CandidateSearch], Iterator[Found]] = search_in_turn,
+    candidates: int | None,
+    find: Callable[[CandidateSearch], Iterator[ClassNeighbors]],
 ) -> Neighbors:
     """Find neighbors among candidates, and measure the share of the true ones that is found.
 
@@ -157,15 +155,15 @@ def search_approximately(
     candidates : int, optional
         Samples of each class that are compared with a query.
     find : callable
-        Searches every class. The default does so on this machine.
+        Searches every class, such as ``search_in_turn``.
 
     Returns
     -------
     Neighbors
         With the measured ``recall``.
     """
-    result, points = search.empty(), _points(search)
-    prepared = CandidateSearch(metric, search, *points, candidates or max(CANDIDATES, search.k))
+    result = search.empty()
+    prepared = CandidateSearch(metric, search, *_points(search), candidates or max(CANDIDATES, search.k))
     total = len(search.rows) * search.num_classes
     with progress(f"{metric!r} candidates", total, search.show_progress, unit="searches") as advance:
         for label, rows, distances, indices in find(prepared):
@@ -173,10 +171,7 @@ def search_approximately(
             advance(rows.stop - rows.start)
     _complete(metric, search, result)
     recall = _recall(metric, search, result)
-    if search.queries is None:
-        for array in (result.distances, result.indices):
-            array[search.ids] = array.copy()
-    return result._replace(recall=recall)
+    return search.in_order(result)._replace(recall=recall)
 
 
 def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -185,10 +180,10 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     others = x if search.queries is None else search.queries.reshape(len(search.queries), -1)
     mean, scale = center(x, others)
 
-    def filled(some: NDArray[Any], columns: int, axes: NDArray[Any] | None = None) -> NDArray[np.float32]:
-        out = np.empty((len(some), columns), np.float32)
-        for part in row_blocks(some):
-            centered = ((some[part] - mean) / scale).astype(np.float32)
+    def filled(samples: NDArray[Any], columns: int, axes: NDArray[Any] | None = None) -> NDArray[np.float32]:
+        out = np.empty((len(samples), columns), np.float32)
+        for part in row_blocks(samples):
+            centered = ((samples[part] - mean) / scale).astype(np.float32)
             out[part] = centered if axes is None else centered @ axes
         return out
 
@@ -205,16 +200,16 @@ def _points(search: Search) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     return points, points if others is x else filled(others, columns, axes)
 
 
-def _complete(metric: Distance, search: Search, found: Neighbors) -> None:
+def _complete(metric: Distance, search: Search, neighbors: Neighbors) -> None:
     """Search exactly for queries with fewer neighbors than a class has: copies of a sample can fill these cells."""
     sizes = np.diff(search.bounds)
-    own = search.query_labels[:, None] == np.arange(search.num_classes)
-    wanted = search.wanted[np.where(own, 0, 1)]
-    there = np.minimum(search.k, sizes - (own if search.queries is None else 0))
-    short = (wanted & (np.isfinite(found.distances).sum(axis=2) < there)).any(axis=1)
+    same_class = search.query_labels[:, None] == np.arange(search.num_classes)
+    wanted = search.wanted[np.where(same_class, 0, 1)]
+    possible = np.minimum(search.k, sizes - (same_class if search.queries is None else 0))
+    short = (wanted & (np.isfinite(neighbors.distances).sum(axis=2) < possible)).any(axis=1)
     for rows in parts(slice(0, int(short.sum())), QUERIES_AT_ONCE):
         chosen = np.flatnonzero(short)[rows]
-        found.distances[chosen], found.indices[chosen] = _exactly(metric, search, chosen)
+        neighbors.distances[chosen], neighbors.indices[chosen] = _exactly(metric, search, chosen)
 
 
 def _exactly(metric: Distance, search: Search, chosen: NDArray[np.int64]) -> tuple[NDArray[Any], NDArray[Any]]:
@@ -223,7 +218,7 @@ def _exactly(metric: Distance, search: Search, chosen: NDArray[np.int64]) -> tup
     k = search.k + (search.queries is None)
     some = replace(search, queries=search.rows[chosen], query_labels=search.query_labels[chosen], k=k)
     exact = search_tiles(metric.visitor(some), some, metric)
-    distances, indices = exact.distances.copy(), exact.indices.copy()
+    distances, indices = exact.distances, exact.indices
     if search.queries is None:
         itself = indices == search.ids[chosen][:, None, None]
         distances[itself], indices[itself] = np.inf, -1
@@ -233,15 +228,15 @@ def _exactly(metric: Distance, search: Search, chosen: NDArray[np.int64]) -> tup
     return distances[:, :, : search.k], indices[:, :, : search.k]
 
 
-def _recall(metric: Distance, search: Search, found: Neighbors) -> float:
+def _recall(metric: Distance, search: Search, neighbors: Neighbors) -> float:
     """Measure the share of the true neighbors of some queries that were found; one as near as the k-th counts."""
     count = min(RECALL_QUERIES, len(search.rows))
     if count == 0:
         return 1.0
     sample = np.sort(np.random.default_rng(_SEED).choice(len(search.rows), count, replace=False))
     distances, indices = _exactly(metric, search, sample)
-    there = np.isfinite(distances)
-    farthest = np.where(there, distances, -np.inf).max(axis=2, keepdims=True)
-    same = (found.indices[sample][:, :, :, None] == indices[:, :, None, :]).any(axis=3)
-    hits = (same | (found.distances[sample] <= farthest)) & there
-    return float(hits.sum() / max(there.sum(), 1))
+    present = np.isfinite(distances)
+    farthest = np.where(present, distances, -np.inf).max(axis=2, keepdims=True)
+    same = (neighbors.indices[sample][:, :, :, None] == indices[:, :, None, :]).any(axis=3)
+    hits = (same | (neighbors.distances[sample] <= farthest)) & present
+    return float(hits.sum() / max(present.sum(), 1))

@@ -27,8 +27,8 @@ class Checkpoint:
 
     Parameters
     ----------
-    folder : pathlib.Path or None
-        Folder of the file, created if needed. None keeps nothing.
+    folder : pathlib.Path
+        Folder of the file, created if needed.
     key : str
         Digest of everything that the search depends on, part of the file's name: searches can share a folder.
 
@@ -36,21 +36,14 @@ class Checkpoint:
     ------
     OSError
         If the folder cannot be created.
-
-    Examples
-    --------
-    >>> Checkpoint(None, "key").load() is None
-    True
     """
 
-    def __init__(self, folder: Path | None, key: str) -> None:
-        self.key = key
-        self.path = None if folder is None else folder / f"search-{key}.npz"
+    def __init__(self, folder: Path, key: str) -> None:
+        self.key, self.path = key, folder / f"search-{key}.npz"
         # A folder that did not exist, or holds the state of this search, is removed with it.
-        self._remove_folder = folder is not None and (not folder.exists() or (folder / f"search-{key}.npz").exists())
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
-        self._written = time.monotonic()
+        self._remove_folder = not folder.exists() or self.path.exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        self._written, self._writable = time.monotonic(), True
 
     @staticmethod
     def check(folder: Path, distance_key: str | None) -> None:
@@ -72,7 +65,7 @@ class Checkpoint:
 
     def load(self) -> dict[str, NDArray] | None:
         """Load the state; None if it is missing or damaged."""
-        if self.path is None or not self.path.exists():
+        if not self.path.exists():
             return None
         try:
             return load_arrays(self.path, self.key)
@@ -82,20 +75,18 @@ class Checkpoint:
 
     def keep(self, state: dict[str, NDArray]) -> None:
         """Save the state if it was last saved at least ``SECONDS_BETWEEN`` ago."""
-        if self.path is None or time.monotonic() - self._written < SECONDS_BETWEEN:
+        if not self._writable or time.monotonic() - self._written < SECONDS_BETWEEN:
             return
         try:
             with replacing(self.path) as fresh:
                 save_arrays(fresh, self.key, state)
         except OSError as error:
             _warn(f"the state of the search cannot be kept in {self.path} ({error}); it cannot be resumed")
-            self.path = None
+            self._writable = False
         self._written = time.monotonic()
 
     def clear(self) -> None:
         """Remove the state of a search that is finished."""
-        if self.path is None:
-            return
         self.path.unlink(missing_ok=True)
         for unfinished in self.path.parent.glob(f".{self.path.name}.*"):  # of a search that was killed while it wrote
             shutil.rmtree(unfinished, ignore_errors=True)

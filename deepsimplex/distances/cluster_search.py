@@ -23,7 +23,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from deepsimplex._utils.batching import parts
-from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateSearch, Found
+from deepsimplex.distances.approximate_search import QUERIES_AT_ONCE, CandidateSearch, ClassNeighbors
 from deepsimplex.distances.distance import Distance
 from deepsimplex.distances.exact_search import Neighbors, Search, TileList, Visit
 
@@ -34,20 +34,16 @@ SAME_VERSIONS = ("deepsimplex", "numpy", "numba", "faiss")
 # Seconds without an answer after which to check whether any node is left that can run the tasks.
 PATIENCE = 30.0
 
-Visitor = Callable[[Distance, Search], Visit]
-
 
 class ClusterError(OSError):
     """Raised for a cluster that cannot do the work: nodes of other versions, or tasks that keep failing."""
 
 
-def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Neighbors:
+def search_on_cluster(search: Search, metric: Distance) -> Neighbors:
     """Find exact neighbors on the nodes of a Ray cluster.
 
     Parameters
     ----------
-    visitor : callable
-        ``Distance.visitor``, or that of the metric's class, which makes the visit of a tile on every node.
     search : Search
     metric : Distance
 
@@ -72,7 +68,7 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
     with _connected(ray) as (cores, at_once), _errors(ray):
         left = TileList(search, metric)
         task = ray.remote(num_cpus=cores, max_retries=TRIES)(_visit)
-        shared = ray.put((visitor, metric, replace(search, checkpoint=None), cores))
+        shared = ray.put((metric, replace(search, checkpoint=None), cores))
         submit = partial(task.remote, uuid.uuid4().hex, shared)
         with left.progress(f"{metric!r} neighbors on a cluster") as advance:
             # No more than can run: a task that waits starts from fewer known neighbors, and evaluates more pairs.
@@ -80,7 +76,7 @@ def search_on_cluster(visitor: Visitor, search: Search, metric: Distance) -> Nei
     return left.finish()
 
 
-def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
+def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[ClassNeighbors]:
     """Search every class among candidates on the nodes of a Ray cluster; errors are those of ``search_on_cluster``."""
     ray, n = ray_module(), candidates.search.num_classes
     with _connected(ray) as (cores, at_once), _errors(ray):
@@ -94,8 +90,8 @@ def candidates_on_cluster(candidates: CandidateSearch) -> Iterator[Found]:
         ]
         del indices  # a class that is searched needs no index any more
         while running:
-            label, rows, found = running.pop(0)
-            yield label, rows, *_first_ready(ray, cores, [found])[1]
+            label, rows, task = running.pop(0)
+            yield label, rows, *_first_ready(ray, cores, [task])[1]
 
 
 def _first_ready(ray: Any, cores: int, running: list[Any]) -> tuple[Any, Any]:
@@ -125,9 +121,9 @@ def _run(
     while waiting or running:
         while waiting and len(running) < at_once:
             tiles = left.tiles[waiting[-1]]
-            running[submit(tiles, left.found)] = waiting.pop()
-        ready, found = first_ready(list(running))
-        merge_lists(found.distances, found.indices, left.found.distances, left.found.indices)
+            running[submit(tiles, left.neighbors)] = waiting.pop()
+        ready, nearest = first_ready(list(running))
+        merge_lists(nearest.distances, nearest.indices, left.neighbors.distances, left.neighbors.indices)
         advance(sum(left.areas[running.pop(ready)]))
         left.keep(min([group.start for group in (*waiting, *running.values())], default=len(left.tiles)))
 
@@ -136,19 +132,19 @@ _visits: dict[str, Visit] = {}  # the visit that this worker has prepared, by th
 
 
 def _visit(
-    key: str, shared: tuple[Visitor, Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
+    key: str, shared: tuple[Distance, Search, int], tiles: list[tuple[slice, slice]], known: Neighbors
 ) -> Neighbors:
     """Visit tiles on a node, and return the known neighbors merged with those that it finds."""
-    visitor, metric, search, cores = shared
-    found = Neighbors(known.distances.copy(), known.indices.copy())
+    metric, search, cores = shared
+    neighbors = Neighbors(known.distances.copy(), known.indices.copy())
     with _threads(cores):
         if key not in _visits:
             _visits.clear()
-            _visits[key] = visitor(metric, search)
+            _visits[key] = metric.visitor(search)
         for rows, columns in tiles:
             if search.has_wanted(rows, columns):
-                _visits[key](rows, columns, found)
-    return found
+                _visits[key](rows, columns, neighbors)
+    return neighbors
 
 
 def _index(shared: tuple[CandidateSearch, int], label: int) -> Any:
@@ -162,8 +158,8 @@ def _search_class(shared: tuple[CandidateSearch, int], index: Any, label: int, r
     """Find the nearest candidates of a class for some queries on a node, in blocks as on one machine."""
     candidates, cores = shared
     with _threads(cores):
-        found = [candidates.nearest(index, label, part) for part in parts(rows, QUERIES_AT_ONCE)]
-    distances, indices = (np.concatenate(lists) for lists in zip(*found, strict=True))
+        blocks = [candidates.nearest(index, label, part) for part in parts(rows, QUERIES_AT_ONCE)]
+    distances, indices = (np.concatenate(lists) for lists in zip(*blocks, strict=True))
     return distances, indices
 
 
@@ -253,14 +249,12 @@ def _check_versions(ray: Any, nodes: list[dict[str, Any]]) -> None:
     asked = [task.options(scheduling_strategy=strategy(node["NodeID"], soft=False)).remote() for node in nodes]
     for node, answer in zip(nodes, asked, strict=True):
         try:
-            found = ray.get(answer)
+            versions = ray.get(answer)
         except (ray.exceptions.NodeDiedError, ray.exceptions.WorkerCrashedError, ray.exceptions.TaskUnschedulableError):
             continue  # it has died since, and gets no tasks
         except ray.exceptions.RayError as error:
-            raise ClusterError(
-                f"executor='ray' needs deepsimplex on all nodes; {node['NodeName']} cannot run it: {error}"
-            ) from error
-        if found != _versions():
-            pairs = zip(SAME_VERSIONS, found, _versions(), strict=True)
+            raise ClusterError(f"executor='ray' needs deepsimplex on {node['NodeName']}: {error}") from error
+        if versions != _versions():
+            pairs = zip(SAME_VERSIONS, versions, _versions(), strict=True)
             other = ", ".join(f"{name} {theirs} (here {ours})" for name, theirs, ours in pairs if theirs != ours)
             raise ClusterError(f"executor='ray' needs the same versions on all nodes; {node['NodeName']} has {other}")

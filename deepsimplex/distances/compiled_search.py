@@ -36,11 +36,11 @@ def _insert(distance, index, distances, indices):
 
 @exclusive
 @njit(parallel=True, cache=True)
-def merge_block(values, row, column, wanted, own_positive, distances, indices):
+def merge_block(values, row, column, wanted, exclude_duplicates, distances, indices):
     """Merge distances [A, B] into the k nearest of every row, ``distances`` and ``indices`` [A, n, k].
 
     ``row`` and ``column`` are (labels, indices) of the two sides. ``wanted`` [2] is whether pairs of the same class,
-    and of different classes, count. A row's own index is left out and, with ``own_positive``, zero distances in the own
+    and of different classes, count. The row itself is left out and, with ``exclude_duplicates``, zero distances in its
     class.
     """
     labels, ids = row
@@ -52,7 +52,7 @@ def merge_block(values, row, column, wanted, own_positive, distances, indices):
             if values[a, b] <= distances[a, label, -1]:
                 same = label == labels[a]
                 counts = (wanted[0] if same else wanted[1]) and ids[a] != other_ids[b]
-                if counts and not (same and own_positive and values[a, b] <= 0):
+                if counts and not (same and exclude_duplicates and values[a, b] <= 0):
                     _insert(values[a, b], other_ids[b], distances[a, label], indices[a, label])
 
 
@@ -176,7 +176,7 @@ def _ceiling(limit, norm, rounding):
 
 @exclusive
 @njit(parallel=True, cache=True)
-def merge_scored(scores, turned, row, column, wanted, own_positive, rounding, distances, indices):
+def merge_scored(scores, turned, row, column, wanted, exclude_duplicates, rounding, distances, indices):
     """Evaluate the pairs that scores [A, B] do not rule out, and merge them into the k nearest [A, n, k] of every row.
 
     ``row`` and ``column`` are (samples, labels, indices, squared norms, norms) of the two sides; the score of a pair is
@@ -207,7 +207,7 @@ def merge_scored(scores, turned, row, column, wanted, own_positive, rounding, di
                     continue
                 evaluated[strip] += 1
                 value = _distance(samples[a], others[b], squared, distances[a, label, -1])
-                if value <= distances[a, label, -1] and not (own_positive and label == labels[a] and value <= 0):
+                if value <= distances[a, label, -1] and not (exclude_duplicates and label == labels[a] and value <= 0):
                     _insert(value, other_ids[b], distances[a, label], indices[a, label])
                     ceilings[a - begin, label] = _ceiling(distances[a, label, -1], norms[a], rounding)
     return evaluated.sum()

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.parameters import Parameters
+from deepsimplex._utils.registry import registered_function, registered_name
 from deepsimplex._utils.validation import check_array
 from deepsimplex.distances.exact_search import Search, Visit, block_visit
 
@@ -208,9 +209,10 @@ class CallableDistance(Distance):
 
     Parameters
     ----------
-    function : callable
+    function : callable or str
         Takes two samples, arrays of shape x.shape[1:], and returns a finite number >= 0. It need not be symmetric: the
-        query comes first. Only a function registered with ``keras.saving.register_keras_serializable`` can be saved.
+        query comes first. Only a function registered with ``keras.saving.register_keras_serializable`` can be saved; it
+        may be given by its registered name.
 
     Raises
     ------
@@ -227,26 +229,16 @@ class CallableDistance(Distance):
     array([[4.]])
     """
 
-    def __init__(self, function: Callable[[Any, Any], float]) -> None:
-        if not callable(function):
-            raise TypeError(f"function must be callable on two samples; found {type(function).__name__}")
-        self.function = function
+    def __init__(self, function: Callable[[Any, Any], float] | str) -> None:
+        if function is None:
+            raise TypeError("function must be callable on two samples; found None")
+        self.function: Any = registered_function(function, "function")
 
     def __call__(self, a: ArrayLike, b: ArrayLike) -> float:
         return self.function(a, b)
 
     def get_config(self) -> dict[str, Any]:
-        registered = keras.saving.get_registered_object(keras.saving.get_registered_name(self.function))
-        if registered is not self.function:
-            raise ValueError(
-                f"distance cannot be saved: found the function {self.function!r}, which Keras does not know; register "
-                "it with @keras.saving.register_keras_serializable(package=...)"
-            )
-        return {"function": keras.saving.serialize_keras_object(self.function)}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> "CallableDistance":
-        return cls(keras.saving.deserialize_keras_object(config["function"]))
+        return {"function": registered_name(self.function, "the function of a distance")}
 
     def cache_key(self) -> None:
         """Return None: results are not cached, since the name of a function does not identify its code."""
@@ -258,7 +250,4 @@ class CallableDistance(Distance):
 def check_same_shape(x: NDArray[Any], other: NDArray[Any], name: str, other_name: str) -> None:
     """Raise an error if samples have different shapes."""
     if x.shape[1:] != other.shape[1:]:
-        raise ValueError(
-            f"the samples of {name} and {other_name} must have the same shape; "
-            f"found {list(x.shape[1:])} and {list(other.shape[1:])}"
-        )
+        raise ValueError(f"{name} and {other_name} must hold samples of one shape; found {x.shape} and {other.shape}")

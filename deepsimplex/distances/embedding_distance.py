@@ -86,10 +86,8 @@ class Embedding(Distance):
         arrays = x if isinstance(x, Mapping) else dict(zip(names, x, strict=False))
         known = bool(names) and (len(names) == 1 or all(None not in shape for shape in shapes.values()))
         if not known or not {*names} <= arrays.keys() or (isinstance(x, tuple) and len(x) != len(names)):
-            found = list(x) if isinstance(x, Mapping) else f"{len(x)} arrays"
-            raise ValueError(
-                f"x must hold the inputs that the Embedding's model states, of known shapes, {shapes}; found {found}"
-            )
+            given = list(x) if isinstance(x, Mapping) else f"{len(x)} arrays"
+            raise ValueError(f"x must hold the model's inputs, of known shapes, {shapes}; found {given}")
         parts = [np.asarray(arrays[name]) for name in names]
         return parts[0] if len(parts) == 1 else np.concatenate([part.reshape(len(part), -1) for part in parts], axis=1)
 

@@ -20,7 +20,7 @@ from deepsimplex._utils.batching import parts
 from deepsimplex._utils.progress import progress
 from deepsimplex.distances.checkpoint import Checkpoint
 
-Classes = Literal["all", "own", "other"]
+Classes = Literal["all", "same", "other"]
 CLASSES = get_args(Classes)
 Executor = Literal["ray"]
 EXECUTORS = get_args(Executor)
@@ -44,8 +44,8 @@ class Neighbors(NamedTuple):
     Examples
     --------
     >>> from deepsimplex.distances import class_neighbors
-    >>> found = class_neighbors(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]))
-    >>> found.distances[..., 0].tolist(), found.indices[..., 0].tolist()
+    >>> neighbors = class_neighbors(np.array([[0.0], [1.0], [3.0]]), np.array([0, 0, 1]))
+    >>> neighbors.distances[..., 0].tolist(), neighbors.indices[..., 0].tolist()
     ([[1.0, 3.0], [1.0, 2.0], [2.0, inf]], [[1, 2], [0, 2], [1, -1]])
     """
 
@@ -67,13 +67,13 @@ class Search:
     ids : ndarray, shape [N], int64
         Their indices in the caller's order.
     queries : ndarray, shape [M, ...], or None
-        None: the samples themselves, each of them left out of its own neighborhood.
+        None: the samples themselves, each left out as its neighbor.
     query_labels : ndarray, shape [M], int64
-        Classes of the queries (of the samples, if there are none); -1 if they are not known.
-    own_positive : bool
-        Whether neighbors in the query's own class must lie at a positive distance.
-    classes : {"all", "own", "other"}
-        Whether neighbors are searched in all classes, in the query's own, or in the others.
+        Classes of the queries (of the samples, without queries); -1 if they are not known.
+    exclude_duplicates : bool
+        Whether neighbors in the query's class must lie at a positive distance.
+    classes : {"all", "same", "other"}
+        Whether neighbors are searched in all classes, in that of the query, or in the others.
     num_classes, k : int
         n and k.
     block_bytes : int
@@ -89,7 +89,7 @@ class Search:
     ids: NDArray[np.int64]
     queries: NDArray[Any] | None
     query_labels: NDArray[np.int64]
-    own_positive: bool
+    exclude_duplicates: bool
     classes: Classes
     num_classes: int
     k: int
@@ -115,8 +115,8 @@ class Search:
 
     @property
     def wanted(self) -> NDArray[np.bool_]:
-        """Whether neighbors in the own class, and in other classes, are wanted, shape [2]."""
-        return np.array([self.classes != "other", self.classes != "own"])
+        """Whether neighbors in the query's class, and in other classes, are wanted, shape [2]."""
+        return np.array([self.classes != "other", self.classes != "same"])
 
     @cached_property
     def bounds(self) -> NDArray[np.int64]:
@@ -128,31 +128,32 @@ class Search:
         shape = (len(self.rows), self.num_classes, self.k)
         return Neighbors(np.full(shape, np.inf), np.full(shape, -1, dtype=np.int64))
 
+    def in_order(self, neighbors: Neighbors) -> Neighbors:
+        """Sort the neighbors of the rows into the order of the queries, in place."""
+        if self.queries is None:
+            for array in (neighbors.distances, neighbors.indices):
+                array[self.ids] = array.copy()
+        return neighbors
+
     def both_sides(self, metric: Any) -> bool:
         """Whether each tile of a distance gives neighbors of its rows and of its columns."""
         return bool(metric.symmetric) and self.queries is None
 
-    def tiles(self, both_sides: bool) -> list[tuple[slice, slice]]:
-        """Rows and columns of every tile; only those on and above the diagonal if each serves ``both_sides``."""
-        length = max(SMALLEST_TILE, int((self.block_bytes / 8) ** 0.5))
-        return [
-            (rows, columns)
-            for rows in parts(slice(0, len(self.rows)), length)
-            for columns in parts(slice(rows.start if both_sides else 0, len(self.x)), length)
-        ]
+    @property
+    def tile_length(self) -> int:
+        """Most rows, and most columns, of a tile."""
+        return max(SMALLEST_TILE, int((self.block_bytes / 8) ** 0.5))
 
-    def kept(self, distance_key: str | None) -> Checkpoint:
-        """Return the checkpoint of this search under a distance."""
-        if self.checkpoint is None:
-            return Checkpoint(None, "")
+    def key(self, distance_key: str | None) -> str:
+        """Return a digest of everything that the search under a distance depends on."""
         arrays = self.x, self.y, self.ids, self.queries, self.query_labels
-        options = self.own_positive, self.classes, self.num_classes, self.k, self.block_bytes
-        return Checkpoint(self.checkpoint, fingerprint(distance_key, *options, *arrays))
+        options = self.exclude_duplicates, self.classes, self.num_classes, self.k, self.block_bytes
+        return fingerprint(distance_key, *options, *arrays)
 
     def has_wanted(self, rows: slice, columns: slice) -> bool:
         """Whether a tile has pairs of the classes that are wanted."""
         labels, others = self.query_labels[rows], self.y[columns]
-        if self.classes == "own":
+        if self.classes == "same":
             return bool(np.isin(labels, others).any())
         return self.classes == "all" or bool((labels != others[0]).any() or (others != others[0]).any())
 
@@ -177,19 +178,26 @@ class TileList:
         Numbers of pairs of the tiles.
     done : int
         Number of tiles, from the start, that are finished.
-    found : Neighbors
+    neighbors : Neighbors
         Neighbors so far of the rows of the distance matrix.
     """
 
     def __init__(self, search: Search, metric: Any) -> None:
-        self._search, self._checkpoint = search, search.kept(metric.cache_key())
-        self.tiles = search.tiles(search.both_sides(metric))
+        both_sides, length = search.both_sides(metric), search.tile_length
+        # Only those on and above the diagonal, if each serves both sides.
+        self.tiles = [
+            (rows, columns)
+            for rows in parts(slice(0, len(search.rows)), length)
+            for columns in parts(slice(rows.start if both_sides else 0, len(search.x)), length)
+        ]
         self.areas = [(rows.stop - rows.start) * (columns.stop - columns.start) for rows, columns in self.tiles]
-        self.found, self.done = search.empty(), 0
-        state = self._checkpoint.load()
-        if state is not None:
-            self.found.distances[...], self.found.indices[...] = state["distances"], state["indices"]
-            self.done = int(state["tiles"])
+        self.neighbors, self.done = search.empty(), 0
+        self._search, self._checkpoint = search, None
+        if search.checkpoint is not None:
+            self._checkpoint = Checkpoint(search.checkpoint, search.key(metric.cache_key()))
+            if (state := self._checkpoint.load()) is not None:
+                self.neighbors.distances[...], self.neighbors.indices[...] = state["distances"], state["indices"]
+                self.done = int(state["tiles"])
 
     def progress(self, name: str) -> AbstractContextManager[Callable[[int], None]]:
         """Show how many pairs are done, as ``deepsimplex._utils.progress`` does."""
@@ -199,16 +207,15 @@ class TileList:
     def keep(self, done: int) -> None:
         """Keep the neighbors, with ``done`` tiles finished; they may include neighbors from later tiles."""
         self.done = done
-        lists = {"distances": self.found.distances, "indices": self.found.indices}
-        self._checkpoint.keep(lists | {"tiles": np.array(done)})
+        if self._checkpoint is not None:
+            distances, indices, _ = self.neighbors
+            self._checkpoint.keep({"distances": distances, "indices": indices, "tiles": np.array(done)})
 
     def finish(self) -> Neighbors:
         """Return the neighbors in the order of the queries, and remove the checkpoint."""
-        self._checkpoint.clear()
-        if self._search.queries is None:
-            for array in (self.found.distances, self.found.indices):
-                array[self._search.ids] = array.copy()
-        return self.found
+        if self._checkpoint is not None:
+            self._checkpoint.clear()
+        return self._search.in_order(self.neighbors)
 
 
 def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
@@ -223,7 +230,7 @@ def search_tiles(visit: Visit, search: Search, metric: Any) -> Neighbors:
     with left.progress(f"{metric!r} neighbors") as advance:
         for number in range(left.done, len(left.tiles)):
             if search.has_wanted(*left.tiles[number]):
-                visit(*left.tiles[number], left.found)
+                visit(*left.tiles[number], left.neighbors)
             advance(left.areas[number])
             left.keep(number + 1)
     return left.finish()
@@ -237,19 +244,19 @@ def block_visit(block: Callable[[slice, slice], NDArray[np.float64]], search: Se
     from deepsimplex.distances.compiled_search import merge_block
 
     both_sides = search.both_sides(metric)
-    options = search.wanted, search.own_positive
+    options = search.wanted, search.exclude_duplicates
 
-    def visit(rows: slice, columns: slice, found: Neighbors) -> None:
+    def visit(rows: slice, columns: slice, neighbors: Neighbors) -> None:
+        distances, indices, _ = neighbors
         values = block(rows, columns)
         row, column = (search.query_labels[rows], search.row_ids[rows]), (search.y[columns], search.ids[columns])
         if np.isnan(values.min(initial=0.0)):
             # Distances of samples to themselves do not matter.
             counted = search.wanted[(row[0][:, None] != column[0]).astype(int)] & (row[1][:, None] != column[1])
             refuse_nan(values[counted], repr(metric))
-        merge_block(values, row, column, *options, found.distances[rows], found.indices[rows])
+        merge_block(values, row, column, *options, distances[rows], indices[rows])
         if both_sides and rows != columns:
-            turned = np.ascontiguousarray(values.T)
-            merge_block(turned, column, row, *options, found.distances[columns], found.indices[columns])
+            merge_block(np.ascontiguousarray(values.T), column, row, *options, distances[columns], indices[columns])
 
     return visit
 

@@ -8,14 +8,19 @@ from numpy.typing import ArrayLike, NDArray
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.batching import row_blocks
 from deepsimplex._utils.validation import check_choice, check_labels, check_whole
-from deepsimplex.distances.approximate_search import check_approximate, check_candidates, search_approximately
+from deepsimplex.distances.approximate_search import (
+    check_approximate,
+    check_candidates,
+    search_approximately,
+    search_in_turn,
+)
 from deepsimplex.distances.checkpoint import Checkpoint
 from deepsimplex.distances.distance import Distance, check_same_shape
 from deepsimplex.distances.exact_search import CLASSES, EXECUTORS, Classes, Executor, Neighbors, Search, search_tiles
 from deepsimplex.distances.named_distances import get_distance
 
 BLOCK_BYTES = 2**24
-Method = Literal["exact", "brute_force", "approximate"]
+Method = Literal["exact", "approximate"]
 METHODS = get_args(Method)
 _SEED = 0
 
@@ -29,7 +34,7 @@ def class_neighbors(
     queries: ArrayLike | None = None,
     query_labels: ArrayLike | None = None,
     num_classes: int | None = None,
-    own_positive: bool = False,
+    exclude_duplicates: bool = False,
     classes: Classes = "all",
     method: Method = "exact",
     candidates: int | None = None,
@@ -55,22 +60,22 @@ def class_neighbors(
         Number of neighbors of each class, at least 1. The default is 1.
     queries : array_like, shape [M, ...], optional
         Other samples whose neighbors among ``x`` are wanted. None (default): those of ``x`` itself, each sample left
-        out of its own neighborhood by its index [CASIMAC Eq. 13], so that true duplicates are neighbors.
+        out as its neighbor by its index [CASIMAC Eq. 13], so that true duplicates are neighbors.
     query_labels : array_like of int, shape [M], optional
-        Classes of the queries, needed if ``queries`` are given with ``own_positive`` or ``classes``.
+        Classes of the queries, needed if ``queries`` are given with ``exclude_duplicates`` or ``classes``.
     num_classes : int, optional
         n. The default is one more than the largest label.
-    own_positive : bool
-        Whether only neighbors at a positive distance count in the query's own class [CASIMAC Eq. 7a].
+    exclude_duplicates : bool
+        Whether copies of the query, at distance zero, are left out in its class [CASIMAC Eq. 7a].
         The default is False.
-    classes : {"all", "own", "other"}
-        Whether neighbors are searched in all classes, in the query's own, or in the others; elsewhere they stay inf
+    classes : {"all", "same", "other"}
+        Whether neighbors are searched in all classes, in that of the query, or in the others; elsewhere they stay inf
         and -1, and take no time. The default is "all".
-    method : {"exact", "brute_force", "approximate"}
-        "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them; "brute_force"
-        evaluates every pair, for comparison; "approximate" evaluates only ``candidates`` samples of every class, the
-        nearest by the Euclidean distance of their first principal components as an index finds them, and measures the
-        share of true neighbors that it finds (``recall``): for millions of samples.
+    method : {"exact", "approximate"}
+        "exact" (default) skips pairs that cannot be in the answer, if the distance has a bound for them. "approximate"
+        evaluates only ``candidates`` samples of every class, the nearest by the Euclidean distance of their first
+        principal components as an index finds them, and measures the share of true neighbors that it finds
+        (``recall``): for millions of samples.
     candidates : int
         Number of samples of each class that "approximate" evaluates for every query, at least k: more find a larger
         share of the true neighbors, and take longer. None (default): 16, or k if that is more.
@@ -136,13 +141,12 @@ def class_neighbors(
     if queries is not None:
         others = metric.check(queries, "queries")
         check_same_shape(samples, others, "x", "queries")
-        if query_labels is not None:
-            other_labels, most = check_labels(
-                query_labels, num_classes, name="query_labels", rows=len(others), of="queries", least_classes=1
-            )
-            n = max(n, most)
-    elif query_labels is not None:
-        raise ValueError("query_labels belong to queries; found query_labels alone")
+    if query_labels is not None:
+        if others is None:
+            raise ValueError("query_labels belong to queries; found query_labels alone")
+        options: dict[str, Any] = {"name": "query_labels", "rows": len(others), "of": "queries"}
+        other_labels, most = check_labels(query_labels, num_classes, least_classes=1, **options)
+        n = max(n, most)
     check_choice(classes, "classes", CLASSES)
     check_choice(method, "method", METHODS)
     check_candidates(candidates, method, k)
@@ -151,25 +155,26 @@ def class_neighbors(
         from deepsimplex.distances.cluster_search import candidates_on_cluster, ray_module, search_on_cluster
 
         ray_module()  # before an embedding is computed
-    if others is not None and other_labels is None and (own_positive or classes != "all"):
-        what = "own_positive" if own_positive else f"classes={classes!r}"
-        raise ValueError(f"{what} needs query_labels, the classes of the queries")
+    if others is not None and other_labels is None and (exclude_duplicates or classes != "all"):
+        option = "exclude_duplicates" if exclude_duplicates else f"classes={classes!r}"
+        raise ValueError(f"{option} needs query_labels, the classes of the queries")
     folder = None if checkpoint is None else check_path(checkpoint, "checkpoint")
     if folder is not None:
         Checkpoint.check(folder, metric.cache_key())  # before an embedding is computed
     # Sorted by class, and shuffled within each so that a search finds near samples early.
     order = np.random.default_rng(_SEED).permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]
-    row_labels = labels[order] if others is None else other_labels
-    if row_labels is None:
-        row_labels = np.full(0 if others is None else len(others), -1)  # not known
+    if others is None:
+        other_labels = labels[order]
+    elif other_labels is None:
+        other_labels = np.full(len(others), -1)  # not known
     search = Search(
         x=_ordered(samples, order),
         y=labels[order],
         ids=order,
         queries=others,
-        query_labels=row_labels,
-        own_positive=bool(own_positive),
+        query_labels=other_labels,
+        exclude_duplicates=bool(exclude_duplicates),
         classes=classes,
         num_classes=n,
         k=k,
@@ -179,22 +184,19 @@ def class_neighbors(
     )
     if method == "approximate":
         check_approximate(metric, search)
+        find = candidates_on_cluster if executor == "ray" else search_in_turn
+        return search_approximately(*metric.resolve(search), candidates, find)
     metric, search = metric.resolve(search)
-    if method == "approximate":
-        if executor == "ray":
-            return search_approximately(metric, search, candidates, candidates_on_cluster)
-        return search_approximately(metric, search, candidates)
-    visitor = Distance.visitor if method == "brute_force" else type(metric).visitor
     if executor == "ray":
-        found = search_on_cluster(visitor, search, metric)
+        neighbors = search_on_cluster(search, metric)
     else:
-        found = search_tiles(visitor(metric, search), search, metric)
-    _check_complete(found, search, metric)
-    return found
+        neighbors = search_tiles(metric.visitor(search), search, metric)
+    _check_complete(neighbors, search, metric)
+    return neighbors
 
 
 def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
-    """Return ``samples[order]``, read in their own order: random access to a memory map is slow."""
+    """Return ``samples[order]``, read in the order of ``samples``: random access to a memory map is slow."""
     place, ordered = np.empty_like(order), np.empty_like(samples, subok=False)
     place[order] = np.arange(len(order))
     for rows in row_blocks(samples):
@@ -202,18 +204,18 @@ def _ordered(samples: NDArray[Any], order: NDArray[np.int64]) -> NDArray[Any]:
     return ordered
 
 
-def _check_complete(found: Neighbors, search: Search, metric: Distance) -> None:
+def _check_complete(neighbors: Neighbors, search: Search, metric: Distance) -> None:
     """Raise an error if a query has too few neighbors of a class because distances were infinite."""
     labels = search.query_labels
     if search.queries is None:
         labels = np.empty_like(search.y)
         labels[search.ids] = search.y
     for label, size in enumerate(np.diff(search.bounds)):
-        own = labels == label
-        due = np.minimum(size - (own if search.queries is None else 0), search.k)
-        # How many there are at a positive distance is not known.
-        due = np.where(own, (not search.own_positive) & search.wanted[0], search.wanted[1]) * due
-        given = (found.indices[:, label] >= 0).sum(axis=1)
+        same_class = labels == label
+        due = np.minimum(size - (same_class if search.queries is None else 0), search.k)
+        # The number at a positive distance is not known.
+        due = np.where(same_class, (not search.exclude_duplicates) & search.wanted[0], search.wanted[1]) * due
+        given = (neighbors.indices[:, label] >= 0).sum(axis=1)
         lacking = np.flatnonzero(given < due)
         if len(lacking):
             first = lacking[0]
@@ -248,7 +250,7 @@ def neighbor_error(
     Returns
     -------
     float
-        In [0, 1]. A sample that lies as near to another class as to its own counts by a half.
+        In [0, 1]. A sample that is as near to another class as to its class counts by a half.
 
     Raises
     ------
@@ -273,11 +275,12 @@ def neighbor_error(
         nearest = class_neighbors(samples, labels, metric, show_progress=False).distances[..., 0]
     else:
         chosen = np.sort(np.random.default_rng(check_whole(seed, "seed", 0)).permutation(N)[:most])
-        # With a second neighbor of each class there is one beside the sample itself.
-        found = class_neighbors(samples, labels, metric, k=2, queries=samples[chosen], show_progress=False)
-        nearest = np.where(found.indices == chosen[:, None, None], np.inf, found.distances).min(axis=-1)
+        # Two of each class, since one may be the sample itself.
+        two = class_neighbors(samples, labels, metric, k=2, queries=samples[chosen], show_progress=False)
+        nearest = np.where(two.indices == chosen[:, None, None], np.inf, two.distances).min(axis=-1)
         labels = labels[chosen]
-    own = nearest[np.arange(len(labels)), labels]
-    nearest[np.arange(len(labels)), labels] = np.inf
+    rows = np.arange(len(labels))
+    same_class = nearest[rows, labels]
+    nearest[rows, labels] = np.inf
     others = nearest.min(axis=-1)
-    return float(np.mean((others < own) + 0.5 * (others == own)))
+    return float(np.mean((others < same_class) + 0.5 * (others == same_class)))

@@ -47,15 +47,10 @@ class Precomputed(Distance):
     def __init__(self, matrix: ArrayLike, others: ArrayLike | None = None) -> None:
         self.matrix = _check_matrix(matrix, "matrix")
         if self.matrix.shape[0] != self.matrix.shape[1]:
-            raise ValueError(
-                f"matrix must be square, [N, N] for the N training samples; found shape {list(self.matrix.shape)}"
-            )
+            raise ValueError(f"matrix must be square, [N, N]; found shape {list(self.matrix.shape)}")
         self.others = None if others is None else _check_matrix(others, "others")
         if self.others is not None and self.others.shape[1] != len(self.matrix):
-            raise ValueError(
-                f"others must have shape [M, {len(self.matrix)}], a column per training sample; "
-                f"found {list(self.others.shape)}"
-            )
+            raise ValueError(f"others must have shape [M, {len(self.matrix)}]; found {list(self.others.shape)}")
 
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
         """Return the indices of the samples."""
@@ -66,24 +61,15 @@ class Precomputed(Distance):
 
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         if self.matrix.size == 0:
-            raise ValueError(
-                "the matrix of this Precomputed distance is not part of a configuration; make a new Precomputed(matrix)"
-            )
+            raise ValueError("the matrix is not part of a configuration; make a new Precomputed(matrix)")
         if len(x) != len(self.matrix):
-            raise ValueError(
-                f"matrix must have a row per training sample; found {list(self.matrix.shape)} for {len(x)} samples"
-            )
+            raise ValueError(f"matrix must have a row per training sample, {len(x)}; found {list(self.matrix.shape)}")
         table = self.matrix
         if queries is not x:
             if self.others is None:
-                raise ValueError(
-                    "distances of other samples to the training samples are not known; give "
-                    "Precomputed(matrix, others) with others of shape [M, N]"
-                )
+                raise ValueError("distances of other samples are not known; give Precomputed(matrix, others)")
             if len(queries) != len(self.others):
-                raise ValueError(
-                    f"others must have a row per query; found {list(self.others.shape)} for {len(queries)} queries"
-                )
+                raise ValueError(f"others must have a row per query, {len(queries)}; found {len(self.others)}")
             table = self.others
         return lambda rows, columns: table[queries[rows]][:, x[columns]].astype(np.float64, copy=False)
 
@@ -113,7 +99,5 @@ def _check_matrix(matrix: ArrayLike, name: str) -> NDArray[Any]:
     table = check_array(matrix, name, "[N, M]", finite=False, dtype="any")  # finite: below, without another array
     if table.size and not (np.isfinite(table.min()) and np.isfinite(table.max()) and table.min() >= 0):
         row, column = np.argwhere(~(np.isfinite(table) & (table >= 0)))[0]
-        raise ValueError(
-            f"{name} must hold finite distances, none negative; found {table[row, column]} at [{row}, {column}]"
-        )
+        raise ValueError(f"{name} must hold finite distances >= 0; found {table[row, column]} at [{row}, {column}]")
     return table

@@ -87,15 +87,12 @@ class SSIM(Distance):
     def check(self, x: ArrayLike, name: str = "x") -> NDArray[Any]:
         images = super().check(x, name)
         if images.ndim not in (3, 4):
-            raise ValueError(
-                f"{name} must hold images, [N, H, W] or [N, H, W, C], for the SSIM; found shape {list(images.shape)}"
-            )
+            raise ValueError(f"{name} must hold images, [N, H, W] or [N, H, W, C]; found shape {list(images.shape)}")
         height, width = images.shape[1:3]
         if self.window > min(height, width):
             largest = min(height, width) - (min(height, width) + 1) % 2
             raise ValueError(
-                f"window={self.window} does not fit into images of {height} x {width} pixels in {name}; "
-                f"the largest that does is {largest}"
+                f"window must be at most {largest} for {name}, {height} x {width} pixels; found {self.window}"
             )
         images = self._as_floats(images, name)
         data_range = self._range_of(images)

@@ -18,6 +18,7 @@ class.
 """
 
 from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
 from typing import Any, ClassVar
 
 import keras
@@ -46,8 +47,7 @@ class VectorDistance(Distance):
         array = super().check(x, name)
         if array.ndim < 2:
             raise ValueError(
-                f"{name} must have shape [N, ...], a row per sample; found shape {list(array.shape)}. "
-                f"Give samples of one feature as {name}[:, None]"
+                f"{name} must have shape [N, d]; found {list(array.shape)}. One feature is {name}[:, None]"
             )
         if array.dtype.kind != "f" and array.dtype != np.uint8:  # bytes are converted in parts: see _floats
             # Integers of up to 16 bits are exact in float32.
@@ -73,31 +73,32 @@ class VectorDistance(Distance):
 
         features, both_sides = search.x.shape[1], search.both_sides(self)
         mean, scale = center(search.x, search.rows)
-        samples = row_samples = _Samples((search.x, search.y, search.ids), mean, scale, self.squared)
+        # Tiles of the same rows, or columns, share their part.
+        column_part = row_part = lru_cache(2)(_Side((search.x, search.y, search.ids), mean, scale, self.squared).part)
         if not both_sides:
-            row_samples = _Samples((search.rows, search.query_labels, search.row_ids), mean, scale, self.squared)
-        row_side, column_side = _Side(row_samples), _Side(samples)
+            queries = search.rows, search.query_labels, search.row_ids
+            row_part = lru_cache(1)(_Side(queries, mean, scale, self.squared).part)
         terms = (features + 12) * _ROUNDOFF
         error = 1.001 * terms / (1.0 - terms) if terms < 0.5 else np.inf
         rounding = self.squared, scale, error, _ROUNDOFF, features * _UNDERFLOW
-        options = search.wanted, search.own_positive, rounding
+        options = search.wanted, search.exclude_duplicates, rounding
         multiply = _Products()
-        tiles = search.tiles(both_sides)
-        memory = aligned((max((_area(tile) for tile in tiles), default=0),), np.float32)
+        height, width = (min(len(samples), search.tile_length) for samples in (search.rows, search.x))
+        memory = aligned((height * width,), np.float32)
 
-        def visit(rows: slice, columns: slice, found: Neighbors) -> None:
-            scores = memory[: _area((rows, columns))].reshape(rows.stop - rows.start, columns.stop - columns.start)
-            row_points, row = row_side.part(rows)
-            column_points, column = column_side.part(columns)
+        def visit(rows: slice, columns: slice, neighbors: Neighbors) -> None:
+            row_points, row = row_part(rows.start, rows.stop)
+            column_points, column = column_part(columns.start, columns.stop)
+            shape = len(row_points), len(column_points)
+            scores = memory[: shape[0] * shape[1]].reshape(shape)
+            distances, indices, _ = neighbors
             if self.squared:
                 multiply(row_points, column_points, scores)
             else:
                 compiled_search.cityblock_scores(row_points, column_points, scores)
-            compiled_search.merge_scored(
-                scores, False, row, column, *options, found.distances[rows], found.indices[rows]
-            )
+            compiled_search.merge_scored(scores, False, row, column, *options, distances[rows], indices[rows])
             if both_sides and rows != columns:
-                lists = found.distances[columns], found.indices[columns]
+                lists = distances[columns], indices[columns]
                 compiled_search.merge_scored(scores, True, column, row, *options, *lists)
 
         return visit
@@ -152,58 +153,44 @@ class _Products:
             list(self._pool.map(lambda share: np.matmul(rows[share], columns.T, out=out[share]), shares))
 
 
-class _Samples:
-    """Samples, labels and indices of the rows or the columns of the distance matrix, with their norms and squares."""
+class _Side:
+    """Samples in the rows or the columns of the distance matrix, as the compiled loops take them.
+
+    ``given`` are the samples, their labels and their indices.
+    """
 
     def __init__(self, given: tuple[NDArray[Any], ...], mean: NDArray[np.float64], scale: float, squared: bool) -> None:
-        self.given, self._mean, self._scale = given, mean, scale
-        count = len(given[0])
-        self.norms, self.squares = np.empty(count), np.zeros(count)
+        self._given, self._mean, self._scale = given, mean, scale
+        self._norms, self._squares = np.empty(len(given[0])), np.zeros(len(given[0]))
         for part in row_blocks(given[0]):
-            some = np.empty(given[0][part].shape, np.float32)
-            self.fill(some, part)
+            points = self._points(part)
             if squared:
-                self.squares[part] = np.einsum("nd,nd->n", some, some, dtype=np.float64)
-                self.norms[part] = np.sqrt(self.squares[part])
+                self._squares[part] = np.einsum("nd,nd->n", points, points, dtype=np.float64)
+                self._norms[part] = np.sqrt(self._squares[part])
             else:
-                self.norms[part] = np.abs(some).sum(axis=1, dtype=np.float64)
+                self._norms[part] = np.abs(points).sum(axis=1, dtype=np.float64)
 
-    def fill(self, points: NDArray[np.float32], part: slice) -> None:
-        """Set points [A, d] to some rows: centered, scaled, and rounded to float32."""
-        points[...] = (self.given[0][part] - self._mean) / self._scale
+    def _points(self, rows: slice) -> NDArray[np.float32]:
+        """Return some samples [A, d], centered, scaled, and rounded to float32."""
+        return ((self._given[0][rows] - self._mean) / self._scale).astype(np.float32)
 
-
-class _Side:
-    """One side of a tile, as the compiled loops take it; the last one is kept, which tiles of the same rows share."""
-
-    def __init__(self, samples: _Samples) -> None:
-        self._samples = samples
-        self._of = slice(0, 0)
-
-    def part(self, rows: slice) -> tuple[NDArray[np.float32], tuple[NDArray[Any], ...]]:
+    def part(self, begin: int, end: int) -> tuple[NDArray[np.float32], tuple[NDArray[Any], ...]]:
         """Return the float32 points of some rows, and their samples, labels, indices, squared norms and norms."""
         from deepsimplex.distances.simd import aligned, lanes_of
 
-        if rows != self._of:
-            given, lanes = self._samples.given, lanes_of(np.float32)
-            features = given[0].shape[1]
-            # Zeros fill up the last SIMD vector.
-            self._points = aligned((rows.stop - rows.start, -(-features // lanes) * lanes), np.float32)
-            self._samples.fill(self._points[:, :features], rows)
-            others = (part[rows] for part in (*given[1:], self._samples.squares, self._samples.norms))
-            samples = _floats(given[0][rows])
-            samples.flags.writeable = False  # numba then compiles loops for one type only
-            self._part, self._of = (samples, *others), rows
-        return self._points, self._part
+        rows, lanes, features = slice(begin, end), lanes_of(np.float32), self._given[0].shape[1]
+        # Zeros fill up the last SIMD vector.
+        points = aligned((end - begin, -(-features // lanes) * lanes), np.float32)
+        points[:, :features] = self._points(rows)
+        samples = _floats(self._given[0][rows])
+        samples.flags.writeable = False  # numba then compiles loops for one type only
+        others = (part[rows] for part in (*self._given[1:], self._squares, self._norms))
+        return points, (samples, *others)
 
 
 def _floats(samples: NDArray[Any]) -> NDArray[Any]:
     """Samples as the compiled loops take them: bytes become float32, floats stay as they are."""
     return samples.astype(np.float32) if samples.dtype == np.uint8 else samples
-
-
-def _area(tile: tuple[slice, slice]) -> int:
-    return (tile[0].stop - tile[0].start) * (tile[1].stop - tile[1].start)
 
 
 def center(x: NDArray[Any], queries: NDArray[Any]) -> tuple[NDArray[np.float64], float]:

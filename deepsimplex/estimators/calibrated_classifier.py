@@ -252,7 +252,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
         return AfterTraining(self, fitted.get("density_"), fitted.get("calibration_"), fitted.get("prediction_sets_"))
 
     def _store(self, after_training: AfterTraining) -> Self:
-        """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those of what is None."""
+        """Set the attributes ``density_``, ``calibration_`` and ``prediction_sets_``; delete those that are None."""
         for name, component in after_training.components().items():
             self.__dict__.pop(f"{name}_", None)
             if component is not None:

@@ -92,7 +92,7 @@ def training_samples(classifier: Any, X: Any, y: Any, sample_weight: Any) -> tup
     Returns
     -------
     samples : Samples
-        Features X [N, d], float64, memberships as in ``Labels``, and weights [N]; those of weight 0 are left out.
+        Features X [N, d], memberships as in ``Labels``, and weights [N]; those of weight 0 are left out.
     labels : Labels
         Of all rows of arrays; of a stream one per class, so that memory does not grow with N.
     """
@@ -100,8 +100,7 @@ def training_samples(classifier: Any, X: Any, y: Any, sample_weight: Any) -> tup
         return _streamed_samples(classifier, X, y, sample_weight)
     features, labels, weights = classifier._readable(X, y, sample_weight)
     used = weights > 0
-    samples = ArraySamples(features, labels.memberships, weights, used=used)
-    return samples.map(lambda x, *others: (np.asarray(x, dtype=np.float64), *others)), labels[used]
+    return ArraySamples(features, labels.memberships, weights, used=used), labels[used]
 
 
 def _streamed_samples(classifier: Any, X: Any, y: None, sample_weight: None) -> tuple[Samples, Labels]:

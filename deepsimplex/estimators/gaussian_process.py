@@ -37,7 +37,7 @@ class PosteriorMixin(Saved):
         Iterations of its optimization, or epochs.
     """
 
-    # Arguments of both constructors, which add their own.
+    # Arguments of both constructors.
     _: KW_ONLY
     ard: bool = False
     inducing: int | ArrayLike = 200
@@ -110,8 +110,8 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         Whether the inducing points are optimized. Default None: True for "stochastic", False for "collapsed", whose
         points remain among the samples.
     separate_inducing : bool
-        Whether every latent dimension has inducing points of its own, which fits better with as many points, at as many
-        times the cost as there are dimensions; probabilities are quasi-Monte Carlo then. Default False.
+        Whether every latent dimension has its own inducing points, which fits better with as many points, at L times
+        the cost; probabilities are quasi-Monte Carlo then. Default False.
     epochs, batch_size, learning_rate
         For "stochastic"; see ``deepsimplex.gp.StochasticGaussianProcess``.
     readout : {"argmax", "softmax"}, optional
@@ -179,10 +179,10 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             ),
         }
         check_choice(self.inference, "inference", processes)
-        process, own = processes[self.inference]
-        names = ("ard", "noise", "scale_features", "max_iter", "n_restarts", *own)
+        process, sparse = processes[self.inference]
+        names = ("ard", "noise", "scale_features", "max_iter", "n_restarts", *sparse)
         settings = {name: getattr(self, name) for name in names}
-        if own and self.learn_inducing is not None:
+        if sparse and self.learn_inducing is not None:
             settings["learn_inducing"] = self.learn_inducing
         return process(self.kernel, **settings, random_state=seed)
 
@@ -201,7 +201,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
             Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
             whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
             (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
-            batches are the minibatches, in its own order; shuffle it yourself. See the notes.
+            batches are the minibatches, in its order; shuffle it yourself. See the notes.
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels, for targets made from labels alone: rows that sum to one. None beside a
             data set.
@@ -244,17 +244,18 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
         """Return samples with latents in place of labels; a copy of the target becomes ``target_``."""
         if target.needs_samples:
             X, _, weights = samples.whole()
-            latents = self._observations(X, labels, target, weights)
+            latents = self._observations(np.asarray(X, dtype=np.float64), labels, target, weights)
             return ArraySamples(X, latents.loc, latents.scale, weights, labels.hard)
         n = len(labels.classes)
         fitted = self.target_ = copy.deepcopy(target).fit(None, np.arange(n), num_classes=n)
         table = fitted.table(n)
 
         def observed(X: Any, memberships: Any, weights: Any) -> Any:
-            if memberships.ndim == 2:
-                latents, classes = fitted.transform(None, memberships), memberships.argmax(axis=1)
-                return X, latents.loc, latents.scale, weights, classes
-            return X, table.loc[memberships], table.scale[memberships], weights, memberships
+            hard = memberships if memberships.ndim == 1 else memberships.argmax(axis=1)
+            if table is None or memberships.ndim == 2:
+                latents = fitted.transform(None, memberships)
+                return X, latents.loc, latents.scale, weights, hard
+            return X, table.loc[hard], table.scale[hard], weights, hard
 
         return samples.map(observed)
 

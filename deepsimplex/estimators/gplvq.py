@@ -107,15 +107,7 @@ class GPLVQ(PrototypeClassifier):
     max_iter: int = 50
     initialization: Initialization = "samples"
 
-    def _fit_prototypes(
-        self,
-        X: NDArray[np.float64],
-        y: NDArray[np.int64],
-        W: NDArray[np.float64],
-        labels: NDArray[np.int64],
-        rng: np.random.Generator,
-        **options: Any,
-    ) -> PrototypeFit:
+    def _fit_prototypes(self, X: Any, y: Any, W: Any, labels: Any, rng: Any, **options: Any) -> PrototypeFit:
         if self.lengthscale == "median":
             rows = X if len(X) <= _COMPARED else np.random.default_rng(0).choice(X, _COMPARED, replace=False)
             self.lengthscale_ = median_distance(rows)

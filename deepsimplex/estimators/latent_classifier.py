@@ -102,12 +102,8 @@ class LatentClassifier(CalibratedClassifier):
     def predict_latent(self, X: ArrayLike) -> LatentGaussian:
         """Return the latent Gaussians of features X [N, d], calibrated; for observation noise see the class' notes."""
         check_is_fitted(self)
-        latents = [self._latent(block) for block in self._blocks(X)]
+        latents = [self._adjusted(self._latents(block), block) for block in self._blocks(X)]
         return LatentGaussian(*(np.concatenate([getattr(one, name) for one in latents]) for name in ("loc", "scale")))
-
-    def _latent(self, X: NDArray[np.float64]) -> LatentGaussian:
-        """Compute the calibrated latents of a block of checked features."""
-        return self._adjusted(self._latents(X), X)
 
     def _adjusted(self, latent: Any, X: Any) -> Any:
         """Widen the latents of features X where these are unfamiliar, and calibrate them."""
@@ -120,18 +116,16 @@ class LatentClassifier(CalibratedClassifier):
         latent, layer = self.predict_latent(X), self._readout
         return {"probabilities": layer.predict(latent), "latent": latent, "readout": layer}
 
-    def _read(self, X: ArrayLike, log: bool = False) -> NDArray[np.float64]:
-        """Compute uncalibrated class probabilities, or their logarithms."""
-        return np.concatenate([*self._read_blocks(X, log)])
-
-    def _read_blocks(self, X: ArrayLike, log: bool = False) -> Iterator[NDArray[np.float64]]:
+    def _read(self, X: ArrayLike, log: bool = False) -> Iterator[NDArray[np.float64]]:
+        """Yield uncalibrated class probabilities, or their logarithms, of blocks of rows."""
         check_is_fitted(self)
+        readout = self._readout
         for block in self._blocks(X):
-            yield self._readout.predict(self._latent(block), log)
+            yield readout.predict(self._adjusted(self._latents(block), block), log)
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return class probabilities [N, n], columns as ``classes_``."""
-        return self._calibrated(self._read(X))
+        return self._calibrated(np.concatenate([*self._read(X)]))
 
     def predict_log_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return logarithms of the class probabilities [N, n], finite where probabilities underflow.
@@ -142,12 +136,12 @@ class LatentClassifier(CalibratedClassifier):
         of zero count as the smallest normal number.
         """
         if self._maps_probabilities:
-            return self._calibrated_logarithms(self._read(X))
-        return self._read(X, log=True)
+            return self._calibrated_logarithms(np.concatenate([*self._read(X)]))
+        return np.concatenate([*self._read(X, log=True)])
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the likeliest class of every row, shape [N]."""
-        numbers = [np.argmax(self._calibrated(p), axis=1) for p in self._read_blocks(X)]
+        numbers = [np.argmax(self._calibrated(p), axis=1) for p in self._read(X)]
         return self.classes_[np.concatenate(numbers)]
 
     def decision_function(self, X: ArrayLike, pair: tuple[Any, Any] | None = None) -> NDArray[np.float64]:
@@ -179,10 +173,10 @@ class LatentClassifier(CalibratedClassifier):
         return logarithms - logarithms.mean(axis=1, keepdims=True)
 
     def _number(self, label: Any) -> int:
-        found = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
-        if not len(found):
+        numbers = np.flatnonzero(self.classes_ == label if isinstance(label, Hashable) else [])
+        if not len(numbers):
             raise ValueError(f"pair must hold two of classes_, {self.classes_.tolist()}; found {label!r}")
-        return int(found[0])
+        return int(numbers[0])
 
     def class_intervals(self, X: ArrayLike, level: float = 0.95) -> ClassIntervals:
         """Compute lower and upper ends [N, n] of intervals of the class probabilities.

@@ -132,8 +132,10 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _network(self, X: NDArray[np.float64], weights: Any, names: list[str], seed: int) -> SimplexClassifier:
         if isinstance(self.backbone, keras.layers.Layer):
-            found = f"every fit needs its own; found the model {self.backbone.name!r}"
-            raise ValueError(f"backbone must be a name, a dict or a function that returns a new model: {found}")
+            raise ValueError(
+                "backbone must be a name, a dict or a function that returns a new model for every fit; found the model "
+                f"{self.backbone.name!r}"
+            )
         spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
         layers = [spec() if callable(spec) else backbone(**spec)]
         if check_flag(self.scale_features, "scale_features"):

@@ -34,10 +34,10 @@ from deepsimplex.prototypes.class_scores import (
     FARTHEST,
     finite_squared_distances,
     fitted_temperature,
+    members,
     nearest_of_classes,
     relative_scores,
 )
-from deepsimplex.prototypes.relative_distance import members
 
 
 @dataclass(eq=False, repr=False)
@@ -63,7 +63,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
     n_features_in_ : int
     """
 
-    # Arguments of all constructors, to which subclasses add their own.
+    # Arguments of all constructors; subclasses add others.
     prototypes_per_class: int = 1
     _: KW_ONLY
     initialization: Initialization = "means"
@@ -115,22 +115,23 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             If a prototype is the nearest to no training sample.
         """
         with self._fitting():
-            features, found, weights = self._checked(X, y, sample_weight, self.class_weight)
-            if found.memberships.ndim == 2:
+            features, y_checked, weights = self._checked(X, y, sample_weight, self.class_weight)
+            numbers = y_checked.memberships
+            if numbers.ndim == 2:
                 raise ValueError(
                     "y must hold one label for every row: prototypes have one class each; found soft labels of shape "
-                    f"{found.memberships.shape}. np.argmax(y, axis=1) takes the likeliest"
+                    f"{numbers.shape}. np.argmax(y, axis=1) takes the likeliest"
                 )
             check_whole(self.prototypes_per_class, "prototypes_per_class", 1)
             rng = np.random.default_rng(seed_of(self.random_state))
             scaler = StandardScaler().fit(features, sample_weight=weights)
-            self.center_ = scaler.mean_
-            self.width_ = (
-                scaler.scale_ if check_flag(self.scale_features, "scale_features") else np.ones(len(scaler.mean_))
+            self.center_, self.width_ = scaler.mean_, scaler.scale_
+            if not check_flag(self.scale_features, "scale_features"):
+                self.width_ = np.ones_like(scaler.mean_)
+            scaled = self._scale(features)
+            W, labels = initial_prototypes(
+                scaled, numbers, self.prototypes_per_class, self.initialization, rng, weights
             )
-            scaled, numbers = self._scale(features), found.memberships
-            settings = self.prototypes_per_class, self.initialization
-            W, labels = initial_prototypes(scaled, numbers, *settings, rng, weights)
 
             def report(state: PrototypeFit) -> None:
                 assert callback is not None
@@ -156,9 +157,7 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
             else f"classes {lost} are hardly ever predicted. They may be few beside the others, for which "
             "class_weight='balanced', GMLVQ, LVQ1 or more prototypes may do better"
         )
-        warn_caller(
-            f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}",
-        )
+        warn_caller(f"prototypes {np.flatnonzero(idle).tolist()} are the nearest of no training sample: {reason}")
 
     def _keep(self, state: PrototypeFit, labels: NDArray[np.int64], *samples: Any) -> Self:
         """Set the fitted attributes from a state of the fit; samples are scaled features, class numbers and weights."""
@@ -194,10 +193,10 @@ class PrototypeClassifier(Saved, CalibratedClassifier):
 
     def _numbers(self, labels: NDArray[Any]) -> NDArray[np.int64]:
         """Return the class numbers of the prototypes; raise ValueError for invalid labels, as of a modified file."""
-        of_class = labels[:, None] == self.classes_
-        if len(of_class) != len(self.prototypes_) or not of_class.any(axis=1).all():
+        matches = labels[:, None] == self.classes_
+        if len(matches) != len(self.prototypes_) or not matches.any(axis=1).all():
             raise ValueError(f"one of classes_ {self.classes_} must be known for each of prototypes_; found {labels}")
-        return np.argmax(of_class, axis=1)
+        return np.argmax(matches, axis=1)
 
     @property
     def _present(self) -> NDArray[np.bool_]:

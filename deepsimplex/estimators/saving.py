@@ -161,8 +161,12 @@ def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         value = value.item()
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    if isinstance(value, np.ndarray):
-        return _encode_array(value, name, arrays)
+    if isinstance(value, np.ndarray) and value.dtype.kind in _KINDS:
+        key = f"array.{len(arrays)}"
+        arrays[key] = value
+        return {"array": key}
+    if isinstance(value, np.ndarray) and all(isinstance(item, str) for item in value.flat):
+        return {"texts": value.tolist()}
     if isinstance(value, list | tuple):
         items = [_encode(item, f"{name}[{index}]", arrays) for index, item in enumerate(value)]
         return items if isinstance(value, list) else {"tuple": items}
@@ -174,22 +178,10 @@ def _encode(value: Any, name: str, arrays: dict[str, NDArray[Any]]) -> Any:
         # JSON's keys are strings; a mapping's may be numbers.
         pairs = [(_encode(key, f"a key of {name}", arrays), item) for key, item in value.items()]
         return {"mapping": [(key, _encode(item, f"{name}[{key!r}]", arrays)) for key, item in pairs]}
+    kind = f"ndarray of dtype {value.dtype}" if isinstance(value, np.ndarray) else type(value).__name__
     raise ValueError(
-        f"{name} cannot be saved: files hold numbers, texts, arrays, lists and targets; found a "
-        f"{type(value).__name__}. Give it by name or number if possible, and fit again, or pickle the classifier"
-    )
-
-
-def _encode_array(array: NDArray[Any], name: str, arrays: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    if array.dtype.kind in _KINDS:
-        key = f"array.{len(arrays)}"
-        arrays[key] = array
-        return {"array": key}
-    if array.dtype.kind == "O" and all(isinstance(item, str) for item in array.flat):
-        return {"texts": array.tolist()}
-    raise ValueError(
-        f"{name} cannot be saved: files hold arrays of numbers and texts; found dtype {array.dtype}. Make it "
-        "numbers or texts, as with astype(str), and fit again, or pickle the classifier"
+        f"{name} cannot be saved: files hold numbers, texts, arrays of both, lists and targets; found a {kind}. Give "
+        "it by name, by number or as text, as with astype(str), and fit again, or pickle the classifier"
     )
 
 

@@ -83,20 +83,43 @@ class ResampledScore(NamedTuple):
         return Interval(*map(float, bounds))
 
 
-PREPARED: dict[Callable[..., float], Callable[..., PreparedScore]] = {}
-"""The functions that prepare scores, by the scores of this package."""
+class ScoreFunctions(NamedTuple):
+    """The functions that a score of this package is made of.
+
+    Attributes
+    ----------
+    check : callable
+        Checks the score's first two arguments, labels and class probabilities for most.
+    prepare : callable
+        (checked arguments, options...) -> PreparedScore.
+    """
+
+    check: Callable[[Any, Any], tuple[NDArray[Any], NDArray[Any]]]
+    prepare: Callable[..., PreparedScore]
 
 
-def score(prepare: Callable[P, PreparedScore]) -> Callable[P, float]:
-    """Decorate a function that returns a ``PreparedScore``: called, it returns the score of all samples as a float."""
+SCORES: dict[Callable[..., float], ScoreFunctions] = {}
+"""The scores of this package."""
+
+
+def score(prepare: Callable[P, PreparedScore], check: Any = check_labels_and_probabilities) -> Callable[P, float]:
+    """Decorate a function from checked labels [N] and probabilities [N, n] to a ``PreparedScore``.
+
+    Called, it checks its first two arguments, and returns the score of all samples as a float.
+    """
+    signature = inspect.signature(prepare)
+    names = list(signature.parameters)[:2]
 
     @functools.wraps(prepare)
     def value(*args: P.args, **kwargs: P.kwargs) -> float:
-        return float(prepare(*args, **kwargs).value())
+        given = signature.bind(*args, **kwargs)
+        given.arguments.update(zip(names, check(*(given.arguments[name] for name in names)), strict=True))
+        return float(prepare(*given.args, **given.kwargs).value())
 
-    value.__annotations__ = {**prepare.__annotations__, "return": float}
-    vars(value)["__signature__"] = inspect.signature(prepare).replace(return_annotation=float)
-    PREPARED[value] = prepare
+    value.__annotations__ = {**prepare.__annotations__, **dict.fromkeys(names, ArrayLike), "return": float}
+    parameters = [part.replace(annotation=value.__annotations__[name]) for name, part in signature.parameters.items()]
+    vars(value)["__signature__"] = inspect.Signature(parameters, return_annotation=float)
+    SCORES[value] = ScoreFunctions(check, prepare)
     return value
 
 
@@ -133,14 +156,14 @@ def resample(
     """Compute every number of every score on all samples and on the same resamples of them."""
     samples = len(prepared[0].terms[0])
     drawn = [[one.value(index) for one in prepared] for index in draws(samples, strata, resamples, seed)]
-    found = []
+    scores = []
     for position, one in enumerate(prepared):
         numbers = np.atleast_1d(one.value())
         values = np.array([row[position] for row in drawn], np.float64).reshape(resamples, len(numbers)).T
         limits = one.limits or (None,) * len(numbers)
         each = zip(numbers, values, limits, strict=True)
-        found.append([ResampledScore(float(number), drawn_again, range_) for number, drawn_again, range_ in each])
-    return found
+        scores.append([ResampledScore(float(number), resampled, limit) for number, resampled, limit in each])
+    return scores
 
 
 def bootstrap_interval(
@@ -214,16 +237,16 @@ def bootstrap_interval(
     level, resamples, seed, stratified = check_resampling(level, resamples, seed, stratified)
     if not callable(metric):
         raise TypeError(f"metric must be a function of labels and probabilities; found {metric!r}")
-    if isinstance(metric, FunctionType) and metric in PREPARED:
-        prepared = PREPARED[metric](y, p, **options)
+    if isinstance(metric, FunctionType) and metric in SCORES:
+        labels, probabilities = SCORES[metric].check(y, p)
+        prepared = SCORES[metric].prepare(labels, probabilities, **options)
     else:
-        prepared = PreparedScore(lambda y, p: metric(y, p, **options), check_labels_and_probabilities(y, p))
+        labels, probabilities = check_labels_and_probabilities(y, p)
+        prepared = PreparedScore(lambda y, p: metric(y, p, **options), (labels, probabilities))
         _check_value(prepared.value(), metric)
     if limits is not None:
         prepared = prepared._replace(limits=(_check_limits(limits),))
-    strata = prepared.strata
-    if stratified and strata is None:
-        strata, _ = check_labels_and_probabilities(y, p)
+    strata = labels if stratified and prepared.strata is None else prepared.strata
     ((resampled,),) = resample([prepared], strata, resamples, seed)
     return resampled.interval(level)
 
@@ -242,7 +265,5 @@ def _check_value(value: Any, metric: Callable[..., float]) -> None:
 def _check_limits(limits: Limits) -> Limits:
     bounds = np.asarray(limits)
     if bounds.shape != (2,) or bounds.dtype.kind not in "iuf" or not bounds[0] < bounds[1]:
-        raise ValueError(
-            f"limits must be the lowest and the highest value of a score, such as (0, 1); found {limits!r}"
-        )
+        raise ValueError(f"limits must be a lowest and a highest value, such as (0, 1); found {limits!r}")
     return float(bounds[0]), float(bounds[1])

@@ -1,5 +1,6 @@
 """Calibration errors: expected, adaptive, maximum and class-wise errors, and the area deviation."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,35 +10,36 @@ from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.evaluation.bootstrap import PreparedScore, score
 from deepsimplex.evaluation.reliability_curve import (
     Binning,
+    ReliabilityCurve,
+    binned_curve,
     check_bins,
     class_cells,
-    confidences_of,
-    curve_of,
+    predicted_event,
 )
 
 
-def _of_curve(
-    attribute: str,
-    y: ArrayLike,
-    p: ArrayLike,
+def _prepare(
+    error: Callable[[ReliabilityCurve], float],
+    y: NDArray[np.int64],
+    p: NDArray[np.floating],
     bins: int,
     top_label: bool,
     binning: Binning = "width",
     largest: float = 1.0,
 ) -> PreparedScore:
-    """Prepare an attribute of the reliability curve."""
-    event, *terms = confidences_of(y, p, top_label)
+    """Prepare an error of the reliability curve."""
+    event, columns = predicted_event(p, top_label)
     bins = check_bins(bins)
 
     def finish(confidences: NDArray[Any], happened: NDArray[np.bool_]) -> float:
-        return float(getattr(curve_of(confidences, happened, bins, binning, event), attribute))
+        return error(binned_curve(confidences, happened, bins, binning, event))
 
     # A gap has no sign: the noise of the frequencies in bins of few samples widens it on average.
-    return PreparedScore(finish, tuple(terms), limits=((0.0, largest),))
+    return PreparedScore(finish, (p[np.arange(len(y)), columns], columns == y), limits=((0.0, largest),))
 
 
 @score
-def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
+def expected_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
     """Expected calibration error (ECE): mean gap between confidence and frequency in bins of confidence ([GPD] Eq. 1).
 
     Parameters
@@ -60,11 +62,11 @@ def expected_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, to
     >>> round(expected_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]], bins=2), 4)
     0.2333
     """
-    return _of_curve("expected_calibration_error", y, p, bins, top_label)
+    return _prepare(lambda curve: curve.expected_calibration_error, y, p, bins, top_label)
 
 
 @score
-def adaptive_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
+def adaptive_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
     """Expected calibration error with bins of equally many samples (Nguyen and O'Connor, 2015).
 
     If most confidences are near 1, bins of equal width would put most samples into one bin.
@@ -89,11 +91,11 @@ def adaptive_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, to
     >>> round(adaptive_calibration_error([0, 1, 0, 1], p, bins=2), 4)
     0.2375
     """
-    return _of_curve("expected_calibration_error", y, p, bins, top_label, "mass")
+    return _prepare(lambda curve: curve.expected_calibration_error, y, p, bins, top_label, "mass")
 
 
 @score
-def maximum_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
+def maximum_calibration_error(y: Any, p: Any, bins: int = 15, *, top_label: bool = False) -> PreparedScore:
     """Maximum calibration error (MCE): largest gap between confidence and frequency of a bin that holds samples.
 
     It may be determined by a bin of few samples: see ``reliability_curve(...).counts``.
@@ -117,11 +119,11 @@ def maximum_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15, *, top
     >>> round(maximum_calibration_error([0, 1, 1], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6]], bins=2), 4)
     0.3
     """
-    return _of_curve("maximum_calibration_error", y, p, bins, top_label)
+    return _prepare(lambda curve: curve.maximum_calibration_error, y, p, bins, top_label)
 
 
 @score
-def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: bool = False) -> PreparedScore:
+def area_deviation(y: Any, p: Any, bins: int = 10, *, top_label: bool = False) -> PreparedScore:
     """Area between the calibration curve and the diagonal ([CASIMAC] Table 4).
 
     The curve is piecewise linear through the points (mean confidence, frequency) of the bins that hold samples, from
@@ -151,14 +153,14 @@ def area_deviation(y: ArrayLike, p: ArrayLike, bins: int = 10, *, top_label: boo
     >>> round(area_deviation([1, 1], [[0.5, 0.5], [0.5, 0.5]]), 4)
     0.25
     """
-    return _of_curve("area_deviation", y, p, bins, top_label, largest=0.75)
+    return _prepare(lambda curve: curve.area_deviation, y, p, bins, top_label, largest=0.75)
 
 
-def _classwise_terms(y: ArrayLike, p: ArrayLike, bins: int) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
+def _classwise_terms(
+    y: NDArray[np.int64], p: NDArray[np.floating], bins: int
+) -> tuple[NDArray[np.intp], NDArray[np.float64]]:
     """The bin of every probability [N, n], numbered over all classes, and probability minus event [N, n]."""
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    events = np.eye(probabilities.shape[1])[labels]
-    return class_cells(probabilities, bins), probabilities.astype(np.float64) - events
+    return class_cells(p, bins), p.astype(np.float64) - np.eye(p.shape[1])[y]
 
 
 def _error_by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bins: int) -> NDArray[np.float64]:
@@ -168,7 +170,7 @@ def _error_by_class(cells: NDArray[np.intp], residuals: NDArray[np.float64], bin
 
 
 @score
-def classwise_calibration_error(y: ArrayLike, p: ArrayLike, bins: int = 15) -> PreparedScore:
+def classwise_calibration_error(y: Any, p: Any, bins: int = 15) -> PreparedScore:
     """Mean over classes of the expected calibration error of each class against the rest (Kull et al., 2019).
 
     Unlike the error of the top label it depends on the smaller probabilities too; every class has the same weight.
@@ -210,11 +212,11 @@ def calibration_error_by_class(y: ArrayLike, p: ArrayLike, bins: int = 15) -> ND
     Returns
     -------
     ndarray, shape [n]
-        In [0, 1]; entry k is ``reliability_curve(y, p, bins, of_class=k).expected_calibration_error``.
+        In [0, 1]; entry k is ``reliability_curve(y, p, bins, class_index=k).expected_calibration_error``.
 
     Examples
     --------
     >>> calibration_error_by_class([0, 2], [[0.8, 0.1, 0.1], [0.2, 0.2, 0.6]], bins=5).round(4)
     array([0.2 , 0.15, 0.25])
     """
-    return _error_by_class(*_classwise_terms(y, p, bins), bins)
+    return _error_by_class(*_classwise_terms(*check_labels_and_probabilities(y, p), bins), bins)

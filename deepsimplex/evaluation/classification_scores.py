@@ -4,14 +4,14 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
-from deepsimplex._utils.validation import check_labels_and_probabilities, check_whole
+from deepsimplex._utils.validation import check_whole
 from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
 
 
 @score
-def accuracy(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def accuracy(y: Any, p: Any) -> PreparedScore:
     """Fraction of samples whose most probable class is the true one.
 
     Parameters
@@ -31,12 +31,11 @@ def accuracy(y: ArrayLike, p: ArrayLike) -> PreparedScore:
     >>> accuracy([0, 1], [[0.9, 0.1], [0.8, 0.2]])
     0.5
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    return mean_score(probabilities.argmax(axis=1) == labels)
+    return mean_score(p.argmax(axis=1) == y)
 
 
 @score
-def top_k_accuracy(y: ArrayLike, p: ArrayLike, k: int) -> PreparedScore:
+def top_k_accuracy(y: Any, p: Any, k: int) -> PreparedScore:
     """Fraction of samples whose true class is among the k most probable ones.
 
     Parameters
@@ -58,33 +57,31 @@ def top_k_accuracy(y: ArrayLike, p: ArrayLike, k: int) -> PreparedScore:
     >>> top_k_accuracy([1, 2], [[0.5, 0.3, 0.2], [0.5, 0.3, 0.2]], k=2)
     0.5
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
+    n = p.shape[1]
     if check_whole(k, "k", 1) > n:
         raise ValueError(f"k must be at most the number of classes, {n}; found {k!r}")
-    own = np.take_along_axis(probabilities, labels[:, None], axis=1)
-    ahead = (probabilities > own) | ((probabilities == own) & (np.arange(n) < labels[:, None]))
+    true = np.take_along_axis(p, y[:, None], axis=1)
+    ahead = (p > true) | ((p == true) & (np.arange(n) < y[:, None]))
     return mean_score(ahead.sum(axis=1) < k)
 
 
-def _weighted(y: ArrayLike, p: ArrayLike, score_of: Callable[..., NDArray[np.float64]]) -> PreparedScore:
+def _weighted(y: Any, p: Any, class_scores: Callable[..., NDArray[np.float64]]) -> PreparedScore:
     """Prepare a score of every class, weighted by its number of samples.
 
-    ``score_of`` takes the numbers [n] of samples of every class, of samples assigned to it, and of correct ones.
+    ``class_scores`` takes the numbers [n] of samples of every class, of samples assigned to it, and of correct ones.
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
+    n = p.shape[1]
 
     def finish(labels: NDArray[Any], assigned: NDArray[Any]) -> float:
         groups = (labels, assigned, labels[labels == assigned])
         true, chosen, correct = (np.bincount(group, minlength=n) for group in groups)
-        return float(true / len(labels) @ score_of(true, chosen, correct))
+        return float(true / len(labels) @ class_scores(true, chosen, correct))
 
-    return PreparedScore(finish, (labels, probabilities.argmax(axis=1)))
+    return PreparedScore(finish, (y, p.argmax(axis=1)))
 
 
 @score
-def weighted_precision(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def weighted_precision(y: Any, p: Any) -> PreparedScore:
     """Precision of every class, weighted by its number of samples.
 
     Parameters
@@ -108,7 +105,7 @@ def weighted_precision(y: ArrayLike, p: ArrayLike) -> PreparedScore:
 
 
 @score
-def weighted_recall(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def weighted_recall(y: Any, p: Any) -> PreparedScore:
     """Recall of every class, weighted by its number of samples: equal to the accuracy.
 
     [CASIMAC] sec. 3.2 prints the ratio of the precision; this is TP / (TP + FN).
@@ -130,12 +127,11 @@ def weighted_recall(y: ArrayLike, p: ArrayLike) -> PreparedScore:
     >>> round(weighted_recall([0, 0, 1], [[0.9, 0.1], [0.2, 0.8], [0.3, 0.7]]), 4)
     0.6667
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    return mean_score(probabilities.argmax(axis=1) == labels)
+    return mean_score(p.argmax(axis=1) == y)
 
 
 @score
-def weighted_f1(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def weighted_f1(y: Any, p: Any) -> PreparedScore:
     """Harmonic mean of precision and recall of every class, weighted by its number of samples.
 
     Parameters

@@ -34,11 +34,8 @@ def _gaussian_blur(image: Image, std: float, rng: np.random.Generator) -> Image:
 def _motion_blur(image: Image, length: float, rng: np.random.Generator) -> Image:
     """The mean of the image along a line of random direction."""
     angle, steps = rng.uniform(0, math.pi), np.linspace(-0.5, 0.5, 9) * length * min(image.shape[:2])
-    moved = [
-        ndimage.shift(image, (math.sin(angle) * step, math.cos(angle) * step, 0), order=1, mode="nearest")
-        for step in steps
-    ]
-    return np.mean(moved, axis=0)
+    shifts = [(math.sin(angle) * step, math.cos(angle) * step, 0) for step in steps]
+    return np.mean([ndimage.shift(image, shift, order=1, mode="nearest") for shift in shifts], axis=0)
 
 
 def _rotation(image: Image, degrees: float, rng: np.random.Generator) -> Image:
@@ -134,13 +131,7 @@ def corrupt(images: ArrayLike, name: str, severity: int, *, seed: int = 0) -> ND
         raise ValueError(f"images must lie in [0, 1]; found {pixels.min():g} to {pixels.max():g}. Divide by 255?")
     change, amounts = _CORRUPTIONS[check_choice(name, "name", CORRUPTIONS)]
     amount = amounts[check_whole(severity, "severity", least=1, most=len(amounts)) - 1]
-    of_images = np.random.SeedSequence(check_whole(seed, "seed", 0)).spawn(len(pixels))
-    with_channels = pixels.reshape(*pixels.shape[:3], -1)
-    found = np.stack(
-        [
-            change(image, amount, np.random.default_rng(sequence))
-            for image, sequence in zip(with_channels, of_images, strict=True)
-        ]
-    ).clip(0, 1)
-    found = found.reshape(original.shape)
-    return np.rint(255 * found).astype(np.uint8) if bytes_given else found.astype(original.dtype)
+    seeds = np.random.SeedSequence(check_whole(seed, "seed", 0)).spawn(len(pixels))
+    with_channels = zip(pixels.reshape(*pixels.shape[:3], -1), map(np.random.default_rng, seeds), strict=True)
+    changed = np.stack([change(image, amount, rng) for image, rng in with_channels]).clip(0, 1).reshape(original.shape)
+    return np.rint(255 * changed).astype(np.uint8) if bytes_given else changed.astype(original.dtype)

@@ -92,7 +92,7 @@ def check_membership(membership: ArrayLike, *, partial: bool = False) -> NDArray
     return check_probabilities(membership, "membership", hint, partial=partial)
 
 
-def check_classes_of(
+def check_class_numbers(
     y: ArrayLike, name: str, classes: Sequence[Any] | None, shape: tuple[int, ...]
 ) -> NDArray[np.int64]:
     """Return the class numbers [N] of labels beside memberships of a shape."""
@@ -140,7 +140,7 @@ def partition_accuracy(y: ArrayLike, membership: ArrayLike, *, classes: Sequence
     0.267
     """
     table = check_membership(membership, partial=True)
-    return mean_closeness(table, check_classes_of(y, "y", classes, table.shape))
+    return mean_closeness(table, check_class_numbers(y, "y", classes, table.shape))
 
 
 def ability_to_separate(
@@ -172,4 +172,4 @@ def ability_to_separate(
     table = check_membership(membership, partial=True)
     if assigned is None:
         return mean_closeness(table, table.argmax(axis=1))
-    return mean_closeness(table, check_classes_of(assigned, "assigned", classes, table.shape))
+    return mean_closeness(table, check_class_numbers(assigned, "assigned", classes, table.shape))

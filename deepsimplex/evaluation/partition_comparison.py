@@ -6,18 +6,18 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from deepsimplex.evaluation.report import to_json
+from deepsimplex.evaluation.json_values import JSONResult
 from deepsimplex.evaluation.standardized_partition import (
-    MEASURES,
+    SCALED_MEASURES,
     StandardizedPartition,
     measure_title,
-    partition_of,
-    warn_of_samples_alone,
+    scaled_partition,
+    warn_samples_alone,
 )
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionComparison:
+class PartitionComparison(JSONResult):
     """Standardized partitions of several classifiers; ``str`` gives a table, ``as_dict`` numbers, ``to_json`` text.
 
     The last column of the table is the fraction of samples that are alone in their region
@@ -41,19 +41,14 @@ class PartitionComparison:
         """Return each classifier's ``StandardizedPartition.as_dict``, by name."""
         return {name: partition.as_dict() for name, partition in self.partitions.items()}
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return ``as_dict`` as strict JSON."""
-        return to_json(self.as_dict(), indent)
-
     def __str__(self) -> str:
         depths = {partition.depth for partition in self.partitions.values()}
         corner = f"depth {', '.join(map(str, sorted(depths)))}"
-        names = MEASURES[:4]
-        heads = [*map(measure_title, names), " alone"]
+        heads = [*map(measure_title, SCALED_MEASURES), " alone"]
         width = max(map(len, [corner, *self.partitions]))
         lines = ["  ".join([f"{corner:<{width}}", *heads])]
         for name, partition in self.partitions.items():
-            values = [*map(partition.measures().get, names), partition.alone]
+            values = [*map(partition.measures().get, SCALED_MEASURES), partition.alone]
             cells = [f"{value:>z{len(head)}.4f}" for value, head in zip(values, heads, strict=True)]
             lines.append("  ".join([f"{name:<{width}}", *cells]))
         return "\n".join(lines)
@@ -103,9 +98,8 @@ def compare_partitions(
     coin             0.5000       0.0000                  0.0000      0.5000  0.0000
     """
     if not isinstance(memberships, Mapping) or not memberships:
-        found = "an empty mapping" if isinstance(memberships, Mapping) else type(memberships).__name__
         raise ValueError(
-            f"memberships must map at least one classifier's name to its memberships; found {found}. "
+            f"memberships must map at least one classifier's name to its memberships; found {memberships!r:.60}. "
             "For one classifier: {'name': membership}, or standardized_partition(y, membership)"
         )
     assigned = {} if assigned is None else assigned
@@ -121,11 +115,11 @@ def compare_partitions(
     partitions: dict[str, StandardizedPartition] = {}
     for name, membership in memberships.items():
         try:
-            partitions[str(name)] = partition_of(y, membership, assigned.get(name), depth, classes)
+            partitions[str(name)] = scaled_partition(y, membership, assigned.get(name), depth, classes)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
     widths = {name: partition.membership.shape[1] for name, partition in partitions.items()}
     if len(set(widths.values())) > 1:
         raise ValueError(f"memberships must have the same classes for every classifier; found columns {widths}")
-    warn_of_samples_alone(partitions)
+    warn_samples_alone(partitions)
     return PartitionComparison(partitions)

@@ -10,13 +10,11 @@ from deepsimplex._utils.validation import check_labels, unmasked
 
 def _checked(y: ArrayLike, sets: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.bool_]]:
     """Labels [N], sets [N, n], and whether each set holds its label [N]."""
-    found: NDArray[Any] = unmasked(sets, "sets")
-    if found.dtype != bool or found.ndim != 2 or not len(found) or found.shape[1] < 2:
-        raise ValueError(
-            f"sets must be bool, shape [N, n] with n >= 2; found {found.dtype} of shape {list(found.shape)}"
-        )
-    labels, _ = check_labels(y, found.shape[1], rows=len(found), of="sets")
-    return labels, found, found[np.arange(len(labels)), labels]
+    table: NDArray[Any] = unmasked(sets, "sets")
+    if table.dtype != bool or table.ndim != 2 or not len(table) or table.shape[1] < 2:
+        raise ValueError(f"sets must be bool [N, n] with n >= 2; found {table.dtype} of shape {list(table.shape)}")
+    labels, _ = check_labels(y, table.shape[1], rows=len(table), of="sets")
+    return labels, table, table[np.arange(len(labels)), labels]
 
 
 def coverage(y: ArrayLike, sets: ArrayLike) -> float:
@@ -63,8 +61,8 @@ def coverage_by_class(y: ArrayLike, sets: ArrayLike) -> NDArray[np.float64]:
     >>> coverage_by_class([0, 1, 1], [[True, False], [True, True], [True, False]])
     array([1. , 0.5])
     """
-    labels, found, held = _checked(y, sets)
-    return _means(held, labels, found.shape[1])
+    labels, table, held = _checked(y, sets)
+    return _means(held, labels, table.shape[1])
 
 
 def coverage_by_size(y: ArrayLike, sets: ArrayLike) -> NDArray[np.float64]:
@@ -77,8 +75,8 @@ def coverage_by_size(y: ArrayLike, sets: ArrayLike) -> NDArray[np.float64]:
     >>> coverage_by_size([0, 1, 1], [[True, False], [True, True], [True, False]])
     array([nan, 0.5, 1. ])
     """
-    _, found, held = _checked(y, sets)
-    return _means(held, found.sum(axis=1), found.shape[1] + 1)
+    _, table, held = _checked(y, sets)
+    return _means(held, table.sum(axis=1), table.shape[1] + 1)
 
 
 def _means(held: NDArray[np.bool_], group: NDArray[np.integer], groups: int) -> NDArray[np.float64]:

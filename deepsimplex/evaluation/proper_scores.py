@@ -11,13 +11,12 @@ from deepsimplex.evaluation.bootstrap import PreparedScore, mean_score, score
 from deepsimplex.evaluation.reliability_curve import class_cells
 
 
-def _true_class_probabilities(y: ArrayLike, p: ArrayLike) -> NDArray[np.float64]:
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    return np.take_along_axis(probabilities, labels[:, None], axis=1)[:, 0].astype(np.float64)
+def _true_class_probabilities(y: NDArray[np.int64], p: NDArray[np.floating]) -> NDArray[np.float64]:
+    return p[np.arange(len(y)), y].astype(np.float64)
 
 
 @score
-def negative_log_likelihood(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def negative_log_likelihood(y: Any, p: Any) -> PreparedScore:
     """Mean negative logarithm of the true class's probability, in nats.
 
     Parameters
@@ -42,7 +41,7 @@ def negative_log_likelihood(y: ArrayLike, p: ArrayLike) -> PreparedScore:
 
 
 @score
-def proba_loss(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def proba_loss(y: Any, p: Any) -> PreparedScore:
     """Mean predicted probability error: one minus the mean probability of the true class ([CASIMAC] Eq. 21).
 
     It is not a proper score: if labels are random, probabilities of 0 and 1 score better than the true ones. The paper
@@ -69,7 +68,7 @@ def proba_loss(y: ArrayLike, p: ArrayLike) -> PreparedScore:
 
 
 @score
-def brier_score(y: ArrayLike, p: ArrayLike) -> PreparedScore:
+def brier_score(y: Any, p: Any) -> PreparedScore:
     """Mean squared distance between the probabilities and the one-hot label, halved for two classes.
 
     Parameters
@@ -90,9 +89,8 @@ def brier_score(y: ArrayLike, p: ArrayLike) -> PreparedScore:
     >>> brier_score([0, 1], [[1.0, 0.0], [0.5, 0.5]])
     0.125
     """
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
-    squares = np.sum(np.square(probabilities.astype(np.float64) - np.eye(n)[labels]), axis=1)
+    n = p.shape[1]
+    squares = np.sum(np.square(p.astype(np.float64) - np.eye(n)[y]), axis=1)
     return mean_score(squares / 2 if n == 2 else squares)
 
 
@@ -130,7 +128,7 @@ class BrierDecomposition:
 
 
 def _cells(probabilities: NDArray[Any], bins: int | None) -> NDArray[np.intp]:
-    """The bin of every probability [N, n], numbered over all classes; None gives every value a bin of its own."""
+    """The bin of every probability [N, n], numbered over all classes; None gives every value its bin."""
     if bins is not None:
         return class_cells(probabilities, bins)
     columns = [np.unique(column, return_inverse=True)[1].reshape(-1) for column in probabilities.T]
@@ -138,11 +136,10 @@ def _cells(probabilities: NDArray[Any], bins: int | None) -> NDArray[np.intp]:
     return np.stack(columns, axis=1) + starts
 
 
-def prepare_brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> PreparedScore:
+def prepare_brier_decomposition(y: NDArray[np.int64], p: NDArray[np.floating], bins: int | None = 15) -> PreparedScore:
     """Prepare the four parts [4] of ``brier_decomposition``, in its order."""
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    n = probabilities.shape[1]
-    cells = _cells(probabilities, bins)
+    n = p.shape[1]
+    cells = _cells(p, bins)
     size = int(cells.max()) + 1
 
     def finish(
@@ -161,7 +158,7 @@ def prepare_brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 1
         reliability = np.sum(counts * np.square(means - frequencies))
         resolution = np.sum(counts * np.square(frequencies - bin_share))
         within = probabilities - means[cells]
-        # Deviations within a bin sum to zero, so that only the labels that occurred contribute to the covariance.
+        # Differences within a bin sum to zero, so that only the labels that occurred contribute to the covariance.
         remainder = np.sum(np.square(within)) - 2 * np.sum(within[rows, labels])
         uncertainty = samples * np.sum(class_share * (1 - class_share))
         parts = np.array([reliability, resolution, uncertainty, remainder]) / samples
@@ -170,7 +167,7 @@ def prepare_brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 1
     # Few samples in a bin increase reliability and resolution and decrease uncertainty, on average.
     halves = 2 if n == 2 else 1
     limits = ((0, 2 / halves), (0, 2 / halves), (0, (1 - 1 / n) / halves), None)
-    return PreparedScore(finish, (labels, probabilities.astype(np.float64), cells), limits=limits)
+    return PreparedScore(finish, (y, p.astype(np.float64), cells), limits=limits)
 
 
 def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> BrierDecomposition:
@@ -199,4 +196,5 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike, bins: int | None = 15) -> Br
     >>> round(parts.reliability, 4), round(parts.resolution, 4), round(parts.uncertainty, 4), round(parts.remainder, 4)
     (0.125, 0.0625, 0.1875, 0.0)
     """
-    return BrierDecomposition(*map(float, prepare_brier_decomposition(y, p, bins).value()))
+    prepared = prepare_brier_decomposition(*check_labels_and_probabilities(y, p), bins)
+    return BrierDecomposition(*map(float, prepared.value()))

@@ -100,32 +100,25 @@ class ReliabilityCurve:
         return float(np.sum(np.diff(x) * np.where(crosses, triangles, both)) / 2)
 
 
-def _event(probabilities: NDArray[Any], top_label: bool, of_class: int | None) -> tuple[str, NDArray[np.int64]]:
+def predicted_event(
+    probabilities: NDArray[Any], top_label: bool, class_index: int | None = None
+) -> tuple[str, NDArray[np.int64]]:
     """Return the name of the predicted event, and the column [N] of each sample's confidence."""
     samples, n = probabilities.shape
-    if of_class is not None:
+    if class_index is not None:
         if top_label:
-            raise ValueError("top_label and of_class exclude each other; found both")
-        whole = isinstance(of_class, int | np.integer) and not isinstance(of_class, bool)
-        if not whole or not 0 <= of_class < n:
-            raise ValueError(f"of_class must be one of the classes 0..{n - 1}; found {of_class!r}")
+            raise ValueError("top_label and class_index exclude each other; found both")
+        whole = isinstance(class_index, int | np.integer) and not isinstance(class_index, bool)
+        if not whole or not 0 <= class_index < n:
+            raise ValueError(f"class_index must be one of the classes 0..{n - 1}; found {class_index!r}")
     elif n == 2 and not top_label:
-        of_class = 1
-    if of_class is None:
+        class_index = 1
+    if class_index is None:
         return "top label", probabilities.argmax(axis=1)
-    return f"class {int(of_class)}", np.full(samples, int(of_class))
+    return f"class {int(class_index)}", np.full(samples, int(class_index))
 
 
-def confidences_of(
-    y: ArrayLike, p: ArrayLike, top_label: bool, of_class: int | None = None
-) -> tuple[str, NDArray[Any], NDArray[np.bool_]]:
-    """Return the name of the event, its predicted probability [N], and whether it happened [N]."""
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    event, columns = _event(probabilities, top_label, of_class)
-    return event, probabilities[np.arange(len(labels)), columns], columns == labels
-
-
-def curve_of(
+def binned_curve(
     confidences: NDArray[Any], happened: NDArray[np.bool_], bins: int, binning: Binning, event: str
 ) -> ReliabilityCurve:
     """Compute the curve of confidences [N]."""
@@ -145,7 +138,7 @@ def reliability_curve(
     bins: int = 15,
     *,
     top_label: bool = False,
-    of_class: int | None = None,
+    class_index: int | None = None,
     binning: Binning = "width",
 ) -> ReliabilityCurve:
     """Confidence against observed frequency in right-closed bins ([GPD] Eq. 1).
@@ -163,7 +156,7 @@ def reliability_curve(
         probability of 0.2 lies on the edge 0.2 and belongs to the bin below.
     top_label : bool
         Use the most probable class for two classes too. The default is False.
-    of_class : int, optional
+    class_index : int, optional
         Use the probability of this class, for any number of classes, and the event that it is the true one.
     binning : {"width", "mass"}
         Bins of equal width (default), or of equally many samples, give or take one; each inner edge is then a
@@ -179,8 +172,10 @@ def reliability_curve(
     >>> curve.counts, curve.confidence.round(2), curve.frequency
     (array([1, 2]), array([0.1, 0.7]), array([0., 1.]))
     """
-    event, confidences, happened = confidences_of(y, p, top_label, of_class)
-    return curve_of(confidences, happened, check_bins(bins), binning, event)
+    labels, probabilities = check_labels_and_probabilities(y, p)
+    event, columns = predicted_event(probabilities, top_label, class_index)
+    confidences = probabilities[np.arange(len(labels)), columns]
+    return binned_curve(confidences, columns == labels, check_bins(bins), binning, event)
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +207,8 @@ class ReliabilityBand:
     @property
     def reach(self) -> tuple[float, float]:
         """Smallest and largest mean confidence of a bin of either curve."""
-        found = np.concatenate([self.lower.confidence, self.upper.confidence])
-        return float(np.nanmin(found)), float(np.nanmax(found))
+        confidences = np.concatenate([self.lower.confidence, self.upper.confidence])
+        return float(np.nanmin(confidences)), float(np.nanmax(confidences))
 
     def frequencies(self, confidence: ArrayLike) -> NDArray[np.float64]:
         """Lower and upper end [2, ...] of the band at confidences [...].
@@ -241,7 +236,7 @@ def reliability_band(
     bins: int = 15,
     *,
     top_label: bool = False,
-    of_class: int | None = None,
+    class_index: int | None = None,
     binning: Binning = "width",
 ) -> ReliabilityBand:
     """Reliability curves of the ends of every class probability's interval: the gray area of [GPD] Fig. 6.
@@ -260,7 +255,7 @@ def reliability_band(
     lower, upper : array_like, shape [N, n]
         Ends of the intervals of the probabilities, 0 <= lower <= upper <= 1, such as ``readout.class_intervals`` of
         the softmax readout. p itself may lie outside, as a mean may.
-    bins, top_label, of_class, binning
+    bins, top_label, class_index, binning
         As in ``reliability_curve``. The same sample may lie in different bins of the two curves.
 
     Returns
@@ -281,23 +276,23 @@ def reliability_band(
     (array([0.4]), array([0.6]), array([0.5]))
     """
     labels, probabilities = check_labels_and_probabilities(y, p)
-    event, columns = _event(probabilities, top_label, of_class)
+    event, columns = predicted_event(probabilities, top_label, class_index)
     ends = [_check_end(end, name, probabilities.shape) for name, end in (("lower", lower), ("upper", upper))]
     crossed = (ends[0] > ends[1]).any(axis=1)
     if crossed.any():
         raise ValueError(f"lower must not exceed upper; it does in {crossed.sum()} rows, first {np.argmax(crossed)}")
     bins, rows = check_bins(bins), np.arange(len(labels))
-    curves = (curve_of(end[rows, columns], columns == labels, bins, binning, event) for end in ends)
+    curves = (binned_curve(end[rows, columns], columns == labels, bins, binning, event) for end in ends)
     return ReliabilityBand(*curves)
 
 
 def _check_end(end: ArrayLike, name: str, shape: tuple[int, ...]) -> NDArray[np.floating]:
     """Return an end [N, n] of the intervals, float32 (where it was) or float64."""
-    found = check_array(end, name, finite=False, dtype="floating")
-    if found.shape != shape:
-        raise ValueError(f"{name} must have the shape of p, {shape}; found {found.shape}")
-    wrong = ~((found >= 0) & (found <= 1))
+    values = check_array(end, name, finite=False, dtype="floating")
+    if values.shape != shape:
+        raise ValueError(f"{name} must have the shape of p, {shape}; found {values.shape}")
+    wrong = ~((values >= 0) & (values <= 1))
     if wrong.any():
         row = int(np.argmax(wrong.any(axis=1)))
-        raise ValueError(f"{name} must hold probabilities, 0 to 1; found {found[wrong][0]:.6g} in row {row}")
-    return found
+        raise ValueError(f"{name} must hold probabilities, 0 to 1; found {values[wrong][0]:.6g} in row {row}")
+    return values

@@ -1,78 +1,27 @@
-"""Report: all scores of one set of predictions as a table, a dictionary and JSON, with bootstrap intervals."""
+"""All scores of one set of predictions, with bootstrap intervals, as a table, a dictionary and JSON."""
 
 import dataclasses
-import json
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_labels_and_probabilities, check_probabilities
-from deepsimplex.evaluation import (
-    calibration_errors,
-    classification_scores,
-    prediction_sets,
-    proper_scores,
-)
-from deepsimplex.evaluation.bootstrap import PREPARED, Interval, ResampledScore, check_resampling, resample
-from deepsimplex.evaluation.uncertainty import accuracy_at_coverage, area_under_risk_coverage, out_of_distribution_auroc
+from deepsimplex.evaluation import prediction_sets
+from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
+from deepsimplex.evaluation.json_values import JSONResult
+from deepsimplex.evaluation.report_scores import resampled_scores
 
 INTERVALS_NOTE = (
     "Intervals of calibration errors, area deviation and parts of the Brier score are corrected for\n"
     "the bias of small samples: such a score may lie outside its own interval."
 )
-SCORE_GROUPS: dict[str, tuple[str, ...]] = {
-    "Decisions": ("accuracy", "top_k_accuracy", "weighted_precision", "weighted_recall", "weighted_f1"),
-    "Probabilities": (
-        "negative_log_likelihood",
-        "brier_score",
-        "brier_reliability",
-        "brier_resolution",
-        "brier_uncertainty",
-        "brier_remainder",
-        "proba_loss",
-    ),
-    "Calibration": (
-        "expected_calibration_error",
-        "adaptive_calibration_error",
-        "classwise_calibration_error",
-        "maximum_calibration_error",
-        "area_deviation",
-    ),
-    "Selective prediction": ("area_under_risk_coverage", "accuracy_at_coverage"),
-}
-"""Scores of a report that need no out-of-distribution samples or prediction sets, by group."""
-PARTS = ("brier_reliability", "brier_resolution", "brier_uncertainty", "brier_remainder")
-
-
-def json_value(value: Any) -> Any:
-    """Convert a value to what JSON can hold: NaN becomes None, infinity "Infinity", other objects their ``str``.
-
-    Examples
-    --------
-    >>> json_value({"mean": float("nan"), "scores": (np.float32(0.5), np.inf)})
-    {'mean': None, 'scores': [0.5, 'Infinity']}
-    """
-    if isinstance(value, Mapping):
-        return {str(name): json_value(inner) for name, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [json_value(inner) for inner in value]
-    value = value.item() if isinstance(value, np.generic) else value
-    if isinstance(value, float) and not math.isfinite(value):
-        return None if math.isnan(value) else ("Infinity" if value > 0 else "-Infinity")
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
-
-
-def to_json(fields: Mapping[str, Any], indent: int | None) -> str:
-    """Serialize a mapping as strict JSON."""
-    return json.dumps(json_value(fields), indent=indent, allow_nan=False)
 
 
 @dataclass(frozen=True)
-class Report:
+class Report(JSONResult):
     """Scores of class probabilities; ``str`` gives a table, ``as_dict`` plain numbers and ``to_json`` text.
 
     Attributes
@@ -150,17 +99,25 @@ class Report:
             fields["intervals"] = {name: list(interval) for name, interval in self.intervals.items()}
         return {name: value for name, value in fields.items() if value is not None}
 
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return ``as_dict`` as strict JSON; infinity becomes the string "Infinity"."""
-        return to_json(self.as_dict(), indent)
+    def label(self, name: str) -> str:
+        """Return the label of a field in tables.
+
+        Examples
+        --------
+        >>> report([0], [[0.9, 0.1]]).label("top_k_accuracy")
+        'top 1 accuracy'
+        """
+        labels = {
+            "top_k_accuracy": f"top {self.k} accuracy",
+            "accuracy_at_coverage": f"accuracy at coverage {self.coverage:g}",
+        }
+        return labels.get(name, name.replace("_", " ").replace("brier", "Brier"))
 
     def __str__(self) -> str:
         fields = self.as_dict()
         intervals, level = fields.pop("intervals", {}), fields.pop("level", None)
-        labels = {name: name.replace("_", " ") for name in fields}
-        labels["top_k_accuracy"] = f"top {self.k} accuracy"
-        labels["accuracy_at_coverage"] = f"accuracy at coverage {self.coverage:g}"
         del fields["k"], fields["coverage"]  # shown in the labels
+        labels = {name: self.label(name) for name in fields}
         width = max(map(len, labels.values()))
         lines = [
             f"{labels[name]:<{width}}  " + (f"{value:>z10.4f}" if isinstance(value, float) else f"{value:>10d}")
@@ -233,11 +190,11 @@ def report(
     weighted recall                  0.7500
     weighted f1                      0.7333
     negative log likelihood          0.5108
-    brier score                      0.1750
-    brier reliability                0.1750
-    brier resolution                 0.2500
-    brier uncertainty                0.2500
-    brier remainder                  0.0000
+    Brier score                      0.1750
+    Brier reliability                0.1750
+    Brier resolution                 0.2500
+    Brier uncertainty                0.2500
+    Brier remainder                  0.0000
     proba loss                       0.3500
     expected calibration error       0.3500
     adaptive calibration error       0.3500
@@ -250,23 +207,21 @@ def report(
     """
     # Checked whether or not intervals are requested.
     check_resampling(0.95 if intervals is None else intervals, resamples, seed, stratified, name="intervals")
+    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    if sets is not None and np.shape(sets) != probabilities.shape:
+        raise ValueError(f"sets must have the shape of p, {list(probabilities.shape)}; found {list(np.shape(sets))}")
     settings = (bins, k, coverage, intervals, resamples, seed)
-    found = resampled_report(y, p, *settings, outside, stratified, classes)[0]
+    scores = scored_report(labels, probabilities, *settings, outside, stratified)[0]
     if sets is None:
-        return found
-    labels, _ = check_labels_and_probabilities(y, p, classes)
-    if np.shape(sets) != (found.samples, found.classes):
-        raise ValueError(
-            f"sets must have the shape of p, {[found.samples, found.classes]}; found {list(np.shape(sets))}"
-        )
+        return scores
     return dataclasses.replace(
-        found, set_coverage=prediction_sets.coverage(labels, sets), set_size=prediction_sets.set_size(labels, sets)
+        scores, set_coverage=prediction_sets.coverage(labels, sets), set_size=prediction_sets.set_size(labels, sets)
     )
 
 
-def resampled_report(
-    y: ArrayLike,
-    p: ArrayLike,
+def scored_report(
+    labels: NDArray[np.int64],
+    probabilities: NDArray[np.floating],
     bins: int,
     k: int | None,
     coverage: float,
@@ -275,50 +230,24 @@ def resampled_report(
     seed: int,
     outside: ArrayLike | None = None,
     stratified: bool = False,
-    classes: Sequence[Any] | None = None,
 ) -> tuple[Report, dict[str, ResampledScore]]:
-    """Compute a report, and every score by its name on all samples and on all resamples."""
-    labels, probabilities = check_labels_and_probabilities(y, p, classes)
+    """Make a report of checked labels and probabilities; return every score on all resamples too."""
     samples, n = probabilities.shape
     k = min(5, n - 1) if k is None else k
-    binned = {"bins": bins}
-    options: dict[Any, dict[str, Any]] = {
-        classification_scores.accuracy: {},
-        classification_scores.top_k_accuracy: {"k": k},
-        classification_scores.weighted_precision: {},
-        classification_scores.weighted_recall: {},
-        classification_scores.weighted_f1: {},
-        proper_scores.negative_log_likelihood: {},
-        proper_scores.brier_score: {},
-        proper_scores.proba_loss: {},
-        calibration_errors.expected_calibration_error: binned,
-        calibration_errors.adaptive_calibration_error: binned,
-        calibration_errors.classwise_calibration_error: binned,
-        calibration_errors.maximum_calibration_error: binned,
-        calibration_errors.area_deviation: {},
-        area_under_risk_coverage: {},
-        accuracy_at_coverage: {"coverage": coverage},
-    }
-    prepared = [PREPARED[metric](labels, probabilities, **given) for metric, given in options.items()]
-    prepared.append(proper_scores.prepare_brier_decomposition(labels, probabilities, bins))
-    drawing = (0 if level is None else resamples, seed)
-    numbers = [number for score in resample(prepared, labels if stratified else None, *drawing) for number in score]
-    found = dict(zip([*(metric.__name__ for metric in options), *PARTS], numbers, strict=True))
-    if outside is not None:
-        strange = check_probabilities(outside, "outside", num_classes=n)
-        auroc = PREPARED[out_of_distribution_auroc](1 - probabilities.max(axis=1), 1 - strange.max(axis=1))
-        ((found["out_of_distribution_auroc"],),) = resample([auroc], auroc.strata, *drawing)
-    names = [field.name for field in dataclasses.fields(Report) if field.name in found]
-    scores = Report(
+    others = None if outside is None else check_probabilities(outside, "outside", num_classes=n)
+    resamples = 0 if level is None else resamples
+    scores = resampled_scores(labels, probabilities, bins, k, coverage, others, stratified, resamples, seed)
+    names = [field.name for field in dataclasses.fields(Report) if field.name in scores]
+    values: dict[str, Any] = dict.fromkeys(("out_of_distribution_auroc", "set_coverage", "set_size"))
+    values |= {name: scores[name].value for name in names}
+    report = Report(
         samples=samples,
         classes=n,
-        **{"out_of_distribution_auroc": None, **{name: found[name].value for name in names}},
-        set_coverage=None,
-        set_size=None,
+        **values,
         bins=int(bins),
         k=int(k),
         coverage=float(coverage),
         level=None if level is None else float(level),
-        intervals=None if level is None else {name: found[name].interval(level) for name in names},
+        intervals=None if level is None else {name: scores[name].interval(level) for name in names},
     )
-    return scores, found
+    return report, scores

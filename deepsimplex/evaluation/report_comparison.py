@@ -6,8 +6,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from deepsimplex._utils.validation import check_labels_and_probabilities
 from deepsimplex.evaluation.bootstrap import Interval, ResampledScore, check_resampling
-from deepsimplex.evaluation.report import SCORE_GROUPS, Report, resampled_report
+from deepsimplex.evaluation.report import Report, scored_report
+from deepsimplex.evaluation.report_scores import SCORE_GROUPS
 
 _HIGHER = (*SCORE_GROUPS["Decisions"], "brier_resolution", "accuracy_at_coverage")
 _NEITHER = ("brier_uncertainty", "brier_remainder")
@@ -101,8 +103,7 @@ def compare_reports(
     (0.5, 'one')
     """
     if not isinstance(probabilities, Mapping) or not probabilities:
-        found = "an empty mapping" if isinstance(probabilities, Mapping) else type(probabilities).__name__
-        raise ValueError(f"probabilities must map classifiers' names to their probabilities [N, n]; found {found}")
+        raise ValueError(f"probabilities must map names to probabilities [N, n]; found {probabilities!r:.60}")
     check_resampling(level, resamples, seed)
     reports: dict[str, Report] = {}
     scores: dict[str, dict[str, ResampledScore]] = {}
@@ -110,19 +111,20 @@ def compare_reports(
         if announce is not None:
             announce(name)
         try:
-            reports[name], scores[name] = resampled_report(y, p, bins, k, coverage, level, resamples, seed)
+            checked = check_labels_and_probabilities(y, p)
+            reports[name], scores[name] = scored_report(*checked, bins, k, coverage, level, resamples, seed)
         except (TypeError, ValueError) as error:
             raise type(error)(f"classifier {name!r}: {error}") from error
-    if len({found.classes for found in reports.values()}) > 1:
-        columns = {name: found.classes for name, found in reports.items()}
+    if len({report.classes for report in reports.values()}) > 1:
+        columns = {name: report.classes for name, report in reports.items()}
         raise ValueError(f"probabilities must have the same classes for every classifier; found columns {columns}")
     best = {
         score: (max if higher else min)(reports, key=lambda name: scores[name][score].value)
         for score, higher in HIGHER_IS_BETTER.items()
     }
     differences = {
-        name: {score: _difference(own[score], scores[first][score], level) for score, first in best.items()}
-        for name, own in scores.items()
+        name: {score: _difference(values[score], scores[first][score], level) for score, first in best.items()}
+        for name, values in scores.items()
     }
     return ReportComparison(reports, best, differences)
 

@@ -10,24 +10,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_whole
-from deepsimplex.evaluation.memberships import check_classes_of, check_membership, mean_closeness
+from deepsimplex.evaluation.json_values import JSONResult, json_value
+from deepsimplex.evaluation.memberships import check_class_numbers, check_membership, mean_closeness
 from deepsimplex.evaluation.partition_scaling import BetaScaling, scale_region
-from deepsimplex.evaluation.report import json_value, to_json
 
 MOST_ALONE = 0.1
 """Share of samples alone in their region above which a warning is issued."""
 REGIONS_SHOWN = 30
 SYMBOLS = {"correctness": "CR", "accuracy": "Ac", "ability_to_separate": "AS"}
 """Symbols of the measures in [SPS] sec. 5."""
-MEASURES = (
-    "correctness",
-    "accuracy",
-    "ability_to_separate",
-    "confidence",
-    "unscaled_accuracy",
-    "unscaled_ability_to_separate",
-    "unscaled_confidence",
-)
+SCALED_MEASURES = ("correctness", "accuracy", "ability_to_separate", "confidence")
+MEASURES = (*SCALED_MEASURES, *(f"unscaled_{name}" for name in SCALED_MEASURES[1:]))
 
 
 def measure_title(name: str) -> str:
@@ -88,7 +81,7 @@ class PartitionRegion:
 
 
 @dataclass(frozen=True, eq=False)
-class StandardizedPartition:
+class StandardizedPartition(JSONResult):
     """Scaled memberships of a test set and their measures; ``str`` gives a table.
 
     Attributes
@@ -160,10 +153,6 @@ class StandardizedPartition:
         head = {"samples": len(self.membership), "classes": json_value(self.classes), "depth": self.depth}
         regions = [region.as_dict() for region in self.regions]
         return {**head, "alone": self.alone, **self.measures(), "regions": regions}
-
-    def to_json(self, indent: int | None = 2) -> str:
-        """Return ``as_dict`` as strict JSON."""
-        return to_json(self.as_dict(), indent)
 
     def __str__(self) -> str:
         samples, n = self.membership.shape
@@ -271,12 +260,12 @@ def standardized_partition(
     0             3       0.6667      0.7667  0.6637
     1             3       0.6667      0.7000  0.6690
     """
-    partition = partition_of(y, membership, assigned, depth, classes)
-    warn_of_samples_alone({"": partition})
+    partition = scaled_partition(y, membership, assigned, depth, classes)
+    warn_samples_alone({"": partition})
     return partition
 
 
-def warn_of_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> None:
+def warn_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> None:
     """Warn if a partition has a larger share of samples alone in their region than ``MOST_ALONE``, about the worst."""
     worst = max(partitions, key=lambda name: partitions[name].alone)
     partition = partitions[worst]
@@ -290,7 +279,7 @@ def warn_of_samples_alone(partitions: Mapping[str, StandardizedPartition]) -> No
     )
 
 
-def partition_of(
+def scaled_partition(
     y: ArrayLike,
     membership: ArrayLike,
     assigned: ArrayLike | None,
@@ -301,7 +290,7 @@ def partition_of(
     given = check_membership(membership)
     samples, n = given.shape
     names = check_class_names(classes, n, of="membership")
-    true = check_classes_of(y, "y", classes, given.shape)
+    true = check_class_numbers(y, "y", classes, given.shape)
     if check_whole(depth, "depth", 1) > n - 1:
         raise ValueError(f"depth must be at most the number of classes less one, {n - 1}; found {depth!r}")
     precision = float(np.finfo(given.dtype).eps)
@@ -309,7 +298,7 @@ def partition_of(
     # Stable: the lowest class comes first among equals.
     order = np.argsort(-table, axis=1, kind="stable")
     if assigned is not None:
-        first = check_classes_of(assigned, "assigned", classes, given.shape)
+        first = check_class_numbers(assigned, "assigned", classes, given.shape)
         others = order[order != first[:, None]].reshape(samples, n - 1)
         order = np.column_stack([first, others])
 
@@ -335,18 +324,9 @@ def partition_of(
             )
         )
     chosen = order[:, 0]
-    return StandardizedPartition(
-        membership=scaled,
-        y=true,
-        assigned=chosen,
-        classes=names,
-        depth=int(depth),
-        correctness=float(np.mean(chosen == true)),
-        accuracy=mean_closeness(scaled, true),
-        ability_to_separate=mean_closeness(scaled, chosen),
-        confidence=float(np.mean(scaled[np.arange(samples), chosen])),
-        unscaled_accuracy=mean_closeness(table, true),
-        unscaled_ability_to_separate=mean_closeness(table, chosen),
-        unscaled_confidence=float(np.mean(table[np.arange(samples), chosen])),
-        regions=tuple(regions),
-    )
+    measures = {"correctness": float(np.mean(chosen == true))}
+    for prefix, values in (("", scaled), ("unscaled_", table)):
+        measures[f"{prefix}accuracy"] = mean_closeness(values, true)
+        measures[f"{prefix}ability_to_separate"] = mean_closeness(values, chosen)
+        measures[f"{prefix}confidence"] = float(np.mean(values[np.arange(samples), chosen]))
+    return StandardizedPartition(scaled, true, chosen, names, int(depth), regions=tuple(regions), **measures)

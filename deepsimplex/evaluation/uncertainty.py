@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -79,8 +80,13 @@ def _check_scores(values: ArrayLike, name: str, hint: str, rows: int | None = No
     return scores
 
 
-@score
-def out_of_distribution_auroc(inside: ArrayLike, outside: ArrayLike) -> PreparedScore:
+def _check_both(inside: ArrayLike, outside: ArrayLike) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+    hint = "Probabilities p [N, n] become scores with 1 - p.max(axis=1)"
+    return _check_scores(inside, "inside", hint), _check_scores(outside, "outside", hint)
+
+
+@partial(score, check=_check_both)
+def out_of_distribution_auroc(inside: Any, outside: Any) -> PreparedScore:
     """Area under the ROC curve of a score that should be larger for samples from outside the training distribution.
 
     It is the probability that a sample from outside scores above one from inside; a tie counts half.
@@ -106,16 +112,14 @@ def out_of_distribution_auroc(inside: ArrayLike, outside: ArrayLike) -> Prepared
     >>> out_of_distribution_auroc([0.1, 0.2, 0.3], [0.3, 0.9])
     0.9166666666666666
     """
-    hint = "Probabilities p [N, n] become scores with 1 - p.max(axis=1)"
-    within, beyond = (_check_scores(s, name, hint) for s, name in ((inside, "inside"), (outside, "outside")))
 
     def finish(scores: NDArray[Any], is_outside: NDArray[np.bool_]) -> float:
         ordered, others = np.sort(scores[~is_outside]), np.sort(scores[is_outside])
         below, not_above = (int(np.searchsorted(ordered, others, side=side).sum()) for side in ("left", "right"))
         return (below + not_above) / (2 * len(ordered) * len(others))
 
-    is_outside = np.arange(len(within) + len(beyond)) >= len(within)
-    return PreparedScore(finish, (np.concatenate([within, beyond]), is_outside), strata=is_outside)
+    is_outside = np.arange(len(inside) + len(outside)) >= len(inside)
+    return PreparedScore(finish, (np.concatenate([inside, outside]), is_outside), strata=is_outside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,13 +158,14 @@ class RiskCoverageCurve:
         return float(1 - self.risk[accepted - 1])
 
 
-def _terms(y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _terms(
+    y: NDArray[np.int64], p: NDArray[np.floating], confidence: ArrayLike | None
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Confidences [N], and which samples are misclassified [N]."""
-    labels, probabilities = check_labels_and_probabilities(y, p)
-    wrong = probabilities.argmax(axis=1) != labels
+    wrong = p.argmax(axis=1) != y
     if confidence is None:
-        return probabilities.max(axis=1), wrong
-    return _check_scores(confidence, "confidence", "Leave it out to use the largest probability", len(labels)), wrong
+        return p.max(axis=1), wrong
+    return _check_scores(confidence, "confidence", "Leave it out to use the largest probability", len(y)), wrong
 
 
 def _curve(confidences: NDArray[Any], wrong: NDArray[np.bool_]) -> RiskCoverageCurve:
@@ -194,11 +199,11 @@ def risk_coverage_curve(y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None
     >>> risk_coverage_curve([0, 1], [[0.6, 0.4], [0.9, 0.1]], confidence=[2.0, 1.0]).risk
     array([0. , 0.5])
     """
-    return _curve(*_terms(y, p, confidence))
+    return _curve(*_terms(*check_labels_and_probabilities(y, p), confidence))
 
 
 @score
-def area_under_risk_coverage(y: ArrayLike, p: ArrayLike, confidence: ArrayLike | None = None) -> PreparedScore:
+def area_under_risk_coverage(y: Any, p: Any, confidence: ArrayLike | None = None) -> PreparedScore:
     """Area under the risk-coverage curve (AURC): small if errors are few and have low confidence.
 
     Parameters
@@ -224,9 +229,7 @@ def area_under_risk_coverage(y: ArrayLike, p: ArrayLike, confidence: ArrayLike |
 
 
 @score
-def accuracy_at_coverage(
-    y: ArrayLike, p: ArrayLike, coverage: float = 0.8, confidence: ArrayLike | None = None
-) -> PreparedScore:
+def accuracy_at_coverage(y: Any, p: Any, coverage: float = 0.8, confidence: ArrayLike | None = None) -> PreparedScore:
     """Accuracy of the most confident fraction of the samples.
 
     Parameters

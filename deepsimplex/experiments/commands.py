@@ -72,11 +72,11 @@ def make_targets(config: RunConfig, *, verbose: Verbosity = "auto") -> LatentGau
 def _search_summary(searches: list[bool], num_samples: int, seconds: float, recall: float | None) -> str:
     """Number of pairs of samples compared and their rate, or how many distances were cached; recall, if approximate."""
     distances = "1 distance" if len(searches) == 1 else f"{len(searches)} distances"
-    found = "" if recall is None else f"; recall of approximate neighbors {recall:.3f}, measured on some samples"
+    recalled = "" if recall is None else f"; recall of approximate neighbors {recall:.3f}, measured on some samples"
     if cached := sum(searches):
-        return f"{cached} of {distances} taken from the cache, or continued from it{found}"
-    if found:
-        return f"{distances} searched{found}"
+        return f"{cached} of {distances} taken from the cache, or continued from it{recalled}"
+    if recalled:
+        return f"{distances} searched{recalled}"
     pairs = num_samples * (num_samples - 1) // 2
     rate = rate_text(len(searches) * pairs / seconds, "pairs")
     return f"{pairs:.3g} pairs of samples per distance, {distances}: {rate}"
@@ -234,7 +234,7 @@ def export(config: RunConfig, *, verbose: Verbosity = "auto") -> RunFolder:
     Parameters
     ----------
     config : RunConfig
-        ``export.input_dtype`` sets the input of the SavedModel, and is written to the run's own configuration.
+        ``export.input_dtype`` sets the input of the SavedModel, and is written to the run's configuration.
     verbose : {"auto", 0, 1, 2}
         0 prints nothing. Default "auto".
 

@@ -4,9 +4,11 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, get_origin
 
+import keras
 import numpy as np
 import yaml
 from pydantic import (
@@ -24,7 +26,6 @@ from pydantic.fields import FieldInfo
 from deepsimplex._utils.atomic_files import check_path
 from deepsimplex._utils.messages import did_you_mean
 from deepsimplex.backbones import backbone
-from deepsimplex.backbones.networks import BACKBONES
 from deepsimplex.calibration import CALIBRATIONS, DENSITIES
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.heads import HEADS
@@ -49,31 +50,23 @@ def _make(make: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def validate(value: Any) -> Any:
         try:
             make(value)
-        except TypeError as error:  # pydantic reports ValueErrors only
+        except (TypeError, KeyError) as error:  # pydantic reports ValueErrors only
             raise ValueError(str(error)) from error
         return value
 
     return validate
 
 
-def _make_backbone(value: dict[str, Any]) -> Any:
-    if not isinstance(value.get("name"), str):
-        raise ValueError(f"backbone needs a name, one of {', '.join(BACKBONES)}, or 'module:function'")
-    return backbone(**value)
-
-
 # Members by name: "ilr", "module:Class", or a dict of "name" and the arguments of the constructor.
-Target = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(TARGETS.get))]
-Backbone = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(_make_backbone))]
-Head = Annotated[
-    dict[str, Any],
-    BeforeValidator(_named),
-    AfterValidator(_make(lambda value: HEADS.get(value, num_classes=3, latent_dim=2))),
-]
-Readout = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(READOUTS.get))]
-Loss = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(get_loss))]
-Method = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(CALIBRATIONS.get))]
-Density = Annotated[dict[str, Any], BeforeValidator(_named), AfterValidator(_make(DENSITIES.get))]
+Named = Annotated[dict[str, Any], BeforeValidator(_named)]
+Target = Annotated[Named, AfterValidator(_make(TARGETS.get))]
+Backbone = Annotated[Named, AfterValidator(_make(lambda value: backbone(**{"name": None, **value})))]
+Head = Annotated[Named, AfterValidator(_make(partial(HEADS.get, num_classes=3, latent_dim=2)))]
+Readout = Annotated[Named, AfterValidator(_make(READOUTS.get))]
+Loss = Annotated[Named, AfterValidator(_make(get_loss))]
+Method = Annotated[Named, AfterValidator(_make(CALIBRATIONS.get))]
+Density = Annotated[Named, AfterValidator(_make(DENSITIES.get))]
+Optimizer = Annotated[str, AfterValidator(_make(keras.optimizers.get))]
 MEMBERS = ("target", "backbone", "head", "readout", "loss", "method", "density")  # overrides may set their arguments
 
 
@@ -126,7 +119,7 @@ class ModelConfig(_Section):
     covariance: Literal["isotropic", "diagonal", "full"] | None = Field(
         default=None, description="of the Gaussian head; default isotropic"
     )
-    readout: Readout | None = Field(default=None, description="default: the target's own")
+    readout: Readout | None = Field(default=None, description="default: that of the target")
 
 
 class TrainingConfig(_Section):
@@ -134,26 +127,11 @@ class TrainingConfig(_Section):
 
     epochs: int = Field(default=20, ge=1)
     batch_size: int = Field(default=128, ge=1)
-    optimizer: str = "adam"
+    optimizer: Optimizer = "adam"
     learning_rate: float = Field(default=1e-3, gt=0)
     schedule: Literal["constant", "cosine"] = "constant"
-    loss: Loss | None = Field(default=None, description="name of a loss and its arguments; default: the target's own")
+    loss: Loss | None = Field(default=None, description="name of a loss and its arguments; default: that of the target")
     mixed_precision: bool = False
-
-    @field_validator("optimizer")
-    @classmethod
-    def _known_optimizer(cls, value: str) -> str:
-        import keras
-
-        optimizers = {
-            name.lower()
-            for name, kind in vars(keras.optimizers).items()
-            if inspect.isclass(kind) and issubclass(kind, keras.optimizers.Optimizer)
-        }
-        known = sorted(optimizers - {"optimizer", "lossscaleoptimizer"})
-        if value.lower() not in known:
-            raise ValueError(f"optimizer must be one of {', '.join(known)}{did_you_mean(value, known)}")
-        return value
 
 
 class CalibrationConfig(_Section):
@@ -216,9 +194,9 @@ class RunConfig(_Section):
         for name in ("method", "coverage"):
             value = getattr(self.calibration, name)
             if value is not None and self.data.validation_fraction == 0:
-                found = value["name"] if isinstance(value, dict) else value
+                shown = value["name"] if isinstance(value, dict) else value
                 raise ValueError(
-                    f"calibration.{name} {found} is fitted to validation samples: data.validation_fraction must be "
+                    f"calibration.{name} {shown} is fitted to validation samples: data.validation_fraction must be "
                     "above 0; found 0"
                 )
         return self
@@ -259,7 +237,7 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
     """
     file = check_path(path, "path")
     overrides = list(overrides) if np.iterable(overrides) else [overrides]
-    if wrong := [one for one in overrides if not isinstance(one, str)]:
+    if wrong := [override for override in overrides if not isinstance(override, str)]:
         raise TypeError(f"overrides must hold texts key=value, such as training.epochs=3; found {wrong[0]!r}")
     if not file.is_file():
         near = sorted(str(other) for other in file.parent.glob("*.yaml")) if file.parent.is_dir() else []
@@ -284,25 +262,26 @@ def load_config(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> 
 class _PlainLoader(yaml.SafeLoader):
     """YAML loader that rejects duplicate keys, and aliases, which can expand to billions of values or a cycle."""
 
+    depth = 0
+
     def compose_node(self, parent: Any, index: Any) -> Any:
-        if self.check_event(yaml.AliasEvent):
-            event = self.get_event()
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
             problem = f"found the alias *{event.anchor}: write the values out"
-            raise yaml.composer.ComposerError(None, None, problem, event.start_mark)
-        self._depth = getattr(self, "_depth", 0) + 1
-        if self._depth > MOST_LEVELS:
-            raise yaml.composer.ComposerError(None, None, "it is nested too deep", self.peek_event().start_mark)
+            raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
+        self.depth += 1
+        if self.depth > MOST_LEVELS:
+            raise yaml.MarkedYAMLError(None, None, "it is nested too deep", event.start_mark)
         node = super().compose_node(parent, index)
-        self._depth -= 1
+        self.depth -= 1
         return node
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
-        seen: set[str] = set()
+        seen = {"<<": "of a merge: write the keys out"}
         for key, _ in node.value:
-            if str(key.value) in seen or key.value == "<<":
-                problem = f"found the key {key.value!r}" + (" twice" if key.value in seen else ": write the keys out")
-                raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(str(key.value))
+            if problem := seen.get(str(key.value)):
+                raise yaml.MarkedYAMLError(None, None, f"found the key {key.value!r} {problem}", key.start_mark)
+            seen[str(key.value)] = "twice"
         return super().construct_mapping(node, deep)
 
 

@@ -65,7 +65,7 @@ class Run:
 
 
 def read_runs(sources: Mapping[str, Source] | Sequence[Source]) -> list[Run]:
-    """Read several runs, each under a name of its own.
+    """Read several runs, each under a different name.
 
     Parameters
     ----------
@@ -139,7 +139,7 @@ def read_run(source: Source, name: str | None = None) -> Run:
     """
     if isinstance(source, Predictions):
         if name is None:
-            raise ValueError("predictions have no name of their own: give runs as a mapping {name: predictions}")
+            raise ValueError("predictions need a name: give runs as a mapping {name: predictions}")
         return Run(name, source)
     path = Path(source).expanduser()
     if not path.exists():
@@ -171,10 +171,10 @@ def _finished(path: Path) -> RunFolder:
         runs = RunFolder.below(path)
         finished = [run for run in runs if run.metrics.is_file()]
         if not finished:
-            found = f"{len(runs)} unfinished runs" if runs else "no run"
+            held = f"{len(runs)} unfinished runs" if runs else "no run"
             raise ValueError(
                 f"run {str(path)!r} is neither a run folder, such as runs/digits/001, nor one that holds a finished "
-                f"run; found {found} in it{_there_are(_names_below(path))}"
+                f"run; found {held} in it{_there_are(_names_below(path))}"
             )
         folder = finished[-1]
     if not folder.test_predictions.is_file():

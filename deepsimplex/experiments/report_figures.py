@@ -23,7 +23,7 @@ from deepsimplex.experiments.finished_runs import Run
 DPI = 144
 MAX_SVG_BYTES = 60_000  # a larger drawing, such as one of thousands of points, may be smaller as PNG
 WIDE = 560  # CSS pixels
-PANELS = 20  # classes with a diagram of their own
+PANELS = 20  # classes with a diagram each
 IMAGES, COLUMNS = 6, 2  # images shown of each run, and how many side by side
 
 
@@ -192,85 +192,78 @@ def _each(
 
 
 def _reliability(run: Run, level: float) -> tuple[Figure, str]:
-    found = run.predictions
-    error = expected_calibration_error(found.y, found.p)
-    figure = plots.reliability(found.y, found.p, **_latents(run), level=level)
-    return figure, f"expected calibration error {error:.4f} over {len(found.y)} test samples."
+    y, p = run.predictions.y, run.predictions.p
+    figure = plots.reliability(y, p, **_latents(run), level=level)
+    return figure, f"expected calibration error {expected_calibration_error(y, p):.4f} over {len(y)} test samples."
 
 
 def _reliability_by_class(run: Run, level: float) -> tuple[Figure, str]:
-    found = run.predictions
-    n = found.p.shape[1]
-    errors = calibration_error_by_class(found.y, found.p)
-    worst = np.sort(np.argsort(-errors, kind="stable")[:PANELS])
-    figure = plots.classwise_reliability(found.y, found.p, class_names=found.class_names, classes=worst.tolist())
+    y, p, names = run.predictions.y, run.predictions.p, run.predictions.class_names
+    worst = np.sort(np.argsort(-calibration_error_by_class(y, p), kind="stable")[:PANELS])
+    figure = plots.classwise_reliability(y, p, class_names=names, classes=worst.tolist())
+    n = len(names)
     which = f"each of {n} classes" if n <= PANELS else f"the {PANELS} of {n} classes with the largest error"
     return figure, f"a diagram for {which}."
 
 
 def _latent_space(run: Run, level: float) -> tuple[Figure, str] | None:
-    found = run.predictions
-    n = found.p.shape[1]
+    y, p, names = run.predictions.y, run.predictions.p, run.predictions.class_names
+    latent, n = run.predictions.latent, len(names)
     if n in (3, 4):
-        figure = plots.simplex(found.p, found.y, class_names=found.class_names)
-        return figure, f"the class probabilities of {len(found.y)} test samples, {n} classes at the corners."
-    if found.latent is None:
+        figure = plots.simplex(p, y, class_names=names)
+        return figure, f"the class probabilities of {len(y)} test samples, {n} classes at the corners."
+    if latent is None:
         return None
-    figure = plots.latent_space(found.latent, found.y, scores=found.scores, class_names=found.class_names)
-    return figure, f"the latents of {len(found.y)} test samples by class."
+    figure = plots.latent_space(latent, y, scores=run.predictions.scores, class_names=names)
+    return figure, f"the latents of {len(y)} test samples by class."
 
 
 def _least_certain_images(run: Run, level: float) -> tuple[Figure, str] | None:
-    rows = run.predictions.image_rows
-    if rows is None:
-        return None
-    figure = _images(run, rows, "entropy", level)
-    return figure, f"the {min(IMAGES, len(rows))} test images of the largest entropy, with their probabilities."
+    alt = "the {} test images of the largest entropy, with their probabilities."
+    return _images(run, run.predictions.image_rows, "entropy", level, alt)
 
 
 def _surest_mistakes(run: Run, level: float) -> tuple[Figure, str] | None:
-    found, rows = run.predictions, run.predictions.image_rows
-    if rows is None:
-        return None
-    wrong = rows[found.p[rows].argmax(axis=1) != found.y[rows]]
-    if len(wrong) == 0:
-        return None
-    figure = _images(run, wrong, "likelihood", level)
-    shown = min(IMAGES, len(wrong))
-    return figure, f"the {shown} misclassified test images whose true class has the smallest probability."
+    y, p, rows = run.predictions.y, run.predictions.p, run.predictions.image_rows
+    wrong = None if rows is None else rows[p[rows].argmax(axis=1) != y[rows]]
+    alt = "the {} misclassified test images whose true class has the smallest probability."
+    return _images(run, wrong, "likelihood", level, alt)
 
 
 def _confusion(run: Run, level: float) -> tuple[Figure, str]:
-    found = run.predictions
-    wrong = int(np.sum(found.p.argmax(axis=1) != found.y))
-    figure = plots.confusion_matrix(found.y, found.p, class_names=found.class_names)
-    return figure, f"{wrong} of {len(found.y)} test samples are off the diagonal."
+    y, p = run.predictions.y, run.predictions.p
+    wrong = int(np.sum(p.argmax(axis=1) != y))
+    figure = plots.confusion_matrix(y, p, class_names=run.predictions.class_names)
+    return figure, f"{wrong} of {len(y)} test samples are off the diagonal."
 
 
-def _images(run: Run, rows: NDArray[np.int64], by: Literal["entropy", "likelihood"], level: float) -> Figure:
-    """Draw some of the images that were kept, ranked, with intervals if the readout has any."""
-    found = run.predictions
-    assert found.images is not None  # where there are rows
-    assert found.image_rows is not None
-    return plots.uncertain_images(
-        found.images[np.isin(found.image_rows, rows)],
-        found.p[rows],
-        found.y[rows],
+def _images(
+    run: Run, rows: NDArray[np.int64] | None, by: Literal["entropy", "likelihood"], level: float, alt: str
+) -> tuple[Figure, str] | None:
+    """Draw the first of the kept images in these rows, ranked, with intervals if the readout has any."""
+    images, kept = run.predictions.images, run.predictions.image_rows
+    if images is None or kept is None or rows is None or len(rows) == 0:
+        return None
+    figure = plots.uncertain_images(
+        images[np.isin(kept, rows)],
+        run.predictions.p[rows],
+        run.predictions.y[rows],
         **_latents(run, rows),
         level=level,
         k=IMAGES,
         by=by,
-        class_names=found.class_names,
+        class_names=run.predictions.class_names,
         columns=COLUMNS,
     )
+    return figure, alt.format(min(IMAGES, len(rows)))
 
 
 def _latents(run: Run, rows: NDArray[np.int64] | slice = slice(None)) -> dict[str, Any]:
     """Arguments of figures that draw intervals of a run's probabilities; empty if these do not vary with the latent."""
-    found = run.predictions
-    if found.latent is None or not _has_intervals(run):
+    latent = run.predictions.latent
+    if latent is None or not _has_intervals(run):
         return {}
-    return {"latent": found.latent[rows], "scores": found.scores, "readout": found.readout}
+    return {"latent": latent[rows], "scores": run.predictions.scores, "readout": run.predictions.readout}
 
 
 def _has_intervals(run: Run) -> bool:

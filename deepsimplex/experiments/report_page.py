@@ -21,8 +21,8 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_resampling
-from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
+from deepsimplex.evaluation.report_scores import SCORE_GROUPS
 from deepsimplex.evaluation.standardized_partition import measure_title
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
@@ -91,8 +91,8 @@ def write_report(
     check_writable(target.parent, "the folder of the page")
     if target.is_dir():
         raise IsADirectoryError(f"the page must be a file, such as {target / 'report.html'}; {target} is a folder")
-    found = read_runs(runs)
-    announce(f"read {_count(len(found), 'run')}: {', '.join(run.name for run in found)}")
+    read = read_runs(runs)
+    announce(f"read {_count(len(read), 'run')}: {', '.join(run.name for run in read)}")
     environment = Environment(
         loader=PackageLoader("deepsimplex.experiments"),
         autoescape=True,
@@ -100,7 +100,7 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    html = environment.get_template("page.html").render(**_content(found, title, level, resamples, seed, announce))
+    html = environment.get_template("page.html").render(**_content(read, title, level, resamples, seed, announce))
     with replacing(target) as fresh:
         fresh.write_text(html, encoding="utf-8")
     return target
@@ -296,7 +296,7 @@ def _score_row(score: str, reports: Mapping[str, Report], comparison: ReportComp
         mark = "" if comparison is None or higher is None else _mark(name, score, comparison)
         cells.append(Cell(number(getattr(scores, score)), interval, mark))
     better = "" if higher is None else "higher" if higher else "lower"
-    return Row(score_label(score, next(iter(reports.values()))), cells, better)
+    return Row(next(iter(reports.values())).label(score), cells, better)
 
 
 def _mark(name: str, score: str, comparison: ReportComparison) -> str:
@@ -306,22 +306,6 @@ def _mark(name: str, score: str, comparison: ReportComparison) -> str:
     return "" if comparison.differs(name, score) else "same"
 
 
-def score_label(score: str, scores: Report) -> str:
-    """Return the label of a row of scores.
-
-    Examples
-    --------
-    >>> from deepsimplex.evaluation import report
-    >>> score_label("top_k_accuracy", report([0], [[0.9, 0.1]]))
-    'top 1 accuracy'
-    """
-    if score == "top_k_accuracy":
-        return f"top {scores.k} accuracy"
-    if score == "accuracy_at_coverage":
-        return f"accuracy at coverage {scores.coverage:g}"
-    return score.replace("_", " ").replace("brier", "Brier")
-
-
 def _partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
     """Return the measures of standardized partitions: of scaled memberships, and of those that were given."""
     measures = [partition.measures() for partition in comparison.partitions.values()]
@@ -329,7 +313,7 @@ def _partition_groups(comparison: PartitionComparison) -> dict[str, list[Row]]:
 
     def rows(prefix: str) -> list[Row]:
         return [
-            Row(measure_title(name), [Cell(number(found[prefix + name])) for found in measures])
+            Row(measure_title(name), [Cell(number(values[prefix + name])) for values in measures])
             for name in names
             if prefix + name in measures[0]
         ]

@@ -111,7 +111,7 @@ class RunFolder:
         return [cls(path) for path in sorted(numbered, key=lambda path: int(path.name))]
 
     def check_same(self, config: RunConfig, sections: Sequence[str], what_to_do: str) -> None:
-        """Raise a ConfigurationError if sections of a configuration differ from the run's own.
+        """Raise a ConfigurationError if sections of a configuration differ from those of the run.
 
         Parameters
         ----------

@@ -160,23 +160,18 @@ def save_predictions(
     >>> load_predictions(folder / "forest.npz").p.shape
     (75, 3)
     """
-    found = Predictions.of(
+    predictions = Predictions.of(
         y, p, latent=latent, scores=scores, readout=readout, images=images, class_names=class_names, keep=keep
     )
-    arrays: dict[str, Any] = {
-        "y": found.y,
-        "p": found.p,
-        "class_names": np.array(found.class_names),
-        "latent_loc": None if found.latent is None else found.latent.loc,
-        "latent_scale": None if found.latent is None else found.latent.scale,
-        "scores": found.scores,
-        "readout": None if found.readout is None else np.array(READOUTS.name_of(found.readout)),
-        "readout_config": None if found.readout is None else np.array(json.dumps(found.readout.get_config())),
-        "images": found.images,
-        "image_rows": found.image_rows,
-    }
+    names = ("y", "p", "class_names", "scores", "images", "image_rows")
+    arrays = {name: np.asarray(value) for name in names if (value := getattr(predictions, name)) is not None}
+    if predictions.latent is not None:
+        arrays |= {f"latent_{name}": array for name, array in predictions.latent.as_dict().items()}
+    if predictions.readout is not None:
+        arrays["readout"] = np.array(READOUTS.name_of(predictions.readout))
+        arrays["readout_config"] = np.array(json.dumps(predictions.readout.get_config()))
     with replacing(path) as fresh:
-        save_arrays(fresh, KEY, {name: array for name, array in arrays.items() if array is not None})
+        save_arrays(fresh, KEY, arrays)
 
 
 def load_predictions(path: str | os.PathLike[str]) -> Predictions:
@@ -238,7 +233,7 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
     latent = {key: arrays[name] for key in ("loc", "scale") if (name := f"latent_{key}") in arrays}
     if len(latent) == 1:
         raise ValueError("latent_loc and latent_scale belong together; found one of them")
-    found = Predictions.of(
+    predictions = Predictions.of(
         arrays["y"],
         arrays["p"],
         latent=latent or None,
@@ -248,15 +243,15 @@ def _from_arrays(arrays: dict[str, NDArray[Any]]) -> Predictions:
     )
     images = arrays.get("images")
     if images is None:
-        return found
+        return predictions
     rows = arrays.get("image_rows", np.arange(len(images)))
-    inside = rows.dtype.kind in "iu" and rows.ndim == 1 and np.all((rows >= 0) & (rows < len(found.y)))
+    inside = rows.dtype.kind in "iu" and rows.ndim == 1 and np.all((rows >= 0) & (rows < len(predictions.y)))
     if not inside or len(rows) != len(images) or np.any(np.diff(rows) <= 0):
         raise ValueError(
             f"image_rows must hold a row of p for each of the {len(images)} images, in rising order; found {rows}"
         )
     pixels = _as_bytes(images, len(images), np.arange(len(images)))
-    return replace(found, images=pixels, image_rows=rows.astype(np.int64))
+    return replace(predictions, images=pixels, image_rows=rows.astype(np.int64))
 
 
 def _readout(arrays: dict[str, NDArray[Any]]) -> str | keras.layers.Layer | None:

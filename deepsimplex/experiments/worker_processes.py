@@ -129,8 +129,8 @@ def run_workers(count: int, command: Sequence[str]) -> int:
     """
     if os.environ.get(VARIABLE, "").strip():
         raise ConfigurationError(
-            f"workers must not be given where {VARIABLE} names them: each of its machines would train a model of its "
-            "own. Start the command once on each, without --workers"
+            f"workers must not be given where {VARIABLE} names them: each of its machines would train another "
+            "model. Start the command once on each, without --workers"
         )
     gpus = [gpu for gpu in os.environ.get(GPUS, "").split(",") if gpu.strip() not in ("", "-1")]
     if gpus and len(gpus) < count:

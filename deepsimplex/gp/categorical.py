@@ -7,19 +7,18 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike
 
-from deepsimplex._utils.validation import check_choice, check_flag
+from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_sample_weight
 from deepsimplex.geometry import helmert
 from deepsimplex.gp.collapsed_bound import check_factor, inducing_factor, moved_points, sparse_posterior
 from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled, make_kernel
 from deepsimplex.gp.inducing_points import inducing_points
 from deepsimplex.gp.optimize import Callback, Step
 from deepsimplex.gp.posterior import Posterior, predict_latents
-from deepsimplex.gp.regression import Values, gradients
-from deepsimplex.gp.rows import Arrays, labeled_rows, survey
-from deepsimplex.gp.scaling import Moments, Scaling
+from deepsimplex.gp.regression import Values, check_features, gradients
+from deepsimplex.gp.scaling import Arrays, Moments, Scaling, survey
 from deepsimplex.gp.stochastic import Minibatches, natural_step
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.samples import Samples
+from deepsimplex.samples import ArraySamples, Samples
 
 Link = Literal["ilr", "softmax"]
 # Variance that the kernel starts at: logits of a few units separate classes.
@@ -43,8 +42,8 @@ class CategoricalProcess:
     its own q(u) = N(m, S), by default at inducing points that all share.
 
     Natural gradients move q: the derivatives of the expected log likelihood by the marginals of a minibatch are those
-    of a Gaussian observation with a precision of its own, and a step of size rho moves the sums over such observations
-    by rho, as ``StochasticGaussianProcess`` moves its own. Adam moves the logarithms of the kernel's hyperparameters,
+    of a Gaussian observation, and a step of size rho moves the sums over such observations by rho, as
+    ``StochasticGaussianProcess`` moves its sums. Adam moves the logarithms of the kernel's hyperparameters,
     W, and the points in standard deviations of the features: the units of the features do not matter. At the end a few
     natural steps by all samples remove most of the last minibatches' noise from q. With ``epochs=0`` only these
     steps are taken, at the initial hyperparameters and points.
@@ -156,6 +155,19 @@ class CategoricalProcess:
         They are isotropic if all latent dimensions share one variance, else diagonal, and without observation noise.
         """
         return predict_latents(self, X)
+
+
+def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArraySamples:
+    """Check the arrays of ``CategoricalProcess.fit``, and return the samples that ``fit_samples`` takes."""
+    features = check_features(X)
+    labels, n = check_labels(y, soft=True, rows=len(features), of="X")
+    weights = check_sample_weight(sample_weight, len(features))
+
+    def weighted(X: Any, y: Any, weights: Any) -> Arrays:
+        memberships = np.eye(n)[y] if y.ndim == 1 else y
+        return X, weights[:, np.newaxis] * memberships
+
+    return ArraySamples(features, labels, weights, used=weights > 0).map(weighted)
 
 
 class Whitened(NamedTuple):
@@ -298,7 +310,7 @@ class CategoricalBound:
         self.seed = process.random_state
         (moments, _), (X, memberships, weights, classes) = survey(samples.map(described), self.seed)
         self.features = Scaling.for_features(moments) if process.scale_features else Scaling.identity(X.shape[1])
-        self.samples = samples.map(lambda X, memberships: (self.features(X), memberships))
+        self.samples: Any = samples.map(lambda X, memberships: (self.features(X), memberships))
         scaled, n = self.features(X), memberships.shape[1]
         rng = np.random.default_rng(self.seed)
         self.kernel, kernel_start = make_kernel(process.kernel, scaled, process.ard, rng, variance=_VARIANCE)

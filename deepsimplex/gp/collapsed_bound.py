@@ -111,16 +111,17 @@ def negative_bound(AAT: Any, Az: Any, zz: Any, log_v: Any, trace_K: Any) -> tupl
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(*model: Any) -> tuple[Any, Any]:
+def _compiled(kernel: NamedKernel | GivenKernel, noise: str, num_noises: int, separate: bool) -> tuple[Any, Any]:
     """Compile ``block_sums`` and its derivatives; fits of equal models share them."""
+    sums = functools.partial(block_sums, kernel, noise, num_noises, separate)
 
     def derivatives(by_sums: Any, values: Values, *block: Any) -> Values:
         with tf.GradientTape() as tape:
             tape.watch(values)
-            sums = block_sums(*model, values, *block)
-        return gradients(tape, sums, model[0], values, by_sums)
+            computed = sums(values, *block)
+        return gradients(tape, computed, kernel, values, by_sums)
 
-    return compiled(functools.partial(block_sums, *model)), compiled(derivatives)
+    return compiled(sums), compiled(derivatives)
 
 
 class TitsiasBound(Objective):

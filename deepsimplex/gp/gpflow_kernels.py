@@ -139,7 +139,7 @@ def make_kernel(
     X : ndarray, shape [N, d]
         The lengthscale starts at the median distance between (at most a thousand of) its distinct rows.
     ard : bool
-        Whether every feature has a lengthscale of its own.
+        Whether every feature has its own lengthscale.
     rng : numpy.random.Generator
         Chooses the rows.
     variance : float

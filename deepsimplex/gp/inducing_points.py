@@ -50,11 +50,11 @@ def inducing_points(
         rng = np.random.default_rng(seed)
         return np.stack([choose_points(X, number, rng, y) for _ in range(sets)])
     if np.ndim(inducing) == 1:
-        columns, found = X.shape[1], np.shape(inducing)
+        columns, shape = X.shape[1], np.shape(inducing)
         hint = "np.reshape(inducing, (-1, 1)) makes them points of a single feature"
         if columns > 1:
             hint = "np.reshape(inducing, (1, -1)) makes them a single point"
-        raise ValueError(f"inducing must be a whole number or points [M, {columns}]; found shape {found}. {hint}")
+        raise ValueError(f"inducing must be a whole number or points [M, {columns}]; found shape {shape}. {hint}")
     points: Any = features(check_array(inducing, "inducing", "[M, d]", columns=X.shape[1], least=1))
     return np.repeat(points[np.newaxis], sets, axis=0)
 
@@ -90,9 +90,9 @@ def choose_points(
     """
     distinct, positions = np.unique(X, axis=0, return_inverse=True)
     classes = np.zeros(len(X), dtype=int) if y is None else np.unique(np.asarray(y), return_inverse=True)[1]
-    owners = np.full(len(distinct), len(X))
-    np.minimum.at(owners, positions.ravel(), classes)  # equal rows of several classes count for the first
-    groups = [distinct[owners == owner] for owner in np.unique(owners)]
+    first = np.full(len(distinct), len(X))
+    np.minimum.at(first, positions.ravel(), classes)  # equal rows of several classes count for the first
+    groups = [distinct[first == label] for label in np.unique(first)]
     if number < len(groups):
         raise ValueError(f"inducing must be at least the number of classes, {len(groups)}; found {number}")
     if number >= len(distinct):

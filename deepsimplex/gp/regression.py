@@ -8,14 +8,14 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.validation import check_choice, check_flag, check_whole
+from deepsimplex._utils.batching import is_sliced_by_rows, not_finite
+from deepsimplex._utils.validation import check_array, check_choice, check_flag, check_sample_weight, check_whole
 from deepsimplex.gp.gpflow_kernels import make_kernel
 from deepsimplex.gp.optimize import Callback, Optimum, Report, Step, minimize
 from deepsimplex.gp.posterior import Posterior, predict_latents
-from deepsimplex.gp.rows import Arrays, observed_rows, survey
-from deepsimplex.gp.scaling import Scaling
+from deepsimplex.gp.scaling import Arrays, Scaling, survey
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.samples import Samples
+from deepsimplex.samples import ArraySamples, Samples
 
 NoiseName = Literal["auto", "target", "learned", "scaled"]
 # Initial variance of a learned noise if the observations have none, in units of the latents' own variance.
@@ -123,7 +123,7 @@ class GaussianProcess(ABC):
         Parameters
         ----------
         samples : Samples
-            X [N, d], loc [N, L], scale [N, 1] or [N, L] and weights [N] above zero, all float64, and classes [N].
+            X [N, d], loc [N, L], scale [N, 1] or [N, L], weights [N] above zero, float64, and classes [N].
         callback : callable, optional
             See ``fit``.
         """
@@ -151,6 +151,34 @@ class GaussianProcess(ABC):
         return predict_latents(self, X)
 
 
+def observed_rows(
+    X: ArrayLike, observation: LatentGaussian, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+) -> ArraySamples:
+    """Check the arrays of ``GaussianProcess.fit``, and return the samples that ``fit_samples`` takes."""
+    features = check_features(X)
+    if not isinstance(observation, LatentGaussian):
+        raise TypeError(f"observation must be a LatentGaussian; found {type(observation).__name__}")
+    if observation.covariance == "full":
+        raise ValueError("observation must have an isotropic or diagonal scale; found a full one, [N, L, L]")
+    classes = np.zeros(len(features), np.int64) if y is None else np.asarray(y)
+    for name, count in {"observation": len(observation), "y": len(classes)}.items():
+        if count != len(features):
+            raise ValueError(f"{name} must have as many rows as X, {len(features)}; found {count}")
+    weights, observed = check_sample_weight(sample_weight, len(features)), observation.numpy()
+    return ArraySamples(features, observed.loc, observed.scale, weights, classes, used=weights > 0)
+
+
+def check_features(X: ArrayLike) -> Any:
+    """Return features [N, d] of at least two rows: as they are if they can be read in blocks, else in an array."""
+    if not is_sliced_by_rows(X):
+        return check_array(X, "X", "[N, d]", least=2)
+    features: Any = X
+    check_array(features[:2], "X", least=2, finite=False)
+    if where := not_finite(features):
+        raise ValueError(f"X must be finite; found {features[where[0]][where[1]]} at {list(where)}")
+    return features
+
+
 Values = dict[str, Any]
 """Unconstrained hyperparameters: "kernel", a list; "noise", logarithms, if learned; "shift" of learned points."""
 
@@ -174,14 +202,13 @@ class Objective(ABC):
     samples : Samples
         Scaled X [N, d] and Z [N, L], variances that the target states, [N, 1] or [N, L], and weights [N].
     drawn : tuple of ndarray
-        The same of some rows drawn at random, and their classes; see ``deepsimplex.gp.rows.survey``.
+        The same of some rows drawn at random, and their classes; see ``survey``.
     """
 
     def __init__(self, process: GaussianProcess, samples: Samples) -> None:
         (X_moments, loc_moments, scale_moments), drawn = survey(samples, process.random_state)
-        X, loc, scale, weights, classes = drawn
-        identity = Scaling.identity(X.shape[1])
-        self.features = Scaling.for_features(X_moments) if process.scale_features else identity
+        X, _, scale, weights, classes = drawn
+        self.features = Scaling.for_features(X_moments) if process.scale_features else Scaling.identity(X.shape[1])
         self.latents = Scaling.for_latents(loc_moments)
         stated = bool(scale_moments.largest.any())
         if process.noise in ("target", "scaled") and not stated:
@@ -189,8 +216,8 @@ class Objective(ABC):
                 f"noise={process.noise!r} needs a target that states its noise (ILR, Dirichlet); found none"
             )
         self.noise = process.noise if process.noise != "auto" else "target" if stated else "learned"
-        self.drawn = *self._scaled(X, loc, scale, weights), classes
-        self.samples = samples.map(lambda X, loc, scale, weights, _: self._scaled(X, loc, scale, weights))
+        self.drawn = *self._scaled(*drawn), classes
+        self.samples: Any = samples.map(self._scaled)
         rng = np.random.default_rng(process.random_state)
         self.kernel, kernel_start = make_kernel(process.kernel, self.drawn[0], process.ard, rng)
         self.start: Values = {"kernel": kernel_start}
@@ -201,7 +228,7 @@ class Objective(ABC):
         elif self.noise == "scaled":
             self.start["noise"] = np.zeros(variances.shape[1])
 
-    def _scaled(self, X: Any, loc: Any, scale: Any, weights: Any) -> Arrays:
+    def _scaled(self, X: Any, loc: Any, scale: Any, weights: Any, _: Any) -> Arrays:
         variances = np.square(scale / self.latents.width[0])
         return self.features(X), self.latents(loc), variances[:, :1] if self.noise == "learned" else variances, weights
 

@@ -6,6 +6,11 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from deepsimplex.samples import Reservoir, Samples
+
+Arrays = tuple[NDArray[Any], ...]
+# Number of rows for initial hyperparameters and inducing points: more rows change both little.
+SAMPLE = 20_000
 # Widths below this share of the largest number are round-off: such a column is constant.
 _ROUND_OFF = 1e-12
 
@@ -47,7 +52,7 @@ class Scaling(NamedTuple):
 
 @dataclass(frozen=True)
 class Moments:
-    """Weighted means and mean squared deviations of columns; those of two blocks of rows can be added.
+    """Weighted means and variances of columns; those of two blocks of rows can be added.
 
     Parameters
     ----------
@@ -56,7 +61,7 @@ class Moments:
     center : ndarray, shape [d]
         Means.
     squares : ndarray, shape [d]
-        Mean squared deviations in units of 4**exponent: scaling by powers of two is exact, and squares neither overflow
+        Variances in units of 4**exponent: scaling by powers of two is exact, and squares neither overflow
         nor vanish.
     largest : ndarray, shape [d]
         Largest absolute values.
@@ -75,8 +80,9 @@ class Moments:
     largest: NDArray[np.float64]
 
     @classmethod
-    def of(cls, values: NDArray[np.float64], weights: NDArray[np.float64] | None = None) -> Self:
-        """Compute the moments of rows [N, d] with weights [N], by default equal ones."""
+    def of(cls, values: NDArray[Any], weights: NDArray[np.float64] | None = None) -> Self:
+        """Compute the moments of rows [N, d] with weights [N], by default equal ones; in double precision."""
+        values = np.asarray(values, dtype=np.float64)
         center, largest = np.average(values, axis=0, weights=weights), np.abs(values).max(axis=0)
         exponent = np.frexp(largest)[1]
         squares = np.square(np.ldexp(values, -exponent) - np.ldexp(center, -exponent))
@@ -95,3 +101,29 @@ class Moments:
         apart = np.square(np.ldexp(other.center, -exponent) - np.ldexp(self.center, -exponent))
         squares = (1.0 - share) * first + share * second + share * (1.0 - share) * apart
         return Moments(weight, (1.0 - share) * self.center + share * other.center, squares, largest)
+
+
+def survey(samples: Samples, seed: int) -> tuple[list[Moments], Arrays]:
+    """Read rows once to compute their moments and to draw a random sample, from which a fit is initialized.
+
+    Parameters
+    ----------
+    samples : Samples
+        Features and what was observed of them, weights [N] and classes [N].
+    seed : int
+
+    Returns
+    -------
+    moments : list of Moments
+        Of the features and of what was observed, over all rows.
+    sample : tuple of ndarray
+        All arrays of at most ``SAMPLE`` rows and one of every class, in order.
+    """
+    reservoir = Reservoir(SAMPLE, seed, per_class=1)
+    moments: list[Moments] = []
+    for block in samples.blocks():
+        *values, weights, classes = block
+        added = [Moments.of(value, weights) for value in values]
+        moments = [total + part for total, part in zip(moments, added, strict=True)] if moments else added
+        reservoir.add(block, classes)
+    return moments, reservoir.drawn().columns

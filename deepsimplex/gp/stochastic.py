@@ -11,10 +11,9 @@ import tensorflow as tf
 
 from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.gp.collapsed_bound import CollapsedGaussianProcess, TitsiasBound, block_sums, negative_bound
-from deepsimplex.gp.gpflow_kernels import compiled
+from deepsimplex.gp.gpflow_kernels import GivenKernel, NamedKernel, compiled
 from deepsimplex.gp.optimize import Optimum, Report, pack, unpack
 from deepsimplex.gp.regression import Values, gradients
-from deepsimplex.samples import Samples
 
 # Learning rate at the end, as a share of the first.
 _LAST_RATE = 0.05
@@ -47,7 +46,7 @@ class Minibatches:
         check_number(self.natural_step, "natural_step", 0, 1)
 
     def train(
-        self, step: Callable[..., Any], values: Values, sums: tuple[Any, ...], samples: Samples, seed: int
+        self, step: Callable[..., Any], values: Values, sums: tuple[Any, ...], samples: Any, seed: int
     ) -> Iterator[tuple[int, float, Values, tuple[Any, ...]]]:
         """Take a step by every batch of every epoch.
 
@@ -101,17 +100,18 @@ def natural_step(sums: Any, estimates: Any, size: Any) -> tuple[Any, ...]:
 
 
 @functools.lru_cache(maxsize=32)
-def _compiled(*model: Any) -> Any:
+def _compiled(kernel: NamedKernel | GivenKernel, noise: str, num_noises: int, separate: bool) -> Any:
     """Compile a step by a minibatch, at sums that a natural step has moved; fits of equal models share it."""
+    compute_sums = functools.partial(block_sums, kernel, noise, num_noises, separate)
 
     def step(values: Values, constants: Values, sums: Any, size: Any, share: Any, *batch: Any) -> Any:
         with tf.GradientTape() as tape:
             tape.watch(values)
-            batch_sums = block_sums(*model, values, constants, *batch)
+            batch_sums = compute_sums(values, constants, *batch)
         sums = natural_step(sums, [share * part for part in batch_sums], size)
         value, by_sums = negative_bound(*sums)
         by_batch = [share * part for part in by_sums]
-        return value, gradients(tape, batch_sums, model[0], values, by_batch), sums
+        return value, gradients(tape, batch_sums, kernel, values, by_batch), sums
 
     return compiled(step)
 

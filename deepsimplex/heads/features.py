@@ -1,7 +1,6 @@
 """Draw features of random samples in one pass, for initial inducing points and prototypes."""
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -66,10 +65,9 @@ def draw_features(
     if is_stream(x):
         reservoir = Reservoir(0, rng, per_class=rows) if by_class else Reservoir(rows, rng)
         blocks = Samples.of(x, y, labeled=by_class, name="samples").blocks(BATCH_SIZE)
-        with as_in_training(backbone) as features:
-            for block, *labels in _without_small_blocks(blocks):
-                columns = (features(block), *map(class_numbers, labels[:1])) if class_numbers else (features(block),)
-                reservoir.add(columns, *columns[1:])
+        for block, *labels in _without_small_blocks(blocks):
+            numbers = [] if class_numbers is None else [class_numbers(labels[0])]
+            reservoir.add((training_features(block, backbone), *numbers), *numbers)
         draw = reservoir.drawn()
         if not draw.given:
             raise ValueError("samples must hold at least one sample; found none")
@@ -81,9 +79,9 @@ def draw_features(
     draw = Samples.of(as_arrays(x), y, name="samples").draw(rows, rng, by_class)
     # In random order and batches of equal size, for the batch statistics.
     parts = np.array_split(rng.permutation(len(draw.rows)), -(-len(draw.rows) // BATCH_SIZE))
-    with as_in_training(backbone) as features:
-        batches = [(features(batch), *numbers) for batch, *numbers in (take(draw.columns, part) for part in parts)]
-    return Draw(joined(batches), draw.rows[np.concatenate(parts)], draw.given)
+    batches = (take(draw.columns, part) for part in parts)
+    columns = joined([(training_features(batch, backbone), *numbers) for batch, *numbers in batches])
+    return Draw(columns, draw.rows[np.concatenate(parts)], draw.given)
 
 
 def compute_features(batch: Any, backbone: Callable[..., Any] | None, training: bool = False) -> NDArray[np.float64]:
@@ -104,9 +102,8 @@ def compute_features(batch: Any, backbone: Callable[..., Any] | None, training: 
     return features
 
 
-@contextmanager
-def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[Any], NDArray[np.float64]]]:
-    """Yield the backbone in training mode, as a function of arrays; its state is restored at the end.
+def training_features(batch: Any, backbone: Callable[..., Any] | None) -> NDArray[np.float64]:
+    """Compute features [N, d] of a batch in training mode; the state of the backbone stays as it is.
 
     In a new backbone the moving averages of batch normalization have not converged: points chosen among features in
     inference mode would lie far from the features in training.
@@ -114,27 +111,15 @@ def as_in_training(backbone: Callable[..., Any] | None) -> Iterator[Callable[[An
     Examples
     --------
     >>> norm = keras.layers.BatchNormalization()
-    >>> with as_in_training(norm) as features:
-    ...     features(np.array([[1.0], [3.0]], "float32")).round(2).tolist()
+    >>> training_features(np.array([[1.0], [3.0]], "float32"), norm).round(2).tolist()
     [[-1.0], [1.0]]
     >>> float(norm.moving_mean[0])
     0.0
     """
-    state: list[tuple[keras.Variable, Any]] | None = None
-
-    def features(batch: Any) -> NDArray[np.float64]:
-        nonlocal state
-        if state is None:
-            if not getattr(backbone, "built", True):
-                _build(backbone, batch)
-            state = [(variable, variable.numpy()) for variable in getattr(backbone, "variables", ())]
+    if not getattr(backbone, "built", True):
+        _build(backbone, batch)
+    with keras.StatelessScope():  # drops the updates of variables
         return compute_features(batch, backbone, training=True)
-
-    try:
-        yield features
-    finally:
-        for variable, value in state or ():
-            variable.assign(value)
 
 
 def _build(backbone: Any, batch: Any) -> None:

@@ -101,11 +101,10 @@ class GaussianHead(Head):
     def _triangle(self, diagonal: Any, below: Any) -> Any:
         """Lower-triangular factor [N, L, L] from its diagonal [N, L] and what lies below it [N, L (L - 1) / 2]."""
         L = self.latent_dim
-        rows, columns = np.tril_indices(L, k=-1)
-        place = np.full((L, L), L + len(rows))  # above the diagonal: the zero appended last
-        place[np.arange(L), np.arange(L)] = np.arange(L)
-        place[rows, columns] = L + np.arange(len(rows))
-        entries = ops.concatenate([diagonal, below, ops.zeros_like(diagonal[:, :1])], axis=-1)
+        place = np.zeros((L, L), dtype=int)  # above the diagonal: the zero in front
+        place[np.diag_indices(L)] = np.arange(1, L + 1)
+        place[np.tril_indices(L, k=-1)] = np.arange(L + 1, L * (L + 1) // 2 + 1)
+        entries = ops.concatenate([ops.zeros_like(diagonal[:, :1]), diagonal, below], axis=-1)
         return ops.reshape(ops.take(entries, place.reshape(-1), axis=-1), (-1, L, L))
 
     def get_config(self) -> dict[str, Any]:

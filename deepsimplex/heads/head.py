@@ -12,7 +12,7 @@ from deepsimplex.targets import Target
 
 
 class Head(keras.layers.Layer):
-    """Map features [N, d] to {"loc", "scale"}; what differs between heads is a method with a default.
+    """Base class of heads: Keras layers from features [N, d] to the dict {"loc", "scale"}.
 
     Subclasses define ``call``, ``get_config`` and, if they have weights, ``build``, which begins with
     ``super().build(input_shape)``.
@@ -53,7 +53,7 @@ class Head(keras.layers.Layer):
 
         Parameters
         ----------
-        x : array, tf.data.Dataset or iterator
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
             Samples [N, ...], or batches (samples, labels), which are read once.
         y : array_like, shape [N] or [N, n], optional
             Labels, unless x holds them.

@@ -169,13 +169,13 @@ class PrototypeGaussianProcess(PrototypeLayer):
         return self._weight(name, shape, keras.initializers.Constant(math.log(start)))
 
     def _adapt_to(self, X: NDArray[np.float64]) -> None:
-        some = np.random.default_rng(0).permutation(len(X))[:ROWS]  # all pairs are compared
-        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X[some]))))
+        rows = np.random.default_rng(0).permutation(len(X))[:ROWS]  # all pairs are compared
+        self.log_lengthscale.assign(np.full(self.log_lengthscale.shape, math.log(median_distance(X[rows]))))
 
     def call(self, features: Any) -> dict[str, Any]:
         # features: [N, d]
         k = ops.transpose(self._correlations(features)[1])  # [M, N]
-        solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._deviations(), k.dtype), k], axis=1))
+        solved = solve_lower(self._factor, ops.concatenate([ops.cast(self._centered_latents(), k.dtype), k], axis=1))
         A = solved[:, self.latent_dim :]
         loc = self._center + ops.matmul(ops.transpose(A), solved[:, : self.latent_dim])
         loc = ops.reshape(loc, (-1, self.latent_dim))  # static width: otherwise a single column is dropped
@@ -190,7 +190,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         noise = ops.exp(ops.cast(self.log_noise, K.dtype)) + self.noise_floor
         return ops.cholesky(K + noise * ops.eye(K.shape[0], dtype=K.dtype))
 
-    def _deviations(self) -> Any:
+    def _centered_latents(self) -> Any:
         """Positions of the prototypes less the mean position of the classes, [M, L]."""
         return ops.cast(self.latents, precise_dtype()) - self._center
 
@@ -202,7 +202,7 @@ class PrototypeGaussianProcess(PrototypeLayer):
         return squared, KERNELS[self.kernel](squared)
 
     def _evidence(self, features: Any) -> tuple[Any, Any]:
-        factor, C = self._factor(), self._deviations()
+        factor, C = self._factor(), self._centered_latents()
         # The rows b_j of (K + s^2 I)^-1 C, and their terms in the scores of the classes.
         B = ops.solve_triangular(ops.transpose(factor), ops.solve_triangular(factor, C, lower=True), lower=False)
         scores = ops.matmul(B, self._scores.T)  # [M, n]

@@ -61,11 +61,11 @@ def initial_prototypes(
     y, _ = check_labels(y, rows=len(X), of="X", least_classes=1)
     rng = np.random.default_rng(0) if rng is None else rng
     classes, weights = np.unique(y), check_sample_weight(weights, len(X), name="weights")
-    chosen = [_of_class(X[y == label], weights[y == label], number, initialization, rng) for label in classes]
+    chosen = [_class_prototypes(X[y == label], weights[y == label], number, initialization, rng) for label in classes]
     return np.concatenate(chosen), np.repeat(classes, [len(rows) for rows in chosen])
 
 
-def _of_class(
+def _class_prototypes(
     rows: NDArray[np.float64], weights: Any, number: int, initialization: str, rng: np.random.Generator
 ) -> NDArray[np.float64]:
     from sklearn.cluster import KMeans, kmeans_plusplus  # slow to import

@@ -1,4 +1,4 @@
-"""Base class of the Keras layers of prototypes: prototypes as weights, adapted to real samples; explanations."""
+"""Base class of the Keras layers of prototypes: their weights, initialization and explanations."""
 
 from abc import abstractmethod
 from collections.abc import Callable
@@ -106,11 +106,11 @@ class PrototypeLayer(Head):
 
         Parameters
         ----------
-        x : array or tf.data.Dataset
-            Samples [N, ...], or a finite data set of batches (samples, labels). One pass over it draws the features of
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
+            Samples [N, ...], or finitely many batches (samples, labels). One pass over it draws the features of
             2000 samples, the same number for every class, and at least ten for each prototype.
         y : array_like, shape [N] or [N, n], optional
-            Labels, unless x is a data set. Soft labels count for their likeliest class.
+            Labels, unless x holds them. Soft labels count for their likeliest class.
         backbone : keras.Model or keras.layers.Layer, optional
             The network before the layer, from samples to features [N, d]. It is called in training mode, and its state
             is restored. Default: samples are features.
@@ -153,13 +153,13 @@ class PrototypeLayer(Head):
         if (spread := float(np.sqrt(X.var(axis=0).mean()))) > _WIDE:
             warn_caller(
                 f"features have a standard deviation of {spread:.3g}: optimizers, whose steps suit features that vary "
-                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]",
+                "by about one, will hardly move the prototypes. Scale the samples, images to [0, 1]"
             )
         return self
 
     @abstractmethod
     def _adapt_to(self, X: NDArray[np.float64]) -> None:
-        """Start other weights than the prototypes from features [N, d]."""
+        """Initialize the other weights from features [N, d]."""
 
     @abstractmethod
     def _evidence(self, features: Any) -> tuple[Any, Any]:
@@ -167,11 +167,10 @@ class PrototypeLayer(Head):
 
     def _precise(self, features: Any) -> tuple[Any, Any]:
         """Cast features [N, d] and prototypes [M, d] to float64, except for export formats without it."""
-        found, known = features.shape[1], self.prototypes.shape[1]
-        if found != known:
+        if features.shape[1] != self._num_features:
             raise ValueError(
-                f"features must have {known} columns, as the prototypes have; found {found}. adapt and explain need "
-                "the backbone before the layer"
+                f"features must have {self._num_features} columns, as the prototypes have; found {features.shape[1]}. "
+                "adapt and explain need the backbone before the layer"
             )
         return ops.cast(features, precise_dtype()), ops.cast(self.prototypes, precise_dtype())
 
@@ -200,7 +199,7 @@ class PrototypeLayer(Head):
         return Explanation.of(distances, weights, self.prototype_labels, k)
 
     def wins(self, x: Any, backbone: Callable[..., Any] | None = None) -> NDArray[np.int64]:
-        """Count the samples that each prototype is the nearest of, shape [M]; those with zero are unused.
+        """Count the samples to which each prototype is the nearest, shape [M].
 
         Parameters
         ----------
@@ -225,5 +224,5 @@ class PrototypeLayer(Head):
         return joined([keras.tree.map_structure(np.asarray, parts) for parts in evidence])
 
     def get_config(self) -> dict[str, Any]:
-        own = ("num_classes", "prototypes_per_class", "initialization")
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}
+        names = ("num_classes", "prototypes_per_class", "initialization")
+        return {**super().get_config(), **{name: getattr(self, name) for name in names}}

@@ -92,6 +92,8 @@ class PrototypeScores(PrototypeLayer):
     True
     """
 
+    omega: keras.Variable | None = None
+
     def __init__(
         self,
         num_classes: int,
@@ -113,14 +115,13 @@ class PrototypeScores(PrototypeLayer):
         d = self.prototypes.shape[1]
         if self.rank is not None and self.rank > d:
             raise ValueError(f"rank must be at most the number of features, {d}; found {self.rank}")
-        self.omega = None
         if self.metric == "matrix":
             start = keras.initializers.Identity() if self.rank in (None, d) else keras.initializers.Orthogonal(seed=0)
             self.omega = self._weight("omega", (self.rank or d, d), start)
 
     @property
     def relevance(self) -> NDArray[np.float64] | None:
-        if getattr(self, "omega", None) is None:
+        if self.omega is None:
             return None
         squares = np.sum(np.square(np.asarray(self.omega, dtype=np.float64)), axis=0)
         return np.asarray(squares / squares.sum())

@@ -20,7 +20,7 @@ MEAN_FUNCTIONS = ("linear", "zero")
 
 
 class _PerSample(keras.regularizers.Regularizer):
-    """Regularizer: a divergence of a weight, divided by the number of samples that are counted."""
+    """Regularizer: a divergence of a weight, divided by the number of samples."""
 
     def __init__(self, divergence: Callable[[Any], Any], sample_count: keras.Variable) -> None:
         self.divergence, self.sample_count = divergence, sample_count
@@ -70,7 +70,7 @@ class VariationalGaussianProcess(Head):
         The prior's mean. "linear" (default) is w^T x + b with learned weights. With "zero", the prior of [ILR-GP], the
         gradient vanishes for features far from all inducing points, so that the backbone learns more slowly.
     ard : bool
-        Whether every feature has a lengthscale of its own. Default False: a backbone can scale its features itself.
+        Whether every feature has its own lengthscale. Default False: a backbone can scale its features itself.
     normalize_features : bool
         Whether features pass batch normalization first, with Keras' learned scale and shift. Default True: the features
         of a backbone grow and move in training, away from inducing points that start among the first ones, until the
@@ -206,7 +206,7 @@ class VariationalGaussianProcess(Head):
     def adapt(
         self, x: Any, y: Any = None, backbone: Callable[..., Any] | None = None, *, seed: int = 0
     ) -> "VariationalGaussianProcess":
-        """Put the inducing points among the features of samples, and the lengthscale at their median distance.
+        """Initialize inducing points by features of samples, and the lengthscale by their median distance.
 
         With ``normalize_features`` the samples' moments are the first moving averages, and points and lengthscale are
         those of normalized features.
@@ -215,7 +215,7 @@ class VariationalGaussianProcess(Head):
 
         Parameters
         ----------
-        x : array, tf.data.Dataset or iterator
+        x : array, tf.data.Dataset, keras.utils.PyDataset or iterator
             Samples [N, ...], or batches of them, with or without labels. One pass draws the features of 2000 samples
             (or of 10 for each inducing point, if that is more); k-means++ chooses among those, and the number of
             samples is counted, unless ``num_samples`` was given. If there are fewer distinct ones than inducing

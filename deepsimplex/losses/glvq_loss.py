@@ -11,7 +11,7 @@ from deepsimplex.losses.readout_losses import is_soft, value_of_label
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class GLVQ(keras.losses.Loss):
-    """Cost of (labels, scores of ``heads.PrototypeScores``): Phi(mu), mu = -score of the label [GPLVQ Eq. 3.2].
+    """Cost Phi(mu) of the scores of ``heads.PrototypeScores``, with mu = -score of the label [GPLVQ Eq. 3.2].
 
     mu = (d_J - d_K) / (d_J + d_K) compares the squared distances to the nearest prototypes of the sample's class and of
     all others; it is -1 for samples that are well classified and 1 at worst.

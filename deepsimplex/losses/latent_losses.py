@@ -81,7 +81,7 @@ class ClassifierLoss(keras.losses.Loss):
 
     @property
     def how_to_adapt(self) -> str:
-        """What to do if the loss has not been adapted, for error messages."""
+        """Instruction, for error messages, if the loss has not been adapted."""
         return "call fit first"
 
     def observe(self, loc: Any, scores: Any) -> dict[str, Any]:

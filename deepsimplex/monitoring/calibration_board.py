@@ -1,7 +1,8 @@
 """TensorBoard callback for scores, calibration and latents of a classifier during training."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -12,6 +13,8 @@ from tensorboard.plugins.hparams import api, api_pb2, summary
 
 from deepsimplex._utils.messages import warn_caller
 from deepsimplex._utils.validation import check_class_names, check_flag, check_labels, check_probabilities, check_whole
+from deepsimplex.classifier import SimplexClassifier
+from deepsimplex.estimators.latent_classifier import LatentClassifier
 from deepsimplex.evaluation.reliability_curve import check_bins
 from deepsimplex.monitoring.classifier_outputs import ClassifierOutputs, KerasOutputs
 from deepsimplex.monitoring.event_file import EventFile
@@ -20,7 +23,7 @@ from deepsimplex.monitoring.hyperparameters import (
     estimator_hyperparameters,
     model_hyperparameters,
 )
-from deepsimplex.monitoring.summaries import band_picture, confidences, familiarities, latents, pictures, scalars
+from deepsimplex.monitoring.summaries import band_picture, latents, pictures, summary_values
 from deepsimplex.monitoring.validation_samples import as_images, draw_samples
 from deepsimplex.readout.layers import readout_layer
 from deepsimplex.samples.reservoir import take
@@ -51,7 +54,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     seed : int
         Seed of that draw. Default 0.
     class_names : sequence of str, optional
-        Default: the model's or estimator's own, or numbers.
+        Default: those of the model or estimator, or numbers.
     outside : array or structure of arrays, optional
         Samples from outside the training distribution, at most ``samples`` of which are used, for
         "score/out_of_distribution_auroc"; and, for a SimplexClassifier, "score/out_of_distribution_auroc_by_density":
@@ -81,7 +84,7 @@ class CalibrationBoard(keras.callbacks.Callback):
     ("score/accuracy", "calibration/expected_calibration_error", ...), the calibration error of each of up to twenty
     classes ("calibration_of_class/...") and the histogram "confidence". For a Keras model every epoch, for an estimator
     only the fitted one: the histograms "latent/scale" and "latent/norm"; "pictures/reliability"; "pictures/simplex" for
-    three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose own
+    three or four classes, "pictures/latent_space" for others; for images "pictures/highest_loss", the four whose true
     class has the least probability. At the end: the latent means with labels and small images for the Projector page,
     and for a readout with credible intervals, such as softmax, the reliability diagram with its 95% band
     ("pictures/reliability_band", which takes seconds). Also "validation_samples", the number of samples used, and
@@ -154,8 +157,7 @@ class CalibrationBoard(keras.callbacks.Callback):
 
     def close(self) -> None:
         """Close the event file, if one is open."""
-        # Scalars and histograms of the last step, if they have not been written.
-        self._left_out: tuple[Any, ...] | None = None
+        self._pending: dict[str, Any] | None = None  # values of the last step that are not written yet
         self._file.close()
 
     def __enter__(self) -> Self:
@@ -180,31 +182,33 @@ class CalibrationBoard(keras.callbacks.Callback):
         self._write_hyperparameters(model_hyperparameters(self.model, self.params))
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        """Write an epoch, if it is due."""
-        self._record(epoch, epoch % self.every == 0, self._model_outputs, details=True)
+        """Write every ``every``-th epoch."""
+        self._step, self._pending = epoch, {}
+        if epoch % self.every == 0:
+            self._write(self._model_outputs(), details=True)
 
     def on_train_end(self, logs: Any = None) -> None:
-        """Write the last epoch, if it was left out, and what is written once."""
-        self._end(self._model_outputs(), details=self._left_out is not None)
+        """Write the last epoch if ``every`` skipped it, then the figures that are written once."""
+        outputs = self._model_outputs()
+        if self._pending is not None:
+            self._write(outputs, details=True)
+        self._end(outputs)
 
     def _model_outputs(self) -> ClassifierOutputs:
         assert self.validation is not None
         x, model = keras.tree.map_structure(np.asarray, self.validation.x), self.model
-        latent = self._outputs(x)
-        p, features = latent.pop("probabilities"), latent.pop("features", None)
-        n, outside = p.shape[1], {} if self.outside is None else self._outputs(self.outside)
-        compares = bool(outside) and len(p) >= 2 * LEAST
-        common: dict[str, Any] = {
-            "labels": self._check_labels(n),
-            "probabilities": p,
-            "class_names": self._names(getattr(model, "class_names", None) or range(n)),
-            "outside": outside.get("probabilities"),
-            "images": as_images(x),
-            **({"features": features, "outside_features": outside.get("features")} if compares else {}),
-        }
-        if not latent:
-            return ClassifierOutputs(**common)
-        return ClassifierOutputs(**common, latent=latent, scores=model.readout.scores, readout=model.readout)
+        arrays, outside = self._outputs(x), {} if self.outside is None else self._outputs(self.outside)
+        p, classifier = arrays["probabilities"], model if isinstance(model, SimplexClassifier) else None
+        names = self._names(range(p.shape[1]) if classifier is None else classifier.class_names)
+        labels = self._check_labels(p.shape[1])
+        outputs = ClassifierOutputs(labels, p, names, outside.get("probabilities"), as_images(x))
+        if classifier is None:
+            return outputs
+        latent, readout = {name: arrays[name] for name in ("loc", "scale")}, classifier.readout
+        outputs = replace(outputs, latent=latent, scores=readout.scores, readout=readout)
+        if not outside or len(p) < 2 * LEAST:
+            return outputs
+        return replace(outputs, features=arrays["features"], outside_features=outside["features"])
 
     # Estimators
 
@@ -212,37 +216,38 @@ class CalibrationBoard(keras.callbacks.Callback):
         """Write a step of an estimator's fit (``deepsimplex.estimators.ClassifierStep``), if it is due."""
         if step.iteration == 1:
             self._begin()
-        numbers: dict[str, float] = {"objective": step.objective / step.num_samples}
-        vectors: dict[str, NDArray[Any]] = {}
+        self._step, self._pending = step.iteration, {"objective": step.objective / step.num_samples}
         for name, values in step.hyperparameters.items():
             tag = name if name == "noise" else f"kernel/{name}"
-            if values.size > CURVES:
-                vectors[tag] = values
+            if values.ndim == 0 or values.size > CURVES:
+                self._pending[tag] = values
             else:
-                tags = [tag] if values.ndim == 0 else [f"{tag}/{index}" for index in range(values.size)]
-                numbers |= dict(zip(tags, map(float, values.ravel()), strict=True))
-        due = (step.iteration - 1) % self.every == 0
-        self._record(step.iteration, due, lambda: self._estimator_outputs(step.classifier()), (numbers, vectors))
+                self._pending |= {f"{tag}/{index}": value for index, value in enumerate(values.ravel())}
+        if (step.iteration - 1) % self.every == 0:
+            self._write(self._estimator_outputs(step.classifier()))
 
     def fit_ended(self, classifier: Any) -> None:
         """Write the fitted estimator, as its ``fit`` ends."""
         if self._step == 0:
             return
         self._write_hyperparameters(estimator_hyperparameters(classifier))
-        self._end(self._estimator_outputs(classifier, with_latents=True), details=True)
+        outputs = self._estimator_outputs(classifier, with_latents=True)
+        if self._pending is not None:
+            self._write(outputs)
+        self._write_details(outputs)
+        self._end(outputs)
 
     def _estimator_outputs(self, classifier: Any, with_latents: bool = False) -> ClassifierOutputs | None:
         if self.validation is None:
             return None
         x, classes = self.validation.x, classifier.classes_.tolist()
-        behind: dict[str, Any] = {}
-        if with_latents and hasattr(classifier, "scores_"):  # GPLVQ has latents without a readout
-            scores = classifier.scores_
-            behind = {"scores": scores, "readout": readout_layer(classifier.readout_, scores)}
-            behind["latent"] = classifier.predict_latent(x).numpy().as_dict()
-        outside = None if self.outside is None else classifier.predict_proba(self.outside)
         labels, p, names = self._check_labels(len(classes), classes), classifier.predict_proba(x), self._names(classes)
-        return ClassifierOutputs(labels, p, names, outside, as_images(x), **behind)
+        outside = None if self.outside is None else classifier.predict_proba(self.outside)
+        outputs = ClassifierOutputs(labels, p, names, outside, as_images(x))
+        if not with_latents or not isinstance(classifier, LatentClassifier):
+            return outputs
+        scores, latent = classifier.scores_, classifier.predict_latent(x).numpy().as_dict()
+        return replace(outputs, latent=latent, scores=scores, readout=readout_layer(classifier.readout_, scores))
 
     # Both
 
@@ -252,58 +257,46 @@ class CalibrationBoard(keras.callbacks.Callback):
         check_class_names(self.class_names, n, "class_names", "probabilities")
         return check_labels(self.validation.y, n, name="the labels of validation_data", classes=classes)[0]
 
-    def _names(self, own: Sequence[Any]) -> list[str]:
+    def _names(self, default: Sequence[Any]) -> list[str]:
         """Names of classes without tabs and line breaks, which would end a cell of the Projector's table."""
-        names = own if self.class_names is None else self.class_names
+        names = default if self.class_names is None else self.class_names
         return [" ".join(str(name).split()) or str(k) for k, name in enumerate(names)]
 
-    def _record(
-        self, step: int, due: bool, outputs: Callable[[], Any], more: tuple[Any, ...] = ({}, {}), details: bool = False
-    ) -> None:
-        """Write a step if it is due, with more scalars and histograms, or remember these if it is the last one."""
-        self._step, self._left_out = step, None if due else more
-        if due:
-            found = outputs()
-            self._write(found, *more)
-            if details:
-                self._write_details(found)
-
-    def _write(self, found: ClassifierOutputs | None, numbers: dict[str, Any], vectors: dict[str, Any]) -> None:
-        if found is not None:
-            if found.not_finite and not self._warned:
+    def _write(self, outputs: ClassifierOutputs | None, details: bool = False) -> None:
+        """Write pending values and those of the outputs; with ``details`` latents and pictures, too."""
+        values, self._pending = self._pending or {}, None
+        if outputs is not None:
+            if outputs.not_finite and not self._warned:
                 self._warned = True
                 warn_caller(
-                    f"after epoch {self._step} predictions of {found.not_finite} validation samples are NaN or "
+                    f"after epoch {self._step} predictions of {outputs.not_finite} validation samples are NaN or "
                     "infinite: training has diverged. While this lasts scores are written as NaN, and no pictures. A "
                     "smaller learning rate may help"
                 )
-            familiarity = familiarities(found)
-            numbers = numbers | scalars(found, self.bins, familiarity)
-            vectors = vectors | confidences(found) | familiarity
-        self._file.write(self._step, numbers, vectors)
+            values |= summary_values(outputs, self.bins)
+        self._file.write(self._step, values)
+        if details:
+            self._write_details(outputs)
 
-    def _write_details(self, found: ClassifierOutputs | None) -> None:
-        if found is not None:
-            self._file.write(self._step, None, latents(found), pictures(found, self.seed) if self.pictures else None)
+    def _write_details(self, outputs: ClassifierOutputs | None) -> None:
+        if outputs is not None:
+            drawn = pictures(outputs, self.seed) if self.pictures else {}
+            self._file.write(self._step, latents(outputs) | drawn)
 
-    def _write_hyperparameters(self, own: Mapping[str, Any]) -> None:
+    def _write_hyperparameters(self, hyperparameters: Mapping[str, Any]) -> None:
         texts = {}
         if self.validation is not None:
             used, given = len(self.validation.rows), self.validation.given
             few = f"{used} of {given} samples, drawn with seed {self.seed}"
             texts = {"validation_samples": f"all {given} samples" if used == given else few}
-        self._file.write(0, texts=texts, messages=[api.hparams_pb({**own, **self.hparams})])
+        self._file.write(0, texts, messages=[api.hparams_pb({**hyperparameters, **self.hparams})])
 
-    def _end(self, found: ClassifierOutputs | None, details: bool) -> None:
-        """Write the last step, if it was left out, and what is written once."""
-        if self._left_out is not None:
-            self._write(found, *self._left_out)
-        if details:
-            self._write_details(found)
-        if found is not None:
-            if found.latent is not None and not found.not_finite:
-                self._file.write_embedding(found)
+    def _end(self, outputs: ClassifierOutputs | None) -> None:
+        """Write the projector's files and the diagram with its band, and close the event file."""
+        if outputs is not None:
+            if outputs.latent is not None and not outputs.not_finite:
+                self._file.write_embedding(outputs)
             if self.pictures:
-                self._file.write(self._step, images=band_picture(found))
-        self._file.write(0, messages=[summary.session_end_pb(api_pb2.STATUS_SUCCESS)])
+                self._file.write(self._step, band_picture(outputs))
+        self._file.write(0, {}, messages=[summary.session_end_pb(api_pb2.STATUS_SUCCESS)])
         self.close()

@@ -119,8 +119,8 @@ class KerasOutputs:
         slices = row_slices(len(keras.tree.flatten(x)[0]), self.batch_size)
         with _same_random_state(self.model):
             parts = [self._outputs(take(x, rows)) for rows in slices]
-        found = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
-        return found | {"probabilities": _as_probabilities(found["probabilities"])}
+        arrays = {name: np.concatenate([keras.ops.convert_to_numpy(part[name]) for part in parts]) for name in parts[0]}
+        return arrays | {"probabilities": _as_probabilities(arrays["probabilities"])}
 
 
 @contextmanager

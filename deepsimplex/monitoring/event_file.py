@@ -39,7 +39,7 @@ class EventFile:
     Examples
     --------
     >>> file = EventFile(folder / "events")
-    >>> file.write(step=0, scalars={"score/accuracy": 0.5})
+    >>> file.write(0, {"score/accuracy": 0.5})
     >>> len(list((folder / "events").glob("events.out.tfevents.*")))
     1
     """
@@ -49,18 +49,11 @@ class EventFile:
         self._writer: Any = None
         self._full = False
 
-    def write(
-        self,
-        step: int,
-        scalars: Mapping[str, float] | None = None,
-        histograms: Mapping[str, NDArray[Any]] | None = None,
-        images: Mapping[str, NDArray[Any]] | None = None,
-        texts: Mapping[str, str] | None = None,
-        messages: Sequence[Any] = (),
-    ) -> None:
-        """Write by tag, and flush, so that the file can be read even if the process is killed.
+    def write(self, step: int, values: Mapping[str, Any], messages: Sequence[Any] = ()) -> None:
+        """Write values by tag, and flush, so that the file can be read even if the process is killed.
 
-        ``images`` are [H, W, 3] uint8, ``texts`` Markdown, and ``messages`` TensorBoard's own summaries.
+        Text is Markdown, an array [H, W, 3] of uint8 an image, any other array a histogram, and a number a scalar.
+        ``messages`` are summaries as TensorBoard's plugins make them.
         """
         if self._full:
             return
@@ -69,29 +62,42 @@ class EventFile:
                 self._writer = tf.summary.create_file_writer(str(self.folder))
             # keras.callbacks.TensorBoard, among others, makes TensorFlow record some steps only.
             with self._writer.as_default(step=step), tf.summary.record_if(True), self._flushed():
-                for tag, number in (scalars or {}).items():
-                    tf.summary.scalar(tag, number)
-                for tag, values in (histograms or {}).items():
-                    tf.summary.histogram(tag, values)
-                for tag, pixels in (images or {}).items():
-                    tf.summary.image(tag, pixels[None])
-                for tag, text in (texts or {}).items():
-                    tf.summary.text(tag, text)
+                for tag, value in values.items():
+                    _write_summary(tag, value)
                 for message in messages:
                     tf.summary.experimental.write_raw_pb(message.SerializeToString())
 
     def close(self) -> None:
-        """Close the file, if one is open; what is written later goes to another."""
+        """Close the file, if one is open; later values go to another."""
         writer, self._writer, self._full = self._writer, None, False
         if writer is not None:
             with self._until_full():
                 writer.close()
 
-    def write_embedding(self, found: ClassifierOutputs) -> None:
-        """Write the files of the projector beside the event file: see ``write_embedding``."""
-        if not self._full:
-            with self._until_full():
-                write_embedding(self.folder, found)
+    def write_embedding(self, outputs: ClassifierOutputs) -> None:
+        """Write the files of the projector beside the event file: latent means, a table of predictions, and images.
+
+        The projector finds them by ``projector_config.pbtxt``, written last, so that it refers to complete files only.
+        """
+        if self._full:
+            return
+        with self._until_full():
+            config = projector.ProjectorConfig()
+            embedding = config.embeddings.add()
+            embedding.tensor_name, embedding.tensor_path = EMBEDDING, f"{EMBEDDING}.tsv"
+            embedding.metadata_path = f"{EMBEDDING}_samples.tsv"
+            assert outputs.latent is not None
+            with replacing(self.folder / embedding.tensor_path) as fresh:
+                np.savetxt(fresh, outputs.latent["loc"], fmt="%.6g", delimiter="\t")
+            with replacing(self.folder / embedding.metadata_path) as fresh:
+                fresh.write_text(_table(outputs), encoding="utf-8")
+            if outputs.images is not None:
+                pixels, size = sprite(outputs.images)
+                embedding.sprite.image_path = f"{EMBEDDING}_sprite.png"
+                embedding.sprite.single_image_dim.extend(size)
+                with replacing(self.folder / embedding.sprite.image_path) as fresh:
+                    fresh.write_bytes(tf.io.encode_png(pixels).numpy())
+            projector.visualize_embeddings(str(self.folder), config)
 
     @contextmanager
     def _flushed(self) -> Iterator[None]:
@@ -100,13 +106,13 @@ class EventFile:
             yield
             self._writer.flush()
         except tf.errors.OpError:
-            self._give_up()
+            self._abandon_writer()
             raise
 
-    def _give_up(self) -> None:
+    def _abandon_writer(self) -> None:
         writer, self._writer = self._writer, None
-        with suppress(tf.errors.OpError):  # of what it still holds
-            if writer is not None:
+        if writer is not None:
+            with suppress(tf.errors.OpError):  # raised for events that it has not flushed
                 writer.close()
 
     @contextmanager
@@ -117,35 +123,27 @@ class EventFile:
                 yield
         except DiskFullError as error:
             self._full = True
-            self._give_up()
+            self._abandon_writer()
             warn_caller(f"{error}: nothing more is written for TensorBoard, and training goes on", UserWarning)
 
 
-def write_embedding(folder: Path, found: ClassifierOutputs) -> None:
-    """Write latent means, a table of labels and predictions, and the images, if there are any, for the projector.
+def _write_summary(tag: str, value: Any) -> None:
+    if isinstance(value, str):
+        tf.summary.text(tag, value)
+    elif np.ndim(value) == 0:
+        tf.summary.scalar(tag, value)
+    elif value.dtype == np.uint8:
+        tf.summary.image(tag, value[np.newaxis])
+    else:
+        tf.summary.histogram(tag, value)
 
-    The projector finds them by ``projector_config.pbtxt``, written last, so that it refers to complete files only.
-    """
-    assert found.latent is not None
-    config = projector.ProjectorConfig()
-    embedding = config.embeddings.add()
-    embedding.tensor_name = EMBEDDING
-    embedding.tensor_path, embedding.metadata_path = f"{EMBEDDING}.tsv", f"{EMBEDDING}_samples.tsv"
-    with replacing(folder / embedding.tensor_path) as fresh:
-        np.savetxt(fresh, found.latent["loc"], fmt="%.6g", delimiter="\t")
-    names, assigned = found.class_names, found.probabilities.argmax(axis=1)
-    rows = zip(found.labels, assigned, found.probabilities.max(axis=1), strict=True)
-    table = ["confidence\tcorrect\tassigned\tlabel"]  # the projector shows the last column first
-    table += [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
-    with replacing(folder / embedding.metadata_path) as fresh:
-        fresh.write_text("\n".join(table) + "\n", encoding="utf-8")
-    if found.images is not None:
-        pixels, size = sprite(found.images)
-        embedding.sprite.image_path = f"{EMBEDDING}_sprite.png"
-        embedding.sprite.single_image_dim.extend(size)
-        with replacing(folder / embedding.sprite.image_path) as fresh:
-            fresh.write_bytes(tf.io.encode_png(pixels).numpy())
-    projector.visualize_embeddings(str(folder), config)
+
+def _table(outputs: ClassifierOutputs) -> str:
+    """Return labels and predictions separated by tabs; the projector shows the last column first."""
+    names, assigned = outputs.class_names, outputs.probabilities.argmax(axis=1)
+    rows = zip(outputs.labels, assigned, outputs.probabilities.max(axis=1), strict=True)
+    lines = [f"{p:.3f}\t{'yes' if y == k else 'no'}\t{names[k]}\t{names[y]}" for y, k, p in rows]
+    return "\n".join(["confidence\tcorrect\tassigned\tlabel", *lines]) + "\n"
 
 
 def sprite(images: NDArray[np.floating]) -> tuple[NDArray[np.uint8], tuple[int, int]]:

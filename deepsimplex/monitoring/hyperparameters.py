@@ -48,7 +48,7 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         its settings, "epochs", "steps_per_epoch", "precision" and "weights". For a SimplexClassifier also "target"
         with its settings, "head", "covariance", "readout", "num_classes" and "seed". None is left out.
     """
-    found = {
+    values = {
         **_optimizer(model),
         **_loss(model),
         "epochs": params.get("epochs"),
@@ -57,7 +57,7 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
         "weights": int(model.count_params()),
     }
     if isinstance(model, SimplexClassifier):
-        found |= {
+        values |= {
             "target": TARGETS.name_of(model.target),
             **dict(_flat("target", model.target.get_config())),
             "head": type(model.head).__name__,
@@ -69,7 +69,7 @@ def model_hyperparameters(model: keras.Model, params: Mapping[str, Any]) -> dict
     # Learning rates are single precision: seven digits are what the user wrote.
     return {
         name: float(f"{value:.7g}") if isinstance(value, float) else value
-        for name, value in found.items()
+        for name, value in values.items()
         if value is not None
     }
 
@@ -80,7 +80,7 @@ def estimator_hyperparameters(classifier: Any) -> dict[str, Value]:
 
 
 def _loss(model: keras.Model) -> dict[str, Any]:
-    loss = getattr(model, "loss", None)
+    loss = model.loss
     if loss is None and isinstance(model, SimplexClassifier):
         loss = model.target.default_loss()
     if loss is None or isinstance(loss, str):
@@ -91,17 +91,16 @@ def _loss(model: keras.Model) -> dict[str, Any]:
 
 
 def _optimizer(model: keras.Model) -> dict[str, Any]:
-    optimizer = getattr(model, "optimizer", None)
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)  # inside the loss scaling of mixed precision
-    if optimizer is None:
-        return {}
+    optimizer = model.optimizer
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):  # of mixed precision
+        optimizer = optimizer.inner_optimizer
     config = optimizer.get_config()
-    found: dict[str, Any] = {"optimizer": type(optimizer).__name__}
+    values: dict[str, Any] = {"optimizer": type(optimizer).__name__}
     rate = config.get("learning_rate")
     if isinstance(rate, dict):  # a schedule
-        found |= {"schedule": rate["class_name"], **dict(_flat("schedule", rate["config"]))}
+        values |= {"schedule": rate["class_name"], **dict(_flat("schedule", rate["config"]))}
         rate = rate["config"].get("initial_learning_rate")
-    return found | {"learning_rate": rate, "weight_decay": config.get("weight_decay")}
+    return values | {"learning_rate": rate, "weight_decay": config.get("weight_decay")}
 
 
 def _short(config: Any) -> Any:
@@ -116,7 +115,7 @@ def _short(config: Any) -> Any:
 
 
 def _flat(prefix: str, config: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield settings by dotted names; what is neither number nor text is written as JSON."""
+    """Yield settings by dotted names; other values than numbers and text are written as JSON."""
     for key, item in config.items():
         name = f"{prefix}.{key}" if prefix else key
         value = _short(item)

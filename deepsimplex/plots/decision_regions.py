@@ -122,10 +122,7 @@ def decision_regions(
     if features.ndim < 2 or not features.size:
         raise ValueError(f"X must have shape [N, d] with at least one sample and feature; found shape {features.shape}")
     if not callable(getattr(classifier, "predict_proba", None)):
-        raise TypeError(
-            f"classifier must have predict_proba(X) that gives probabilities [N, n]; found "
-            f"{type(classifier).__name__}, which has none. decision_regions draws any object that has the method"
-        )
+        raise TypeError(f"classifier must have predict_proba(X); found {type(classifier).__name__}, which has none")
     rows = features.reshape(len(features), -1)
     samples, d = rows.shape
     resolution = check_whole(resolution, "resolution", 2)
@@ -134,9 +131,9 @@ def decision_regions(
     axis_names = check_names(feature_names, d, "feature_names", "features") or [f"feature {j}" for j in range(d)]
     p = _probabilities(classifier, rows, features)
     n = p.shape[1]
-    classes, names = _classes_of(classifier, n, class_names)
+    classes, names = _classes(classifier, n, class_names)
     labels, _ = check_labels(y, classes=classes, rows=samples, of="X")
-    owned, owned_labels = _prototypes_of(classifier, prototypes, prototype_labels, d, classes)
+    stars, star_labels = _prototypes(classifier, prototypes, prototype_labels, d, classes)
     if levels is None:
         levels = [] if d == 1 else [0.1, 0.25, 0.75, 0.9] if n == 2 else [0.75, 0.9]
     levels = _check_levels(levels, "levels", 1.0)
@@ -155,7 +152,7 @@ def decision_regions(
         shares = pca.explained_variance_ratio_
         axis_names = [f"principal component {j + 1} ({share:.0%} of variance)" for j, share in enumerate(shares)]
         axis_names[0] += "\nregions lie in this plane; samples are projected onto it"
-    places = plane.transform(np.concatenate([rows.astype(np.float64), owned]))
+    places = plane.transform(np.concatenate([rows.astype(np.float64), stars]))
     ends = [_limits(column) for column in places.T]
     grid = [np.linspace(*end, resolution if d > 1 else 4 * resolution) for end in ends]
     shape = tuple(len(line) for line in reversed(grid))
@@ -166,7 +163,7 @@ def decision_regions(
         labels=labels,
         wrong=p.argmax(axis=1) != labels,
         prototypes=places[samples:],
-        prototype_labels=owned_labels,
+        prototype_labels=star_labels,
         grid=grid,
         p=_probabilities(classifier, points, features).reshape(*shape, n),
         variance=None if variance is None else _variances(classifier, points, features, variance).reshape(shape),
@@ -209,8 +206,7 @@ def _variances(classifier: Any, rows: NDArray, like: NDArray, variance: Any) -> 
     if variance is True:
         if not callable(getattr(classifier, "predict_latent", None)):
             raise TypeError(
-                f"variance=True asks for a classifier with predict_latent(X); {type(classifier).__name__} has none. "
-                "Give a callable X -> [N]"
+                f"variance=True needs predict_latent(X); {type(classifier).__name__} has none. Give a callable"
             )
         variance = latent_variance
     elif not callable(variance):
@@ -224,49 +220,42 @@ def _variances(classifier: Any, rows: NDArray, like: NDArray, variance: Any) -> 
     return values
 
 
-def _classes_of(classifier: Any, n: int, class_names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
+def _classes(classifier: Any, n: int, class_names: Sequence[str] | None) -> tuple[list[Any], list[str]]:
     """Return labels of the classes, in the order of the columns of probabilities, and their names."""
-    found = getattr(classifier, "classes_", None)
-    classes = list(range(n)) if found is None else np.asarray(found).tolist()
+    labels = getattr(classifier, "classes_", None)
+    classes = list(range(n)) if labels is None else np.asarray(labels).tolist()
     if len(classes) != n:
-        raise ValueError(
-            f"classifier.classes_ must name each of the {n} columns of its predict_proba; found {len(classes)} classes"
-        )
+        raise ValueError(f"classifier.classes_ must hold {n} classes, as predict_proba; found {len(classes)}")
     names = check_names(class_names, n, "class_names", "classes")
-    if names is None and found is None:  # a Keras model has names beside numbers
+    if names is None and labels is None:  # a Keras model has names beside numbers
         names = check_names(getattr(classifier, "class_names", None), n, "classifier.class_names", "classes")
     return classes, names or [str(label) for label in classes]
 
 
-def _prototypes_of(
+def _prototypes(
     classifier: Any, prototypes: ArrayLike | None, prototype_labels: ArrayLike | None, d: int, classes: list[Any]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64] | None]:
     """Return prototypes [P, d] and their class numbers, if known."""
-    owned = prototypes is None
-    if owned:
-        prototypes = getattr(classifier, "prototypes_", None)
     if prototypes is None:
-        if prototype_labels is not None:
+        prototypes = getattr(classifier, "prototypes_", None)
+        if prototypes is None and prototype_labels is not None:
             raise ValueError("prototype_labels were given without prototypes, and classifier has no prototypes_")
+        if prototype_labels is None:
+            prototype_labels = getattr(classifier, "prototype_labels_", None)
+        runs = getattr(classifier, "prototype_runs_", None)
+        if runs is not None and len(classes) > 2:  # one class against the rest: prototypes of the one
+            chosen = np.asarray(runs) == np.asarray(prototype_labels)
+            prototypes, prototype_labels = np.asarray(prototypes)[chosen], np.asarray(prototype_labels)[chosen]
+    points = check_array(() if prototypes is None else prototypes, "prototypes", dtype="floating")
+    if not points.size:
         return np.empty((0, d)), None
-    if prototype_labels is None and owned:
-        prototype_labels = getattr(classifier, "prototype_labels_", None)
-    runs = getattr(classifier, "prototype_runs_", None)
-    if owned and runs is not None and len(classes) > 2:  # one class against the rest: prototypes of the one
-        chosen = np.asarray(runs) == np.asarray(prototype_labels)
-        prototypes, prototype_labels = np.asarray(prototypes)[chosen], np.asarray(prototype_labels)[chosen]
-    found = check_array(prototypes, "prototypes", dtype="floating")
-    if not found.size:
-        return np.empty((0, d)), None
-    if found.ndim < 2 or found[0].size != d:
-        raise ValueError(f"prototypes must have shape [P, {d}], features as those of X; found shape {found.shape}")
-    found = found.reshape(len(found), d).astype(np.float64)
+    if points.ndim < 2 or points[0].size != d:
+        raise ValueError(f"prototypes must have shape [P, {d}], features as those of X; found shape {points.shape}")
+    points = points.reshape(len(points), d).astype(np.float64)
     if prototype_labels is None:
-        return found, None
-    numbers, _ = check_labels(
-        prototype_labels, classes=classes, name="prototype_labels", rows=len(found), of="prototypes"
-    )
-    return found, numbers
+        return points, None
+    options: dict[str, Any] = {"name": "prototype_labels", "rows": len(points), "of": "prototypes"}
+    return points, check_labels(prototype_labels, classes=classes, **options)[0]
 
 
 def _check_levels(levels: ArrayLike, name: str, high: float) -> NDArray[np.floating]:

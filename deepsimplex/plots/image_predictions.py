@@ -31,15 +31,12 @@ def check_images(images: ArrayLike, samples: int) -> NDArray:
         pixels = pixels[..., 0]
     shaped = pixels.size and (pixels.ndim == 3 or (pixels.ndim == 4 and pixels.shape[-1] == 3))
     if not shaped or len(pixels) != samples:
-        raise ValueError(
-            f"images must have shape [N, H, W], [N, H, W, 1] or [N, H, W, 3] with the {samples} samples of p; "
-            f"found shape {pixels.shape}"
-        )
+        raise ValueError(f"images must have shape [{samples}, H, W] or with 1 or 3 channels; found {pixels.shape}")
     if pixels.dtype == np.uint8:
         return pixels / np.float32(255)
     if not (np.all(np.isfinite(pixels)) and pixels.min() >= 0 and pixels.max() <= 1):
         raise ValueError(
-            f"images must be uint8 or lie in [0, 1]; found {pixels.dtype} from {pixels.min()} to {pixels.max()}"
+            f"images must be uint8 or lie in [0, 1]; found {pixels.dtype}, {pixels.min()} to {pixels.max()}"
         )
     return pixels
 
@@ -119,9 +116,7 @@ def _check_familiarity(familiarity: ArrayLike, samples: int) -> NDArray[np.float
     """Return the familiarity of the samples [N], or raise ValueError."""
     known = check_array(familiarity, "familiarity", finite=False)
     if known.shape != (samples,) or not np.all((known >= 0) & (known <= 1)):
-        raise ValueError(
-            f"familiarity must hold a number in [0, 1] for each of the {samples} samples; found shape {known.shape}"
-        )
+        raise ValueError(f"familiarity must hold {samples} numbers in [0, 1]; found shape {known.shape}")
     return known
 
 
@@ -233,10 +228,7 @@ def uncertain_images(
         raise ValueError("familiarity must be given for by='familiarity': model.familiarity(images)")
     pixels = unmasked(images, "images")
     if pixels.shape[:1] != (len(probabilities),):
-        raise ValueError(
-            f"images must be as many as the {len(probabilities)} rows of p; found "
-            f"{len(pixels) if pixels.ndim else pixels}"
-        )
+        raise ValueError(f"images must be as many as the {len(probabilities)} rows of p; found shape {pixels.shape}")
     # A stable sort: the first of the set comes first among equals.
     order = np.argsort(-ranked, kind="stable")[: check_whole(k, "k", 1)]
     return predictions(

@@ -90,18 +90,14 @@ def latent_space(
     dims = loc.shape[1]
     table = vertices(dims + 1) if scores is None else check_array(scores, "scores")
     if table.ndim != 2 or table.shape[1] != dims or len(table) < 2:
-        raise ValueError(
-            f"scores must have shape [n, L] with the L = {dims} dimensions of the latents; found {table.shape}"
-        )
+        raise ValueError(f"scores must have shape [n, {dims}], as the latents; found {table.shape}")
     n = len(table)
     true = None if y is None else check_labels(y, n, rows=len(loc), of="latent")[0]
     names = check_names(class_names, n, "class_names", "classes") or [str(k) for k in range(n)]
     if classes is not None:
         classes = check_classes(classes, n, f"three different ones of 0..{n - 1}", three=True)
     if level is not None and (gaussian is None or not isinstance(level, Real) or not 0 < level < 1):
-        raise ValueError(
-            f"level must lie between 0 and 1 and needs a LatentGaussian; found {level!r} with {type(latent).__name__}"
-        )
+        raise ValueError(f"level must lie in (0, 1) with a LatentGaussian; found {level!r}, {type(latent).__name__}")
     chosen = (loc @ table.T).argmax(axis=1)
     inner = chosen if true is None else true
     shown = np.arange(len(loc)) if classes is None else np.flatnonzero(np.isin(inner, classes))

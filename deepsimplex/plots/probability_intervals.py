@@ -49,8 +49,8 @@ def probability_intervals(
     Examples
     --------
     >>> latent = LatentGaussian(np.zeros((1, 2)), np.full((1, 1), 0.5))
-    >>> found = probability_intervals(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
-    >>> found.lower.round(2), found.upper.round(2)
+    >>> intervals = probability_intervals(np.full((1, 3), 1 / 3), latent, None, None, 0.95)
+    >>> intervals.lower.round(2), intervals.upper.round(2)
     (array([[0.09, 0.09, 0.09]]), array([[0.67, 0.67, 0.67]]))
     """
     if latent is None:

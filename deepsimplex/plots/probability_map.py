@@ -124,12 +124,12 @@ class ProbabilityMap:
 
     def _margins(self) -> list[Array]:
         """Return how far each class's probability is above the others', with NaN inside regions of ties."""
-        found = []
+        margins = []
         for k in range(len(self.names) if len(self.names) > 2 else 1):
             margin = self.p[..., k] - np.delete(self.p, k, axis=-1).max(axis=-1)
             tied = binary_erosion(np.abs(margin) <= TIE, np.ones((3, 3)))
-            found.append(np.where(tied, np.nan, margin))
-        return found
+            margins.append(np.where(tied, np.nan, margin))
+        return margins
 
     def _draw_line(self, ax: Any) -> None:
         (x,) = self.grid
@@ -160,12 +160,12 @@ class ProbabilityMap:
         """Return where the most probable class changes along the line."""
         (x,), p = self.grid, self.p
         first = p.argmax(axis=1)
-        found = []
+        crossings = []
         for i in np.flatnonzero(first[1:] != first[:-1]):
             left, right = (p[j, first[i]] - p[j, first[i + 1]] for j in (i, i + 1))
             if max(left, -right) > TIE:
-                found.append(x[i] + (x[i + 1] - x[i]) * left / (left - right))
-        return found
+                crossings.append(x[i] + (x[i + 1] - x[i]) * left / (left - right))
+        return crossings
 
     def _draw_samples(self, ax: Any, samples: Array, prototypes: Array, size: float) -> None:
         """Draw samples by class, rings around the misclassified ones, and prototypes as stars."""
@@ -198,7 +198,7 @@ class ProbabilityMap:
         if "probability" in drawn:
             label = "level of p" if line else f"p({self.names[1]})" if n == 2 else "largest p"
             handles.append(Line2D([], [], color=DARK, linewidth=0.7, label=label))
-        has_axis = line and self.variance is not None  # an axis of its own, on the right
+        has_axis = line and self.variance is not None  # a second axis, on the right
         if "variance" in drawn or has_axis:
             handles.append(Line2D([], [], color=BLACK, linewidth=1.2, linestyle="dashed", label="variance σ²"))
         side_legend(ax, handles, 1.17 if has_axis else 1.01)

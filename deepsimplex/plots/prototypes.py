@@ -29,29 +29,25 @@ def _check_shape(shape: Sequence[int] | None, features: int) -> tuple[int, ...]:
         if side**2 != features:
             raise ValueError(f"shape must be given: {features} features are no square. For color: shape=(H, W, 3)")
         return side, side
-    found = tuple(shape) if np.iterable(shape) else ()
-    whole = all(isinstance(side, int | np.integer) and side > 0 for side in found)
-    channels = len(found) == 2 or (len(found) == 3 and found[2] in (1, 3))
-    if not whole or not channels or math.prod(found) != features:
-        raise ValueError(
-            f"shape must hold the {features} features, as [H, W] or [H, W, C] with 1 or 3 channels; found {shape!r}"
-        )
-    return found
+    sides = tuple(shape) if np.iterable(shape) else ()
+    whole = all(isinstance(side, int | np.integer) and side > 0 for side in sides)
+    channels = len(sides) == 2 or (len(sides) == 3 and sides[2] in (1, 3))
+    if not whole or not channels or math.prod(sides) != features:
+        raise ValueError(f"shape must hold {features} features, [H, W], [H, W, 1] or [H, W, 3]; found {shape!r}")
+    return sides
 
 
 def _as_images(prototypes: ArrayLike, shape: Sequence[int] | None) -> NDArray[np.floating]:
     """Return prototypes as [P, H, W] or [P, H, W, 3] in [0, 1], on one scale, robust to outlying pixels."""
     values = check_array(prototypes, "prototypes", dtype="floating")
     if values.ndim not in (2, 3, 4) or not values.size:
-        raise ValueError(
-            f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C] with at least one; found {values.shape}"
-        )
-    found = _check_shape(values.shape[1:] if shape is None and values.ndim > 2 else shape, math.prod(values.shape[1:]))
+        raise ValueError(f"prototypes must have shape [P, d], [P, H, W] or [P, H, W, C], P >= 1; found {values.shape}")
+    sides = _check_shape(values.shape[1:] if shape is None and values.ndim > 2 else shape, math.prod(values.shape[1:]))
     low, high = np.percentile(values, [0.5, 99.5])
     if high <= low:
         low, high = float(values.min()), float(values.max())
     scaled = np.clip((values - low) / (high - low), 0, 1) if high > low else np.full_like(values, 0.5)
-    images = scaled.reshape(len(values), *found)
+    images = scaled.reshape(len(values), *sides)
     return images[..., 0] if images.ndim == 4 and images.shape[-1] == 1 else images
 
 
@@ -108,17 +104,16 @@ def prototype_images(
     columns = check_whole(columns, "columns", 1)
     numbers, names = None, None
     if labels is not None:
-        found = unmasked(labels, "labels")
-        if found.dtype.kind == "O" and not all(isinstance(label, str) for label in found.flat):
+        given = unmasked(labels, "labels")
+        if given.dtype.kind == "O" and not all(isinstance(label, str) for label in given.flat):
             raise TypeError(f"labels must all be numbers or all be names; found {labels!r}")
-        if found.shape != (count,):
-            raise ValueError(f"labels must hold one class for each of {count} prototypes; found shape {found.shape}")
-        if found.dtype.kind == "f" and np.isnan(found).any():
-            raise ValueError(f"labels must be classes; found nan for prototype {int(np.argmax(np.isnan(found)))}")
-        classes, numbers = np.unique(found, return_inverse=True)
-        names = check_names(
-            classes.tolist() if class_names is None else class_names, len(classes), "class_names", "classes in labels"
-        )
+        if given.shape != (count,):
+            raise ValueError(f"labels must hold one class for each of {count} prototypes; found shape {given.shape}")
+        if given.dtype.kind == "f" and np.isnan(given).any():
+            raise ValueError(f"labels must be classes; found nan for prototype {int(np.argmax(np.isnan(given)))}")
+        classes, numbers = np.unique(given, return_inverse=True)
+        class_names = classes.tolist() if class_names is None else class_names
+        names = check_names(class_names, len(classes), "class_names", "classes in labels")
     elif class_names is not None:
         raise ValueError("class_names were given without labels")
     if wins is not None:
@@ -198,10 +193,7 @@ def relevance(
     """
     given = getattr(omega, "omega_", omega)
     if given is omega and hasattr(omega, "predict"):
-        raise TypeError(
-            f"omega must be a matrix [m, d] or a fitted classifier with omega_, as GMLVQ; found {type(omega).__name__} "
-            "without one"
-        )
+        raise TypeError(f"omega must be a matrix [m, d] or a classifier with omega_; found {type(omega).__name__}")
     matrix = check_array(given, "omega")
     if matrix.ndim != 2 or not matrix.size:
         raise ValueError(f"omega must have shape [m, d]; found shape {matrix.shape}")

@@ -31,7 +31,7 @@ def reliability(
     bins: int = 15,
     ax: Axes | None = None,
     *,
-    of_class: int | None = None,
+    class_index: int | None = None,
     latent: LatentGaussian | dict[str, Any] | None = None,
     scores: ArrayLike | None = None,
     readout: str | dict[str, Any] | keras.layers.Layer | None = None,
@@ -50,7 +50,7 @@ def reliability(
         Number of bins, 15 by default.
     ax : matplotlib.axes.Axes, optional
         Axes to draw on; the histogram is placed below. Default None: those of a new figure.
-    of_class : int, optional
+    class_index : int, optional
         Draw the probability of this class against the rest instead.
     latent : LatentGaussian or dict, optional
         Latent Gaussian that p was read out of. The curve becomes a line with points, and a gray area lies between the
@@ -93,9 +93,9 @@ def reliability(
     ['mean classifier', '95% band', 'perfectly calibrated']
     """
     labels, probabilities = check_labels_and_probabilities(y, p)
-    curve = reliability_curve(labels, probabilities, bins, of_class=of_class)
+    curve = reliability_curve(labels, probabilities, bins, class_index=class_index)
     ends = probability_intervals(probabilities, latent, scores, readout, level)
-    band = None if ends is None else reliability_band(labels, probabilities, *ends, bins, of_class=of_class)
+    band = None if ends is None else reliability_band(labels, probabilities, *ends, bins, class_index=class_index)
     top_label = curve.event == "top label"
     frequency = "accuracy" if top_label else f"frequency of {curve.event}"
     ax = new_axes(4.5, 5.4) if ax is None else check_axes(ax)
@@ -205,7 +205,7 @@ def classwise_reliability(
         )
     figure = _panels(len(chosen))
     for ax, k in zip(figure.axes, chosen, strict=True):
-        curve = reliability_curve(labels, probabilities, bins, of_class=k)
+        curve = reliability_curve(labels, probabilities, bins, class_index=k)
         filled = curve.counts > 0
         confidence, frequency = curve.confidence[filled], curve.frequency[filled]
         share = np.log1p(curve.counts[filled]) / np.log1p(len(labels))

@@ -60,11 +60,11 @@ def new_axes(width: float, height: float, **options: Any) -> Any:
 
 def check_classes(classes: Any, n: int, wanted: str, *, three: bool = False) -> list[int]:
     """Check a choice of n classes, none twice: at least one, or three; ``wanted`` describes it in the message."""
-    found = list(classes) if np.iterable(classes) else []
-    known = all(isinstance(k, Hashable) and k in range(n) for k in found)
-    if not found or not known or len(set(found)) != len(found) or (three and len(found) != 3):
+    chosen = list(classes) if np.iterable(classes) else []
+    known = all(isinstance(k, Hashable) and k in range(n) for k in chosen)
+    if not chosen or not known or len(set(chosen)) != len(chosen) or (three and len(chosen) != 3):
         raise ValueError(f"classes must be {wanted}; found {classes!r}")
-    return [int(k) for k in found]
+    return [int(k) for k in chosen]
 
 
 def check_axes(ax: Any) -> Any:

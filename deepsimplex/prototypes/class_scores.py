@@ -59,13 +59,26 @@ def nearest_of_classes(
     >>> nearest_of_classes(np.array([[3.0, 1.0, 2.0]]), np.array([0, 0, 1]), 3)
     (array([[ 1.,  2., inf]]), array([[ 1,  2, -1]]))
     """
-    N = len(distances)
-    nearest, which = np.full((N, num_classes), np.inf), np.full((N, num_classes), -1)
+    table, present = members(labels, num_classes), np.isin(np.arange(num_classes), labels)
+    which = table[np.arange(num_classes), np.argmin(distances[:, table], axis=2)]
+    nearest = np.take_along_axis(distances, which, axis=1)
+    return np.where(present, nearest, np.inf), np.where(present, which, -1)
+
+
+def members(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
+    """List the prototypes of every class, [n, most of a class]; classes with fewer repeat their first.
+
+    Examples
+    --------
+    >>> members(np.array([0, 0, 1]), 2).tolist()
+    [[0, 1], [2, 2]]
+    """
+    table = np.zeros((num_classes, int(np.bincount(labels).max())), dtype=np.int64)
     for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        which[:, label] = members[np.argmin(distances[:, members], axis=1)]
-        nearest[:, label] = distances[np.arange(N), which[:, label]]
-    return nearest, which
+        numbers = np.flatnonzero(labels == label)
+        table[label] = numbers[0]
+        table[label, : len(numbers)] = numbers
+    return table
 
 
 def relative_scores(nearest: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -66,8 +66,6 @@ def fit_glvq(
     True
     """
     X, y, W, labels = check_problem(X, y, W, labels)
-    check_whole(max_iter, "max_iter", 0)
-    check_number(tol, "tol", least=0.0, most=1.0)
     if (labels == labels[0]).all():
         return PrototypeFit(W.copy(), None, 0.0, 0)
     # In units of the samples' spread about their mean, so that step sizes and tolerances do not depend on the units.
@@ -132,8 +130,6 @@ def fit_gmlvq(
     [1.0, 0.0]
     """
     X, y, W, labels = check_problem(X, y, W, labels)
-    check_whole(max_iter, "max_iter", 0)
-    check_number(tol, "tol", least=0.0, most=1.0)
     check_number(regularization, "regularization", least=0.0)
     d = X.shape[1]
     m = d if rank is None else check_whole(rank, "rank, unless it is None,", 1)
@@ -146,7 +142,7 @@ def fit_gmlvq(
     center = np.average(X[:, varies], axis=0, weights=weights)
     S = within_class_whitening(X[:, varies] - center, y, weights)
     Z, V = (X[:, varies] - center) @ S, (W[:, varies] - center) @ S
-    held = regularization if len(np.unique(labels)) == len(labels) else 0.0
+    mean_penalty = regularization if len(np.unique(labels)) == len(labels) else 0.0
     means = _class_means(Z, y, weights, labels)
     A = discriminant_directions(Z, y, min(m, Z.shape[1]), weights)
     cost, inverse = RelativeDistanceCost(Z, y, labels, activation, steepness, weights), np.linalg.inv(S)
@@ -155,8 +151,8 @@ def fit_gmlvq(
         value, by_prototype, by_matrix = cost(V, A)
         penalty, slope = rank_penalty(A) if regularization else (0.0, 0.0)
         gap = V - means
-        value += regularization * penalty + 0.5 * held * float(np.sum(gap * gap))
-        return value, by_prototype + held * gap, by_matrix + regularization * slope
+        value += regularization * penalty + 0.5 * mean_penalty * float(np.sum(gap * gap))
+        return value, by_prototype + mean_penalty * gap, by_matrix + regularization * slope
 
     def unwhitened(V: Value, A: Value) -> tuple[Value, Value]:
         prototypes, omega = W.copy(), np.zeros((m, d))
@@ -271,6 +267,9 @@ def _minimize(
     """
     from scipy.optimize import minimize
     from threadpoolctl import threadpool_limits
+
+    check_whole(max_iter, "max_iter", 0)
+    check_number(tol, "tol", least=0.0, most=1.0)
 
     def parts(theta: Value) -> tuple[Value, Value | None]:
         return theta[: V.size].reshape(V.shape), None if A is None else theta[V.size :].reshape(A.shape)

@@ -55,15 +55,15 @@ Report = Callable[[PrototypeFit], None]
 
 def check_problem(X: Any, y: Any, W: Any, labels: Any) -> Any:
     """Return samples [N, d], their class numbers [N], copied prototypes [P, d] and their class numbers [P]."""
-    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
-    check_columns(X, W)
+    X, W = check_features(X, W)
     y, _ = check_labels(y, rows=len(X), of="X", least_classes=1)
     labels, _ = check_labels(labels, name="labels", rows=len(W), of="W", least_classes=1)
-    return X, y, np.array(W, order="C"), labels
+    return X, y, W, labels
 
 
-def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
-    """Raise unless prototypes have the features of the samples, and squared distances are finite."""
+def check_features(X: Any, W: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return samples [N, d] and copied prototypes [P, d] of the same features, whose squared distances are finite."""
+    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
     if X.shape[1] != W.shape[1] or not X.shape[1]:
         raise ValueError(f"X and W must have the same features, at least one; found shapes {X.shape} and {W.shape}")
     if (largest := max(np.abs(X).max(), np.abs(W).max())) > LARGEST:
@@ -71,6 +71,7 @@ def check_columns(X: NDArray[np.float64], W: NDArray[np.float64]) -> None:
             f"X and W must lie between -{LARGEST:g} and {LARGEST:g}, so that squared distances are finite; found "
             f"{largest:g} in size. Scale the features"
         )
+    return X, np.array(W, order="C")
 
 
 def fit_lvq(
@@ -171,7 +172,7 @@ def fit_gplvq(
     weights: NDArray[np.float64] | None = None,
     report: Report | None = None,
 ) -> PrototypeFit:
-    """Fit prototypes by GPLVQ: each sample moves its nearest prototype up the likelihood of its label.
+    """Fit prototypes by GPLVQ: each sample moves its nearest prototype along the gradient of the likelihood.
 
     The winner moves by w + rate g (x - w) [GPLVQ Eq. 4.7], g being ``winner_gradient``, at most by the distance to the
     sample. Several labelings of the same samples, such as one class against the rest, are fitted side by side.
@@ -210,15 +211,14 @@ def fit_gplvq(
     """
     from deepsimplex.prototypes.online_steps import gplvq_epoch  # numba takes a second to import
 
-    X, W = check_array(X, "X", "[N, d]", least=1), check_array(W, "W", "[P, d]", least=1)
+    X, W = check_features(X, W)
     y = check_array(y, "y", "[R, N]", columns=len(X), least=1)
     c = check_array(c, "c", "[R, P]", columns=len(W), rows=len(y), of="the rows of y")
-    check_columns(X, W)
     lengthscale = check_number(lengthscale, "lengthscale", 0.0)
     noise = max(check_number(noise_variance, "noise_variance", least=0.0), LEAST_NOISE)
     check_number(learning_rate, "learning_rate", 0.0)
     weights = check_sample_weight(weights, len(X), name="weights")
-    runs = [(labels, np.array(W, dtype=np.float64, order="C"), signs) for labels, signs in zip(y, c, strict=True)]
+    runs = [(labels, W.copy(), signs) for labels, signs in zip(y, c, strict=True)]
 
     def objective(labels: NDArray[np.float64], moved: NDArray[np.float64], signs: NDArray[np.float64]) -> float:
         distances = finite_squared_distances(X, moved)

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from deepsimplex._utils.batching import row_slices
 from deepsimplex._utils.validation import check_choice, check_number, check_sample_weight
+from deepsimplex.prototypes.class_scores import members
 
 # Rows per block: their distances stay in a core's cache.
 _ROWS = 2048
@@ -143,16 +144,6 @@ class RelativeDistanceCost:
         first = np.argmin(nearness[rows, candidates], axis=1)
         nearness[rows, candidates] = np.inf
         return candidates[rows[:, 0], first], nearness.argmin(axis=1)
-
-
-def members(labels: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """List the prototypes of every class, [n, most of a class]; classes with fewer repeat their first."""
-    table = np.zeros((num_classes, int(np.bincount(labels).max())), dtype=np.int64)
-    for label in np.unique(labels):
-        members = np.flatnonzero(labels == label)
-        table[label] = members[0]
-        table[label, : len(members)] = members
-    return table
 
 
 def _add_rows(sums: NDArray[np.float64], at: NDArray[np.int64], rows: NDArray[np.float64]) -> None:

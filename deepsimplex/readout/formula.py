@@ -1,5 +1,6 @@
 """Formulas for class probabilities: the choice among them, and their evaluation, compiled and in batches of rows."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
@@ -70,8 +71,8 @@ class Formula:
 
 def choose(
     formulas: Sequence[Formula],
-    loc_shape: Sequence[int | None],
-    scale_shape: Sequence[int | None],
+    loc_shape: Sequence[Any],
+    scale_shape: Sequence[Any],
     scores: ArrayLike | None,
     method: str,
     num_points: int | None,
@@ -122,9 +123,12 @@ class ChosenFormula:
         loc, scale = latent.tensors()
         if latent.holds_tensors:
             return self.compute(loc, scale, log)
-        compiled, most = _compiled(self, log, True, loc.dtype.name), self._batch_rows(loc.dtype)
-        starts = range(0, max(len(loc), 1), most)
-        return np.concatenate([compiled(loc[i : i + most], scale[i : i + most]).numpy() for i in starts])
+        compiled, rows = _compiled(self, log, True, loc.dtype.name), loc.shape[0]
+        batches = math.ceil(rows / self._batch_rows(loc.dtype))
+        if batches <= 1:
+            return compiled(loc, scale).numpy()
+        size = math.ceil(rows / batches)
+        return np.concatenate([compiled(loc[i : i + size], scale[i : i + size]).numpy() for i in range(0, rows, size)])
 
     def compute(self, loc: Any, scale: Any, log: bool = False, whole: bool = False) -> Any:
         """Class probabilities [N, n], or their logarithms, of tensors.
@@ -162,7 +166,7 @@ class ChosenFormula:
 
 @lru_cache(maxsize=128)
 def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
-    """The formula as a differentiable function of any number of rows, traced once per setting, not once per model.
+    """Compile a formula as a differentiable function of any number of rows: once per setting, not once per model.
 
     Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
     to the other, axes and shapes would not be constants in the second, as XLA requires. TensorFlow merges the two
@@ -171,11 +175,8 @@ def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
     """
     n, dims = chosen.scores.matrix.shape
     scale_shape = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[chosen.covariance]
-    signature = [tf.TensorSpec([None, *shape], dtype) for shape in ([dims], scale_shape)]
-
-    def values(loc: Any, scale: Any) -> Any:
-        return chosen._traced(loc, scale, log, whole)
-
+    signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *scale_shape], dtype)]
+    values = partial(chosen._traced, log=log, whole=whole)
     product = partial(vector_jacobian_product, values)
     gradient = tf.function(product, input_signature=[*signature, tf.TensorSpec([None, n], dtype)], autograph=False)
 

@@ -38,7 +38,7 @@ class FormulaReadout(Readout):
         super().__init__(scores, num_points, seed, **kwargs)
         self.method = check_choice(method, "method", self.methods)
 
-    def choose(self, loc_shape: Sequence[int | None], scale_shape: Sequence[int | None]) -> ChosenFormula:
+    def choose(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
         """Choose the formula for latents of these shapes."""
         settings = (self.scores, self.method, self.num_points, self.seed)
         return choose(self.formulas, loc_shape, scale_shape, *settings)

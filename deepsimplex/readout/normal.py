@@ -26,7 +26,7 @@ def smallest_normal(dtype: tf.DType) -> float:
 
 
 def traced_once(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make calls of ``function`` single nodes of a graph, so that its operations are traced once for each shape.
+    """Trace ``function`` once for each shape: in a graph, each of its calls is a single node.
 
     Loops over classes and their gradients are then traced faster. The nodes are not inlined: optimizing the copies
     would take the time that tracing saves.

@@ -146,7 +146,7 @@ class Readout(keras.layers.Layer):
         return in_row_batches(expected, loc, scale, batch_rows(noise.size + len(noise)))
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
-        """Logarithms of the class probabilities [N, n], at full accuracy: what a loss needs.
+        """Logarithms of the class probabilities [N, n], at full accuracy, as losses need them.
 
         By default those of the probabilities of ``call``, floored at the smallest normal number.
         """

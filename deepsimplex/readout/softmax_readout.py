@@ -149,7 +149,7 @@ def softmax(
         Quadrature nodes (default 128 for n = 2, else 80 in float32 and 128 in float64) or Sobol points, a power of
         two (default 1024).
     seed : int
-        Seed of the Sobol scrambling. The same call gives the same answer, row by row.
+        Seed of the Sobol scrambling for "quasi_monte_carlo". The same call gives the same answer, row by row.
     log : bool
         Return log-probabilities, which do not underflow. Below 1e-30 those of the Gumbel identity are sampled: they
         err by 0.07 where scores have standard deviation 2, by 0.4 at 3, and more beyond. Default False.

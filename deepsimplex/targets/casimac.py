@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.archives import fingerprint
 from deepsimplex._utils.atomic_files import check_path
+from deepsimplex._utils.registry import registered_function, registered_name
 from deepsimplex._utils.validation import check_choice, check_flag, check_labels, check_whole, unmasked
 from deepsimplex.distances import class_neighbors, get_distance, neighbor_error
 from deepsimplex.distances.approximate_search import check_candidates
@@ -20,18 +21,16 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses import Composition
 from deepsimplex.targets.generalized_mapping import (
     Reduction,
-    as_function,
     check_attraction,
     check_class_sizes,
     checked,
     inverse_mean,
     mean,
-    name_of_function,
     per_count,
     root_mean_square,
     strengths,
 )
-from deepsimplex.targets.neighbor_cache import Distances, cached_search
+from deepsimplex.targets.neighbor_cache import cached_search
 from deepsimplex.targets.target import Target
 
 
@@ -40,7 +39,7 @@ class CASIMAC(Target):
     """Distances to the nearest samples of every class as a point of the simplex's space, L = n - 1 [CASIMAC Eq. 4-8].
 
     f(x, y) = - sum_{y' != y} f_C(alpha A + beta R_{y'}) p_{y'}, with the attraction A = 1 / (mean distance to the
-    k_alpha nearest samples of the own class at positive distance) and the repulsion R_{y'} = mean distance to the
+    k_alpha nearest samples of the same class at positive distance) and the repulsion R_{y'} = mean distance to the
     k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13), and the
     nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
     that lies in two classes at once and has no attraction. The targets carry no noise.
@@ -60,7 +59,7 @@ class CASIMAC(Target):
     attraction_strength : float
         alpha >= 0. The default 0 leaves the attraction out.
     attraction_number : int
-        k_alpha, how many samples of the own class count. The default is 1.
+        k_alpha, how many samples of the same class count. The default is 1.
     gamma : float, optional
         Sets beta = gamma and alpha = 1 - gamma, gamma in [0, 1] (Eq. 19), instead of the two strengths.
     attraction_function, repulsion_function : callable or str, optional
@@ -116,6 +115,8 @@ class CASIMAC(Target):
     2.38
     """
 
+    recall_: float | None = None
+
     def __init__(
         self,
         distance: Any = "euclidean",
@@ -139,9 +140,9 @@ class CASIMAC(Target):
         self.repulsion_strength, self.attraction_strength = strengths(repulsion_strength, attraction_strength, gamma)
         self.repulsion_number = check_whole(repulsion_number, "repulsion_number", least=1)
         self.attraction_number = check_whole(attraction_number, "attraction_number", least=1)
-        self.attraction_function = as_function(attraction_function, "attraction_function")
-        self.repulsion_function = as_function(repulsion_function, "repulsion_function")
-        self.combination_function = as_function(combination_function, "combination_function")
+        self.attraction_function = registered_function(attraction_function, "attraction_function")
+        self.repulsion_function = registered_function(repulsion_function, "repulsion_function")
+        self.combination_function = registered_function(combination_function, "combination_function")
         self.construction: Construction = check_choice(construction, "construction", CONSTRUCTIONS)
         self.normalize = check_flag(normalize, "normalize")
         self.cache_dir = None if cache_dir is None else check_path(cache_dir, "cache_dir")
@@ -168,7 +169,7 @@ class CASIMAC(Target):
 
     def recall(self) -> float | None:
         """The ``recall_`` of an approximate search, after it; None for an exact one."""
-        return None if self.method == "exact" else getattr(self, "recall_", None)
+        return None if self.method == "exact" else self.recall_
 
     def scores(self, n: int) -> NDArray[np.float64]:
         """The vertices P, shape [n, n - 1]."""
@@ -221,7 +222,7 @@ class CASIMAC(Target):
         Raises
         ------
         TypeError, ValueError, OSError
-            As ``fit``; when a sample's own class has no sample at positive distance where there is attraction; when
+            As ``fit``; when a sample's class has no other at positive distance where there is attraction; when
             a function returns invalid values; when ``cache_dir`` cannot be written.
 
         Warns
@@ -229,7 +230,7 @@ class CASIMAC(Target):
         TargetCacheWarning
             When a cache file is damaged or cannot be written; the result is correct nevertheless.
         """
-        return self.fit(x, y, num_classes)._in_units(self._latents("training", None, None))
+        return self.fit(x, y, num_classes)._observations()
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
         """Return the latents of other labeled samples, with neighbors among the training samples.
@@ -256,7 +257,7 @@ class CASIMAC(Target):
             )
         queries = self._compared(x)
         labels, _ = check_labels(y, self.num_classes_, rows=len(queries))
-        return self._in_units(self._latents("other", queries, labels))
+        return self._observations(queries, labels)
 
     def neighbor_error(self) -> float | None:
         """Leave-one-out error of the nearest neighbor, over at most 1000 training samples; None before fit."""
@@ -272,49 +273,30 @@ class CASIMAC(Target):
         self.distance.check(samples)
         return samples
 
-    def _in_units(self, latents: NDArray[np.float64]) -> LatentGaussian:
-        """Latents divided by the root mean square of those of the training samples, if ``normalize``."""
+    def _observations(
+        self, queries: NDArray[Any] | None = None, query_labels: NDArray[np.int64] | None = None
+    ) -> LatentGaussian:
+        """Observations of the queries, or of the training samples (None), in units of ``unit_``."""
+        latents = self._latents(queries, query_labels)
         if not self.normalize:
             self.unit_ = 1.0
-        elif self._unit_of != (key := self._key(None, None)):
-            self.unit_, self._unit_of = root_mean_square(self._latents("training", None, None)), key
+        elif self._unit_of != (key := self._key()):
+            self.unit_, self._unit_of = root_mean_square(self._latents()), key
         loc = latents / self.unit_  # a copy, which the caller may change
         return LatentGaussian(loc, np.zeros((len(loc), 1)))
 
     def _latents(
-        self, which: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None
+        self, queries: NDArray[Any] | None = None, query_labels: NDArray[np.int64] | None = None
     ) -> NDArray[np.float64]:
-        """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance; cached."""
-        assert self._samples is not None
-        labels = self._samples[1] if query_labels is None else query_labels
-        key = self._key(queries, query_labels)
-        if key != self._latest.get(which, ("",))[0]:
-            self._latest.pop(which, None)
-            found = self._search(key, queries, query_labels)
-            coefficients = self._coefficients(found.distances, labels)
-            self._latest[which] = key, -coefficients @ vertices(self.num_classes_, self.construction)
-            if which == "training":
-                self.recall_ = found.recall
-        return self._latest[which][1]
+        """Latents [M, n - 1] of the queries, or of the training samples (None), in units of distance.
 
-    def _key(self, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None) -> str:
-        """Return a key of everything that neighbor distances depend on."""
+        The latest of both are kept.
+        """
         assert self._samples is not None
-        name = self.distance.cache_key() or f"object {id(self.distance)}"  # valid in this process only
-        search = [*self._neighborhood(), name] + [self.candidates_per_class] * (self.method == "approximate")
-        return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
-
-    def _neighborhood(self) -> tuple[int, Classes]:
-        """Return the number of neighbors to search, and whether in the own class, in the others or in all."""
-        if self.attraction_strength == 0:
-            return self.repulsion_number, "other"
-        if self.repulsion_strength == 0:
-            return self.attraction_number, "own"
-        return max(self.repulsion_number, self.attraction_number), "all"
-
-    def _search(self, key: str, queries: NDArray[Any] | None, query_labels: NDArray[np.int64] | None) -> Distances:
-        """Distances [N, n, k] to the nearest samples of the classes that count, inf where there are none."""
-        assert self._samples is not None
+        kind, key = "training" if queries is None else "other", self._key(queries, query_labels)
+        if key == self._latest.get(kind, ("",))[0]:
+            return self._latest[kind][1]
+        self._latest.pop(kind, None)
         k, classes = self._neighborhood()
         search = partial(
             class_neighbors,
@@ -324,26 +306,45 @@ class CASIMAC(Target):
             queries=queries,
             query_labels=query_labels,
             num_classes=self.num_classes_,
-            own_positive=True,  # Eq. 7a
+            exclude_duplicates=True,  # Eq. 7a
             classes=classes,
             method=self.method,
             candidates=self.candidates_per_class,
             executor=self.executor,
             show_progress=self.show_progress,
         )
-        shape = (len(self._samples[0] if queries is None else queries), self.num_classes_, k)
-        found = cached_search(self.cache_dir, key, shape, search, resumes=self.method == "exact")
-        self._from_cache = found.from_cache
-        return found
+        labels = self._samples[1] if query_labels is None else query_labels
+        shape = len(labels), self.num_classes_, k
+        distances, recall, self._from_cache = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
+        if queries is None:
+            self.recall_ = recall
+        latents = -self._coefficients(distances, labels) @ self.scores(self.num_classes_)
+        self._latest[kind] = key, latents
+        return latents
+
+    def _key(self, queries: NDArray[Any] | None = None, query_labels: NDArray[np.int64] | None = None) -> str:
+        """Return a key of everything that neighbor distances depend on."""
+        assert self._samples is not None
+        name = self.distance.cache_key() or f"object {id(self.distance)}"  # valid in this process only
+        search = [*self._neighborhood(), name] + [self.candidates_per_class] * (self.method == "approximate")
+        return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
+
+    def _neighborhood(self) -> tuple[int, Classes]:
+        """Return the number of neighbors to search, and whether in the same class, in the others or in all."""
+        if self.attraction_strength == 0:
+            return self.repulsion_number, "other"
+        if self.repulsion_strength == 0:
+            return self.attraction_number, "same"
+        return max(self.repulsion_number, self.attraction_number), "all"
 
     def _coefficients(self, distances: NDArray[np.float64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """f_C(alpha A + beta R_{y'}) of Eq. 32-33, shape [N, n], zero at the own class."""
+        """f_C(alpha A + beta R_{y'}) of Eq. 32-33, shape [N, n], zero at the class itself."""
         N, n, _ = distances.shape
         combined = np.zeros((N, n))
         if self.attraction_strength > 0:
-            own = distances[np.arange(N), labels, : self.attraction_number]
-            check_attraction(own, labels)
-            attraction = per_count(self.attraction_function or inverse_mean, own, "attraction_function")
+            same_class = distances[np.arange(N), labels, : self.attraction_number]
+            check_attraction(same_class, labels)
+            attraction = per_count(self.attraction_function or inverse_mean, same_class, "attraction_function")
             combined += self.attraction_strength * attraction[:, None]
         if self.repulsion_strength > 0:
             for c in range(n):
@@ -363,20 +364,16 @@ class CASIMAC(Target):
         Raises ValueError when a function, or that of a distance, is not registered with Keras.
         """
         functions = ("attraction_function", "repulsion_function", "combination_function")
-        known = self._unit_of and self.distance.cache_key()
+        numbers = ("repulsion_strength", "repulsion_number", "attraction_strength", "attraction_number")
+        options = ("construction", "normalize", "method", "candidates_per_class")
+        fitted: dict[str, Any] = {"recall": self.recall_}
+        if self._unit_of and self.distance.cache_key():
+            fitted |= {"unit": self.unit_, "unit_of": self._unit_of}
         return {
             "distance": keras.saving.serialize_keras_object(self.distance),
-            "repulsion_strength": self.repulsion_strength,
-            "repulsion_number": self.repulsion_number,
-            "attraction_strength": self.attraction_strength,
-            "attraction_number": self.attraction_number,
-            **{name: name_of_function(getattr(self, name), name) for name in functions},
-            "construction": self.construction,
-            "normalize": self.normalize,
-            "method": self.method,
-            "candidates_per_class": self.candidates_per_class,
-            "fitted": {"recall": getattr(self, "recall_", None)}
-            | ({"unit": self.unit_, "unit_of": self._unit_of} if known else {}),
+            **{name: getattr(self, name) for name in (*numbers, *options)},
+            **{name: registered_name(getattr(self, name), name) for name in functions},
+            "fitted": fitted,
         }
 
     @classmethod
@@ -384,8 +381,7 @@ class CASIMAC(Target):
         """Make the target from ``get_config``, without training samples; its unit is reused for the same ones."""
         fitted = config.get("fitted", {})
         target = cls(**{key: value for key, value in config.items() if key != "fitted"})
-        if fitted.get("recall") is not None:
-            target.recall_ = fitted["recall"]
+        target.recall_ = fitted.get("recall")
         if "unit" in fitted:
             target.unit_, target._unit_of = float(fitted["unit"]), fitted["unit_of"]
         return target

@@ -1,9 +1,7 @@
 """CASIMAC's generalized mapping from neighbor distances to coefficients of the vertices [CASIMAC Eq. 32-33]."""
 
 from collections.abc import Callable
-from typing import Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
@@ -36,41 +34,11 @@ def checked(function: Reduction, argument: NDArray[np.float64], name: str) -> ND
     """Return ``function(argument)``; raise unless it is one finite, non-negative value per row (Eq. 32-33)."""
     values = np.asarray(function(argument), dtype=np.float64)
     if values.shape != argument.shape[:1]:
-        raise ValueError(
-            f"{name} must be vectorized and return one value per row: shape {argument.shape[:1]} for an argument of "
-            f"shape {argument.shape}; found {values.shape}"
-        )
+        raise ValueError(f"{name} must return one value per row of {argument.shape}; found shape {values.shape}")
     wrong = ~(np.isfinite(values) & (values >= 0))
     if np.any(wrong):
-        found = values[np.argmax(wrong)]
-        raise ValueError(f"{name} must return finite values that are not negative; found {found}")
+        raise ValueError(f"{name} must return finite values that are not negative; found {values[np.argmax(wrong)]}")
     return values
-
-
-def as_function(value: Any, name: str) -> Reduction | None:
-    """Return a callable as it is, and the function registered with Keras under a name; None as None."""
-    found = keras.saving.get_registered_object(value) if isinstance(value, str) else value
-    if found is None and isinstance(value, str):
-        raise ValueError(
-            f"{name} must be a callable, None or a name registered with Keras; found {value!r}. Import the module "
-            "that registers it with keras.saving.register_keras_serializable"
-        )
-    if found is not None and not callable(found):
-        raise TypeError(f"{name} must be a callable, None or a name registered with Keras; found {value!r}")
-    return found
-
-
-def name_of_function(function: Reduction | None, name: str) -> str | None:
-    """Return the name under which a function is registered with Keras; None as None."""
-    if function is None:
-        return None
-    registered = keras.saving.get_registered_name(function) if hasattr(function, "__name__") else ""
-    if keras.saving.get_registered_object(registered) is not function:
-        raise ValueError(
-            f"{name} must be registered with Keras for the target to be saved; found {function!r}. Write "
-            "@keras.saving.register_keras_serializable(package='...') above its definition"
-        )
-    return registered
 
 
 def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction: bool, repulsion: bool) -> None:
@@ -79,8 +47,8 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
     if repulsion and not np.all(sizes):
         raise ValueError(
             "every class needs samples, since latents are repelled by distances to each; found none of class "
-            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber those that "
-            "are there, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
+            f"{_listed(np.flatnonzero(sizes == 0))} among num_classes={num_classes} in y. Renumber the "
+            "others, or use a target made from labels alone (ILR, Dirichlet, OneHot, Vertices)"
         )
     if attraction and np.any(sizes == 1):
         raise ValueError(
@@ -89,12 +57,12 @@ def check_class_sizes(labels: NDArray[np.int64], num_classes: int, *, attraction
         )
 
 
-def check_attraction(own: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
-    """Raise ValueError if a sample has no neighbor at positive distance: ``own`` [N, k] are distances, or inf."""
-    missing = np.flatnonzero(np.isinf(own[:, 0]))
+def check_attraction(distances: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    """Raise ValueError if a sample has no neighbor in its class at positive distance: ``distances`` [N, k] are inf."""
+    missing = np.flatnonzero(np.isinf(distances[:, 0]))
     if len(missing):
         raise ValueError(
-            "attraction needs a sample in x of the own class at positive distance (Eq. 7a); found none for "
+            "attraction needs a sample in x of the same class at positive distance (Eq. 7a); found none for "
             f"{len(missing)} samples, the first at index {missing[0]} in class {labels[missing[0]]}, of which all "
             "others are copies. Remove copies, or set attraction_strength=0 (gamma=1)"
         )

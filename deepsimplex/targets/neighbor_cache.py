@@ -63,8 +63,8 @@ def cached_search(
         returned nevertheless.
     """
     if cache_dir is None:
-        found = search(checkpoint=None)
-        return Distances(found.distances, found.recall, False)
+        neighbors = search(checkpoint=None)
+        return Distances(neighbors.distances, neighbors.recall, False)
     path = cache_dir / f"neighbors-{key}.npz"
     if path.exists():
         remove_leftovers(path)
@@ -73,35 +73,35 @@ def cached_search(
         except Exception as error:  # a damaged archive may raise anything, from BadZipFile to MemoryError
             _warn(f"the cached distances in {path} are damaged ({type(error).__name__}: {error}); making them again")
     check_writable(cache_dir, "cache_dir")
-    with own_folder(cache_dir / f"search-{key}") if resumes else nullcontext() as checkpoint:
+    with exclusive_folder(cache_dir / f"search-{key}") if resumes else nullcontext() as checkpoint:
         continued = checkpoint is not None and any(checkpoint.glob("*.npz"))
-        found = search(checkpoint=checkpoint)
+        neighbors = search(checkpoint=checkpoint)
     try:
         with replacing(path) as fresh:
-            save_arrays(fresh, key, {"distances": found.distances, "recall": np.array(found.recall)})
+            save_arrays(fresh, key, {"distances": neighbors.distances, "recall": np.array(neighbors.recall)})
     except OSError as error:
         _warn(f"the distances could not be kept in {path} ({error}); they are used, and computed again next time")
-    return Distances(found.distances, found.recall, continued)
+    return Distances(neighbors.distances, neighbors.recall, continued)
 
 
 @contextmanager
-def own_folder(folder: Path) -> Iterator[Path | None]:
+def exclusive_folder(folder: Path) -> Iterator[Path | None]:
     """Yield a folder for the state of a search, or None if another thread or process runs the same search.
 
     It is removed at the end, unless it holds the state of a search that was interrupted.
     """
     with ExitStack() as lock:
-        own = True
+        acquired = True
         try:
             folder.mkdir(parents=True, exist_ok=True)
             lock.enter_context(locked(folder))
         except (BlockingIOError, FileExistsError, FileNotFoundError):  # the last two: it was removed meanwhile
-            own = False
+            acquired = False
         try:
-            yield folder if own else None
+            yield folder if acquired else None
         finally:
             with suppress(OSError):
-                if own:
+                if acquired:
                     folder.rmdir()
 
 

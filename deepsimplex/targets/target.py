@@ -188,7 +188,7 @@ class LabelTarget(Target):
 
     def transform(self, x: Any, y: ArrayLike) -> LatentGaussian:
         """Return the observations of the labels y: hard [N] after fit, soft [N, n] at any time."""
-        labels, n = check_labels(y, getattr(self, "num_classes_", None), rows=_num_rows(x), soft=True)
+        labels, n = check_labels(y, self.num_classes_ if self.is_fitted else None, rows=_num_rows(x), soft=True)
         if labels.ndim == 2:
             return self.latents(labels)
         if not self.is_fitted:  # the largest label of these samples need not be the largest of all

@@ -15,11 +15,11 @@ def test_approximate_search_measures_its_recall(fashion):
     exact = class_neighbors(x, y, SSIM(5), 2, classes="other")
     searches = []
     for candidates in (2, 10, 400):
-        found = class_neighbors(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
+        neighbors = class_neighbors(x, y, SSIM(5), 2, classes="other", method="approximate", candidates=candidates)
         wanted = np.isfinite(exact.distances)
-        hits = (found.distances <= exact.distances[:, :, -1:] + 1e-12)[wanted].mean()
-        assert abs(found.recall - hits) < 0.05
-        searches.append(found)
+        hits = (neighbors.distances <= exact.distances[:, :, -1:] + 1e-12)[wanted].mean()
+        assert abs(neighbors.recall - hits) < 0.05
+        searches.append(neighbors)
     once, more, all_of_them = searches
     assert once.recall < more.recall < all_of_them.recall == 1.0
     np.testing.assert_array_equal(all_of_them.distances, exact.distances)
@@ -40,14 +40,14 @@ def test_approximate_search_under_any_metric(distance):
     metric = reference.euclidean if distance == "function" else distance
     exact = class_neighbors(x, y, metric)
     begun = time.perf_counter()
-    found = class_neighbors(x, y, metric, method="approximate")
+    neighbors = class_neighbors(x, y, metric, method="approximate")
     assert time.perf_counter() - begun < 60
-    assert 0.8 < found.recall <= 1
-    assert (found.distances >= exact.distances - 1e-12).all()
+    assert 0.8 < neighbors.recall <= 1
+    assert (neighbors.distances >= exact.distances - 1e-12).all()
     queries = class_neighbors(x, y, metric, queries=x[:20], query_labels=y[:20], method="approximate")
     assert (queries.distances[np.arange(20), y[:20]] == 0).all()
     positive = class_neighbors(
-        x, y, metric, queries=x[:20], query_labels=y[:20], own_positive=True, method="approximate"
+        x, y, metric, queries=x[:20], query_labels=y[:20], exclude_duplicates=True, method="approximate"
     )
     assert (positive.distances > 0).all()
 
@@ -67,14 +67,14 @@ def test_cells_of_principal_components_hold_the_neighbors(fashion, monkeypatch):
     assert (queries.indices[np.arange(50), y[:50], 0] == np.arange(50)).mean() > 0.98
 
 
-def test_samples_among_many_copies_have_neighbors(monkeypatch):
+def test_duplicates_do_not_hide_other_neighbors(monkeypatch):
     """Copies of few samples fill the cells that a query visits; those of its own class are at distance zero."""
     monkeypatch.setattr(approximate_search, "FLAT", 100)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(3, 4))[rng.integers(0, 3, 600)], rng.integers(0, 2, 600)
-    found = class_neighbors(x, y, own_positive=True, method="approximate", candidates=2)
-    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, own_positive=True).distances)
-    assert found.recall == 1.0
+    neighbors = class_neighbors(x, y, exclude_duplicates=True, method="approximate", candidates=2)
+    np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, exclude_duplicates=True).distances)
+    assert neighbors.recall == 1.0
 
 
 def test_approximate_search_needs_features():
@@ -82,21 +82,21 @@ def test_approximate_search_needs_features():
         class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
 
 
-def test_approximate_search_keeps_no_state(tmp_path):
+def test_approximate_search_rejects_checkpoint(tmp_path):
     with pytest.raises(ValueError, match="checkpoint belongs to exact searches"):
         class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("offset", "scale"), [(1e8, 1.0), (0.0, 1e60), (0.0, 1e-60)])
-def test_approximate_search_does_not_mind_where_samples_lie(offset, scale):
+def test_approximate_search_is_invariant_to_offsets(offset, scale):
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(400, 4)) * scale + offset, rng.integers(0, 2, 400)
     assert class_neighbors(x, y, method="approximate").recall > 0.99
 
 
 @pytest.mark.slow
-def test_approximate_search_looks_through_a_model(fashion):
+def test_approximate_search_of_an_embedding(fashion):
     class Half:
         passed = 0
 
@@ -105,8 +105,8 @@ def test_approximate_search_looks_through_a_model(fashion):
             return x.reshape(len(x), -1)[:, ::2]
 
     model = Half()
-    found = class_neighbors(*fashion, Embedding(model), method="approximate")
+    neighbors = class_neighbors(*fashion, Embedding(model), method="approximate")
     assert model.passed == len(fashion[0])
     exact = class_neighbors(*fashion, Embedding(model))
-    assert found.recall == 1.0
-    np.testing.assert_array_equal(found.indices, exact.indices)
+    assert neighbors.recall == 1.0
+    np.testing.assert_array_equal(neighbors.indices, exact.indices)

@@ -5,9 +5,9 @@ import signal
 import numpy as np
 import pytest
 
-from deepsimplex.distances import SSIM, CheckpointWarning, class_neighbors
+from deepsimplex.distances import SSIM, CheckpointWarning, Distance, Euclidean, class_neighbors
 from deepsimplex.distances import checkpoint as checkpoints
-from deepsimplex.distances.checkpoint import Checkpoint
+from deepsimplex.distances.exact_search import TileList
 from tests.fresh_process import run
 
 
@@ -19,21 +19,21 @@ class Cut(Exception):
 def cut_short(monkeypatch):
     """Ends the search after some tiles; the state is written after every tile."""
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
-    keep, visits = Checkpoint.keep, []
+    keep, visits = TileList.keep, []
 
-    def visiting(checkpoint, state):
+    def visiting(tiles, done):
         visits.append(1)
         if len(visits) == visiting.last:
             raise Cut
-        keep(checkpoint, state)
+        keep(tiles, done)
 
     visiting.last, visiting.visits = np.inf, visits
-    monkeypatch.setattr(Checkpoint, "keep", visiting)
+    monkeypatch.setattr(TileList, "keep", visiting)
     return visiting
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "cityblock", SSIM(5)], ids=str)
-def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, distance):
+def test_interrupted_search_resumes(fashion, tmp_path, cut_short, distance):
     x, y = fashion[0][:300], fashion[1][:300]
     arguments = {"x": x, "y": y, "distance": distance, "k": 2, "block_bytes": 2**15}
     whole = class_neighbors(**arguments)
@@ -52,10 +52,16 @@ def test_search_goes_on_where_it_was_cut_short(fashion, tmp_path, cut_short, dis
     assert not (tmp_path / "state").exists()
 
 
+class EveryPair(Euclidean):
+    """The Euclidean distance, every pair of which is evaluated."""
+
+    visitor = Distance.visitor
+
+
 @pytest.mark.slow
 def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
     x, y = fashion[0][:60], fashion[1][:60]
-    arguments = {"x": x, "y": y, "distance": "euclidean", "method": "brute_force", "block_bytes": 2**11}
+    arguments = {"x": x, "y": y, "distance": EveryPair(), "block_bytes": 2**11}
     whole = class_neighbors(**arguments)
     cut_short.visits.clear()
     cut_short.last = 6
@@ -95,7 +101,7 @@ class_neighbors(data["x"], data["y"], SSIM(5), 2, block_bytes=2**15, checkpoint=
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_damaged_state_is_noticed(fashion, tmp_path, cut_short, damage):
+def test_damaged_checkpoint_warns(fashion, tmp_path, cut_short, damage):
     x, y = fashion[0][:300], fashion[1][:300]
     cut_short.last = 4
     with pytest.raises(Cut):
@@ -109,11 +115,11 @@ def test_damaged_state_is_noticed(fashion, tmp_path, cut_short, damage):
         path.write_bytes(content)
     cut_short.last = np.inf
     with pytest.warns(CheckpointWarning, match="cannot be resumed from"):
-        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
-    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
+        neighbors = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+    np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean").distances)
 
 
-def test_searches_share_a_folder_and_leave_it_tidy(fashion, tmp_path, cut_short):
+def test_searches_share_a_checkpoint_folder_and_clean_up(fashion, tmp_path, cut_short):
     x, y = fashion[0][:300], fashion[1][:300]
     np.savez(tmp_path / "mine.npz", x=x)
     for k in (1, 2):
@@ -124,24 +130,24 @@ def test_searches_share_a_folder_and_leave_it_tidy(fashion, tmp_path, cut_short)
     assert len(list(tmp_path.glob("search-*.npz"))) == 2
     cut_short.last = np.inf
     for k in (1, 2):
-        found = class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
-        np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean", k).distances)
+        neighbors = class_neighbors(x, y, "euclidean", k, block_bytes=2**14, checkpoint=tmp_path)
+        np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean", k).distances)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.npz"]
 
 
-def test_a_disk_that_fills_up_costs_the_state_only(fashion, tmp_path, cut_short, monkeypatch):
+def test_full_disk_warns_and_result_is_correct(fashion, tmp_path, cut_short, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
     x, y = fashion[0][:300], fashion[1][:300]
     monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match="cannot be kept") as warned:
-        found = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
+        neighbors = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
     assert len(warned) == 1
-    np.testing.assert_array_equal(found.distances, class_neighbors(x, y, "euclidean").distances)
+    np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean").distances)
 
 
-def test_checkpoints_that_cannot_be_are_refused(tmp_path):
+def test_invalid_checkpoint_raises(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="checkpoint is not a folder"):
         class_neighbors([[0.0], [1.0]], [0, 1], checkpoint=tmp_path / "file")

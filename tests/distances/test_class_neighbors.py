@@ -21,19 +21,19 @@ from tests.reference import distances as reference
 VECTORS = {"euclidean": reference.euclidean, "cityblock": reference.cityblock}
 
 
-def check(found, D, y, num_classes, k, own, positive_class=None):
+def check(neighbors, D, y, num_classes, k, itself, positive_class=None):
     """Compare with the oracle on D: the same distances, and the same samples outside ties of equal distances."""
-    distances, indices = reference.class_neighbors(D, y, num_classes, k, own, positive_class)
-    assert found.distances.dtype == np.float64
-    assert found.indices.dtype == np.int64
-    np.testing.assert_allclose(found.distances, distances, rtol=1e-9, atol=1e-12)
-    np.testing.assert_array_equal(found.indices < 0, indices < 0)
-    np.testing.assert_array_equal(np.isinf(found.distances), found.indices < 0)
-    for i, label, place in zip(*np.nonzero(found.indices != indices), strict=True):
-        j = found.indices[i, label, place]
+    distances, indices = reference.class_neighbors(D, y, num_classes, k, itself, positive_class)
+    assert neighbors.distances.dtype == np.float64
+    assert neighbors.indices.dtype == np.int64
+    np.testing.assert_allclose(neighbors.distances, distances, rtol=1e-9, atol=1e-12)
+    np.testing.assert_array_equal(neighbors.indices < 0, indices < 0)
+    np.testing.assert_array_equal(np.isinf(neighbors.distances), neighbors.indices < 0)
+    for i, label, place in zip(*np.nonzero(neighbors.indices != indices), strict=True):
+        j = neighbors.indices[i, label, place]
         assert y[j] == label
         np.testing.assert_allclose(D[i, j], D[i, indices[i, label, place]], rtol=1e-9)
-    for row in found.indices.reshape(-1, k):
+    for row in neighbors.indices.reshape(-1, k):
         present = row[row >= 0]
         assert len(set(present)) == len(present)
 
@@ -65,21 +65,21 @@ def test_vectors(distance, k, evaluated):
 
 
 @pytest.mark.parametrize("distance", VECTORS)
-@pytest.mark.parametrize("own_positive", [False, True])
+@pytest.mark.parametrize("exclude_duplicates", [False, True])
 @settings(max_examples=15, deadline=None)
 @given(data=st.data())
-def test_integer_vectors_with_ties_and_duplicates(distance, own_positive, data):
+def test_integer_vectors_with_ties_and_duplicates(distance, exclude_duplicates, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1), label="seed"))
     rows, features = data.draw(st.integers(1, 60)), data.draw(st.integers(1, 3))
     num_classes, k = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 5))
     x = rng.integers(0, 3, size=(rows, features))
     y = rng.integers(0, num_classes, rows)
-    found = class_neighbors(x, y, distance, k, num_classes=num_classes, own_positive=own_positive)
+    neighbors = class_neighbors(x, y, distance, k, num_classes=num_classes, exclude_duplicates=exclude_duplicates)
     D = reference.pairwise(VECTORS[distance], x, x)
-    expected = reference.class_neighbors(D, y, num_classes, k, np.arange(rows), y if own_positive else None)
-    np.testing.assert_allclose(found.distances, expected[0], rtol=1e-14)
-    np.testing.assert_array_equal(found.indices, expected[1])
-    assert (found.distances[found.indices >= 0] == 0).sum() == (expected[0] == 0).sum()
+    expected = reference.class_neighbors(D, y, num_classes, k, np.arange(rows), y if exclude_duplicates else None)
+    np.testing.assert_allclose(neighbors.distances, expected[0], rtol=1e-14)
+    np.testing.assert_array_equal(neighbors.indices, expected[1])
+    assert (neighbors.distances[neighbors.indices >= 0] == 0).sum() == (expected[0] == 0).sum()
 
 
 @pytest.mark.parametrize("distance", VECTORS)
@@ -89,13 +89,13 @@ def test_offset_far_larger_than_the_differences(distance, offset):
     x, y = offset + rng.normal(size=(120, 10)), rng.integers(0, 2, 120)
     x[60:70] = x[:10]
     D = reference.pairwise(VECTORS[distance], x, x)
-    found = class_neighbors(x, y, distance, 4)
-    check(found, D, y, 2, 4, np.arange(120))
-    assert (found.distances.min(axis=(1, 2))[60:70] == 0).all()
+    neighbors = class_neighbors(x, y, distance, 4)
+    check(neighbors, D, y, 2, 4, np.arange(120))
+    assert (neighbors.distances.min(axis=(1, 2))[60:70] == 0).all()
 
 
 @pytest.mark.parametrize("distance", VECTORS)
-def test_clusters_that_float32_cannot_tell_apart_are_evaluated(distance, evaluated):
+def test_differences_below_float32_resolution_are_evaluated(distance, evaluated):
     # Differences of 1e-9 within clusters, beside clusters at 1: float32 sees 60 equal samples.
     rng = np.random.default_rng(2)
     x = np.repeat(rng.normal(size=(2, 5)), 60, axis=0) + 1e-9 * rng.normal(size=(120, 5))
@@ -124,17 +124,17 @@ def test_scale_does_not_matter(distance):
 
 @pytest.mark.parametrize("distance", VECTORS)
 def test_all_samples_equal(distance):
-    found = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2)
-    assert (found.distances == 0).all()
-    np.testing.assert_array_equal(found.indices[:3, 0], [[1, 2], [0, 2], [0, 1]])
-    positive = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2, own_positive=True)
+    neighbors = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2)
+    assert (neighbors.distances == 0).all()
+    np.testing.assert_array_equal(neighbors.indices[:3, 0], [[1, 2], [0, 2], [0, 1]])
+    positive = class_neighbors(np.full((50, 3), 7.5), np.zeros(50, dtype=int), distance, 2, exclude_duplicates=True)
     assert np.isinf(positive.distances).all()
     assert (positive.indices == -1).all()
 
 
 @pytest.mark.parametrize("distance", [*VECTORS, "ssim", "precomputed", "callable", "embedding"])
-@pytest.mark.parametrize("own_positive", [False, True])
-def test_queries(digits, distance, own_positive):
+@pytest.mark.parametrize("exclude_duplicates", [False, True])
+def test_queries(digits, distance, exclude_duplicates):
     x, y = digits[0][:90], digits[1][:90]
     queries, labels = np.concatenate([x[:5], digits[0][90:110]]), np.concatenate([y[:5], digits[1][90:110]])
     oracle = {"cityblock": reference.cityblock, "ssim": reference.ssim(5)}.get(distance, reference.euclidean)
@@ -150,14 +150,16 @@ def test_queries(digits, distance, own_positive):
         "callable": CallableDistance(reference.euclidean),
         "embedding": Embedding(Identity()),
     }.get(distance, distance)
-    found = class_neighbors(x, y, metric, 2, queries=queries, query_labels=labels, own_positive=own_positive)
+    neighbors = class_neighbors(
+        x, y, metric, 2, queries=queries, query_labels=labels, exclude_duplicates=exclude_duplicates
+    )
     if distance == "ssim":
         # Float32: compare on the metric's own numbers, which other tests hold against scikit-image.
         np.testing.assert_allclose(metric.pairwise(queries, x), D, atol=2e-5)
         D = metric.pairwise(queries, x)
-    check(found, D, y, 10, 2, None, labels if own_positive else None)
-    nearest = found.distances[np.arange(5), y[:5], 0]
-    assert (nearest > 0).all() if own_positive else (nearest == 0).all()
+    check(neighbors, D, y, 10, 2, None, labels if exclude_duplicates else None)
+    nearest = neighbors.distances[np.arange(5), y[:5], 0]
+    assert (nearest > 0).all() if exclude_duplicates else (nearest == 0).all()
 
 
 @pytest.mark.parametrize("block_bytes", [8, 1000, 2**24])
@@ -169,8 +171,8 @@ def test_block_size_changes_nothing(digits, distance, block_bytes):
     x = np.round(x)  # many ties
     matrix = np.round(reference.pairwise(reference.cityblock, x, x)) if distance == "precomputed" else None
     metric = {"ssim": SSIM(3), "precomputed": matrix}.get(distance, distance)
-    whole = class_neighbors(x, y, metric, 3, own_positive=True, block_bytes=2**30)
-    parts = class_neighbors(x, y, metric, 3, own_positive=True, block_bytes=block_bytes)
+    whole = class_neighbors(x, y, metric, 3, exclude_duplicates=True, block_bytes=2**30)
+    parts = class_neighbors(x, y, metric, 3, exclude_duplicates=True, block_bytes=block_bytes)
     np.testing.assert_array_equal(whole.distances, parts.distances)
     np.testing.assert_array_equal(whole.indices, parts.indices)
 
@@ -182,14 +184,14 @@ def test_ssim_on_fashion_mnist(fashion, window):
     x[200] = x[100]
     metric = SSIM(window)
     D = metric.pairwise(x, x)
-    found = class_neighbors(x, y, metric, 3)
-    check(found, D, y, 10, 3, np.arange(400))
-    assert found.distances[200, y[100], 0] == 0
-    assert found.indices[200, y[100], 0] == 100
+    neighbors = class_neighbors(x, y, metric, 3)
+    check(neighbors, D, y, 10, 3, np.arange(400))
+    assert neighbors.distances[200, y[100], 0] == 0
+    assert neighbors.indices[200, y[100], 0] == 100
     rows = np.arange(0, 400, 80)
     for i, label in zip(rows, y[rows], strict=True):
-        exact = reference.pairwise(reference.ssim(window), x[i : i + 1], x[found.indices[i, label]])[0]
-        np.testing.assert_allclose(found.distances[i, label], exact, atol=2e-5)
+        exact = reference.pairwise(reference.ssim(window), x[i : i + 1], x[neighbors.indices[i, label]])[0]
+        np.testing.assert_allclose(neighbors.distances[i, label], exact, atol=2e-5)
 
 
 @pytest.mark.slow
@@ -197,8 +199,8 @@ def test_ssim_on_fashion_mnist(fashion, window):
 def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
     x, y = fashion
     metric = get_distance(distance)
-    found = class_neighbors(x, y, distance, 2)
-    check(found, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))
+    neighbors = class_neighbors(x, y, distance, 2)
+    check(neighbors, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))
     assert evaluated[0] <= 1.2 * len(x) * 10 * 2 * (1 + np.log(60 / 2)), (
         "float32 should rule out nearly all pairs, else the search is slow"
     )
@@ -206,9 +208,9 @@ def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
 
 def test_precomputed_rows_are_those_of_the_queries():
     D = np.array([[9.0, 1.0, 2.0], [5.0, 9.0, 3.0], [7.0, 4.0, 9.0]])  # not symmetric
-    found = class_neighbors(np.zeros(3), [0, 1, 0], D)
-    np.testing.assert_array_equal(found.distances[:, :, 0], [[2, 1], [3, np.inf], [7, 4]])
-    np.testing.assert_array_equal(found.indices[:, :, 0], [[2, 1], [2, -1], [0, 1]])
+    neighbors = class_neighbors(np.zeros(3), [0, 1, 0], D)
+    np.testing.assert_array_equal(neighbors.distances[:, :, 0], [[2, 1], [3, np.inf], [7, 4]])
+    np.testing.assert_array_equal(neighbors.indices[:, :, 0], [[2, 1], [2, -1], [0, 1]])
 
 
 def test_embedding_passes_every_sample_once():
@@ -221,25 +223,25 @@ def test_embedding_passes_every_sample_once():
 
     model = Counting()
     x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 4
-    found = class_neighbors(x, y, Embedding(model, "cityblock"), 2, block_bytes=64)
+    neighbors = class_neighbors(x, y, Embedding(model, "cityblock"), 2, block_bytes=64)
     plain = class_neighbors(x, y, "cityblock", 2)
     assert model.passed == 40
-    np.testing.assert_array_equal(found.indices, plain.indices)
-    np.testing.assert_allclose(found.distances, 3 * plain.distances)
+    np.testing.assert_array_equal(neighbors.indices, plain.indices)
+    np.testing.assert_allclose(neighbors.distances, 3 * plain.distances)
 
 
 def test_classes_without_samples_and_classes_smaller_than_k():
-    found = class_neighbors([[0.0], [2.0], [5.0]], [0, 0, 2], k=2, num_classes=5)
-    assert found.distances.shape == (3, 5, 2)
-    np.testing.assert_array_equal(found.indices[0], [[1, -1], [-1, -1], [2, -1], [-1, -1], [-1, -1]])
-    np.testing.assert_array_equal(found.distances[2, 0], [3, 5])
-    assert np.isinf(found.distances[2, 2]).all()
+    neighbors = class_neighbors([[0.0], [2.0], [5.0]], [0, 0, 2], k=2, num_classes=5)
+    assert neighbors.distances.shape == (3, 5, 2)
+    np.testing.assert_array_equal(neighbors.indices[0], [[1, -1], [-1, -1], [2, -1], [-1, -1], [-1, -1]])
+    np.testing.assert_array_equal(neighbors.distances[2, 0], [3, 5])
+    assert np.isinf(neighbors.distances[2, 2]).all()
 
 
 def test_no_queries_give_an_empty_answer():
     for distance in ("euclidean", CallableDistance(reference.euclidean)):
-        found = class_neighbors([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
-        assert found.distances.shape == (0, 2, 1)
+        neighbors = class_neighbors([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
+        assert neighbors.distances.shape == (0, 2, 1)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +249,7 @@ def test_no_queries_give_an_empty_answer():
     [
         ({"x": [[0.0], [np.nan]]}, ValueError, "x must be finite"),
         ({"queries": [[np.inf]]}, ValueError, "queries must be finite"),
-        ({"queries": [[1.0, 2.0]]}, ValueError, "x and queries must have the same shape"),
+        ({"queries": [[1.0, 2.0]]}, ValueError, "x and queries must hold samples of one shape"),
         ({"x": np.zeros((0, 1)), "y": []}, ValueError, "at least one sample"),
         ({"y": [0]}, ValueError, r"y must hold one label for each of the 2 rows of x; found shape \(1,\)"),
         ({"y": [[0.5, 0.5], [0.0, 1.0]]}, ValueError, "y must name one class per sample here"),
@@ -264,7 +266,7 @@ def test_no_queries_give_an_empty_answer():
             ValueError,
             "query_labels must hold one label for each of the 1 rows",
         ),
-        ({"queries": [[1.0]], "own_positive": True}, ValueError, "own_positive needs query_labels"),
+        ({"queries": [[1.0]], "exclude_duplicates": True}, ValueError, "exclude_duplicates needs query_labels"),
         ({"query_labels": [0, 1]}, ValueError, "belong to queries"),
         ({"num_classes": 0}, ValueError, "num_classes must be"),
         ({"k": 0}, ValueError, "k must be"),
@@ -273,7 +275,7 @@ def test_no_queries_give_an_empty_answer():
         ({"block_bytes": 0}, ValueError, "block_bytes must be"),
     ],
 )
-def test_bad_input_is_refused(arguments, error, message):
+def test_invalid_input_raises(arguments, error, message):
     with pytest.raises(error, match=message):
         class_neighbors(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
 
@@ -281,15 +283,15 @@ def test_bad_input_is_refused(arguments, error, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"method": "fast"}, "method must be one of exact, brute_force, approximate"),
-        ({"classes": "mine"}, "classes must be one of all, own, other"),
-        ({"classes": "own", "queries": [[1.0]]}, "classes='own' needs query_labels"),
+        ({"method": "fast"}, "method must be one of exact, approximate"),
+        ({"classes": "mine"}, "classes must be one of all, same, other"),
+        ({"classes": "same", "queries": [[1.0]]}, "classes='same' needs query_labels"),
         ({"method": "approximate", "candidates": 1, "k": 2}, "candidates must be a whole number, at least 2"),
         ({"method": "approximate", "candidates": True}, "candidates must be"),
         ({"candidates": 8}, "candidates must be None unless method='approximate'; found 8"),
     ],
 )
-def test_bad_options_are_refused(arguments, message):
+def test_invalid_options_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         class_neighbors(**{"x": [[0.0], [1.0]], "y": [0, 1], **arguments})
 
@@ -318,36 +320,37 @@ class Patchy(Distance):
 LINE, HALVES = np.arange(8.0)[:, None], np.arange(8) % 2
 
 
-@pytest.mark.parametrize("method", ["exact", "brute_force", "approximate"])
-@pytest.mark.parametrize("options", [{}, {"queries": LINE[:2]}, {"own_positive": True}, {"block_bytes": 8}], ids=str)
-def test_a_distance_that_is_not_a_number_is_said(method, options):
+@pytest.mark.parametrize("method", ["exact", "approximate"])
+@pytest.mark.parametrize(
+    "options", [{}, {"queries": LINE[:2]}, {"exclude_duplicates": True}, {"block_bytes": 8}], ids=str
+)
+def test_nan_distance_raises(method, options):
     """Other samples are near enough to fill the answer: it would be wrong without a trace."""
     with pytest.raises(ValueError, match=r"found NaN in \d+ of \d+ that Patchy computed"):
         class_neighbors(LINE, HALVES, Patchy(np.nan), method=method, **options)
 
 
-def test_what_is_not_wanted_may_be_no_number():
+def test_nan_distances_of_excluded_pairs_are_ignored():
     whole = class_neighbors(LINE, HALVES, Patchy(9.0))
-    found = class_neighbors(LINE, HALVES, Patchy(9.0, itself=np.nan))
-    np.testing.assert_array_equal(found.indices, whole.indices)
+    neighbors = class_neighbors(LINE, HALVES, Patchy(9.0, itself=np.nan))
+    np.testing.assert_array_equal(neighbors.indices, whole.indices)
     apart = (np.arange(8) == 3).astype(int)
-    found = class_neighbors(LINE, apart, Patchy(np.nan), classes="own")
-    np.testing.assert_array_equal(found.indices[:3, :, 0], [[1, -1], [0, -1], [1, -1]])
-    np.testing.assert_array_equal(found.indices[3], -1)
+    neighbors = class_neighbors(LINE, apart, Patchy(np.nan), classes="same")
+    np.testing.assert_array_equal(neighbors.indices[:3, :, 0], [[1, -1], [0, -1], [1, -1]])
+    np.testing.assert_array_equal(neighbors.indices[3], -1)
 
 
-@pytest.mark.parametrize("method", ["exact", "brute_force"])
-def test_neighbors_that_are_infinitely_far_are_not_left_out_in_silence(method):
+def test_neighbors_that_are_infinitely_far_raise():
     # Sample 3 is one of four in class 1: the others suffice for two places, not for four.
-    assert class_neighbors(LINE, HALVES, Patchy(np.inf), 2, queries=LINE, method=method).indices.min() >= 0
+    assert class_neighbors(LINE, HALVES, Patchy(np.inf), 2, queries=LINE).indices.min() >= 0
     with pytest.raises(ValueError, match=r"Patchy, 8 samples lack neighbors in class 1, the first at index 0.*3 of 4"):
-        class_neighbors(LINE, HALVES, Patchy(np.inf), 4, queries=LINE, method=method)
+        class_neighbors(LINE, HALVES, Patchy(np.inf), 4, queries=LINE)
     with pytest.raises(ValueError, match="lack neighbors in class 0, the first at index 3, which has 0 of 1"):
-        class_neighbors(LINE, HALVES, Patchy(np.inf), classes="other", method=method)
+        class_neighbors(LINE, HALVES, Patchy(np.inf), classes="other")
 
 
 @pytest.mark.slow
-def test_the_room_is_cheap_to_enter_and_runs_beside_tensorflow():
+def test_import_is_light_and_engines_share_a_process():
     """Every engine brings a thread pool: they must work in one process, in any order, and from several threads."""
     program = f"""
 import sys, types, keras

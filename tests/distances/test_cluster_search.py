@@ -38,9 +38,9 @@ def cluster():
     nodes.shutdown()
 
 
-def equal(found, wanted):
-    np.testing.assert_array_equal(found.distances, wanted.distances)
-    np.testing.assert_array_equal(found.indices, wanted.indices)
+def equal(neighbors, wanted):
+    np.testing.assert_array_equal(neighbors.distances, wanted.distances)
+    np.testing.assert_array_equal(neighbors.indices, wanted.indices)
 
 
 @pytest.mark.parametrize("distance", ["euclidean", SSIM(5)], ids=str)
@@ -48,36 +48,34 @@ def test_two_nodes_find_what_one_machine_finds(fashion, cluster, distance):
     x, y = fashion[0][:200], fashion[1][:200]
     x = np.concatenate([x, x[:20]])  # duplicates: ties are ordered by index
     y = np.concatenate([y, y[:20]])
-    arguments = {"x": x, "y": y, "distance": distance, "k": 3, "own_positive": True, "block_bytes": 2**14}
+    arguments = {"x": x, "y": y, "distance": distance, "k": 3, "exclude_duplicates": True, "block_bytes": 2**14}
     equal(class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments))
 
 
-def test_queries_and_every_pair_are_searched_on_a_cluster(fashion, cluster):
+def test_queries_are_searched_on_a_cluster(fashion, cluster):
     x, y = fashion[0][:150], fashion[1][:150]
     arguments = {"x": x[50:], "y": y[50:], "queries": x[:50], "query_labels": y[:50], "classes": "other"}
     equal(class_neighbors(**arguments, block_bytes=2**13, executor="ray"), class_neighbors(**arguments))
-    brute = class_neighbors(x, y, method="brute_force", executor="ray", block_bytes=2**13)
-    equal(brute, class_neighbors(x, y))
 
 
 def test_candidates_are_searched_on_a_cluster(fashion, cluster):
     few = np.flatnonzero(fashion[1] < 2)[:150]
     arguments = {"x": fashion[0][few], "y": fashion[1][few], "distance": SSIM(5), "k": 2}
     arguments |= {"method": "approximate", "candidates": 4}
-    found, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
-    equal(found, wanted)
-    assert found.recall == wanted.recall < 1
+    neighbors, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
+    equal(neighbors, wanted)
+    assert neighbors.recall == wanted.recall < 1
 
 
 def test_cells_are_searched_on_a_cluster(cluster):
     x = np.random.default_rng(0).normal(size=(2 * approximate_search.FLAT + 10, 8)).astype(np.float32)
     arguments = {"x": x, "y": np.arange(len(x)) % 2, "method": "approximate", "candidates": 4}
-    found, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
-    equal(found, wanted)
-    assert found.recall == wanted.recall < 1
+    neighbors, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
+    equal(neighbors, wanted)
+    assert neighbors.recall == wanted.recall < 1
 
 
-def test_a_function_is_searched_and_its_errors_arrive(fashion, cluster):
+def test_function_distances_and_their_errors_on_a_cluster(fashion, cluster):
     x, y = np.arange(12.0)[:, None], np.arange(12) % 2
     equal(
         class_neighbors(x, y, lambda a, b: float(abs(a - b)[0]), executor="ray"),
@@ -92,7 +90,7 @@ class Cut(Exception):
 
 
 @pytest.mark.parametrize(("begun", "ended"), [("ray", None), (None, "ray")], ids=["cluster first", "cluster last"])
-def test_a_checkpoint_of_a_cluster_is_that_of_one_machine(begun, ended, fashion, cluster, tmp_path, monkeypatch):
+def test_cluster_and_machine_share_checkpoints(begun, ended, fashion, cluster, tmp_path, monkeypatch):
     x, y = fashion[0][:300], fashion[1][:300]
     arguments = {"x": x, "y": y, "k": 2, "block_bytes": 2**14}
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
@@ -115,7 +113,7 @@ def test_a_checkpoint_of_a_cluster_is_that_of_one_machine(begun, ended, fashion,
     assert done[0] >= left > 1
 
 
-def test_a_node_that_dies_costs_its_task_alone(fashion, cluster, monkeypatch):
+def test_tasks_of_a_dead_node_are_repeated(fashion, cluster, monkeypatch):
     dying = cluster.add_node(num_cpus=1, object_store_memory=2**27)
     keep, kept = cluster_search.TileList.keep, []
 
@@ -131,23 +129,23 @@ def test_a_node_that_dies_costs_its_task_alone(fashion, cluster, monkeypatch):
 
     monkeypatch.setattr(cluster_search.TileList, "keep", kill)
     x, y = fashion[0][:80].reshape(80, -1), fashion[1][:80]
-    found = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
+    neighbors = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
     assert len(kept) > 10
     monkeypatch.undo()
-    equal(found, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
+    equal(neighbors, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
 
 
-def test_nodes_of_other_versions_are_refused(fashion, cluster, monkeypatch):
-    here = os.getpid()
+def test_nodes_of_other_versions_raise(fashion, cluster, monkeypatch):
+    on_machine = os.getpid()
     monkeypatch.setattr(cluster_search, "SAME_VERSIONS", ("deepsimplex", "numpy"))
-    monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == here)))
+    monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == on_machine)))
     with pytest.raises(
         cluster_search.ClusterError, match=r"same versions on all nodes; .* has numpy False \(here True\)"
     ):
         class_neighbors(fashion[0][:9], np.arange(9) % 2, executor="ray")
 
 
-def test_a_node_that_cannot_run_the_package_is_named(monkeypatch, fashion, cluster):
+def test_node_without_the_package_raises(monkeypatch, fashion, cluster):
     def missing():
         raise ImportError("No module named 'faiss'")
 
@@ -158,7 +156,7 @@ def test_a_node_that_cannot_run_the_package_is_named(monkeypatch, fashion, clust
         class_neighbors(fashion[0][:9], np.arange(9) % 2, executor="ray")
 
 
-def test_samples_beyond_the_object_store_are_a_memory_error(cluster, monkeypatch):
+def test_full_object_store_raises_memory_error(cluster, monkeypatch):
     def full(value):
         raise ray.exceptions.ObjectStoreFullError("no room")
 
@@ -176,12 +174,12 @@ def test_targets_and_configurations_search_on_a_cluster(fashion, cluster):
     np.testing.assert_array_equal(target.fit_transform(x, y).loc, wanted.loc)
     assert "executor" not in target.get_config()
     settings = ["data.limit=60", "cache_dir=null"]
-    here = make_targets(load_config("configs/digits.yaml", settings), verbose=0)
-    there = make_targets(load_config("configs/digits.yaml", [*settings, "distances.executor=ray"]), verbose=0)
-    np.testing.assert_array_equal(here.loc, there.loc)
+    on_machine = make_targets(load_config("configs/digits.yaml", settings), verbose=0)
+    on_cluster = make_targets(load_config("configs/digits.yaml", [*settings, "distances.executor=ray"]), verbose=0)
+    np.testing.assert_array_equal(on_machine.loc, on_cluster.loc)
 
 
-def test_what_cannot_run_is_refused(monkeypatch):
+def test_unavailable_executor_raises(monkeypatch):
     x, y = np.eye(4), [0, 1, 0, 1]
     with pytest.raises(ValueError, match="executor must be"):
         class_neighbors(x, y, executor="spark")
@@ -193,7 +191,7 @@ def test_what_cannot_run_is_refused(monkeypatch):
             class_neighbors(x, y, method=method, executor="ray")
 
 
-def test_a_cluster_out_of_reach_is_named(monkeypatch):
+def test_unreachable_cluster_raises(monkeypatch):
     monkeypatch.setattr(ray, "is_initialized", lambda: False)
 
     def out_of_reach(**options):
@@ -212,7 +210,7 @@ def test_a_cluster_out_of_reach_is_named(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
-def test_a_cluster_without_a_node_left_is_an_error(method, fashion, cluster, monkeypatch):
+def test_cluster_without_nodes_raises(method, fashion, cluster, monkeypatch):
     def nobody_answers(tasks, timeout):
         assert timeout > 0
         monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False, "Resources": {"CPU": 64}}])
@@ -223,7 +221,7 @@ def test_a_cluster_without_a_node_left_is_an_error(method, fashion, cluster, mon
         class_neighbors(fashion[0][:50], fashion[1][:50], method=method, executor="ray")
 
 
-def test_what_else_fails_in_a_cluster_is_named(cluster, monkeypatch):
+def test_other_cluster_failures_raise(cluster, monkeypatch):
     def lost(tasks, timeout):
         raise ray.exceptions.LocalRayletDiedError("the raylet is gone")
 

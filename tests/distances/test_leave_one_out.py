@@ -15,14 +15,14 @@ def few(digits):
     return x[:300], y[:300]
 
 
-def test_it_is_that_of_scikit_learn(few):
+def test_neighbor_error_equals_scikit_learn(few):
     x, y = few
     rows = x.reshape(len(x), -1)
     predicted = cross_val_predict(KNeighborsClassifier(1), rows, y, cv=LeaveOneOut())
     assert neighbor_error(x, y) == pytest.approx(np.mean(predicted != y), abs=1e-12)
 
 
-def test_some_samples_tell_it_nearly_as_well(digits):
+def test_neighbor_error_of_a_subsample_is_close(digits):
     x, y = digits
     assert neighbor_error(x, y, max_samples=300, seed=1) == pytest.approx(
         neighbor_error(x, y, max_samples=2000), abs=0.02
@@ -35,7 +35,7 @@ def test_ties_and_copies_count():
     assert neighbor_error([[0.0], [1.0], [5.0]], [0, 1, 2]) == 1.0  # nobody has another of the own class
 
 
-def test_it_takes_any_distance():
+def test_neighbor_error_of_any_distance():
     matrix = np.array([[0.0, 5.0, 1.0], [5.0, 0.0, 2.0], [1.0, 2.0, 0.0]])
     assert neighbor_error(np.arange(3), [0, 1, 0], ds.distances.Precomputed(matrix)) == pytest.approx(1 / 3)
     assert neighbor_error([[0.0], [1.0], [5.0]], [0, 0, 0], lambda a, b: float(abs(a - b)[0])) == 0.0
@@ -48,12 +48,12 @@ def test_it_takes_any_distance():
         (([[0.0], [1.0]], [0]), "y must hold one label for each of the 2 rows of x"),
     ],
 )
-def test_it_names_a_wrong_argument(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         neighbor_error(*arguments)
 
 
-def test_targets_know_theirs(few):
+def test_neighbor_error_of_targets(few):
     x, y = few
     target = ds.targets.CASIMAC("euclidean")
     assert target.neighbor_error() is None

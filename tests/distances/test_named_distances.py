@@ -18,7 +18,7 @@ from deepsimplex.distances import (
 )
 
 
-def test_get_distance_makes_what_is_meant():
+def test_get_distance_from_names_functions_and_matrices():
     assert isinstance(get_distance("euclidean"), Euclidean)
     assert isinstance(get_distance("cityblock"), Cityblock)
     assert isinstance(get_distance(np.zeros((2, 2))), Precomputed)
@@ -29,7 +29,7 @@ def test_get_distance_makes_what_is_meant():
 
 
 @pytest.mark.parametrize("metric", [Euclidean(), Cityblock(), SSIM(7, 255.0)])
-def test_configurations_come_back(metric):
+def test_distance_configurations_round_trip(metric):
     again = get_distance({"name": DISTANCES.name_of(metric), **metric.get_config()})
     kept = get_distance(keras.saving.serialize_keras_object(metric))
     assert kept.cache_key() == metric.cache_key()
@@ -38,7 +38,7 @@ def test_configurations_come_back(metric):
     assert again.cache_key() == metric.cache_key()
 
 
-def test_cache_keys_tell_distances_apart():
+def test_cache_keys_of_different_distances_differ():
     matrix = np.ones((3, 3))
     changed = matrix.copy()
     changed[1, 2] = 2
@@ -82,7 +82,7 @@ def test_embedding_of_a_keras_model():
         (5, TypeError, "5"),
     ],
 )
-def test_bad_specifications_are_refused(spec, error, message):
+def test_invalid_distance_raises(spec, error, message):
     with pytest.raises(error, match=message):
         get_distance(spec)
 
@@ -107,21 +107,21 @@ def gap(a, b):
     return float(np.abs(a - b).sum())
 
 
-def test_a_users_distance_needs_a_call_only():
+def test_user_defined_distance_needs_call_only():
     x, y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 3
     metric = get_distance({"name": f"{__name__}:Chebyshev", "scale": 2.0})
     assert type(metric) is Chebyshev
     assert DISTANCES.name_of(metric) == f"{__name__}:Chebyshev"
     D = 2 * np.abs(x[:, None] - x).max(axis=2)
     np.testing.assert_array_equal(metric.pairwise(x, x), D)
-    found = class_neighbors(x, y, metric, 2)
+    neighbors = class_neighbors(x, y, metric, 2)
     for label in range(3):
         expected = np.where((y == label) & ~np.eye(40, dtype=bool), D, np.inf)
-        np.testing.assert_array_equal(found.distances[:, label], np.sort(expected)[:, :2])
+        np.testing.assert_array_equal(neighbors.distances[:, label], np.sort(expected)[:, :2])
     again = get_distance(keras.saving.serialize_keras_object(metric))
     assert repr(again) == repr(metric) == "Chebyshev(scale=2.0)"
     assert again.cache_key() == metric.cache_key() != Chebyshev().cache_key()
-    assert found.recall == 1
+    assert neighbors.recall == 1
     assert class_neighbors(x, y, metric, method="approximate").recall > 0.9
     with pytest.raises(NotImplementedError, match=r"must define __call__\(a, b\), or blocks"):
         Distance().pairwise(x, x)
@@ -130,11 +130,11 @@ def test_a_users_distance_needs_a_call_only():
 def test_only_registered_functions_are_saved():
     again = get_distance(keras.saving.serialize_keras_object(CallableDistance(gap)))
     assert again.function is gap
-    with pytest.raises(ValueError, match=r"distance cannot be saved: found the function .* register it with"):
+    with pytest.raises(ValueError, match=r"distance must be registered with Keras.*found <function"):
         CallableDistance(lambda a, b: 0.0).get_config()
 
 
-def test_an_embedding_asks_for_its_weights():
+def test_embedding_without_weights_raises():
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)])
     metric, x = Embedding(model, {"name": "cityblock"}, batch_size=7), np.eye(2)
     again = get_distance(keras.saving.serialize_keras_object(metric))

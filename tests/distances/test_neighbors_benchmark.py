@@ -9,7 +9,7 @@ from training.benchmarks import neighbors
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fashion")
+@pytest.mark.usefixtures("digits_as_fashion_mnist")
 def test_neighbors(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(neighbors, "PEER_PAIRS", 20)
     monkeypatch.setattr(neighbors, "AGREEMENT_PAIRS", 20)
@@ -17,7 +17,7 @@ def test_neighbors(capsys, monkeypatch, tmp_path):
     printed = capsys.readouterr().out
     assert len(re.findall(r"neighbors as by brute force, 150 images.* 100\.00%", printed)) == 4
     differences = [
-        float(found) for found in re.findall(r"difference to scikit-image.*float(?:32|64) \| (\S+)", printed)
+        float(value) for value in re.findall(r"difference to scikit-image.*float(?:32|64) \| (\S+)", printed)
     ]
     assert len(differences) == 8
     assert max(differences) < 1e-4

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from deepsimplex.distances import SSIM, class_neighbors
+from deepsimplex.distances import SSIM, class_neighbors, get_distance
 
 
 @pytest.fixture
@@ -21,14 +21,18 @@ def pixels(fashion, tmp_path):
 @pytest.mark.parametrize("distance", ["euclidean", "cityblock", SSIM(5, data_range=255)], ids=str)
 def test_bytes_in_a_file_have_the_neighbors_of_floats(pixels, distance):
     x, y = pixels
-    for more in ({}, {"queries": x[:40], "query_labels": y[:40]}, {"method": "brute_force"}, {"method": "approximate"}):
-        found = class_neighbors(x, y, distance, 2, own_positive=True, block_bytes=2**14, **more)
+    for more in ({}, {"queries": x[:40], "query_labels": y[:40]}, {"method": "approximate"}):
+        neighbors = class_neighbors(x, y, distance, 2, exclude_duplicates=True, block_bytes=2**14, **more)
         if "queries" in more:
             more["queries"] = np.array(x[:40], np.float32)
-        wanted = class_neighbors(np.array(x, np.float32), y, distance, 2, own_positive=True, block_bytes=2**15, **more)
-        np.testing.assert_array_equal(found.distances, wanted.distances)
-        np.testing.assert_array_equal(found.indices, wanted.indices)
-        assert found.recall == wanted.recall
+        wanted = class_neighbors(
+            np.array(x, np.float32), y, distance, 2, exclude_duplicates=True, block_bytes=2**15, **more
+        )
+        np.testing.assert_array_equal(neighbors.distances, wanted.distances)
+        np.testing.assert_array_equal(neighbors.indices, wanted.indices)
+        assert neighbors.recall == wanted.recall
+    metric = get_distance(distance)
+    np.testing.assert_array_equal(metric.pairwise(x[:40], x), metric.pairwise(x[:40].astype(np.float32), x))
 
 
 def test_bytes_are_compared_with_floats_in_units_of_their_ranges(pixels):
@@ -49,7 +53,7 @@ def test_a_search_holds_one_copy_of_the_samples(tmp_path):
     file = np.load(tmp_path / "x.npy", mmap_mode="r")
     class_neighbors(file[:50], y[:50])
     tracemalloc.start()
-    class_neighbors(file, y, classes="own", block_bytes=2**15)
+    class_neighbors(file, y, classes="same", block_bytes=2**15)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 1.0 < peak / x.nbytes < 2.0  # with the blocks that are converted at a time

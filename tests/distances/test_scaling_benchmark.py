@@ -31,7 +31,7 @@ def test_variants_differ_and_keep_every_pixel():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("fashion")
+@pytest.mark.usefixtures("digits_as_fashion_mnist")
 def test_scaling(capsys, monkeypatch, tmp_path):
     monkeypatch.setattr(scaling, "FEW", 100)
     monkeypatch.setattr(scaling, "ASKED", 50)
@@ -40,16 +40,16 @@ def test_scaling(capsys, monkeypatch, tmp_path):
     monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
     output, costs = tmp_path / "scaling.json", tmp_path / "costs.json"
     scaling.main("300,2200", 300, 0.05, tmp_path, output, costs)
-    found = json.loads(output.read_text())
-    assert [(row["stage"], row["images"]) for row in found["rows"]] == [
+    written = json.loads(output.read_text())
+    assert [(row["stage"], row["images"]) for row in written["rows"]] == [
         ("targets, exact", 300),
         ("targets, approximate", 300),
         ("targets, approximate", 2200),
     ]
-    assert found["rows"][-1]["found"].startswith("recall 0.9") or found["rows"][-1]["found"] == "recall 1.000"
-    assert "0% of the nearest neighbors in the own class are copies" in found["notes"][0]
+    assert written["rows"][-1]["found"].startswith("recall 0.9") or written["rows"][-1]["found"] == "recall 1.000"
+    assert "0% of the nearest neighbors in the own class are copies" in written["notes"][0]
     assert "targets, approximate: core seconds grow as N^" in capsys.readouterr().out
     assert [row["images"] for row in json.loads(costs.read_text())["rows"]] == ["1e6", "1e7", "1e8"]
-    known = scaling.rows_of(300, tmp_path / "300", 300, found["rows"])
+    known = scaling.rows_of(300, tmp_path / "300", 300, written["rows"])
     monkeypatch.setattr(scaling, "alone", lambda *_: pytest.fail("measured again"))
-    assert list(known) == found["rows"][:2]
+    assert list(known) == written["rows"][:2]

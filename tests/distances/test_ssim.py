@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deepsimplex.distances import SSIM, class_neighbors
+from deepsimplex.distances import SSIM, class_neighbors, get_distance
 from tests.reference import distances as reference
 
 
@@ -58,7 +58,7 @@ def test_ssim_follows_data_range(data_range):
     np.testing.assert_allclose(SSIM(5, data_range).pairwise(images, images), expected, atol=2e-5)
 
 
-def test_ssim_takes_integers_when_the_data_range_says_so():
+def test_ssim_of_integers_needs_data_range():
     images = np.random.default_rng(4).integers(0, 256, size=(5, 9, 9), dtype=np.uint8)
     np.testing.assert_allclose(
         SSIM(3, 255).pairwise(images, images), SSIM(3).pairwise(images / 255, images / 255), atol=2e-5
@@ -84,13 +84,13 @@ def test_ssim_of_any_binary_images(seed, window):
 
 
 @pytest.mark.parametrize("window", [4, 1, 0, -3, 5.0, True, "5"])
-def test_ssim_refuses_a_window(window):
+def test_invalid_ssim_window_raises(window):
     with pytest.raises(ValueError, match="window must be an odd"):
         SSIM(window)
 
 
 @pytest.mark.parametrize("data_range", [0, -1.0, np.nan, np.inf, "wide"])
-def test_ssim_refuses_a_data_range(data_range):
+def test_invalid_ssim_data_range_raises(data_range):
     with pytest.raises(ValueError, match=r"data_range must be a number above 0 and at most 1e\+100; found"):
         SSIM(5, data_range)
 
@@ -131,43 +131,44 @@ def test_search_finds_the_nearest(images, window, k):
     metric = SSIM(window, data_range)
     D = metric.pairwise(x, x)
     np.testing.assert_array_equal(D, D.T)
-    own = np.arange(10) == y[:, None]
-    for classes, positive, wanted in (("all", False, own | ~own), ("other", False, ~own), ("own", True, own)):
-        found = class_neighbors(
-            x, y, metric, k, num_classes=10, block_bytes=2**14, classes=classes, own_positive=positive
+    same = np.arange(10) == y[:, None]
+    for classes, positive, wanted in (("all", False, same | ~same), ("other", False, ~same), ("same", True, same)):
+        neighbors = class_neighbors(
+            x, y, metric, k, num_classes=10, block_bytes=2**14, classes=classes, exclude_duplicates=positive
         )
         distances, indices = reference.class_neighbors(D, y, 10, k, np.arange(len(x)), y if positive else None)
-        np.testing.assert_array_equal(found.distances, np.where(wanted[:, :, None], distances, np.inf))
-        np.testing.assert_array_equal(found.indices, np.where(wanted[:, :, None], indices, -1))
+        np.testing.assert_array_equal(neighbors.distances, np.where(wanted[:, :, None], distances, np.inf))
+        np.testing.assert_array_equal(neighbors.indices, np.where(wanted[:, :, None], indices, -1))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("images", KINDS, indirect=True)
-def test_a_call_on_two_images_is_scikit_image(images):
+def test_ssim_of_two_images_equals_scikit_image(images):
     x, _, data_range = images
     metric = SSIM(7, data_range)
     expected = reference.pairwise(reference.ssim(7, data_range), x[:3], x[3:6])
-    found = np.array([[metric(a, b) for b in x[3:6]] for a in x[:3]])
-    np.testing.assert_allclose(found, expected, atol=1e-15)
-    np.testing.assert_allclose(SSIM(7, data_range, dtype="float64").pairwise(x[:3], x[3:6]), found, atol=1e-12)
+    measured = np.array([[metric(a, b) for b in x[3:6]] for a in x[:3]])
+    np.testing.assert_allclose(measured, expected, atol=1e-15)
+    np.testing.assert_allclose(SSIM(7, data_range, dtype="float64").pairwise(x[:3], x[3:6]), measured, atol=1e-12)
     assert metric(x[7], x[5]) == 0
 
 
 @pytest.mark.parametrize("images", ["fashion", "color"], indirect=True)
-@pytest.mark.parametrize("classes", ["all", "own", "other"])
-def test_search_for_queries_equals_brute_force(images, classes):
+@pytest.mark.parametrize("classes", ["all", "same", "other"])
+def test_search_for_queries_equals_sorting_the_matrix(images, classes):
     x, y, data_range = images
     arguments = {"queries": x[100:], "query_labels": y[100:], "num_classes": 10, "classes": classes}
     for metric in (SSIM(5, data_range), "euclidean", "cityblock"):
-        exact, brute = (
-            class_neighbors(x[:110], y[:110], metric, 2, own_positive=True, method=method, **arguments)
-            for method in ("exact", "brute_force")
-        )
-        np.testing.assert_array_equal(exact.distances, brute.distances)
-        np.testing.assert_array_equal(exact.indices, brute.indices)
-        own = np.isfinite(exact.distances[np.arange(50), y[100:]]).any()
-        others = np.isfinite(exact.distances[y[100:][:, None] != np.arange(10)]).any()
-        assert (own, others) == (classes != "other", classes != "own")
+        exact = class_neighbors(x[:110], y[:110], metric, 2, exclude_duplicates=True, **arguments)
+        D = get_distance(metric).pairwise(x[100:], x[:110])
+        distances, indices = reference.class_neighbors(D, y[:110], 10, 2, None, y[100:])
+        wanted = (y[100:][:, None] == np.arange(10)) if classes == "same" else (y[100:][:, None] != np.arange(10))
+        wanted = np.broadcast_to((wanted | (classes == "all"))[..., None], indices.shape)
+        np.testing.assert_array_equal(exact.distances, np.where(wanted, distances, np.inf))
+        np.testing.assert_array_equal(exact.indices, np.where(wanted, indices, -1))
+        has_same = np.isfinite(exact.distances[np.arange(50), y[100:]]).any()
+        has_others = np.isfinite(exact.distances[y[100:][:, None] != np.arange(10)]).any()
+        assert (has_same, has_others) == (classes != "other", classes != "same")
 
 
 @settings(max_examples=20, deadline=None)
@@ -197,7 +198,7 @@ def test_double_precision_equals_scikit_image(fashion, window, channels):
 
 
 @pytest.mark.slow
-def test_accelerated_search_finds_the_same(fashion, monkeypatch):
+def test_accelerated_search_equals_cpu_search(fashion, monkeypatch):
     from deepsimplex.distances import ssim
 
     x, y = fashion[0][:200].copy(), fashion[1][:200]
@@ -220,9 +221,10 @@ def test_hard_images_are_compared_well(window):
     y = np.arange(12) % 3
     true = SSIM(window, dtype="float64").pairwise(x, x)
     np.testing.assert_allclose(SSIM(window).pairwise(x, x), true, atol=5e-4)
-    exact, brute = (class_neighbors(x, y, SSIM(window), 2, method=method) for method in ("exact", "brute_force"))
-    np.testing.assert_array_equal(exact.distances, brute.distances)
-    np.testing.assert_array_equal(exact.indices, brute.indices)
+    exact = class_neighbors(x, y, SSIM(window), 2)
+    distances, indices = reference.class_neighbors(SSIM(window).pairwise(x, x), y, 3, 2, np.arange(12))
+    np.testing.assert_array_equal(exact.distances, distances)
+    np.testing.assert_array_equal(exact.indices, indices)
 
 
 def test_bright_images_far_from_zero():

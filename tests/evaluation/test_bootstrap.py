@@ -7,10 +7,10 @@ import pytest
 from scipy import stats
 
 from deepsimplex import evaluation
-from deepsimplex.evaluation.bootstrap import PREPARED, draws
+from deepsimplex.evaluation.bootstrap import SCORES, draws
 from tests.labeled_probabilities import sure_predictions
 
-OF_PREDICTIONS = [metric for metric in PREPARED if metric is not evaluation.out_of_distribution_auroc]
+OF_PREDICTIONS = [metric for metric in SCORES if metric is not evaluation.out_of_distribution_auroc]
 BIASED = [
     evaluation.expected_calibration_error,
     evaluation.adaptive_calibration_error,
@@ -31,7 +31,7 @@ def predictions(samples: int, n: int, seed: int = 0):
 @pytest.mark.parametrize("metric", OF_PREDICTIONS, ids=lambda metric: metric.__name__)
 @pytest.mark.parametrize("n", [2, 4])
 @pytest.mark.parametrize("stratified", [False, True])
-def test_what_is_prepared_gives_the_intervals_of_the_score_itself(metric, n, stratified):
+def test_prepared_scores_give_the_intervals_of_the_score(metric, n, stratified):
     y, p = predictions(50, n)
     options = OPTIONS.get(metric, {})
     given = {"resamples": 40, "seed": 3, "stratified": stratified}
@@ -42,7 +42,7 @@ def test_what_is_prepared_gives_the_intervals_of_the_score_itself(metric, n, str
     assert quick.lower < quick.upper
 
 
-def test_the_auroc_resamples_both_sides_on_their_own():
+def test_auroc_resamples_inside_and_outside_separately():
     rng = np.random.default_rng(0)
     inside, outside = rng.normal(size=60), rng.normal(1, 1, size=7)
     ours = evaluation.bootstrap_interval(evaluation.out_of_distribution_auroc, inside, outside, resamples=50)
@@ -68,7 +68,7 @@ def test_resamples_keep_their_strata_and_their_seed():
 
 
 @pytest.mark.slow
-def test_the_interval_of_an_accuracy_is_the_binomials():
+def test_interval_of_accuracy_equals_binomial():
     """Of 200 test sets' 90% intervals about 180 hold the true accuracy, and their width is about right."""
     rng = np.random.default_rng(0)
     p = np.tile([0.7, 0.3], (200, 1))
@@ -90,7 +90,7 @@ def brier_reliability(y, p):
 @pytest.mark.parametrize(
     ("metric", "limits"), [(evaluation.classwise_calibration_error, None), (brier_reliability, (0, 2))]
 )
-def test_intervals_of_biased_scores_hold_the_truth(metric, limits):
+def test_intervals_of_biased_scores_cover_the_true_value(metric, limits):
     """What 100 000 samples show; the scores of 500 lie above it, and resamples of those still higher."""
     truth = metric(*sure_predictions(5, 100_000, 1))
     sets = [sure_predictions(5, 500, seed) for seed in range(2, 18)]
@@ -137,7 +137,7 @@ def test_infinite_scores_have_infinite_bounds():
     assert (lower, upper) == (pytest.approx(np.log(2)), np.inf)
 
 
-def test_a_score_of_ones_own_gets_options_and_may_need_strata():
+def test_user_defined_score_takes_options_and_strata():
     y, p = np.array([0] * 30 + [1]), np.tile([0.5, 0.5], (31, 1))
 
     def share_of_class(y, p, of):
@@ -170,7 +170,7 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
             r"found BrierDecomposition.*lambda y, p: brier",
         ),
         ({"bin": 3}, TypeError, r"^accuracy\(\) got an unexpected keyword argument 'bin'"),
-        ({"limits": (1, 0)}, ValueError, r"limits must be the lowest and the highest value of a score.*found \(1, 0\)"),
+        ({"limits": (1, 0)}, ValueError, r"limits must be a lowest and a highest value.*found \(1, 0\)"),
         ({"limits": 1}, ValueError, "limits must be"),
         (
             {"metric": lambda y, p: p.mean(axis=0)},
@@ -181,7 +181,7 @@ def test_a_score_of_ones_own_gets_options_and_may_need_strata():
         ({"y": [2]}, ValueError, "y must hold class numbers"),
     ],
 )
-def test_bad_arguments_are_named(arguments, error, message):
+def test_invalid_arguments_raise(arguments, error, message):
     given = {"metric": evaluation.accuracy, "y": [0], "p": [[0.5, 0.5]], "resamples": 10, **arguments}
     with pytest.raises(error, match=message):
         evaluation.bootstrap_interval(**given)

@@ -14,7 +14,7 @@ few = settings(max_examples=40, deadline=None)
 
 @given(case=labeled_probabilities(), bins=st.integers(1, 30))
 @few
-def test_ece_is_the_oracles(case, bins):
+def test_ece_equals_oracle(case, bins):
     y, p = case
     ours = evaluation.expected_calibration_error(y, p, bins)
     assert ours == pytest.approx(oracle.expected_calibration_error(y, p, bins), abs=1e-12)
@@ -23,7 +23,7 @@ def test_ece_is_the_oracles(case, bins):
 
 @given(case=labeled_probabilities(), bins=st.integers(1, 30))
 @few
-def test_calibration_errors_are_the_oracles(case, bins):
+def test_calibration_errors_equal_oracle(case, bins):
     y, p = case
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):
         ours = getattr(evaluation, name)(y, p, bins)
@@ -34,7 +34,7 @@ def test_calibration_errors_are_the_oracles(case, bins):
 
 @given(case=labeled_probabilities(), bins=st.integers(1, 12))
 @settings(max_examples=20, deadline=None)
-def test_area_deviation_is_the_oracles(case, bins):
+def test_area_deviation_equals_oracle(case, bins):
     y, p = case
     ours = evaluation.area_deviation(y, p, bins)
     assert ours == pytest.approx(oracle.area_deviation(y, p, bins), abs=1e-6)
@@ -98,7 +98,7 @@ NETCAL = {
 
 
 @pytest.mark.parametrize(("n", "bins"), NETCAL)
-def test_calibration_errors_are_netcals(n, bins):
+def test_calibration_errors_equal_netcal(n, bins):
     """On bins' insides: netcal closes bins on the left, so that only confidences on edges could differ."""
     y, p = sines(n)
     confidences = p[:, 1] if n == 2 else p.max(axis=1)
@@ -113,20 +113,20 @@ def test_the_table_is_what_netcal_gives_where_it_is_installed(n, bins):
     metrics = pytest.importorskip("netcal.metrics")
     y, p = sines(n)
     theirs = p[:, 1] if n == 2 else p
-    found = float(metrics.ECE(bins).measure(theirs, y)), float(metrics.MCE(bins).measure(theirs, y))
-    assert found == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
+    errors = float(metrics.ECE(bins).measure(theirs, y)), float(metrics.MCE(bins).measure(theirs, y))
+    assert errors == pytest.approx(NETCAL[n, bins], rel=0, abs=1e-12)
 
 
 @pytest.mark.parametrize("bins", [0, 2.5, 10.0, True, np.True_, None, np.nan, np.inf, [5], "5"])
-def test_bins_that_are_no_number_of_bins_are_refused(bins):
+def test_invalid_bins_raise(bins):
     with pytest.raises(ValueError, match="bins must be a whole number"):
         evaluation.expected_calibration_error([0], [[0.5, 0.5]], bins)
 
 
-def test_other_bad_arguments_are_refused():
+def test_other_invalid_arguments_raise():
     y, p = sure_predictions(3, samples=5)
-    with pytest.raises(ValueError, match="top_label and of_class exclude each other"):
-        evaluation.reliability_curve(y, p, of_class=1, top_label=True)
+    with pytest.raises(ValueError, match="top_label and class_index exclude each other"):
+        evaluation.reliability_curve(y, p, class_index=1, top_label=True)
     with pytest.raises(ValueError, match="binning must be one of width, mass; found 'adaptive'"):
         evaluation.reliability_curve(y, p, binning="adaptive")
     for name in ("adaptive_calibration_error", "maximum_calibration_error", "classwise_calibration_error"):

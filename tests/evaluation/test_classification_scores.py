@@ -14,7 +14,7 @@ few = settings(max_examples=40, deadline=None)
 
 @given(case=labeled_probabilities())
 @few
-def test_accuracies_are_the_oracles(case):
+def test_accuracies_equal_oracle(case):
     y, p = case
     n = p.shape[1]
     by_k = [evaluation.top_k_accuracy(y, p, k) for k in range(1, n + 1)]
@@ -25,7 +25,7 @@ def test_accuracies_are_the_oracles(case):
 
 @given(case=labeled_probabilities())
 @settings(max_examples=20, deadline=None)
-def test_precision_recall_and_f1_are_scikit_learns(case):
+def test_precision_recall_and_f1_equal_scikit_learn(case):
     y, p = case
     assigned, given_ = p.argmax(axis=1), {"average": "weighted", "zero_division": 0}
     labels = np.arange(p.shape[1])
@@ -46,6 +46,6 @@ def test_classes_without_samples_and_a_single_class_are_limits():
 
 
 @pytest.mark.parametrize("k", [0, 3, 1.5, 1.0, True, None])
-def test_k_outside_the_classes_is_refused(k):
+def test_invalid_k_raises(k):
     with pytest.raises(ValueError, match=r"k must be (a whole number, at least 1|at most the .* 2); found"):
         evaluation.top_k_accuracy([0], [[0.5, 0.5]], k)

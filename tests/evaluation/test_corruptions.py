@@ -27,18 +27,18 @@ def test_more_severe_is_further_from_the_image(name, images):
 def test_images_keep_their_form_and_range(name, images):
     for given in (images, images[..., None].repeat(3, -1), (255 * images).astype("uint8"), images.astype("float64")):
         before = given.copy()
-        found = corrupt(given, name, 3)
+        corrupted = corrupt(given, name, 3)
         np.testing.assert_array_equal(given, before)
-        assert (found.shape, found.dtype) == (given.shape, given.dtype)
-        assert found.min() >= 0
-        assert found.max() <= (255 if given.dtype == np.uint8 else 1)
+        assert (corrupted.shape, corrupted.dtype) == (given.shape, given.dtype)
+        assert corrupted.min() >= 0
+        assert corrupted.max() <= (255 if given.dtype == np.uint8 else 1)
     bytes_found = corrupt((255 * images).astype("uint8"), name, 2) / 255
     floats_found = corrupt((255 * images).astype("uint8") / 255, name, 2)
     np.testing.assert_allclose(bytes_found, floats_found, atol=0.5 / 255 + 1e-9)
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_the_seed_and_the_place_decide(name, images):
+def test_corruption_depends_on_seed_and_position(name, images):
     twice = [corrupt(images, name, 2, seed=5) for _ in range(2)]
     np.testing.assert_array_equal(*twice)
     np.testing.assert_array_equal(corrupt(images[:3], name, 2, seed=5), twice[0][:3])
@@ -70,9 +70,9 @@ def test_blurs_keep_a_point_in_its_place_and_its_mass():
     point = np.zeros((5, 41, 41))
     point[:, 20, 20] = 1.0
     for name in ("gaussian_blur", "motion_blur"):
-        found = corrupt(point, name, 2)
-        np.testing.assert_allclose(found.sum(axis=(1, 2)), 1.0, atol=1e-6)
-        for image in found:
+        corrupted = corrupt(point, name, 2)
+        np.testing.assert_allclose(corrupted.sum(axis=(1, 2)), 1.0, atol=1e-6)
+        for image in corrupted:
             np.testing.assert_allclose(ndimage.center_of_mass(image), (20, 20), atol=1e-6)
     spread = corrupt(point, "gaussian_blur", 2)[0].sum(axis=0)
     assert np.sqrt(np.sum(spread * (np.arange(41) - 20) ** 2)) == pytest.approx(0.04 * 41, rel=0.02)
@@ -91,15 +91,15 @@ def test_a_disk_does_not_see_rotation_and_a_ray_turns_by_its_angle():
 def test_shear_moves_rows_by_their_distance_from_the_middle():
     line = np.zeros((1, 41, 41))
     line[:, :, 20] = 1.0
-    found = corrupt(line, "shear", 2)[0]
-    slope = np.polyfit(np.arange(5, 36), found[5:36].argmax(axis=1), 1)[0]
+    corrupted = corrupt(line, "shear", 2)[0]
+    slope = np.polyfit(np.arange(5, 36), corrupted[5:36].argmax(axis=1), 1)[0]
     assert abs(slope) == pytest.approx(np.tan(np.radians(20)), abs=0.03)
-    assert found[20].argmax() == 20
+    assert corrupted[20].argmax() == 20
 
 
 def test_pixelation_leaves_blocks(images):
-    found = corrupt(images, "pixelation", 3)
-    assert max(len(np.unique(image)) for image in found) <= round(0.28 * 24) ** 2
+    corrupted = corrupt(images, "pixelation", 3)
+    assert max(len(np.unique(image)) for image in corrupted) <= round(0.28 * 24) ** 2
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,6 @@ def test_pixelation_leaves_blocks(images):
         ((np.zeros((4, 8, 8)), "contrast", 4), ValueError, "severity must be a whole number, at most 3; found 4"),
     ],
 )
-def test_it_names_a_wrong_argument(arguments, error, message):
+def test_invalid_arguments_raise(arguments, error, message):
     with pytest.raises(error, match=message):
         corrupt(*arguments)

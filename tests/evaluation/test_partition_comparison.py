@@ -22,7 +22,7 @@ def random_guesses(samples: int = 400, n: int = 6):
     return rng.integers(0, n, samples), rng.dirichlet(np.full(n, 0.5), samples)
 
 
-def test_a_partition_whose_samples_are_alone_says_so():
+def test_samples_alone_in_their_region_warn():
     y, m = random_guesses(n=8)
     with pytest.warns(
         UserWarning, match=r"9\d% of the 400 samples are alone .* depth 6: .* Use a smaller depth or a lar"
@@ -40,7 +40,7 @@ def test_a_partition_whose_samples_are_alone_says_so():
         standardized_partition([0], [[0.5, 0.5]])
 
 
-def test_the_share_from_which_samples_alone_are_warned_of():
+def test_threshold_of_the_warning():
     # Three samples of class 0 for each that is alone in class 1.
     m, y = np.repeat([[0.9, 0.1], [0.2, 0.8]], [9, 1], axis=0), np.zeros(10, int)
     with warnings.catch_warnings():
@@ -95,7 +95,7 @@ def test_other_classes_assigned_may_make_the_ability_to_separate_negative():
     assert ability_to_separate(corners, [1, 2, 0]) == pytest.approx(1 - np.sqrt(3))
 
 
-def test_tables_tell_the_accuracy_of_memberships_from_the_share_of_right_ones_and_no_zero_has_a_sign():
+def test_table_titles_and_unsigned_zeros():
     y, m = random_guesses()
     partition = replace(standardized_partition(y, m), accuracy=-1e-9, unscaled_accuracy=-0.0)
     comparison = PartitionComparison({"guesses": partition})
@@ -104,7 +104,7 @@ def test_tables_tell_the_accuracy_of_memberships_from_the_share_of_right_ones_an
         assert f"\n{title}" in str(partition)
 
 
-def test_results_go_to_json_as_reports_do():
+def test_partitions_are_written_as_json():
     y, m = random_guesses(40, 3)
     partition = standardized_partition(y, m, classes=None)
     assert json.loads(partition.to_json()) == partition.as_dict()

@@ -15,7 +15,7 @@ few = settings(max_examples=40, deadline=None)
 
 @given(case=labeled_probabilities())
 @few
-def test_likelihood_and_brier_score_are_the_oracles_and_scikit_learns(case):
+def test_likelihood_and_brier_score_equal_oracle_and_scikit_learn(case):
     y, p = case
     n = p.shape[1]
     if np.all(p[np.arange(len(y)), y] > 0):
@@ -29,7 +29,7 @@ def test_likelihood_and_brier_score_are_the_oracles_and_scikit_learns(case):
 
 @given(case=labeled_probabilities())
 @few
-def test_proba_loss_is_what_the_true_class_lacks(case):
+def test_proba_loss_is_one_minus_true_class_probability(case):
     y, p = case
     assert evaluation.proba_loss(y, p) == pytest.approx(np.mean([1 - p[i, y[i]] for i in range(len(y))]), abs=1e-12)
     assert evaluation.proba_loss(y, np.eye(p.shape[1])[y]) == 0
@@ -37,7 +37,7 @@ def test_proba_loss_is_what_the_true_class_lacks(case):
 
 @given(case=labeled_probabilities(), bins=st.none() | st.integers(1, 20))
 @few
-def test_parts_of_the_brier_score_are_the_oracles_and_make_it_up(case, bins):
+def test_brier_decomposition_equals_oracle_and_sums_to_the_score(case, bins):
     y, p = case
     parts = evaluation.brier_decomposition(y, p, bins)
     three = (parts.reliability, parts.resolution, parts.uncertainty)
@@ -48,7 +48,7 @@ def test_parts_of_the_brier_score_are_the_oracles_and_make_it_up(case, bins):
         assert parts.remainder == pytest.approx(0, abs=1e-12)
 
 
-def test_bins_of_the_brier_score_leave_a_remainder_unless_they_hold_equal_probabilities():
+def test_brier_remainder_vanishes_for_equal_probabilities():
     y, p = sure_predictions(4)
     assert abs(evaluation.brier_decomposition(y, p, bins=5).remainder) > 1e-3
     centers = np.array([[0.1, 0.9], [0.3, 0.7], [0.5, 0.5]])[np.arange(60) % 3]

@@ -66,23 +66,25 @@ def test_ties_stay_together_whatever_the_order_of_samples():
     assert evaluation.adaptive_calibration_error(y, p, bins=4) == pytest.approx(turned, abs=1e-15)
 
 
-def test_a_class_of_ones_own_has_a_curve_of_its_own():
+def test_curve_of_one_class_against_the_rest():
     y, p = sure_predictions(5)
-    curves = [evaluation.reliability_curve(y, p, of_class=k) for k in range(5)]
+    curves = [evaluation.reliability_curve(y, p, class_index=k) for k in range(5)]
     errors = [curve.expected_calibration_error for curve in curves]
     np.testing.assert_allclose(evaluation.calibration_error_by_class(y, p), errors, atol=1e-15)
     assert [curve.event for curve in curves] == [f"class {k}" for k in range(5)]
     mean = np.mean([curve.expected_calibration_error for curve in curves])
     assert evaluation.classwise_calibration_error(y, p) == pytest.approx(mean, abs=1e-15)
-    two = evaluation.reliability_curve(y > 2, np.column_stack([p[:, :3].sum(axis=1), p[:, 3:].sum(axis=1)]), of_class=1)
+    two = evaluation.reliability_curve(
+        y > 2, np.column_stack([p[:, :3].sum(axis=1), p[:, 3:].sum(axis=1)]), class_index=1
+    )
     assert two.event == "class 1"
 
 
-@pytest.mark.parametrize("of_class", [-1, 3, 0.5, 1.0, True, "a"])
-def test_a_class_that_is_not_there_is_refused(of_class):
+@pytest.mark.parametrize("class_index", [-1, 3, 0.5, 1.0, True, "a"])
+def test_unknown_class_index_raises(class_index):
     y, p = sure_predictions(3, samples=5)
-    with pytest.raises(ValueError, match=r"of_class must be one of the classes 0\.\.2; found"):
-        evaluation.reliability_curve(y, p, of_class=of_class)
+    with pytest.raises(ValueError, match=r"class_index must be one of the classes 0\.\.2; found"):
+        evaluation.reliability_curve(y, p, class_index=class_index)
 
 
 def same(ours, theirs):
@@ -93,13 +95,13 @@ def same(ours, theirs):
 
 
 @pytest.mark.parametrize("n", [2, 3])
-@pytest.mark.parametrize("of_class", [None, 0])
-def test_without_scale_the_band_is_the_curve(n, of_class):
+@pytest.mark.parametrize("class_index", [None, 0])
+def test_without_scale_the_band_is_the_curve(n, class_index):
     rng = np.random.default_rng(n)
     latent = {"loc": rng.normal(size=(50, n - 1)), "scale": np.zeros((50, 1))}
     p, y = readout.softmax(latent), rng.integers(0, n, 50)
-    band = evaluation.reliability_band(y, p, *readout.class_intervals(latent), 10, of_class=of_class)
-    curve = evaluation.reliability_curve(y, p, 10, of_class=of_class)
+    band = evaluation.reliability_band(y, p, *readout.class_intervals(latent), 10, class_index=class_index)
+    curve = evaluation.reliability_curve(y, p, 10, class_index=class_index)
     same(band.lower, curve)
     same(band.upper, curve)
     filled = curve.counts > 0
@@ -200,15 +202,15 @@ P = np.array([[0.4, 0.6], [0.7, 0.3]])
         (P, P - np.array([[0.0], [0.1]]), "lower must not exceed upper; it does in 1 rows, first 1"),
     ],
 )
-def test_ends_that_are_none_are_refused(lower, upper, message):
+def test_invalid_interval_ends_raise(lower, upper, message):
     with pytest.raises(ValueError, match=message):
         evaluation.reliability_band([0, 1], P, lower, upper)
 
 
-def test_other_bad_arguments_are_refused_as_the_curve_does():
+def test_invalid_band_arguments_raise():
     for options, message in (
-        ({"of_class": 2}, r"of_class must be one of the classes 0\.\.1; found 2"),
-        ({"of_class": 1, "top_label": True}, "exclude each other"),
+        ({"class_index": 2}, r"class_index must be one of the classes 0\.\.1; found 2"),
+        ({"class_index": 1, "top_label": True}, "exclude each other"),
         ({"bins": 0}, "bins must be a whole number"),
         ({"binning": "adaptive"}, "binning must be one of width, mass"),
     ):

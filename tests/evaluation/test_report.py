@@ -158,7 +158,7 @@ def test_stratified_must_be_a_flag_with_intervals_or_without():
         ({"outside": [[0.5, 0.5]]}, r"outside must have shape \[N, 3\]; found shape \(1, 2\)"),
     ],
 )
-def test_bad_arguments_are_named(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         evaluation.report(LABELS, PROBABILITIES, **arguments)
 
@@ -166,10 +166,10 @@ def test_bad_arguments_are_named(arguments, message):
 def test_sets_have_their_rows():
     y, p = [0, 1, 1, 0], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.3, 0.7]]
     sets = [[True, False], [True, True], [False, True], [False, True]]
-    found = evaluation.report(y, p, sets=sets)
-    assert (found.set_coverage, found.set_size) == (0.75, 1.25)
-    assert "set coverage                     0.7500" in str(found)
-    assert {"set_coverage", "set_size"} <= found.as_dict().keys()
+    report = evaluation.report(y, p, sets=sets)
+    assert (report.set_coverage, report.set_size) == (0.75, 1.25)
+    assert "set coverage                     0.7500" in str(report)
+    assert {"set_coverage", "set_size"} <= report.as_dict().keys()
     assert "set_size" not in evaluation.report(y, p).as_dict()
     with pytest.raises(ValueError, match=r"sets must have the shape of p, \[4, 2\]; found \[4, 3\]"):
         evaluation.report(y, p, sets=np.ones((4, 3), bool))

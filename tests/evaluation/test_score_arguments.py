@@ -81,7 +81,7 @@ OF_PREDICTIONS = [
         ([0, 0], [[0.5, 0.5], [0.6, 0.5]], ValueError, "row 1 sums to 1.1.*not logits"),
     ],
 )
-def test_bad_input_is_named_by_every_function(y, p, error, message):
+def test_invalid_input_raises_in_every_function(y, p, error, message):
     for name in OF_PREDICTIONS:
         with pytest.raises(error, match=message):
             getattr(evaluation, name)(y, p)
@@ -89,7 +89,7 @@ def test_bad_input_is_named_by_every_function(y, p, error, message):
 
 @given(case=labeled_probabilities(), seed=st.integers(0, 2**32 - 1))
 @few
-def test_no_score_knows_the_order_of_samples(case, seed):
+def test_scores_do_not_depend_on_the_order_of_samples(case, seed):
     y, p = case
     order = np.random.default_rng(seed).permutation(len(y))
     ours, shuffled = evaluation.report(y, p).as_dict(), evaluation.report(y[order], p[order]).as_dict()
@@ -100,8 +100,8 @@ def test_the_hint_for_names_gives_the_right_numbers_where_a_class_is_absent():
     y = np.array(["b", "c", "c"])
     with pytest.raises(TypeError) as caught:
         evaluation.accuracy(y, np.eye(3)[[1, 2, 2]])
-    told = re.search(r"\[names.*?\]", str(caught.value))[0]
-    numbers = eval(told, {"names": ["a", "b", "c"], "y": y})
+    expression = re.search(r"\[names.*?\]", str(caught.value))[0]
+    numbers = eval(expression, {"names": ["a", "b", "c"], "y": y})
     assert evaluation.accuracy(numbers, np.eye(3)[[1, 2, 2]]) == 1.0
 
 
@@ -115,13 +115,13 @@ def test_numbers_may_come_as_objects():
         evaluation.accuracy(np.array([1, None], object), p)
 
 
-def test_what_rounding_left_below_zero_counts_as_zero():
+def test_rounding_below_zero_counts_as_zero():
     q = np.array([0.2, 1.0000001], np.float32)
     p = np.column_stack([1 - q, q])
     assert -1e-6 < p.min() < 0
     assert check_labels_and_probabilities([0, 1], p)[1].min() == 0
     assert evaluation.negative_log_likelihood([0, 0], p) == np.inf
-    assert evaluation.reliability_curve([0, 1], p, of_class=0).counts.sum() == 2
+    assert evaluation.reliability_curve([0, 1], p, class_index=0).counts.sum() == 2
     assert p.min() < 0  # the caller's array stays as it was
 
 

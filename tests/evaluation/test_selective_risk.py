@@ -48,7 +48,7 @@ def test_coverage_is_rounded_up_to_samples():
 
 
 @pytest.mark.parametrize("coverage", [0, 1.1, -0.5, np.nan, True, "0.8"])
-def test_a_coverage_that_is_no_share_is_refused(coverage):
+def test_invalid_coverage_raises(coverage):
     with pytest.raises(ValueError, match="coverage must be a number above 0 and at most 1; found"):
         evaluation.accuracy_at_coverage([0], [[0.5, 0.5]], coverage)
 
@@ -61,7 +61,7 @@ def test_a_coverage_that_is_no_share_is_refused(coverage):
         ([np.nan], "confidence must not hold NaN; found 1, the first in row 0"),
     ],
 )
-def test_a_confidence_that_is_none_is_refused(confidence, message):
+def test_invalid_confidence_raises(confidence, message):
     with pytest.raises(ValueError, match=message):
         evaluation.risk_coverage_curve([0], [[0.5, 0.5]], confidence)
     with pytest.raises(TypeError, match="confidence must hold real numbers; found dtype <U4"):

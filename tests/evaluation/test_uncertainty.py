@@ -45,7 +45,7 @@ def test_certainty_is_zero_and_uniform_the_most():
         (([[0.5, 0.5]], "likelihood", [2]), "y must hold class numbers 0..1"),
     ],
 )
-def test_bad_input_is_named(arguments, message):
+def test_invalid_input_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         uncertainty(*arguments)
 
@@ -55,7 +55,7 @@ scores = st.lists(st.sampled_from([-np.inf, -1.0, 0.0, 0.25, 1.0, 7.0, np.inf]),
 
 @given(inside=scores, outside=scores)
 @few
-def test_auroc_is_the_oracles_and_turns_with_its_arguments(inside, outside):
+def test_auroc_equals_oracle_and_swaps_with_its_arguments(inside, outside):
     ours = evaluation.out_of_distribution_auroc(inside, outside)
     assert ours == pytest.approx(oracle.auroc(inside, outside), abs=1e-12)
     assert evaluation.out_of_distribution_auroc(outside, inside) == pytest.approx(1 - ours, abs=1e-12)
@@ -63,7 +63,7 @@ def test_auroc_is_the_oracles_and_turns_with_its_arguments(inside, outside):
 
 @given(seed=st.integers(0, 2**32 - 1), ties=st.booleans())
 @few
-def test_auroc_is_scikit_learns(seed, ties):
+def test_auroc_equals_scikit_learn(seed, ties):
     rng = np.random.default_rng(seed)
     inside, outside = rng.normal(size=80), rng.normal(0.5, 1, size=50)
     if ties:
@@ -81,7 +81,7 @@ def test_auroc_is_scikit_learns(seed, ties):
         ([1.0], [0.0, np.nan], "outside must not hold NaN; found 1, the first in row 1"),
     ],
 )
-def test_scores_that_are_none_are_refused(inside, outside, message):
+def test_invalid_scores_raise(inside, outside, message):
     with pytest.raises(ValueError, match=message):
         evaluation.out_of_distribution_auroc(inside, outside)
     with pytest.raises(TypeError, match="inside must hold real numbers; found dtype <U1"):

@@ -107,21 +107,21 @@ def backup(cut_run, tmp_path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", [nothing, cut_weights])
-def test_a_cut_run_ends_with_the_weights_of_a_whole_one(damage, whole, cut_run):
+def test_interrupted_run_ends_with_the_same_weights(damage, whole, cut_run):
     config, copy = cut_run
     folder = experiments.RunFolder(Path(config.output) / "digits" / "001")
     shutil.rmtree(folder.path)
     shutil.copytree(copy, folder.path)
     damage(folder.backup)
     assert experiments.train(config, resume=True, verbose=0) == folder
-    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weights, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(weights, expected)
     with folder.history.open() as lines:
         assert [row["epoch"] for row in csv.DictReader(lines)] == [str(epoch) for epoch in range(EPOCHS)]
 
 
 @pytest.mark.slow
-def test_a_backup_that_finds_no_room_is_an_error_and_the_one_before_it_is_resumed_from(whole, tmp_path, monkeypatch):
+def test_full_disk_raises_and_the_earlier_backup_is_resumed(whole, tmp_path, monkeypatch):
     """HDF5 ended the process when it closed the file of the weights."""
     back_up = keras.callbacks.BackupAndRestore.on_epoch_end
 
@@ -138,8 +138,8 @@ def test_a_backup_that_finds_no_room_is_an_error_and_the_one_before_it_is_resume
     assert raised.value.errno == errno.EFBIG
     assert repair_backup(folder.backup) == 2
     experiments.train(config, resume=True, verbose=0)
-    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weights, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(weights, expected)
 
 
 @pytest.mark.slow
@@ -154,7 +154,7 @@ def test_a_backup_that_finds_no_room_is_an_error_and_the_one_before_it_is_resume
         (lost_metadata, 2),
     ],
 )
-def test_the_earlier_backup_stands_in_for_one_cut_short(damage, epochs, backup):
+def test_truncated_backup_falls_back_to_the_earlier_one(damage, epochs, backup):
     earlier = (backup / (WEIGHTS + EARLIER)).read_bytes()
     damage(backup)
     assert repair_backup(backup) == epochs
@@ -165,7 +165,7 @@ def test_the_earlier_backup_stands_in_for_one_cut_short(damage, epochs, backup):
 
 @pytest.mark.parametrize("damage", [cut_weights, cut_metadata, flipped_bit, killed_between_the_files])
 @pytest.mark.parametrize("earlier", [None, WEIGHTS, METADATA])
-def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, backup):
+def test_two_damaged_backups_raise(damage, earlier, backup):
     damage(backup)
     if earlier is None:  # the first backup of all
         for name in (WEIGHTS, METADATA):
@@ -179,7 +179,7 @@ def test_without_a_whole_backup_the_folder_to_delete_is_named(damage, earlier, b
 
 
 @pytest.mark.parametrize("killed_before", [METADATA, CHECKSUMS])
-def test_a_first_backup_that_was_cut_short_is_none(killed_before, backup):
+def test_interrupted_first_backup_restarts_training(killed_before, backup):
     for path in backup.iterdir():
         if path.name not in (WEIGHTS, METADATA) or path.name == killed_before:
             path.unlink()
@@ -188,14 +188,14 @@ def test_a_first_backup_that_was_cut_short_is_none(killed_before, backup):
     assert not backup.exists()  # or Keras would load it
 
 
-def test_without_checksums_a_backup_is_refused(backup):
+def test_backup_without_checksums_raises(backup):
     (backup / CHECKSUMS).unlink()
     with pytest.raises(ConfigurationError, match="delete that folder"):
         repair_backup(backup)
 
 
 @pytest.mark.slow
-def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
+def test_deleted_backup_restarts_training(whole, cut_run):
     config, copy = cut_run
     folder = experiments.RunFolder(Path(config.output) / "digits" / "001")
     shutil.rmtree(folder.path)
@@ -206,8 +206,8 @@ def test_the_named_folder_deleted_the_run_is_trained_anew(whole, cut_run):
         experiments.train(config, resume=True, verbose=0)
     shutil.rmtree(folder.backup)
     experiments.train(config, resume=True, verbose=0)
-    for found, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
-        np.testing.assert_array_equal(found, expected)
+    for weights, expected in zip(ds.load(folder.model).get_weights(), whole, strict=True):
+        np.testing.assert_array_equal(weights, expected)
     assert len(folder.history.read_text().splitlines()) == 1 + EPOCHS
 
 
@@ -226,14 +226,14 @@ def resumed(tmp_path):
     return config, resume
 
 
-def test_a_run_that_was_killed_before_its_configuration_was_written_is_resumed(resumed):
+def test_run_without_configuration_is_resumed(resumed):
     config, resume = resumed
     folder = resume()
     assert load_config(folder.config) == config
     assert folder.versions.exists()
 
 
-def test_the_backup_that_a_killed_run_had_no_more_use_for_is_removed(resumed):
+def test_backup_of_a_finished_run_is_removed(resumed):
     folder = resumed[1]()
     folder.metrics.write_text("{}")
     folder.backup.mkdir()

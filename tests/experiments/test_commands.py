@@ -58,7 +58,7 @@ def finished(tmp_path_factory, command) -> tuple[RunFolder, list[str], str]:
     return RunFolder(place / "runs" / "digits" / "001"), arguments, printed
 
 
-def test_a_run_leaves_everything_in_its_folder(finished):
+def test_run_writes_all_files(finished):
     folder, _, printed = finished
     config = yaml.safe_load(folder.config.read_text())
     assert (config["seed"], config["training"]["epochs"], config["training"]["batch_size"]) == (0, 3, 64)
@@ -94,15 +94,15 @@ def test_a_run_leaves_everything_in_its_folder(finished):
         "{name: composition, mass: 0.9}",
     ],
 )
-def test_a_run_trains_with_any_loss(loss, tmp_path):
+def test_run_trains_with_any_loss(loss, tmp_path):
     with without_pictures(export=False):
         few = ["training.epochs=5", "training.learning_rate=0.02"]
         folder = experiments.train(checked(tmp_path, *few, f"training.loss={loss}"), verbose=0)
     assert json.loads(folder.metrics.read_text())["accuracy"] > 0.5
     kept = get_loss(yaml.safe_load(folder.config.read_text())["training"]["loss"]).get_config()
-    found = ds.load(folder.model).loss.get_config()
+    config = ds.load(folder.model).loss.get_config()
     for key in {"weight", "mass"} & kept.keys():
-        assert found[key] == kept[key]
+        assert config[key] == kept[key]
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_a_run_trains_with_any_loss(loss, tmp_path):
         ),
     ],
 )
-def test_parts_that_do_not_fit_are_named_before_a_folder_is_made(overrides, message, tmp_path):
+def test_incompatible_parts_raise_before_a_folder_is_made(overrides, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         experiments.train(checked(tmp_path, *overrides), verbose=0)
     assert not (tmp_path / "runs").exists()
@@ -137,7 +137,7 @@ def test_model_and_saved_model_of_a_run_agree(finished):
 
 
 @pytest.mark.slow
-def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
+def test_run_saves_its_test_predictions(finished):
     folder, arguments, _ = finished
     (_, _), (x_test, y_test) = ds.datasets.load("digits")
     model, kept = ds.load(folder.model), load_predictions(folder.test_predictions)
@@ -161,7 +161,7 @@ def test_a_run_keeps_what_its_model_said_about_the_test_set(finished):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("method", "readout"), [("temperature", None), ("latent", "argmax")])
-def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(finished, tmp_path, method, readout):
+def test_readout_is_saved_unless_probabilities_are_calibrated(finished, tmp_path, method, readout):
     folder, arguments, _ = finished
     split = load_split(load_config(arguments[1], arguments[2:]))
     model = ds.load(folder.model).calibrate(split.x_validation, split.y_validation, method)
@@ -173,7 +173,7 @@ def test_latents_are_kept_with_their_readout_where_probabilities_come_of_it(fini
 
 
 @pytest.mark.slow
-def test_evaluate_and_export_take_the_newest_run(finished, command):
+def test_evaluate_and_export_use_the_newest_run(finished, command):
     folder, arguments, _ = finished
     metrics = json.loads(folder.metrics.read_text())
     folder.metrics.unlink()
@@ -190,13 +190,13 @@ def test_evaluate_and_export_take_the_newest_run(finished, command):
     assert again["training_seconds"] == metrics["training_seconds"]
     command("export", *arguments, "export.input_dtype=float32")
     assert ds.export.load_served(folder.served).inputs["image"].dtype == "float32"
-    # An export of its own does not make a run another one.
+    # An export does not change which run is the newest.
     assert "finished already" in command("train", "--resume", *arguments).stdout
     assert yaml.safe_load(folder.config.read_text())["export"] == {"input_dtype": "float32"}
 
 
 @pytest.mark.slow
-def test_evaluate_refuses_what_may_hold_training_samples(finished):
+def test_evaluate_with_other_data_raises(finished):
     folder, arguments, _ = finished
     before = folder.metrics.read_bytes()
     for override, section in (("data.options.seed=1", "data"), ("target=ilr", "target")):
@@ -219,7 +219,7 @@ def test_evaluate_refuses_what_may_hold_training_samples(finished):
         ("model.backbone={name: mlp, hidden: [3]}", "this network does not fit"),
     ],
 )
-def test_a_failed_start_leaves_the_earlier_run_the_newest(finished, override, message, monkeypatch):
+def test_failed_start_leaves_no_folder(finished, override, message, monkeypatch):
     folder, arguments, _ = finished
     before = sorted(path.name for path in folder.path.parent.iterdir())
 
@@ -233,7 +233,7 @@ def test_a_failed_start_leaves_the_earlier_run_the_newest(finished, override, me
     assert sorted(path.name for path in folder.path.parent.iterdir()) == before
 
 
-def test_the_newest_run_with_a_model_is_found_behind_unfinished_ones(finished):
+def test_finished_run_skips_runs_without_a_model(finished):
     folder, arguments, _ = finished
     config = load_config(arguments[1], arguments[2:])
     cut_short = RunFolder.create(config)
@@ -244,7 +244,7 @@ def test_the_newest_run_with_a_model_is_found_behind_unfinished_ones(finished):
         shutil.rmtree(cut_short.path)
 
 
-def test_runs_below_the_home_folder_are_found_again(tmp_path, monkeypatch):
+def test_runs_below_the_home_folder_are_resumed(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     config = load_config(CONFIGS / "digits.yaml", ["output=~/runs"])
     folder = RunFolder.create(config)
@@ -259,12 +259,12 @@ def test_runs_below_the_home_folder_are_found_again(tmp_path, monkeypatch):
         (0.1, 3, "0.1 of 3 samples leaves 3 for training and 0 for validation"),
     ],
 )
-def test_both_sides_of_the_validation_split_hold_samples(fraction, limit, message, tmp_path):
+def test_empty_part_of_the_validation_split_raises(fraction, limit, message, tmp_path):
     with pytest.raises(ConfigurationError, match=f"data.validation_fraction {message}"):
         load_split(checked(tmp_path, f"data.validation_fraction={fraction}", f"data.limit={limit}"))
 
 
-def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
+def test_folder_of_photos_is_resized(tmp_path):
     for index, name in enumerate(("cat", "dog")):
         (tmp_path / "photos" / name).mkdir(parents=True)
         for i in range(5):
@@ -276,7 +276,7 @@ def test_a_photo_folder_is_scaled_as_the_configuration_says(tmp_path):
 
 
 @pytest.mark.slow
-def test_mixed_precision_ends_with_the_run(tmp_path):
+def test_mixed_precision_policy_is_restored(tmp_path):
     overrides = ["data.limit=100", "training.epochs=1", "training.mixed_precision=true", "target=ilr"]
     policy = keras.config.dtype_policy()
     with without_pictures(export=False, eager=True):
@@ -288,7 +288,7 @@ def test_mixed_precision_ends_with_the_run(tmp_path):
     assert keras.config.dtype_policy() == policy
 
 
-def test_targets_are_computed_alone_and_cached(tmp_path, command):
+def test_targets_command_caches_latents(tmp_path, command):
     printed = command("targets", *options(tmp_path)).stdout
     assert "600 latents of dimension 9" in printed
     assert re.search(r"1.8e\+05 pairs of samples per distance, 1 distance: [\d.]+ [kM] pairs/s", printed)
@@ -313,7 +313,7 @@ def targets_printed(tmp_path, capsys):
     return call
 
 
-def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(targets_printed):
+def test_targets_command_prints_pairs_and_cached_distances(targets_printed):
     euclidean, cityblock = (f"{{name: casimac, distance: {name}}}" for name in ("euclidean", "cityblock"))
     both = f"{{name: mean, targets: [{euclidean}, {cityblock}]}}"
     assert "1.77e+03 pairs of samples per distance, 2 distances: " in targets_printed(both, "cache_dir=null")
@@ -331,19 +331,19 @@ def test_targets_say_how_many_pairs_they_compared_and_what_the_cache_knew(target
 
 
 @pytest.mark.slow
-def test_only_the_targets_command_shows_progress_in_a_log(tmp_path, monkeypatch, capsys):
+def test_only_the_targets_command_prints_progress_to_logs(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(progress, "PATIENCE_SECONDS", -1.0)
     make_target(checked(tmp_path)).fit_transform([[0.0], [1.0]], [0, 1])
     assert capsys.readouterr().err == ""
     for target, shown in (("{name: mean, targets: [casimac]}", True), ("{name: casimac, show_progress: false}", False)):
         experiments.make_targets(checked(tmp_path, "data.limit=60", f"target={target}", "cache_dir=null"))
-        found = re.search(r"(?i)euclidean.* neighbors: 100%, .*/s, after 0 s", capsys.readouterr().err)
-        assert (found is not None) == shown
+        line = re.search(r"(?i)euclidean.* neighbors: 100%, .*/s, after 0 s", capsys.readouterr().err)
+        assert (line is not None) == shown
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("optimized_graphs")
-def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
+def test_killed_run_resumes_to_the_same_weights(tmp_path, command):
     epochs = "training.epochs=8"
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     with without_pictures(export=False):
@@ -371,7 +371,7 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path, command):
     assert "seed changed" in command("train", "--resume", *options(cut, epochs, "seed=1"), code=2).stderr
 
 
-def test_two_processes_that_begin_at_once_have_folders_of_their_own(tmp_path, monkeypatch):
+def test_concurrent_runs_have_different_folders(tmp_path, monkeypatch):
     config = checked(tmp_path)
     first = RunFolder.create(config)
     below = [[], [first]]  # at first, what the other process had not made yet
@@ -380,7 +380,7 @@ def test_two_processes_that_begin_at_once_have_folders_of_their_own(tmp_path, mo
     assert below == []
 
 
-def test_a_run_that_is_alive_is_not_resumed(tmp_path, command):
+def test_resuming_a_running_run_raises(tmp_path, command):
     config = checked(tmp_path)
     folder = RunFolder.create(config)
     holding = textwrap.dedent(f"""
@@ -399,7 +399,7 @@ def test_a_run_that_is_alive_is_not_resumed(tmp_path, command):
         pass
 
 
-def test_a_run_that_ends_before_it_is_held_is_finished(tmp_path, monkeypatch, capsys):
+def test_run_that_ends_before_it_is_locked_counts_as_finished(tmp_path, monkeypatch, capsys):
     config = checked(tmp_path)
     folder = RunFolder.create(config)
     monkeypatch.setattr(RunFolder, "held", lambda self: contextlib.nullcontext(self.metrics.touch()))
@@ -407,7 +407,7 @@ def test_a_run_that_ends_before_it_is_held_is_finished(tmp_path, monkeypatch, ca
     assert "finished already" in capsys.readouterr().out
 
 
-def test_an_interrupt_says_how_to_go_on(tmp_path, command, monkeypatch):
+def test_interrupt_prints_the_command_to_resume(tmp_path, command, monkeypatch):
     def interrupted(*arguments, **settings):
         raise KeyboardInterrupt
 
@@ -437,8 +437,8 @@ def test_errors_are_one_line_without_traceback(arguments, message, tmp_path, com
     assert not list(tmp_path.rglob("model.keras"))
 
 
-def test_the_entry_point_reports_errors_on_one_line(tmp_path, monkeypatch, capfd):
-    """Called as a script calls it; the run that is killed has a process of its own."""
+def test_entry_point_prints_errors_on_one_line(tmp_path, monkeypatch, capfd):
+    """Called as a script calls it; the run that is killed has its own process."""
     monkeypatch.setattr(sys, "argv", ["deepsimplex", "evaluate", *options(tmp_path)])
     with pytest.raises(SystemExit) as end:
         cli.main()
@@ -450,12 +450,12 @@ def test_the_entry_point_reports_errors_on_one_line(tmp_path, monkeypatch, capfd
     assert "run 'deepsimplex train' first" in line
 
 
-def test_the_version_is_shown(command):
+def test_version_option(command):
     assert command("--version").stdout == f"deepsimplex {ds.__version__}\n"
 
 
 @pytest.mark.slow
-def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
+def test_density_and_sets_are_fitted_after_training_and_saved(tmp_path):
     overrides = [
         "data.validation_fraction=0.3",
         "calibration.coverage=0.8",
@@ -476,7 +476,7 @@ def test_density_and_sets_are_fitted_after_training_and_kept(tmp_path):
     assert not {"set_coverage", "unfamiliar_share", "neighbor_recall"} & json.loads(plain.metrics.read_text()).keys()
 
 
-def test_a_search_without_ray_is_refused_on_one_line(command, monkeypatch):
+def test_missing_ray_is_reported_on_one_line(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     settings = ["data.limit=60", "cache_dir=null", "distances.executor=ray"]
     said = command("targets", "--config", "configs/digits.yaml", *settings, code=2).stderr

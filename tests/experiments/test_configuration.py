@@ -19,7 +19,7 @@ def digits(tmp_path) -> Path:
 
 
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_configuration_is_valid_and_resolves_to_itself(path, tmp_path):
+def test_shipped_configurations_are_valid_and_resolve_to_themselves(path, tmp_path):
     config = load_config(path)
     assert config.name == path.stem
     resolved = tmp_path / "resolved.yaml"
@@ -27,7 +27,7 @@ def test_every_configuration_is_valid_and_resolves_to_itself(path, tmp_path):
     assert load_config(resolved) == config
 
 
-def test_the_promised_configurations_exist():
+def test_documented_configurations_exist():
     names = {path.stem for path in CONFIGS.glob("*.yaml")}
     promised = {"digits", "fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"}
     assert promised | {"fashion_mnist_cnn"} <= names
@@ -57,8 +57,8 @@ def test_overrides_reach_nested_keys(digits):
         ("training.epochs", "an override must read key=value"),
         ("name.first=3", "'name' holds a value"),
         ("training.epochs={", "not readable as YAML"),
-        ("training.optimizer=adm", r"training.optimizer: .*adadelta, .*sgd; did you mean 'adam'\?; found 'adm'"),
-        ("training.optimizer=lossscaleoptimizer", "training.optimizer: optimizer must be one of adadelta"),
+        ("training.optimizer=adm", r"training.optimizer: .*; found 'adm'"),
+        ("training.optimizer=lossscaleoptimizer", "training.optimizer: .*; found 'lossscaleoptimizer'"),
         ("training.loss=hybird", "training.loss: loss must be one of latent_nll, hybrid, .*; did you mean 'hybrid'"),
         ("training.loss.betta=0.5", "training.loss: .*'betta'"),
         ("training.loss={name: hybrid, weight: 1}", "training.loss: weight must be a number above 0.* found 1"),
@@ -82,7 +82,7 @@ def test_overrides_reach_nested_keys(digits):
             "model.backbone={name: mlp, dropout: much}",
             "model.backbone: .*dropout must be a number of at least 0 and below 1; found 'much'",
         ),
-        ("model.backbone={hidden: [3]}", "model.backbone: backbone needs a name, one of mlp, cnn"),
+        ("model.backbone={hidden: [3]}", "model.backbone: backbone must be one of mlp, cnn.*; found None"),
         (
             "model.head=prototype",
             "model.head: head must be one of gaussian, variational, prototypes, .*; found 'prototype'; did you mean",
@@ -98,25 +98,25 @@ def test_overrides_reach_nested_keys(digits):
         ("cache_dir=~nobody-of-that-name/x", "cache_dir: Could not determine home directory"),
     ],
 )
-def test_wrong_overrides_are_named(override, message, digits):
+def test_invalid_override_raises(override, message, digits):
     with pytest.raises(ConfigurationError, match=message) as raised:
         load_config(digits, [override])
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("key", ["training", "model", "export", "data.options", "model.backbone"])
-def test_an_empty_section_means_its_defaults(key, digits):
+def test_empty_section_has_its_defaults(key, digits):
     config = load_config(digits, [f"{key}=null"])
     section, _, inner = key.partition(".")
-    found = getattr(config, section)
+    value = getattr(config, section)
     default = RunConfig.model_validate({"name": "a", "data": {"name": "digits"}, "target": "ilr"})
     expected = getattr(default, section)
     if inner:
-        found, expected = getattr(found, inner), getattr(expected, inner)
-    assert found == expected
+        value, expected = getattr(value, inner), getattr(expected, inner)
+    assert value == expected
 
 
-def test_an_empty_section_can_be_filled_by_overrides(digits):
+def test_overrides_fill_an_empty_section(digits):
     content = yaml.safe_load(digits.read_text())
     digits.write_text(yaml.safe_dump({**content, "training": None}))
     assert load_config(digits, ["training.epochs=3"]).training.epochs == 3
@@ -125,7 +125,7 @@ def test_an_empty_section_can_be_filled_by_overrides(digits):
         load_config(digits, ["data=null"])
 
 
-def test_the_home_folder_is_expanded_once(digits, monkeypatch, tmp_path):
+def test_home_folder_is_expanded(digits, monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     config = load_config(digits, ["output=~/runs"])
     assert (config.output, config.cache_dir) == (f"{tmp_path}/runs", f"{tmp_path}/.cache/deepsimplex")
@@ -133,7 +133,7 @@ def test_the_home_folder_is_expanded_once(digits, monkeypatch, tmp_path):
     assert load_config(digits, ["cache_dir=null"]).cache_dir is None
 
 
-def test_missing_and_unreadable_files_are_named(tmp_path, digits):
+def test_missing_or_unreadable_file_raises(tmp_path, digits):
     with pytest.raises(FileNotFoundError, match=r"there is no file .*digit\.yaml'; there are .*digits\.yaml"):
         load_config(digits.with_name("digit.yaml"))
     digits.write_text("name: [")
@@ -169,7 +169,7 @@ BOMB = f"a: &a [lol, lol]\n{LEVELS}"
     ],
     ids=["bomb", "circle", "key twice", "nested key twice", "deep", "long", "date", "control", "list as key"],
 )
-def test_what_no_one_writes_is_refused_at_once(text, message, tmp_path):
+def test_malicious_yaml_raises_quickly(text, message, tmp_path):
     (tmp_path / "made.yaml").write_text(text)
     begun = time.monotonic()
     with pytest.raises(ConfigurationError, match=message):

@@ -159,7 +159,7 @@ def config(tmp_path_factory, four) -> Path:
     ],
     ids=["target", "distance and calibration"],
 )
-def test_a_run_of_own_members(four, config, overrides, loaded, tmp_path):
+def test_run_with_user_defined_members(four, config, overrides, loaded, tmp_path):
     """Every own member trains, is saved, loaded, exported and served, has its intervals and shows in the report."""
     calibrated = bool(overrides)
     checked = load_config(config, [f"data.name={config.parent / 'four.npz'}", *overrides])
@@ -187,6 +187,6 @@ def test_a_run_of_own_members(four, config, overrides, loaded, tmp_path):
     else:
         intervals = kept.readout.with_scores(kept.scores).intervals(kept.latent)
         np.testing.assert_allclose([fresh["lower"], fresh["upper"]], intervals, atol=1e-4)
-    own = ("Chebyshev", "Softened") if calibrated else ("Corners",)
-    for name in ("features", "Affine", "Squared", "SquaredError", *own):
+    more = ("Chebyshev", "Softened") if calibrated else ("Corners",)
+    for name in ("features", "Affine", "Squared", "SquaredError", *more):
         assert f"own_run_members:{name}\n" in page

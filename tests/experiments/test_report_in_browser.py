@@ -36,8 +36,8 @@ def trained(tmp_path_factory) -> list[RunFolder]:
     small += ["training.learning_rate=0.01", "training.batch_size=80", f"output={place / 'runs'}", "cache_dir=null"]
     with without_pictures(export=False, eager=True):
         return [
-            experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *own]), verbose=0)
-            for own in (
+            experiments.train(load_config(ROOT / "configs" / "digits.yaml", [*small, *options]), verbose=0)
+            for options in (
                 ["training.epochs=2"],
                 ["name=compositions", "target={name: ilr, smoothing: 0.99}", "training.epochs=1"],
             )
@@ -56,7 +56,7 @@ def page(trained, command) -> Path:
 def window(request, page) -> WebDriver:
     """A window of some width, which shows the page."""
     with browser(WIDTHS[request.param], 900) as driver:
-        # Windows have a least width of their own; phones do not.
+        # Windows have a least width; phones do not.
         driver.execute_cdp_cmd(
             "Emulation.setDeviceMetricsOverride",
             {"width": WIDTHS[request.param], "height": 900, "deviceScaleFactor": 1, "mobile": request.param == "phone"},
@@ -73,7 +73,7 @@ def shown(window, page) -> WebDriver:
     return window
 
 
-def test_all_images_are_there_and_nothing_is_fetched(shown, page):
+def test_images_load_without_requests(shown, page):
     images = shown.execute_script(IMAGES)
     assert len(images) == 2 * 6 + 2
     for complete, width, height, words in images:
@@ -87,29 +87,29 @@ def test_all_images_are_there_and_nothing_is_fetched(shown, page):
     assert page.stat().st_size < 2_000_000
 
 
-def test_the_page_is_no_wider_than_the_window(shown):
+def test_page_is_no_wider_than_the_window(shown):
     width = shown.execute_script("return document.documentElement.clientWidth")
     assert shown.execute_script("return document.documentElement.scrollWidth") <= width
     for image in shown.find_elements(By.TAG_NAME, "img"):
         assert 0 < image.rect["width"] <= width - image.rect["x"]
 
 
-def test_the_numbers_are_those_of_the_runs(shown, trained):
+def test_scores_equal_those_of_the_runs(shown, trained):
     rows = dict(shown.execute_script(ROWS))
     kept = [load_predictions(run.test_predictions) for run in trained]
     metrics = [json.loads(run.metrics.read_text()) for run in trained]
     scores = evaluation.compare_reports(
-        kept[0].y, {str(run.path): found.p for run, found in zip(trained, kept, strict=True)}, resamples=50
+        kept[0].y, {str(run.path): predictions.p for run, predictions in zip(trained, kept, strict=True)}, resamples=50
     )
     shown_scores = list(scores.reports[str(trained[0].path)].intervals)
     assert len(rows) == len(shown_scores) + 4
     for score in shown_scores:
-        cells = rows[report_page.score_label(score, scores.reports[str(trained[0].path)])]
-        for (value, interval, mark), run, found in zip(cells, trained, metrics, strict=True):
-            assert value == report_page.number(found[score])
+        cells = rows[scores.reports[str(trained[0].path)].label(score)]
+        for (value, interval, mark), run, scored in zip(cells, trained, metrics, strict=True):
+            assert value == report_page.number(scored[score])
             lower, upper = scores.reports[str(run.path)].intervals[score]
             assert interval == f"{report_page.number(lower)} to {report_page.number(upper)}"
-            assert (mark == "★") == (found[score] == metrics_best(metrics, score))
+            assert (mark == "★") == (scored[score] == metrics_best(metrics, score))
     assert [cell[0] for cell in rows["epochs"]] == ["2", "1"]
     assert [cell[0] for cell in rows["training time"]] == [report_page.duration(m["training_seconds"]) for m in metrics]
 
@@ -118,7 +118,7 @@ def metrics_best(metrics: list[dict], score: str) -> float | None:
     """The better of the runs' scores; none where neither is better."""
     if score not in HIGHER_IS_BETTER:
         return None
-    return (max if HIGHER_IS_BETTER[score] else min)(found[score] for found in metrics)
+    return (max if HIGHER_IS_BETTER[score] else min)(scored[score] for scored in metrics)
 
 
 def test_details_open_without_a_script(shown):

@@ -89,7 +89,7 @@ def without_figures(monkeypatch):
 text_alone = pytest.mark.usefixtures("without_figures")
 
 
-def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
+def make_run(parent: Path, predictions: Predictions, **changes: str) -> RunFolder:
     """A finished run's folder, with what a report reads and nothing else."""
     folder = RunFolder(parent)
     parent.mkdir(parents=True)
@@ -97,12 +97,12 @@ def make_run(parent: Path, found: Predictions, **changes: str) -> RunFolder:
     folder.write_text(folder.config, yaml.safe_dump(config))
     folder.write_json(folder.versions, {"python": "3.12.1", "keras": "3.15"})
     folder.write_text(folder.history, "epoch,accuracy,loss,val_loss\n0,0.5,2.0,2.1\n1,0.75,1.0,NA\n")
-    save_predictions(folder.test_predictions, found.y, found.p, class_names=found.class_names)
+    save_predictions(folder.test_predictions, predictions.y, predictions.p, class_names=predictions.class_names)
     folder.write_json(folder.metrics, {"accuracy": 0.5, "training_seconds": 75.2})
     return folder
 
 
-def test_a_run_folder_is_read(iris, tmp_path):
+def test_read_run_of_a_run_folder(iris, tmp_path):
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     run = read_run(folder.path)
     assert (run.name, run.epochs, run.metrics["training_seconds"]) == ("digits/001", 2, 75.2)
@@ -114,27 +114,27 @@ def test_a_run_folder_is_read(iris, tmp_path):
     np.testing.assert_array_equal(run.predictions.p, iris["bayes"].p)
 
 
-def test_the_folder_of_a_name_stands_for_its_newest_finished_run(iris, tmp_path):
+def test_read_run_of_a_name_takes_the_newest_finished_run(iris, tmp_path):
     for number in ("001", "002", "003"):
         make_run(tmp_path / "digits" / number, iris["bayes"])
     (tmp_path / "digits" / "003" / "metrics.json").unlink()
     assert read_run(tmp_path / "digits").name == "digits/002"
 
 
-def test_names_tell_runs_apart(iris, tmp_path):
+def test_runs_of_equal_names_are_named_by_their_paths(iris, tmp_path):
     for place in ("one", "two"):
         make_run(tmp_path / place / "digits" / "001", iris["bayes"])
         save_predictions(tmp_path / place / "forest.npz", [0], [[0.5, 0.5]])
     paths = [tmp_path / place / name for place in ("one", "two") for name in ("digits", "forest.npz")]
-    found = [run.name for run in read_runs(paths)]
-    assert len(set(found)) == 4
-    assert all(place in name for place, name in zip(["one", "one", "two", "two"], found, strict=True))
+    names = [run.name for run in read_runs(paths)]
+    assert len(set(names)) == 4
+    assert all(place in name for place, name in zip(["one", "one", "two", "two"], names, strict=True))
     assert [run.name for run in read_runs({"a": paths[0], "b": iris["bayes"]})] == ["a", "b"]
     with pytest.raises(ValueError, match=r"found .*001 twice"):
         read_runs([paths[0], paths[0] / "001"])
 
 
-def test_a_run_that_is_not_there_names_the_near_ones(iris, tmp_path):
+def test_missing_run_raises_with_similar_names(iris, tmp_path):
     make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     with pytest.raises(FileNotFoundError, match=r"no run .*runs/digts': .*; did you mean 'digits'"):
         read_run(tmp_path / "runs" / "digts")
@@ -149,7 +149,7 @@ def test_a_run_that_is_not_there_names_the_near_ones(iris, tmp_path):
         read_run(tmp_path / "runs")
 
 
-def test_runs_that_cannot_be_reported_on_say_what_to_do(iris, tmp_path):
+def test_run_without_predictions_raises_with_the_command_to_run(iris, tmp_path):
     older, newer = (make_run(tmp_path / "digits" / number, iris["bayes"]) for number in ("001", "002"))
     for folder in (older, newer):
         folder.model.touch()
@@ -176,7 +176,7 @@ def test_runs_that_cannot_be_reported_on_say_what_to_do(iris, tmp_path):
         ("config.yaml", "a: [", "config.yaml is not readable as YAML"),
     ],
 )
-def test_damaged_files_of_a_run_are_named(iris, tmp_path, file, content, message):
+def test_damaged_file_of_a_run_raises(iris, tmp_path, file, content, message):
     folder = make_run(tmp_path / "digits" / "001", iris["bayes"])
     (folder.path / file).write_text(content)
     with pytest.raises(ValueError, match=message):
@@ -185,27 +185,27 @@ def test_damaged_files_of_a_run_are_named(iris, tmp_path, file, content, message
 
 
 @pytest.mark.slow
-def test_the_page_says_what_the_scores_are(iris, page):
+def test_page_contains_all_scores_and_intervals(iris, page):
     page = Page(page)
-    for found in iris.values():
-        scores = evaluation.report(found.y, found.p, intervals=0.9, seed=4, **QUICK)
+    for predictions in iris.values():
+        scores = evaluation.report(predictions.y, predictions.p, intervals=0.9, seed=4, **QUICK)
         for score, interval in scores.intervals.items():
             assert report_page.number(getattr(scores, score)) in page.text
             assert f"{report_page.number(interval.lower)} to {report_page.number(interval.upper)}" in page.text
-    partitions = evaluation.compare_partitions(iris["bayes"].y, {name: found.p for name, found in iris.items()})
+    partitions = evaluation.compare_partitions(iris["bayes"].y, {name: each.p for name, each in iris.items()})
     for partition in partitions.partitions.values():
         assert all(report_page.number(value) in page.text for value in partition.measures().values())
     assert "2 runs on the same 75 test samples of 3 classes." in page.text
     assert "90% interval from 20 bootstrap resamples" in page.text
 
 
-def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
-    probabilities = {name: found.p for name, found in iris.items()}
+def test_best_scores_and_equivalent_ones_are_marked(iris):
+    probabilities = {name: each.p for name, each in iris.items()}
     comparison = evaluation.compare_reports(iris["bayes"].y, probabilities, resamples=100)
     groups = report_page.score_groups(comparison.reports, comparison)
     marks = {row.label: [cell.mark for cell in row.cells] for rows in groups.values() for row in rows}
     for score in HIGHER_IS_BETTER:
-        label = report_page.score_label(score, comparison.reports["bayes"])
+        label = comparison.reports["bayes"].label(score)
         for name, mark in zip(iris, marks[label], strict=True):
             value = getattr(comparison.reports[name], score)
             best = value == getattr(comparison.reports[comparison.best[score]], score)
@@ -227,23 +227,23 @@ def test_the_best_of_a_row_is_marked_and_what_is_not_told_apart_from_it(iris):
         ({"class_names": ["a", "b", "c"]}, "bayes and other have classes of different names."),
     ],
 )
-def test_runs_on_different_test_sets_stand_side_by_side_uncompared(iris, tmp_path, change, sentence):
-    found, rows = iris["bayes"], change.get("rows", 75)
-    y = found.y.copy()
+def test_runs_on_different_test_sets_are_not_compared(iris, tmp_path, change, sentence):
+    predictions, rows = iris["bayes"], change.get("rows", 75)
+    y = predictions.y.copy()
     y[: change.get("turned", 0)] += 1
-    names = change.get("class_names", found.class_names)
+    names = change.get("class_names", predictions.class_names)
     other = Predictions.of(y[:rows], iris["logistic"].p[:rows], class_names=names)
-    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": found, "other": other}, **QUICK))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": predictions, "other": other}, **QUICK))
     assert sentence in page.text
     assert "Not compared" in page.text
     assert "Standardized partitions" not in page.text
     assert "★" not in page.text
-    for run in (found, other):
+    for run in (predictions, other):
         assert report_page.number(evaluation.accuracy(run.y, run.p)) in page.text
 
 
 @text_alone
-def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
+def test_runs_with_different_classes_or_without_names(iris, tmp_path):
     two = Predictions.of([0, 1, 1], [[0.9, 0.1], [0.3, 0.7], [0.6, 0.4]])
     page = Page(ds.experiments.write_report(tmp_path / "report.html", {"bayes": iris["bayes"], "two": two}, **QUICK))
     assert "two on 3 samples of 2 classes" in page.text
@@ -257,7 +257,7 @@ def test_class_counts_may_differ_and_names_may_be_missing(iris, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3])
-def test_a_test_set_of_one_has_a_page(tmp_path, n):
+def test_page_of_a_single_test_sample(tmp_path, n):
     one = Predictions.of([1], [[0.25, 0.75] + [0.0] * (n - 2)])
     page = Page(ds.experiments.write_report(tmp_path / "report.html", {"one": one}, **QUICK))
     assert "1 test sample of" in page.text
@@ -265,12 +265,14 @@ def test_a_test_set_of_one_has_a_page(tmp_path, n):
 
 
 @text_alone
-def test_names_are_text_and_not_markup(iris, tmp_path):
+def test_names_are_escaped(iris, tmp_path):
     evil = '<script>alert("x")</script>&$a$_'
     names = [evil, "<b>b</b>", "$c$"]
-    found = Predictions.of(iris["bayes"].y, iris["bayes"].p, class_names=names)
-    folder = make_run(tmp_path / "runs" / "digits" / "001", found, title=evil)
-    path = ds.experiments.write_report(tmp_path / "report.html", {evil: found, "run": folder.path}, title=evil, **QUICK)
+    predictions = Predictions.of(iris["bayes"].y, iris["bayes"].p, class_names=names)
+    folder = make_run(tmp_path / "runs" / "digits" / "001", predictions, title=evil)
+    path = ds.experiments.write_report(
+        tmp_path / "report.html", {evil: predictions, "run": folder.path}, title=evil, **QUICK
+    )
     page = Page(path)
     assert not page.all("script")
     assert not page.all("b")
@@ -278,7 +280,7 @@ def test_names_are_text_and_not_markup(iris, tmp_path):
     assert "<script" not in path.read_text()
 
 
-def test_nothing_is_fetched_and_every_picture_has_words(page):
+def test_page_has_no_external_links_and_every_image_an_alt_text(page):
     page = Page(page)
     links = [attributes[key] for _, attributes in page.elements for key in ("src", "href") if key in attributes]
     assert all(link.startswith(("data:", "#")) for link in links)
@@ -293,7 +295,7 @@ def test_nothing_is_fetched_and_every_picture_has_words(page):
 
 
 @pytest.mark.slow
-def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeypatch):
+def test_failed_page_keeps_the_earlier_one(iris, tmp_path, monkeypatch):
     page = tmp_path / "report.html"
     page.write_text("earlier")
 
@@ -320,18 +322,18 @@ def test_a_page_that_fails_leaves_the_one_that_was_there(iris, tmp_path, monkeyp
         ("/proc/nowhere/a.html", {}, {}, OSError, "folder of the page is not a folder that can be written"),
     ],
 )
-def test_wrong_arguments_are_named(tmp_path, path, given, options, error, message):
+def test_invalid_argument_raises(tmp_path, path, given, options, error, message):
     with pytest.raises(error, match=message):
         ds.experiments.write_report(tmp_path / path, given, **options)
 
 
 @text_alone
-def test_keys_that_differ_come_first(iris, tmp_path):
+def test_differing_keys_come_first(iris, tmp_path):
     first = make_run(tmp_path / "a" / "001", iris["bayes"])
     second = make_run(tmp_path / "b" / "001", iris["bayes"], training={"epochs": 2, "beta": 0.5})
     second.write_json(second.versions, {"python": "3.12.1", "keras": "3.16"})
-    found = read_runs([first.path, second.path])
-    assert report_page.differing([flat_configuration(run) for run in found]) == {
+    runs = read_runs([first.path, second.path])
+    assert report_page.differing([flat_configuration(run) for run in runs]) == {
         "training.learning_rate": ["0.1", "–"],
         "training.beta": ["–", "0.5"],
     }
@@ -341,7 +343,7 @@ def test_keys_that_differ_come_first(iris, tmp_path):
     assert "1 min 15 s" in page.text
 
 
-def test_small_drawings_are_lines_and_large_ones_pixels():
+def test_large_figures_are_embedded_as_png():
     figure = Figure(figsize=(3, 2))
     ax = figure.add_subplot()
     ax.plot([0, 1], [0, 1])
@@ -354,7 +356,7 @@ def test_small_drawings_are_lines_and_large_ones_pixels():
 
 
 @pytest.mark.slow
-def test_the_command_writes_the_page_and_says_what_it_does(iris, tmp_path, command):
+def test_report_command_writes_the_page_and_prints_its_steps(iris, tmp_path, command):
     """The same call writes the same page."""
     folder = make_run(tmp_path / "runs" / "digits" / "001", iris["bayes"])
     other = tmp_path / "logistic.npz"
@@ -392,7 +394,7 @@ def test_errors_are_one_line_without_traceback(command, tmp_path, monkeypatch, a
 
 
 @pytest.mark.slow
-def test_a_built_package_carries_the_template(tmp_path):
+def test_wheel_contains_the_template(tmp_path):
     for part in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / part, tmp_path)
     shutil.copytree(ROOT / "deepsimplex", tmp_path / "deepsimplex", ignore=shutil.ignore_patterns("__pycache__"))
@@ -404,14 +406,14 @@ def test_a_built_package_carries_the_template(tmp_path):
 
 
 @pytest.mark.slow
-def test_of_many_classes_the_worst_have_a_diagram(tmp_path):
+def test_only_the_worst_of_many_classes_have_a_diagram(tmp_path):
     rng = np.random.default_rng(0)
-    found = Predictions.of(rng.integers(0, 21, 100), rng.dirichlet(np.full(21, 0.1), 100))
-    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"many": found}, **QUICK))
+    predictions = Predictions.of(rng.integers(0, 21, 100), rng.dirichlet(np.full(21, 0.1), 100))
+    page = Page(ds.experiments.write_report(tmp_path / "report.html", {"many": predictions}, **QUICK))
     assert any("the 20 of 21 classes with the largest error" in image["alt"] for image in page.all("img"))
 
 
-def test_facts_tell_of_sets_and_familiarity_where_a_run_has_them():
+def test_facts_include_sets_and_familiarity_if_given():
     predictions = Predictions.of([0, 1], [[0.5, 0.5], [0.5, 0.5]])
     runs = [
         finished_runs.Run("with", predictions, metrics={"set_coverage": 0.9, "unfamiliar_share": 0.5}),

@@ -24,7 +24,7 @@ def latents(samples: int, dimension: int = 9) -> LatentGaussian:
     )
 
 
-def test_everything_comes_back_as_it_was(bayes, tmp_path):
+def test_saved_predictions_round_trip(bayes, tmp_path):
     y, p, images = bayes
     latent, scores, names = latents(len(y), 3), np.eye(10)[:, :3], [f"digit {k} <é>" for k in range(10)]
     p = p.astype("float32")
@@ -39,49 +39,49 @@ def test_everything_comes_back_as_it_was(bayes, tmp_path):
         class_names=names,
         keep=5,
     )
-    found = load_predictions(tmp_path / "bayes.npz")
-    np.testing.assert_array_equal(found.y, y)
-    np.testing.assert_array_equal(found.p, p)
-    assert found.p.dtype == np.float32
-    assert found.class_names == tuple(names)
-    assert READOUTS.name_of(found.readout) == "softmax"
-    np.testing.assert_array_equal(found.scores, scores)
-    np.testing.assert_array_equal(found.latent.loc, latent.loc)
-    np.testing.assert_array_equal(found.latent.scale, latent.scale)
-    assert found.images.dtype == np.uint8
-    np.testing.assert_allclose(found.images, 255 * images[found.image_rows].reshape(-1, 8, 8), atol=0.5)
+    predictions = load_predictions(tmp_path / "bayes.npz")
+    np.testing.assert_array_equal(predictions.y, y)
+    np.testing.assert_array_equal(predictions.p, p)
+    assert predictions.p.dtype == np.float32
+    assert predictions.class_names == tuple(names)
+    assert READOUTS.name_of(predictions.readout) == "softmax"
+    np.testing.assert_array_equal(predictions.scores, scores)
+    np.testing.assert_array_equal(predictions.latent.loc, latent.loc)
+    np.testing.assert_array_equal(predictions.latent.scale, latent.scale)
+    assert predictions.images.dtype == np.uint8
+    np.testing.assert_allclose(predictions.images, 255 * images[predictions.image_rows].reshape(-1, 8, 8), atol=0.5)
 
 
-def test_the_least_certain_and_the_most_wrong_images_are_kept(bayes):
+def test_least_certain_images_and_surest_mistakes_are_kept(bayes):
     y, p, images = bayes
-    found = Predictions.of(y, p, images=images, keep=4)
+    predictions = Predictions.of(y, p, images=images, keep=4)
     entropy = [-sum(q * np.log(q) for q in row if q > 0) for row in p]
     least_certain = sorted(range(len(y)), key=lambda i: -entropy[i])[:4]
     most_wrong = sorted(range(len(y)), key=lambda i: p[i, y[i]])[:4]
-    assert found.image_rows.tolist() == sorted({*least_certain, *most_wrong})
+    assert predictions.image_rows.tolist() == sorted({*least_certain, *most_wrong})
 
 
-def test_bytes_and_colors_stay_what_they_are(tmp_path):
+def test_color_images_in_bytes_round_trip(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (3, 4, 5, 3), np.uint8)
     save_predictions(tmp_path / "a.npz", [0, 1, 0], [[0.5, 0.5]] * 3, images=images)
     np.testing.assert_array_equal(load_predictions(tmp_path / "a.npz").images, images)
 
 
-def test_plain_arrays_will_do(tmp_path):
+def test_load_predictions_of_plain_arrays(tmp_path):
     latent = latents(2, 1)
     np.savez(
         tmp_path / "a.npz", y=[[0], [1]], p=[[0.9, 0.1], [0.4, 0.6]], latent_loc=latent.loc, latent_scale=latent.scale
     )
-    found = load_predictions(tmp_path / "a.npz")
-    assert (found.class_names, found.names_classes, found.readout) == (("0", "1"), False, None)
-    assert found.y.tolist() == [0, 1]
-    np.testing.assert_array_equal(found.latent.loc, latent.loc)
+    predictions = load_predictions(tmp_path / "a.npz")
+    assert (predictions.class_names, predictions.names_classes, predictions.readout) == (("0", "1"), False, None)
+    assert predictions.y.tolist() == [0, 1]
+    np.testing.assert_array_equal(predictions.latent.loc, latent.loc)
     np.savez(tmp_path / "b.npz", y=[0, 1], p=[[0.9, 0.1], [0.4, 0.6]], class_names=["cat", "dog"])
     assert load_predictions(tmp_path / "b.npz").class_names == ("cat", "dog")
 
 
 @pytest.mark.parametrize("place", [0.1, 0.5, 0.9])
-def test_a_changed_byte_is_noticed(bayes, tmp_path, place):
+def test_changed_byte_raises(bayes, tmp_path, place):
     y, p, images = bayes
     file = tmp_path / "a.npz"
     save_predictions(file, y, p, images=images)
@@ -93,7 +93,7 @@ def test_a_changed_byte_is_noticed(bayes, tmp_path, place):
 
 
 @pytest.mark.parametrize("kept", [0, 10, 1000])
-def test_a_file_cut_short_is_noticed(bayes, tmp_path, kept):
+def test_truncated_file_raises(bayes, tmp_path, kept):
     y, p, _ = bayes
     file = tmp_path / "a.npz"
     save_predictions(file, y, p)
@@ -102,7 +102,7 @@ def test_a_file_cut_short_is_noticed(bayes, tmp_path, kept):
         load_predictions(file)
 
 
-def test_a_failed_write_leaves_the_file_that_was_there(tmp_path):
+def test_failed_write_keeps_the_earlier_file(tmp_path):
     file = tmp_path / "a.npz"
     save_predictions(file, [0], [[0.5, 0.5]])
     before = file.read_bytes()
@@ -134,7 +134,7 @@ class Harm:
         ),
     ],
 )
-def test_files_that_hold_no_predictions_say_so(tmp_path, arrays, message):
+def test_file_without_predictions_raises(tmp_path, arrays, message):
     np.savez(tmp_path / "a.npz", **arrays)
     with pytest.raises(ValueError, match=message):
         load_predictions(tmp_path / "a.npz")
@@ -161,7 +161,7 @@ def test_files_that_hold_no_predictions_say_so(tmp_path, arrays, message):
         ({"keep": 0}, ValueError, "keep must be a whole number"),
     ],
 )
-def test_wrong_arguments_are_named(tmp_path, options, error, message):
+def test_invalid_argument_raises(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
         save_predictions(tmp_path / "a.npz", [0], [[0.4, 0.6]], **options)
     assert not list(tmp_path.iterdir())

@@ -1,7 +1,6 @@
 """The configurations shipped with the package train on real images."""
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import keras
@@ -9,31 +8,19 @@ import numpy as np
 import pytest
 
 from deepsimplex import datasets, experiments
-from deepsimplex.datasets.image_sets import DEBIAN_FASHION_MNIST
 from deepsimplex.experiments import load_config
 from deepsimplex.experiments.training_run import Split, build_classifier, load_split
 from tests.quick_runs import eager_classifiers, without_pictures
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-needs_fashion_mnist = pytest.mark.skipif(
-    not DEBIAN_FASHION_MNIST.is_dir(), reason="needs Debian's package dataset-fashion-mnist"
-)
-
-
-@pytest.fixture(scope="module")
-def fashion_mnist():
-    """The training images, and a tenth of the test images."""
-    data = datasets.load("fashion_mnist")
-    return replace(data, x_test=data.x_test[:1000], y_test=data.y_test[:1000])
 
 
 @pytest.mark.slow
-@needs_fashion_mnist
 @pytest.mark.parametrize("name", ["fashion_mnist_naive", "fashion_mnist_informed", "fashion_mnist_composition"])
-def test_the_network_of_the_paper_has_80318_parameters(name, fashion_mnist):
+def test_network_of_the_paper_has_80318_parameters(name, enlarged_digits):
     """[CASIMAC] sec. 3.4."""
-    (x, y), _ = fashion_mnist
-    few = Split(x[:20], y[:20], x[:0], y[:0], x[20:30], y[20:30], list(fashion_mnist.class_names))
+    (x, y), _ = enlarged_digits
+    few = Split(x[:20], y[:20], x[:0], y[:0], x[20:30], y[20:30], list(enlarged_digits.class_names))
     with eager_classifiers():
         model = build_classifier(load_config(CONFIGS / f"{name}.yaml", ["cache_dir=null"]), few)
     model.build((None, 28, 28))
@@ -41,18 +28,17 @@ def test_the_network_of_the_paper_has_80318_parameters(name, fashion_mnist):
     assert model.predict_proba(few.x_test).shape == (10, 10)
 
 
-@needs_fashion_mnist
 @pytest.mark.slow
-def test_the_naive_configuration_learns_fashion_mnist(fashion_mnist, tmp_path, monkeypatch):
+def test_naive_configuration_learns_images(enlarged_digits, tmp_path, monkeypatch):
     """On few samples, in smaller and larger steps: its own 48 would not do."""
     few = ["data.limit=640", "training.epochs=2", "training.batch_size=16", "training.learning_rate=0.01"]
     places = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}"]
-    monkeypatch.setattr(datasets, "load", lambda name: fashion_mnist)
+    monkeypatch.setattr(datasets, "load", lambda name: enlarged_digits)
     with without_pictures(export=False):
         folder = experiments.train(load_config(CONFIGS / "fashion_mnist_naive.yaml", [*few, *places]), verbose=0)
     metrics = json.loads(folder.metrics.read_text())
     assert metrics["accuracy"] > 0.6
-    assert metrics["test_samples"] == 1000  # the limit is on training samples
+    assert metrics["test_samples"] == 360  # the limit is on training samples
 
 
 @pytest.mark.slow
@@ -63,7 +49,7 @@ def test_the_naive_configuration_learns_fashion_mnist(fashion_mnist, tmp_path, m
         "{name: variational, inducing: 30, variance: 2.0}",
     ],
 )
-def test_a_head_by_name_starts_among_the_samples_and_learns(head):
+def test_head_by_name_is_adapted_and_learns(head):
     loss = "sparse_categorical_crossentropy" if "prototypes" in head else "latent_nll"
     training = f"training={{epochs: 8, learning_rate: 0.01, loss: {loss}}}"
     changes = [f"model={{head: {head}}}", training, "target=vertices", "data.limit=400"]
@@ -78,7 +64,7 @@ def test_a_head_by_name_starts_among_the_samples_and_learns(head):
 
 
 @pytest.mark.slow
-def test_the_demo_tells_digits_apart(tmp_path):
+def test_demo_classifies_digits(tmp_path):
     """In a third of its epochs, and larger steps of larger batches."""
     changes = [f"output={tmp_path / 'runs'}", f"cache_dir={tmp_path / 'cache'}", "training.epochs=14"]
     changes += ["training.learning_rate=0.005", "training.batch_size=48"]

@@ -134,7 +134,7 @@ def test_interrupt_ends_all_workers(tmp_path, number):
     assert all(_ended(int((tmp_path / number).read_text())) for number in "01")
 
 
-def test_the_command_line_starts_workers(monkeypatch, command):
+def test_command_line_starts_workers(monkeypatch, command):
     started = []
     monkeypatch.setattr(worker_processes, "run_workers", lambda *arguments: started.append(arguments) or 3)
     command("train", "--config", "digits.yaml", "--workers", "2", "--resume", "training.epochs=3", code=3)

@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from scipy.special import log_softmax
-from scipy.special import softmax as softmax_of
+from scipy.special import softmax as softmax_array
 
 from deepsimplex.geometry import helmert
 from deepsimplex.gp import CategoricalProcess
-from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, projected
+from deepsimplex.gp.categorical import CategoricalBound, derivatives_by_means, labeled_rows, projected
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.inducing_points import inducing_points
-from deepsimplex.gp.rows import labeled_rows
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.readout import softmax
 from deepsimplex.samples import ArraySamples
@@ -89,8 +88,8 @@ def peer(rings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
-def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings, peer):
-    """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax forgets."""
+def test_natural_gradients_reach_the_bound_of_gpflow(link, rings, peer):
+    """One link has GPflow's own likelihood; the other differs by a constant in every logit, which softmax ignores."""
     X, y = rings
     bound = bound_of(X, np.eye(n)[y], link)
     sums, objectives = natural_steps(bound, 150, 0.2)
@@ -109,7 +108,7 @@ def test_natural_gradients_find_the_bound_that_gpflow_finds(link, rings, peer):
 
 @pytest.mark.parametrize("separate", [False, True])
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
-def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_posterior_give_them(link, separate, rings):
+def test_converged_sums_agree_with_derivatives_of_the_likelihood(link, separate, rings):
     X, y = rings
     memberships = 0.8 * np.eye(n)[y] + 0.2 / n
     bound = bound_of(X, memberships, link, separate)
@@ -117,7 +116,7 @@ def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_poster
     posterior = bound.posterior(bound.start, (AAT, Az))
     latent, scores = posterior.predict(X), posterior.scores
     f = latent.loc + latent.scale * np.random.default_rng(0).normal(size=(4000, *latent.loc.shape))
-    p = softmax_of(f @ scores.T, axis=-1)
+    p = softmax_array(f @ scores.T, axis=-1)
     first, weights = (memberships - p).mean(axis=0) @ scores, (p @ scores**2 - (p @ scores) ** 2).mean(axis=0)
     every_A = projected(posterior.kernel, bound.constants["points"], X)[0].numpy()
     for dim, gram in enumerate(AAT.numpy()):
@@ -128,7 +127,7 @@ def test_sums_settle_where_the_derivatives_of_the_likelihood_at_their_own_poster
         np.testing.assert_allclose(Az[dim], expected, atol=0.1 * np.abs(expected).max())
 
 
-def test_minibatches_leave_the_prior_where_there_are_no_samples(rings):
+def test_minibatches_keep_the_prior_far_from_samples(rings):
     X, y = rings
     bound = bound_of(X, np.eye(n)[y], "ilr")
     sums, _ = natural_steps(bound, 20, 0.3)
@@ -153,7 +152,7 @@ def two_classes(seed=0):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("epochs", [0, 20])
-def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
+def test_two_classes_reach_bound_and_posterior_of_quadrature(epochs):
     X, y, settings = two_classes()
     process = CategoricalProcess(epochs=epochs, **settings).fit(X, y)
     kernel = process.posterior_.kernel
@@ -162,16 +161,16 @@ def test_two_classes_end_at_the_bound_and_posterior_of_a_quadrature(epochs):
     U = process.posterior_.support.numpy()
     K_uu = rbf(U, U, variance, length) + 1e-6 * variance * np.eye(len(U))
     signs = np.where(y == 0, 1.0, -1.0) * np.sign(helmert(2)[0, 0])
-    objective, mean, deviation = variational_two_classes(
+    objective, mean, std = variational_two_classes(
         np.full(len(X), variance), rbf(U, X, variance, length), K_uu, signs, np.sqrt(2.0)
     )
     assert process.objective_ == pytest.approx(objective, rel=0.01)
-    found = process.predict(X)
-    np.testing.assert_allclose(found.loc[:, 0], mean, atol=0.2 * deviation.min())
-    np.testing.assert_allclose(found.scale[:, 0], deviation, rtol=0.03)
+    latent = process.predict(X)
+    np.testing.assert_allclose(latent.loc[:, 0], mean, atol=0.2 * std.min())
+    np.testing.assert_allclose(latent.scale[:, 0], std, rtol=0.03)
 
 
-def test_little_is_left_of_the_noise_of_minibatches():
+def test_final_passes_remove_noise_of_minibatches():
     X, y, settings = two_classes()
     order = np.random.default_rng(1).permutation(len(X))
     processes = [CategoricalProcess(epochs=5, **settings).fit(X[rows], y[rows]) for rows in (np.arange(len(X)), order)]
@@ -180,7 +179,7 @@ def test_little_is_left_of_the_noise_of_minibatches():
     assert processes[0].objective_ == pytest.approx(processes[1].objective_, rel=0.01)
 
 
-def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
+def test_blocks_of_rows_hardly_change_the_fit(monkeypatch):
     X, y, settings = two_classes()
     whole = CategoricalProcess(epochs=3, **settings).fit(X, y)
     monkeypatch.setattr("deepsimplex.gp.categorical._BUDGET", 32 * 64)
@@ -194,7 +193,7 @@ def test_blocks_of_rows_hardly_change_where_it_ends(monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("link", ["ilr", "softmax"])
-def test_rings_are_told_apart_and_a_seed_repeats(link, rings):
+def test_rings_are_classified_and_seed_repeats(link, rings):
     X, y = rings
     settings = {"inducing": 30, "batch_size": 20, "epochs": 40}
     process = CategoricalProcess(link, mixing=True, **settings).fit(X, np.eye(n)[y])
@@ -218,7 +217,7 @@ def test_soft_labels_are_memberships(rings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
-def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
+def test_units_of_unscaled_features_do_not_matter(unit, rings):
     X, y = rings
     settings = {"inducing": 12, "batch_size": 20, "epochs": 10, "learning_rate": 0.1, "scale_features": False}
     plain = CategoricalProcess(**settings).fit(X, y).posterior_
@@ -229,7 +228,7 @@ def test_the_units_of_features_that_are_not_scaled_do_not_matter(unit, rings):
     np.testing.assert_allclose(other.predict(unit * X).loc, plain.predict(X).loc, rtol=1e-4, atol=1e-5)
 
 
-def test_points_that_are_not_learned_stay_where_they_are_given(rings):
+def test_fixed_inducing_points_stay(rings):
     X, y = rings
     process = CategoricalProcess(inducing=X[:9], learn_inducing=False, scale_features=False, epochs=3).fit(X, y)
     np.testing.assert_array_equal(process.posterior_.support, X[:9])
@@ -243,19 +242,19 @@ def test_points_that_are_not_learned_stay_where_they_are_given(rings):
         ({"learning_rate": -1.0}, "learning_rate must be a number above 0"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         CategoricalProcess(**arguments)
 
 
-def test_labels_are_as_many_as_rows(rings):
+def test_missing_labels_raise(rings):
     X, y = rings
     with pytest.raises(ValueError, match=r"y must hold one label for each of the \d+ rows of X"):
         CategoricalProcess().fit(X, np.eye(n)[y[:-1]])
 
 
 @pytest.mark.parametrize("inducing", [[0.0, 1.0], np.array([0.0, 1.0])])
-def test_points_of_a_single_feature_are_told_to_be_a_column(inducing):
+def test_flat_inducing_points_of_one_feature_raise(inducing):
     X = np.linspace(0.0, 1.0, 20)[:, None]
     message = (
         "inducing must be a whole number or points [M, 1]; found shape (2,). "

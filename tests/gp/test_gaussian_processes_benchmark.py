@@ -30,7 +30,7 @@ def test_classes_and_memory_are_measured(small):
 
 
 @pytest.mark.slow
-def test_the_race_is_over_at_the_goal(small, monkeypatch):
+def test_race_ends_at_the_goal(small, monkeypatch):
     monkeypatch.setattr(benchmark, "GOAL", 0.9)
     measured = dict(benchmark.letter(small))
     assert sum("to NLL 0.90" in name for name in measured) == 4
@@ -38,13 +38,13 @@ def test_the_race_is_over_at_the_goal(small, monkeypatch):
     assert sum("times" in result for result in measured.values()) == 3
 
 
-def test_a_race_that_is_lost_says_after_how_long():
+def test_lost_race_reports_its_seconds():
     assert benchmark.Race("nobody", np.zeros(1, dtype=int)).result()[1] == "not in 0 s (best inf)"
 
 
 @pytest.mark.peers
 @pytest.mark.filterwarnings("ignore")
-def test_the_peer_is_measured_where_there_is_one(small, monkeypatch):
+def test_peer_is_measured_if_installed(small, monkeypatch):
     pytest.importorskip("gpytorch")
     monkeypatch.setattr(benchmark, "TRAIN", 100)  # of all ten digits
     measured = dict(benchmark.exact(1))

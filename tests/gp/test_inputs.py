@@ -38,7 +38,7 @@ def with_nan(array):
         ((X, X), TypeError, "observation must be a LatentGaussian; found ndarray"),
     ],
 )
-def test_data_that_do_not_fit_are_told_why(process, data, error, message):
+def test_invalid_data_raise(process, data, error, message):
     with pytest.raises(error, match=re.escape(message)):
         process(max_iter=1).fit(*data)
 
@@ -53,7 +53,7 @@ def test_data_that_do_not_fit_are_told_why(process, data, error, message):
         ({"n_restarts": True}, "n_restarts must be a whole number, at least 0; found True"),
     ],
 )
-def test_settings_out_of_range_are_named(process, settings, message):
+def test_settings_out_of_range_raise(process, settings, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         process(**settings)
 
@@ -78,13 +78,13 @@ def test_settings_out_of_range_are_named(process, settings, message):
         ([["a", "b", "c"]], TypeError, "inducing must hold real numbers"),
     ],
 )
-def test_inducing_points_that_do_not_fit_are_told_why(inducing, error, message):
+def test_invalid_inducing_points_raise(inducing, error, message):
     with pytest.raises(error, match=re.escape(message)):
         CollapsedGaussianProcess(inducing=inducing, max_iter=1).fit(X, OBSERVATION, np.arange(30) % 3)
 
 
 @each_process
-def test_a_prediction_says_what_it_needs(process):
+def test_invalid_features_of_predict_raise(process):
     with pytest.raises(ValueError, match="call fit first"):
         process().predict(X)
     fitted = process(max_iter=1).fit(X, OBSERVATION)
@@ -123,7 +123,7 @@ class Indefinite(gpflow.kernels.SquaredExponential):
 
 @each_process
 @pytest.mark.parametrize("max_iter", [0, 2])
-def test_a_kernel_that_is_no_covariance_is_a_clear_error(process, max_iter):
+def test_indefinite_kernel_raises(process, max_iter):
     with pytest.raises(ValueError, match=r"covariance matrix .* is not positive definite"):
         process(Indefinite(), max_iter=max_iter).fit(X, OBSERVATION)
 
@@ -132,16 +132,16 @@ def test_a_kernel_that_is_no_covariance_is_a_clear_error(process, max_iter):
 @pytest.mark.parametrize("size", [1e200, 1e-200])
 def test_the_units_of_features_do_not_matter(process, size):
     expected = process(max_iter=5).fit(X, OBSERVATION).predict(X + 0.1)
-    found = process(max_iter=5).fit(size * X, OBSERVATION).predict(size * (X + 0.1))
-    np.testing.assert_allclose(found.loc, expected.loc, rtol=1e-6, atol=1e-6)
+    latent = process(max_iter=5).fit(size * X, OBSERVATION).predict(size * (X + 0.1))
+    np.testing.assert_allclose(latent.loc, expected.loc, rtol=1e-6, atol=1e-6)
 
 
-def test_features_too_large_to_be_told_apart_are_an_error():
+def test_features_too_large_raise():
     with pytest.raises(ValueError, match="X holds features too large"):
         ExactGaussianProcess(scale_features=False).fit(1e200 * X, OBSERVATION)
 
 
-def test_what_is_left_of_equal_numbers_is_no_width():
+def test_width_of_constant_columns_is_one():
     equal = np.full((7, 2), 0.1)
     np.testing.assert_array_equal(Scaling.for_features(Moments.of(equal)).width, 1.0)
     np.testing.assert_array_equal(Scaling.for_latents(Moments.of(equal)).width, 1.0)

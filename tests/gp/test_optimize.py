@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess
 from deepsimplex.gp.cholesky import SingularError
 from deepsimplex.gp.optimize import minimize, pack
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.latent import LatentGaussian
 
 X = np.linspace(0.0, 6.0, 60)[:, None]
@@ -22,22 +22,22 @@ def barrier(values):
     return height, [(x - 3.0) / height]
 
 
-def test_the_search_turns_back_where_there_is_no_factor():
+def test_singular_covariance_makes_line_search_backtrack():
     tried = []
 
     def evaluate(values):
         tried.append(values[0][0])
         return barrier(values)
 
-    found = minimize(evaluate, [[np.zeros(1)]], 50)
+    optimum = minimize(evaluate, [[np.zeros(1)]], 50)
     assert max(tried) > 4.5
-    np.testing.assert_allclose(found.values[0], 3.0, atol=1e-2)
+    np.testing.assert_allclose(optimum.values[0], 3.0, atol=1e-2)
 
 
 @pytest.mark.parametrize("failure", [SingularError, None])
-def test_restarts_from_far_above_turn_back_too(failure):
+def test_restarts_from_far_above_backtrack(failure):
     """The best so far is much lower than the wall must be."""
-    found = []
+    reported = []
 
     def evaluate(values):
         (x,) = values
@@ -48,26 +48,26 @@ def test_restarts_from_far_above_turn_back_too(failure):
         return 1e4 * float((x[0] - 3.0) ** 2), [2e4 * (x - 3.0)]
 
     def report(iteration, value, values):
-        found.append(values[0][0])
+        reported.append(values[0][0])
 
     starts = [[np.full(1, x)] for x in (2.0, 9.0, -88.0)]  # the second is singular, the third far away
     assert minimize(evaluate, starts, 50, report).objective < 1e-3
-    assert max(found) <= 5.0
-    assert min(found) < 0.0
+    assert max(reported) <= 5.0
+    assert min(reported) < 0.0
 
 
-def test_a_start_without_factor_is_an_error():
+def test_singular_first_start_raises():
     with pytest.raises(SingularError):
         minimize(barrier, [[np.full(1, 6.0)]], 50)
 
 
-def test_a_search_that_is_cut_short_says_so():
+def test_max_iter_too_small_warns():
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.01))
     with pytest.warns(ConvergenceWarning, match="still moving after max_iter=2"):
         ExactGaussianProcess(max_iter=2).fit(X, observation)
 
 
-def test_searches_that_end_of_themselves_say_nothing(recwarn):
+def test_converged_searches_do_not_warn(recwarn):
     observation = LatentGaussian(np.sin(X), np.full((60, 1), 0.01))
     ExactGaussianProcess().fit(X, observation)
     ExactGaussianProcess(max_iter=0).fit(X, observation)
@@ -85,7 +85,7 @@ def test_restarts_move_logarithms_and_leave_inducing_points():
 
 
 @pytest.mark.parametrize(("noise", "start"), [("learned", 1e-3), ("scaled", 1.0)])
-def test_noise_that_is_stated_too_small_is_learned(noise, start):
+def test_noise_stated_too_small_is_learned(noise, start):
     """Stated as a hundred-thousandth of what it is."""
     rng, steps = np.random.default_rng(0), []
     observation = LatentGaussian(np.sin(X) + 0.3 * rng.normal(size=X.shape), np.full((60, 1), 3e-6))
@@ -95,7 +95,7 @@ def test_noise_that_is_stated_too_small_is_learned(noise, start):
         assert np.abs(process.predict(X).loc - np.sin(X)).max() < 0.3
 
 
-def test_a_step_that_is_kept_has_the_posterior_of_its_iteration():
+def test_kept_steps_have_the_posterior_of_their_iteration():
     observation = LatentGaussian(np.sin(X) + 0.3 * np.cos(9.0 * X), np.full((60, 1), 0.1))
     kept, made = [], []
 
@@ -110,7 +110,7 @@ def test_a_step_that_is_kept_has_the_posterior_of_its_iteration():
     np.testing.assert_allclose(made[-1].loc, process.predict(X).loc, rtol=1e-6, atol=1e-6)
 
 
-def test_a_callback_that_fails_ends_the_fit():
+def test_failing_callback_ends_the_fit():
     def fail(step):
         raise KeyboardInterrupt
 

@@ -37,7 +37,7 @@ def test_duplicated_rows_are_one_inducing_point():
     np.testing.assert_array_equal(choose_points(X, 9, np.random.default_rng(0)), np.arange(4.0)[:, None])
 
 
-def test_equal_rows_of_several_classes_stand_for_one_whatever_their_order():
+def test_equal_rows_of_several_classes_do_not_depend_on_order():
     rng = np.random.default_rng(0)
     X, y = np.repeat(rng.normal(size=(20, 2)), 3, axis=0), rng.integers(0, 3, 60)
     order = rng.permutation(60)
@@ -45,26 +45,26 @@ def test_equal_rows_of_several_classes_stand_for_one_whatever_their_order():
     np.testing.assert_array_equal(one, other)
 
 
-def test_fewer_inducing_points_than_classes_are_an_error():
+def test_fewer_inducing_points_than_classes_raise():
     with pytest.raises(ValueError, match="number of classes, 3; found 2"):
         choose_points(np.arange(6.0)[:, None], 2, np.random.default_rng(0), [0, 0, 1, 1, 2, 2])
 
 
-def test_a_singular_matrix_is_factorized_with_jitter_that_is_told():
+def test_singular_matrix_warns_of_jitter():
     A = np.ones((5, 5))
     with pytest.warns(RuntimeWarning, match="added 1e-0?6"):
         L = cholesky(A - 1e-7 * np.eye(5), warn=True)
     np.testing.assert_allclose(L @ L.T, A, atol=2e-6)
 
 
-def test_a_matrix_that_is_no_covariance_is_an_error():
+def test_indefinite_matrix_raises():
     with pytest.raises(ValueError, match="not positive definite"):
         cholesky(np.array([[1.0, 2.0], [2.0, 1.0]]))
     with pytest.raises(ValueError, match="not finite"):
         cholesky(np.array([[np.nan, 0.0], [0.0, 1.0]]))
 
 
-def test_the_triangle_of_the_inverse_is_the_inverses():
+def test_inverse_triangle_is_that_of_the_inverse():
     B = np.random.default_rng(0).normal(size=(6, 8))
     A = B @ B.T
     np.testing.assert_allclose(inverse_triangle(cholesky(A)), np.tril(np.linalg.inv(A)), rtol=1e-9)
@@ -88,7 +88,7 @@ def test_constant_features_are_left_out_of_distances():
     np.testing.assert_allclose(with_constant.loc, without.loc, atol=1e-10)
 
 
-def test_kernels_of_ones_own_are_copied():
+def test_given_kernels_are_copied():
     kernel = gpflow.kernels.Matern12() + gpflow.kernels.White()
     X = np.linspace(0.0, 6.0, 30)[:, None]
     before = gpflow.utilities.read_values(kernel)
@@ -106,7 +106,7 @@ def test_kernels_of_ones_own_are_copied():
         ({"noise": "target"}, ValueError, "states its noise"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, error, message):
+def test_invalid_kernel_or_noise_raises(arguments, error, message):
     X = np.arange(4.0)[:, None]
     with pytest.raises(error, match=message):
         ExactGaussianProcess(**arguments).fit(X, LatentGaussian(X, np.zeros((4, 1))))

@@ -22,7 +22,7 @@ class Watched(gpflow.kernels.SquaredExponential):
             return tf.identity(super().__call__(X, X2, **options))
 
 
-@pytest.fixture(params=["shared", "of every dimension"])
+@pytest.fixture(params=["shared", "separate"])
 def posterior(request, monkeypatch):
     factors = 1 if request.param == "shared" else L
     monkeypatch.setattr("deepsimplex.gp.posterior._BUDGET", MOST * factors * M)
@@ -34,17 +34,17 @@ def posterior(request, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("jit", [False, True], ids=["graph", "XLA"])
-def test_a_graph_of_any_number_of_rows_keeps_to_the_budget(jit, posterior):
+def test_graph_of_any_number_of_rows_keeps_the_memory_budget(jit, posterior):
     served = tf.function(posterior, input_signature=[tf.TensorSpec([None, D])], autograph=False, jit_compile=jit)
     for rows in (0, 4 * MOST + 2) if jit else (0, 1, MOST, MOST + 1, 4 * MOST + 2):  # XLA compiles for each
         X = RNG.normal(size=(rows, D)).astype("float32")
-        expected, found = posterior.predict(X), served(tf.constant(X))
-        np.testing.assert_allclose(found["loc"], expected.loc, rtol=1e-9, atol=1e-12)
-        np.testing.assert_allclose(found["scale"], expected.scale, rtol=1e-9)
-        assert found["loc"].shape == (rows, L)
+        expected, outputs = posterior.predict(X), served(tf.constant(X))
+        np.testing.assert_allclose(outputs["loc"], expected.loc, rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(outputs["scale"], expected.scale, rtol=1e-9)
+        assert outputs["loc"].shape == (rows, L)
 
 
-def test_many_rows_of_a_known_number_keep_to_it_too(posterior):
+def test_graph_of_fixed_number_of_rows_keeps_the_memory_budget(posterior):
     X = RNG.normal(size=(3 * MOST + 1, D))
     served = tf.function(lambda: posterior(X), autograph=False)
     np.testing.assert_allclose(served()["loc"], posterior.predict(X).loc, rtol=1e-9)

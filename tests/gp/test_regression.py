@@ -8,7 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel, Matern
 from deepsimplex.gp import CollapsedGaussianProcess, ExactGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.gpflow_kernels import gpflow
 from deepsimplex.gp.optimize import pack, unpack
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.latent import LatentGaussian
 from tests.reference import gaussian_process as reference
 
@@ -19,14 +19,14 @@ NOISES = {
     "two values": np.where(np.arange(N)[:, None] % DIMS == np.arange(DIMS), 0.1, 0.5),
     "all different": np.random.default_rng(5).uniform(0.1, 0.5, (N, DIMS)),
 }
-each_noise = pytest.mark.parametrize("deviations", NOISES.values(), ids=NOISES)
+each_noise = pytest.mark.parametrize("stds", NOISES.values(), ids=NOISES)
 
 
-def data(deviations):
+def data(stds):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(N, FEATURES)) * [1.0, 30.0] + [5.0, -2.0]
     loc = np.stack([np.sin(X[:, 0]), np.cos(X[:, 1] / 30.0), X[:, 0]], axis=1) + 0.1 * rng.normal(size=(N, DIMS))
-    return X, LatentGaussian(4.0 * loc + 1.0, 4.0 * deviations)
+    return X, LatentGaussian(4.0 * loc + 1.0, 4.0 * stds)
 
 
 def scaled(X, observation):
@@ -60,8 +60,8 @@ def assert_derivatives_are_right(objective):
 
 
 @each_noise
-def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
-    X, observation = data(deviations)
+def test_the_exact_likelihood_is_that_of_independent_normal_vectors(stds):
+    X, observation = data(stds)
     process = ExactGaussianProcess(max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     expected = -reference.log_marginal_likelihood(k(x, x), Z, variances)
@@ -71,13 +71,13 @@ def test_the_exact_likelihood_is_that_of_independent_normal_vectors(deviations):
 @each_noise
 @pytest.mark.parametrize("make", [ExactGaussianProcess, lambda **k: CollapsedGaussianProcess(inducing=15, **k)])
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
-def test_derivatives_agree_with_finite_differences(make, deviations, noise):
+def test_derivatives_agree_with_finite_differences(make, stds, noise):
     process = make(noise=noise, ard=True)
-    assert_derivatives_are_right(objective_of(process, *data(deviations)))
+    assert_derivatives_are_right(objective_of(process, *data(stds)))
 
 
 @pytest.mark.parametrize(
-    ("make", "noise", "deviations"),
+    ("make", "noise", "stds"),
     [
         (ExactGaussianProcess, "learned", NOISES["shared, uneven"]),
         (ExactGaussianProcess, "scaled", NOISES["two values"]),
@@ -86,9 +86,9 @@ def test_derivatives_agree_with_finite_differences(make, deviations, noise):
         (lambda **k: CollapsedGaussianProcess(inducing=15, separate_inducing=True, **k), "target", NOISES["shared"]),
     ],
 )
-def test_integer_weights_are_repeated_rows(make, noise, deviations):
+def test_integer_weights_are_repeated_rows(make, noise, stds):
     """The objective, its derivatives and the predictions; rows of weight 0 are left out."""
-    X, observation = data(deviations)
+    X, observation = data(stds)
     weights = np.arange(N) % 4
     every, kept = np.repeat(np.arange(N), weights), weights > 0
     process = make(noise=noise, max_iter=0)
@@ -115,14 +115,14 @@ def test_derivatives_by_inducing_points_agree_with_finite_differences():
 @pytest.mark.slow
 @each_noise
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
-def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(deviations, noise):
+def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(stds, noise):
     process = CollapsedGaussianProcess(inducing=6, noise=noise, learn_inducing=True, separate_inducing=True)
-    assert_derivatives_are_right(objective_of(process, *data(deviations)))
+    assert_derivatives_are_right(objective_of(process, *data(stds)))
 
 
 @each_noise
-def test_exact_predictions_are_those_of_the_plain_formula(deviations):
-    X, observation = data(deviations)
+def test_exact_predictions_are_those_of_the_plain_formula(stds):
+    X, observation = data(stds)
     process = ExactGaussianProcess(max_iter=5).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     new = np.random.default_rng(9).normal(size=(7, FEATURES))
@@ -130,7 +130,7 @@ def test_exact_predictions_are_those_of_the_plain_formula(deviations):
     latent = process.predict(new * X.std(axis=0) + X.mean(axis=0))
     width = np.sqrt(np.mean(np.square(observation.loc - observation.loc.mean(axis=0))))
     np.testing.assert_allclose(latent.loc, width * mean + observation.loc.mean(axis=0), rtol=1e-9)
-    assert latent.covariance == ("isotropic" if deviations.shape[1] == 1 else "diagonal")
+    assert latent.covariance == ("isotropic" if stds.shape[1] == 1 else "diagonal")
     np.testing.assert_allclose(np.broadcast_to(latent.scale, latent.loc.shape), width * np.sqrt(variance), rtol=1e-7)
 
 
@@ -138,7 +138,7 @@ def test_exact_predictions_are_those_of_the_plain_formula(deviations):
     ("name", "peer"),
     [("rbf", RBF), ("matern32", lambda s: Matern(s, nu=1.5)), ("matern52", lambda s: Matern(s, nu=2.5))],
 )
-def test_the_likelihood_found_is_no_worse_than_scikit_learns(name, peer):
+def test_likelihood_is_no_worse_than_that_of_scikit_learn(name, peer):
     """On the same problem, with the same kernels and one variance of noise."""
     X, observation = data(NOISES["shared"])
     process = ExactGaussianProcess(name).fit(X, observation)
@@ -149,8 +149,8 @@ def test_the_likelihood_found_is_no_worse_than_scikit_learns(name, peer):
 
 
 @each_noise
-def test_the_collapsed_bound_is_the_plain_formula(deviations):
-    X, observation = data(deviations)
+def test_the_collapsed_bound_is_the_plain_formula(stds):
+    X, observation = data(stds)
     process = CollapsedGaussianProcess(inducing=15, max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     U = process.posterior_.support.numpy()
@@ -160,8 +160,8 @@ def test_the_collapsed_bound_is_the_plain_formula(deviations):
 
 
 @each_noise
-def test_the_bound_of_separate_inducing_points_is_that_of_every_dimension_with_its_own(deviations):
-    X, observation = data(deviations)
+def test_bound_of_separate_inducing_points_is_sum_over_dimensions(stds):
+    X, observation = data(stds)
     process = CollapsedGaussianProcess(inducing=9, separate_inducing=True, max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
     expected = 0.0
@@ -178,8 +178,8 @@ def test_the_bound_of_separate_inducing_points_is_that_of_every_dimension_with_i
 
 @pytest.mark.slow
 @each_noise
-def test_separate_inducing_points_that_are_the_same_are_as_shared_ones(deviations):
-    X, observation = data(deviations)
+def test_equal_separate_inducing_points_agree_with_shared_ones(stds):
+    X, observation = data(stds)
     shared, separate = (
         CollapsedGaussianProcess(inducing=X[:12], separate_inducing=separately, max_iter=0).fit(X, observation)
         for separately in (False, True)
@@ -190,7 +190,7 @@ def test_separate_inducing_points_that_are_the_same_are_as_shared_ones(deviation
     np.testing.assert_allclose(other.scale, np.broadcast_to(one.scale, other.scale.shape), rtol=1e-8)
 
 
-def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
+def test_collapsed_process_agrees_with_gpflow():
     X, observation = data(NOISES["shared"])
     process = CollapsedGaussianProcess(inducing=10, max_iter=3).fit(X, observation)
     x, Z, variances = scaled(X, observation)
@@ -208,8 +208,8 @@ def test_the_collapsed_process_is_gpflows_where_gpflow_has_one():
 
 @pytest.mark.slow
 @each_noise
-def test_with_the_data_as_inducing_points_collapsed_is_exact(deviations):
-    X, observation = data(deviations)
+def test_with_the_data_as_inducing_points_collapsed_is_exact(stds):
+    X, observation = data(stds)
     exact = ExactGaussianProcess(max_iter=10).fit(X, observation)
     collapsed = CollapsedGaussianProcess(exact.posterior_.kernel, inducing=X, max_iter=0).fit(X, observation)
     assert collapsed.objective_ == pytest.approx(exact.objective_, abs=1e-2)
@@ -233,8 +233,8 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
 
 
 def test_no_rows_have_no_latents():
-    for deviations, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
-        latent = ExactGaussianProcess(max_iter=0).fit(*data(deviations)).predict(np.empty((0, FEATURES)))
+    for stds, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
+        latent = ExactGaussianProcess(max_iter=0).fit(*data(stds)).predict(np.empty((0, FEATURES)))
         assert latent.loc.shape == (0, DIMS)
         assert latent.covariance == covariance
 
@@ -270,7 +270,7 @@ def test_restarts_are_repeatable_and_never_worse():
 
 
 @pytest.mark.slow
-def test_what_is_not_to_be_learned_stays():
+def test_fixed_hyperparameters_stay():
     X, observation = data(NOISES["shared"])
     kernel = gpflow.kernels.Matern52(lengthscales=0.7)
     gpflow.set_trainable(kernel, False)
@@ -289,7 +289,7 @@ def test_what_is_not_to_be_learned_stays():
 
 
 @pytest.mark.slow
-def test_every_step_is_told_with_what_it_came_to():
+def test_callback_receives_every_step():
     X, observation = data(NOISES["shared"])
     steps = []
     process = ExactGaussianProcess(noise="learned", ard=True).fit(X, observation, callback=steps.append)

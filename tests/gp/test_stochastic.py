@@ -8,30 +8,32 @@ import tensorflow as tf
 from deepsimplex.gp import CollapsedGaussianProcess, StochasticGaussianProcess
 from deepsimplex.gp.collapsed_bound import block_sums
 from deepsimplex.gp.optimize import pack, unpack
-from deepsimplex.gp.rows import observed_rows
+from deepsimplex.gp.regression import observed_rows
 from deepsimplex.gp.stochastic import Minibatches
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.samples import ArraySamples
 from tests.gp.test_regression import NOISES, data, each_noise
 
 
-def objective_of(deviations, noise):
+def objective_of(stds, noise):
     process = StochasticGaussianProcess(inducing=8, noise=noise, ard=True)
-    return process._objective(process, observed_rows(*data(deviations)))
+    return process._objective(process, observed_rows(*data(stds)))
 
 
 @pytest.mark.slow
 @each_noise
 @pytest.mark.parametrize("noise", ["target", "learned", "scaled"])
-def test_a_batch_of_all_samples_and_a_whole_natural_step_give_the_gradient_of_the_collapsed_bound(deviations, noise):
-    objective = objective_of(deviations, noise)
+def test_natural_step_by_all_samples_gives_gradient_of_collapsed_bound(stds, noise):
+    objective = objective_of(stds, noise)
     expected, derivatives = objective.evaluate(objective.start)
     sums = tuple(part + 1.0 for part in objective.sums(objective.start))
-    value, found, moved = objective.step(objective.start, sums, 1.0, 1, *objective.samples.whole())
+    value, by_batch, moved = objective.step(objective.start, sums, 1.0, 1, *objective.samples.whole())
     assert value.numpy() == pytest.approx(expected, rel=1e-9)
     for name, derivative in derivatives.items():
         gradient = pack(derivative)
-        np.testing.assert_allclose(pack(found[name]), gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max()))
+        np.testing.assert_allclose(
+            pack(by_batch[name]), gradient, rtol=1e-6, atol=1e-7 * (1.0 + np.abs(gradient).max())
+        )
     np.testing.assert_allclose(pack(moved), pack(objective.sums(objective.start)), rtol=1e-9, atol=1e-9)
 
 
@@ -48,7 +50,7 @@ def test_sums_of_minibatches_are_those_of_all_samples_on_average():
     np.testing.assert_array_equal(np.sort(first, axis=0), np.sort(second, axis=0))
 
 
-def test_adam_moves_by_its_learning_rate_as_keras_does():
+def test_adam_agrees_with_keras():
     """Along a half cosine to a twentieth, by gradients of the mean over samples."""
     start = {"kernel": [np.array(0.5), np.array([1.0, -2.0])], "noise": np.array(0.1)}
     samples = ArraySamples(np.ones((20, 1)))
@@ -69,7 +71,7 @@ def test_adam_moves_by_its_learning_rate_as_keras_does():
 
 
 @pytest.mark.slow
-def test_minibatches_come_near_the_bound_of_all_samples():
+def test_minibatches_approach_the_bound_of_all_samples():
     rng = np.random.default_rng(0)
     X = rng.uniform(-3.0, 3.0, (300, 1))
     observation = LatentGaussian(np.sin(3.0 * X) + 0.1 * rng.normal(size=(300, 1)), np.zeros((300, 1)))
@@ -95,6 +97,6 @@ def test_minibatches_come_near_the_bound_of_all_samples():
         ({"natural_step": 1.5}, "natural_step must be a number above 0 and at most 1"),
     ],
 )
-def test_what_is_wrong_is_said(arguments, message):
+def test_invalid_settings_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         StochasticGaussianProcess(**arguments)

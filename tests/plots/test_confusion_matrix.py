@@ -15,7 +15,7 @@ def predictions():
 
 
 @pytest.mark.parametrize("normalize", [None, "true", "pred", "all"])
-def test_it_is_that_of_scikit_learn_with_absent_classes(predictions, normalize):
+def test_matrix_equals_scikit_learn_with_absent_classes(predictions, normalize):
     y, p = predictions
     (ax,) = confusion_matrix(y, p, normalize=normalize).axes
     expected = metrics.confusion_matrix(y, p.argmax(axis=1), labels=range(4), normalize=normalize)
@@ -26,14 +26,14 @@ def test_it_is_that_of_scikit_learn_with_absent_classes(predictions, normalize):
     assert f"accuracy {np.mean(p.argmax(axis=1) == y):.3f}" in ax.get_title()
 
 
-def test_rows_are_true_classes_and_their_names_stand_there():
+def test_rows_are_true_classes_with_names():
     (ax,) = confusion_matrix([0, 0, 0], [[0.2, 0.8]] * 3, class_names=["cat", "$dog"]).axes
     np.testing.assert_array_equal(ax.images[0].get_array(), [[0, 3], [0, 0]])
     assert [label.get_text() for label in ax.get_yticklabels()] == ["cat", r"\$dog"]
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("assigned class", "true class")
 
 
-def test_bad_input_is_named(predictions):
+def test_invalid_input_raises(predictions):
     y, p = predictions
     with pytest.raises(
         ValueError, match="normalize must be None or one of true, pred, all; found 'ture'; did you mean"

@@ -32,7 +32,7 @@ def test_risk_coverage_of_a_perfect_classifier_and_of_one_sample_can_be_drawn(tm
     assert figure.axes[0].get_ylim() == (0, 1)
 
 
-def test_risk_coverage_draws_where_it_is_told():
+def test_risk_coverage_draws_on_given_axes():
     figure = Figure()
     left, right = figure.subplots(1, 2)
     assert plots.risk_coverage({"one": make_curve(0)}, ax=right) is figure
@@ -58,11 +58,11 @@ def test_learning_curves_have_a_panel_for_each_number_and_a_line_for_each_run():
 
 
 @pytest.mark.parametrize("histories", [{}, {"one": {}}, {"one": {"epoch": [0], "learning_rate": [0.1]}}])
-def test_learning_curves_of_nothing_say_so(histories):
+def test_learning_curves_without_histories_raise(histories):
     with pytest.raises(ValueError, match="histories must hold a loss or a metric"):
         plots.learning_curves(histories)
 
 
-def test_risk_coverage_of_nothing_says_so():
+def test_risk_coverage_without_curves_raises():
     with pytest.raises(ValueError, match="curves must hold at least one"):
         plots.risk_coverage({})

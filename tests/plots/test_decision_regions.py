@@ -100,8 +100,8 @@ def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris)
     # A shade lies on the way from white to the color of its class.
     away = (1 - shown[clear]) / np.linalg.norm(1 - shown[clear], axis=1, keepdims=True)
     directions = (1 - hues) / np.linalg.norm(1 - hues, axis=1, keepdims=True)
-    found = classifier.classes_[np.argmax(away @ directions.T, axis=1)]
-    np.testing.assert_array_equal(found, classifier.predict(points[clear]))
+    nearest = classifier.classes_[np.argmax(away @ directions.T, axis=1)]
+    np.testing.assert_array_equal(nearest, classifier.predict(points[clear]))
     # The depth rises with the probability.
     strength = np.linalg.norm(1 - shown, axis=1) / np.linalg.norm(1 - hues[p.argmax(axis=1)], axis=1)
     np.testing.assert_allclose(strength, 0.5 * (p.max(axis=1) - 1 / 3) / (2 / 3), atol=1e-12)
@@ -133,7 +133,7 @@ def test_mixed_colors_of_even_odds_are_their_middle():
     np.testing.assert_allclose(mixtures(np.eye(2), colors), 0.5 + 0.5 * colors)
 
 
-def test_other_colors_are_refused(iris):
+def test_invalid_colors_raise(iris):
     with pytest.raises(ValueError, match="colors must be one of likeliest, mixed; found 'mixd'; did you mean 'mixed'"):
         ds.plots.decision_regions(LogisticRegression().fit(*iris), *iris, colors="mixd")
 
@@ -229,8 +229,8 @@ def test_more_features_are_drawn_in_the_plane_of_principal_components(scale_feat
     np.testing.assert_allclose(np.asarray(ax.images[0].get_array()).reshape(-1, 3), expected, atol=1e-6)
     # Samples are judged where they really are.
     wrong = classifier.predict(X) != y
-    found = places(ax, "misclassified") if wrong.any() else np.empty((0, 2))
-    np.testing.assert_allclose(found, shown[wrong])
+    rings = places(ax, "misclassified") if wrong.any() else np.empty((0, 2))
+    np.testing.assert_allclose(rings, shown[wrong])
 
 
 def test_ten_digits_are_drawn_and_asked_as_images():
@@ -280,7 +280,7 @@ def test_one_feature_is_drawn_as_curves_with_a_rug():
     assert legend_of(ax)[:3] == IRIS_NAMES
 
 
-def test_variance_of_one_feature_is_a_curve_of_its_own_axis():
+def test_variance_of_one_feature_has_a_second_axis():
     classifier = Logistic(lambda X: 1 + np.abs(X))
     figure = ds.plots.decision_regions(classifier, [[-1.0], [1.0]], [0, 1], variance=True, variance_levels=[1, 3])
     _, other = figure.axes
@@ -335,8 +335,8 @@ def test_the_variance_of_a_gaussian_process_is_drawn():
     ax = ds.plots.decision_regions(classifier, X, y, variance=True, resolution=20).axes[0]
     (contours,) = artists(ax, "variance")
     inside = np.concatenate(lines_of(contours))[::7]
-    found = np.square(np.asarray(classifier.predict_latent(inside).scale)[:, 0])
-    distance = np.abs(found[:, None] - contours.levels).min(axis=1)
+    variances = np.square(np.asarray(classifier.predict_latent(inside).scale)[:, 0])
+    distance = np.abs(variances[:, None] - contours.levels).min(axis=1)
     assert np.median(distance) < 0.1 * np.ptp(contours.levels)
 
 
@@ -379,7 +379,7 @@ def test_features_on_one_line_are_drawn_in_a_plane_through_it():
     assert ax.get_ylabel() == "principal component 2 (0% of variance)"
 
 
-def test_it_draws_where_it_is_told(tmp_path):
+def test_regions_are_drawn_on_given_axes(tmp_path):
     figure = Figure(figsize=(9, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     assert ds.plots.decision_regions(Logistic(), CORNERS, SIDES, ax=right) is figure
@@ -427,7 +427,7 @@ class Broken:
         (
             {"classifier": Broken(lambda k: np.full((k, 2), 0.5), classes_=["a", "b", "c"])},
             ValueError,
-            "classes_ must name each of the 2 columns of its predict_proba; found 3",
+            "classes_ must hold 2 classes, as predict_proba; found 3",
         ),
         ({"X": [[1.0, np.nan]] * 4}, ValueError, r"X must be finite; found nan at \[0, 1\]"),
         ({"X": [["a", "b"]] * 4}, TypeError, "X must hold real numbers"),
@@ -467,13 +467,13 @@ class Broken:
         ({"resolution": 1}, ValueError, "resolution must be a whole number, at least 2; found 1"),
     ],
 )
-def test_bad_input_is_named(changes, error, message):
+def test_invalid_input_raises(changes, error, message):
     options = {"classifier": Logistic(), "X": CORNERS, "y": SIDES, "resolution": 50} | changes
     with pytest.raises(error, match=message):
         ds.plots.decision_regions(options.pop("classifier"), options.pop("X"), options.pop("y"), **options)
 
 
-def test_an_unknown_label_gets_a_hint(iris):
+def test_unknown_label_suggests_the_nearest(iris):
     X, y = iris
     labels = y.copy()
     labels[3] = "setose"

@@ -61,7 +61,7 @@ def test_in_the_plane_of_three_classes_the_borders_part_their_samples(n, seed, i
         assert values[first] > values[third]
 
 
-def test_what_all_scores_share_is_not_drawn():
+def test_common_direction_of_scores_is_removed():
     """With as many dimensions as classes, a direction common to all scores tells no class from another."""
     loc = np.random.default_rng(0).normal(size=(30, 4))
     common = 100 * np.random.default_rng(1).normal(size=(30, 1))
@@ -139,15 +139,19 @@ LOC = vertices(4)
         (lambda: latent_space(LOC * np.nan), ValueError, "latent must be finite"),
         (lambda: latent_space([["a"]]), TypeError, "latent must hold real numbers"),
         (lambda: latent_space(LOC, [0, 1, 2, 4]), ValueError, "y must hold class numbers 0..3"),
-        (lambda: latent_space(LOC, scores=np.eye(4)), ValueError, "scores must have shape .* L = 3"),
+        (lambda: latent_space(LOC, scores=np.eye(4)), ValueError, "scores must have shape \\[n, 3\\]"),
         (lambda: latent_space(LOC, classes=(0, 1)), ValueError, "classes must be three different ones of 0..3"),
         (lambda: latent_space(LOC, classes=(0, 1, 4)), ValueError, "classes must be three different ones of 0..3"),
         (lambda: latent_space(LOC[:1], [3], classes=(0, 1, 2)), ValueError, "have no samples"),
-        (lambda: latent_space(LOC, level=0.5), ValueError, "needs a LatentGaussian; found 0.5 with ndarray"),
-        (lambda: latent_space(LatentGaussian(LOC, np.ones((4, 1))), level=1.0), ValueError, "level must lie between"),
+        (lambda: latent_space(LOC, level=0.5), ValueError, "LatentGaussian; found 0.5, ndarray"),
+        (
+            lambda: latent_space(LatentGaussian(LOC, np.ones((4, 1))), level=1.0),
+            ValueError,
+            r"level must lie in \(0, 1\)",
+        ),
         (lambda: latent_space(LOC, class_names=["a"]), ValueError, "class_names must hold one name"),
     ],
 )
-def test_bad_input_is_named(call, error, message):
+def test_invalid_input_raises(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -33,6 +33,6 @@ def test_bars_are_shares_of_sizes_and_dots_coverages():
         ((Y, SETS, 0.9, ["a"]), "class_names must"),
     ],
 )
-def test_wrong_arguments_are_named(arguments, message):
+def test_invalid_arguments_raise(arguments, message):
     with pytest.raises(ValueError, match=message):
         plots.prediction_sets(*arguments)

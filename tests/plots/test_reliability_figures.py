@@ -25,8 +25,8 @@ def latents(n, samples=150, scale=0.5):
 
 
 def line(ax, label):
-    (found,) = (drawn for drawn in ax.lines if drawn.get_label() == label)
-    return found.get_xydata()
+    (curve,) = (artist for artist in ax.lines if artist.get_label() == label)
+    return curve.get_xydata()
 
 
 def legend_of(ax):
@@ -48,16 +48,16 @@ def assert_drawn(ax, band):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n", "of_class"), [(2, None), (2, 0), (4, None), (4, 3)])
-def test_the_band_and_the_mean_classifier_are_drawn(n, of_class):
+@pytest.mark.parametrize(("n", "class_index"), [(2, None), (2, 0), (4, None), (4, 3)])
+def test_the_band_and_the_mean_classifier_are_drawn(n, class_index):
     y, p, latent = latents(n)
-    ax = plots.reliability(y, p, 8, of_class=of_class, latent=latent, level=0.9).axes[0]
-    curve = evaluation.reliability_curve(y, p, 8, of_class=of_class)
+    ax = plots.reliability(y, p, 8, class_index=class_index, latent=latent, level=0.9).axes[0]
+    curve = evaluation.reliability_curve(y, p, 8, class_index=class_index)
     filled = curve.counts > 0
     drawn = np.column_stack([curve.confidence, curve.frequency])[filled]
     np.testing.assert_allclose(line(ax, "mean classifier"), drawn)
     lower, upper = readout.class_intervals(latent, 0.9)
-    band = evaluation.reliability_band(y, p, lower, upper, 8, of_class=of_class)
+    band = evaluation.reliability_band(y, p, lower, upper, 8, class_index=class_index)
     assert_drawn(ax, band)
     assert legend_of(ax) == ["mean classifier", "90% band", "perfectly calibrated"]
 
@@ -88,8 +88,8 @@ def test_the_argmax_readout_has_no_band():
 
 def test_one_class_is_drawn_against_the_rest(digits):
     y, p = digits
-    ax = plots.reliability(y, p, 10, of_class=8).axes[0]
-    curve = evaluation.reliability_curve(y, p, 10, of_class=8)
+    ax = plots.reliability(y, p, 10, class_index=8).axes[0]
+    curve = evaluation.reliability_curve(y, p, 10, class_index=8)
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], curve.frequency[curve.counts > 0])
     (histogram,) = ax.child_axes
     assert (ax.get_ylabel(), histogram.get_xlabel()) == ("frequency of class 8", "predicted probability of class 8")
@@ -117,7 +117,7 @@ def test_a_test_set_of_one_is_drawn(n):
 
 
 @pytest.mark.slow
-def test_latents_that_do_not_fit_are_refused():
+def test_invalid_latents_raise():
     y, p, latent = latents(3)
     for options, message in (
         ({"latent": latent[:4]}, "latent must be of the 150 samples and 3 classes of p; found 4 samples and 3 classes"),
@@ -127,7 +127,7 @@ def test_latents_that_do_not_fit_are_refused():
         ({"latent": latent, "readout": "softmaxx"}, "did you mean 'softmax'"),
         ({"scores": np.eye(3)}, "scores and readout belong to a latent"),
         ({"readout": "softmax"}, "scores and readout belong to a latent"),
-        ({"of_class": 3}, r"of_class must be one of the classes 0\.\.2; found 3"),
+        ({"class_index": 3}, r"class_index must be one of the classes 0\.\.2; found 3"),
     ):
         with pytest.raises(ValueError, match=message):
             plots.reliability(y, p, **options)
@@ -139,7 +139,7 @@ def test_every_class_has_a_panel_with_its_curve_and_error(digits):
     assert len(figure.axes) == 10
     errors = []
     for k, ax in enumerate(figure.axes):
-        curve = evaluation.reliability_curve(y, p, 10, of_class=k)
+        curve = evaluation.reliability_curve(y, p, 10, class_index=k)
         filled = curve.counts > 0
         points = np.column_stack([curve.confidence, curve.frequency])[filled]
         gaps, drawn = ax.collections
@@ -185,12 +185,12 @@ def test_an_absent_class_lies_at_frequency_zero():
         ({"bins": 0}, "bins must be a whole number"),
     ],
 )
-def test_bad_arguments_of_panels_are_refused(digits, options, message):
+def test_invalid_panel_arguments_raise(digits, options, message):
     with pytest.raises(ValueError, match=message):
         plots.classwise_reliability(*digits, **options)
 
 
-def test_too_many_panels_are_refused():
+def test_too_many_panels_raise():
     with pytest.raises(ValueError, match=r"classes must choose at most 50.*found 60"):
         plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
 

@@ -94,12 +94,12 @@ def test_a_partition_brings_its_labels_and_measures(n):
 def test_lines_lead_to_the_corner_that_is_asked_for():
     p = [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3]]
     for lines, goals in ((True, [2, 1]), ("true", [2, 1]), ("assigned", [0, 1])):
-        found = [
+        segments = [
             np.array(artist.get_segments())
             for artist in simplex(p, [2, 1], lines=lines).axes[0].collections
             if len(getattr(artist, "get_segments", list)()) == 2
         ]
-        np.testing.assert_allclose(found[0][:, 1], corners(3)[goals])
+        np.testing.assert_allclose(segments[0][:, 1], corners(3)[goals])
 
 
 def test_what_a_scaled_row_lacks_of_one_counts_evenly_for_all_classes():
@@ -117,9 +117,9 @@ def test_latents_are_drawn_by_the_map_of_the_paper():
 
 
 def test_one_sample_and_a_given_axes():
-    own = Figure()
-    ax = own.add_subplot()
-    assert simplex([[0.2, 0.3, 0.5]], [2], ax=ax) is own
+    figure = Figure()
+    ax = figure.add_subplot()
+    assert simplex([[0.2, 0.3, 0.5]], [2], ax=ax) is figure
     figure = Figure()
     three = figure.add_subplot(projection="3d")
     assert simplex([[0.25, 0.25, 0.25, 0.25]], ax=three) is figure
@@ -143,6 +143,6 @@ P = [[0.8, 0.1, 0.1]]
         (lambda: simplex(standardized_partition([0, 0], [P[0]] * 2), [0, 0]), "come with the partition"),
     ],
 )
-def test_bad_input_is_named(call, message):
+def test_invalid_input_raises(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -20,12 +20,8 @@ each_noise = pytest.mark.parametrize("noise", NOISES)
 
 def problem(seed, N=30, d=3, P=4):
     rng = np.random.default_rng(seed)
-    return (
-        rng.normal(size=(N, d)),
-        rng.choice([-1.0, 1.0], N),
-        rng.normal(size=(P, d)),
-        rng.permutation([-1.0, 1.0] * 2),
-    )
+    X, y, W = rng.normal(size=(N, d)), rng.choice([-1.0, 1.0], N), rng.normal(size=(P, d))
+    return X, y, W, rng.permutation([-1.0, 1.0] * 2)
 
 
 def gradient(x, y, w, c, lengthscale, noise):
@@ -40,23 +36,21 @@ def fit_run(X, y, W, c, **options):
 
 @each_noise
 @pytest.mark.parametrize("lengthscale", [0.7, 3.0])
-def test_the_gradient_is_that_of_the_likelihood(noise, lengthscale):
+def test_gradient_equals_finite_differences(noise, lengthscale):
     X, y, W, c = problem(0)
     for i, x in enumerate(X):
         w, label = W[i % 4], c[i % 4]
-        found = gradient(x, y[i], w, label, lengthscale, noise)
-        by_differences = [
-            (
-                reference.log_likelihood(x, y[i], w + step, label, lengthscale, noise)
-                - reference.log_likelihood(x, y[i], w - step, label, lengthscale, noise)
-            )
-            / 2e-6
-            for step in 1e-6 * np.eye(3)
-        ]
-        np.testing.assert_allclose(found, by_differences, rtol=1e-5, atol=1e-7)
+        slope = gradient(x, y[i], w, label, lengthscale, noise)
+
+        def log_likelihood(w, i=i, x=x, label=label):
+            return reference.log_likelihood(x, y[i], w, label, lengthscale, noise)
+
+        steps = 1e-6 * np.eye(3)
+        by_differences = [(log_likelihood(w + step) - log_likelihood(w - step)) / 2e-6 for step in steps]
+        np.testing.assert_allclose(slope, by_differences, rtol=1e-5, atol=1e-7)
 
 
-def test_the_gradient_is_that_of_tensorflow():
+def test_gradient_equals_tensorflow():
     X, y, W, c = problem(1)
     w = tf.Variable(W[0])
     for x, label in zip(X, y, strict=True):
@@ -65,12 +59,11 @@ def test_the_gradient_is_that_of_tensorflow():
             variance = 1 - k**2 / 1.2
             density = -0.5 * tf.math.log(variance) - 0.5 * (label - c[0] * k / 1.2) ** 2 / variance
         expected = tape.gradient(density, w)
-        found = gradient(x, label, W[0], c[0], 1.5, 0.2)
-        np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-14)
+        np.testing.assert_allclose(gradient(x, label, W[0], c[0], 1.5, 0.2), expected, rtol=1e-10, atol=1e-14)
 
 
 @each_noise
-def test_labels_that_agree_attract_and_others_repel_wherever_the_sample_lies(noise):
+def test_gradient_has_the_sign_of_agreement(noise):
     k = np.linspace(1e-6, 1.0, 1001)
     assert (winner_gradient(k, 1.0, noise) > 0).all()
     assert (winner_gradient(k, -1.0, noise) < 0).all()
@@ -78,12 +71,12 @@ def test_labels_that_agree_attract_and_others_repel_wherever_the_sample_lies(noi
 
 @each_noise
 @pytest.mark.parametrize("rate", [0.02, 5.0])
-def test_samples_move_prototypes_as_loops_do(noise, rate):
+def test_gplvq_steps_equal_reference(noise, rate):
     X, y, W, c = problem(3)
     order, rates = np.random.default_rng(0).permutation(len(X)), rate * (1 - np.arange(len(X)) / len(X))
 
-    def step(x, label, w, own):
-        return gradient(x, label, w, own, 1.5, noise)
+    def step(x, label, w, sign):
+        return gradient(x, label, w, sign, 1.5, noise)
 
     expected = reference.present(X[order], y[order], W, c, rates * 1.5**2, step)
     rng = np.random.default_rng(0)
@@ -91,7 +84,7 @@ def test_samples_move_prototypes_as_loops_do(noise, rate):
     np.testing.assert_allclose(fit.prototypes, expected, rtol=1e-8, atol=1e-10)
 
 
-def test_the_objective_is_that_of_loops_and_small_steps_lower_it():
+def test_objective_equals_reference_and_decreases():
     X, y, W, c = problem(4)
     expected = 0.0
     for x, label in zip(X, y, strict=True):
@@ -105,7 +98,7 @@ def test_the_objective_is_that_of_loops_and_small_steps_lower_it():
     assert [report.n_iter for report in reports] == [1, 2]
 
 
-def test_runs_side_by_side_are_those_one_by_one():
+def test_simultaneous_runs_equal_single_runs():
     X, y, W, c = problem(2)
     options = {"lengthscale": 1.5, "noise_variance": 0.2, "max_iter": 3}
     both = prototypes.fit_gplvq(X, np.stack([y, y[::-1]]), W, np.stack([c, -c]), **options)
@@ -114,7 +107,7 @@ def test_runs_side_by_side_are_those_one_by_one():
     assert both.objective == pytest.approx(one.objective + other.objective)
 
 
-def test_without_noise_samples_on_prototypes_are_no_nan():
+def test_samples_on_prototypes_without_noise_are_finite():
     X, y = np.repeat(np.eye(2), 2, axis=0), np.array([1.0, -1.0, 1.0, -1.0])
     W, c = np.eye(2), np.array([1.0, -1.0])
     fit = fit_run(X, y, W, c, lengthscale=1.0, noise_variance=0.0, learning_rate=1.0, decay=False, max_iter=10)
@@ -123,17 +116,16 @@ def test_without_noise_samples_on_prototypes_are_no_nan():
 
 
 @each_noise
-def test_the_process_is_scikit_learns(noise):
+def test_process_equals_scikit_learn(noise):
     X, _, W, c = problem(5)
     latent = PrototypeProcess(W, c, 1.3, noise)(X)
-    mean, deviation = (
-        GaussianProcessRegressor(RBF(1.3), alpha=noise, optimizer=None).fit(W, c).predict(X, return_std=True)
-    )
+    peer = GaussianProcessRegressor(RBF(1.3), alpha=noise, optimizer=None).fit(W, c)
+    mean, deviation = peer.predict(X, return_std=True)
     np.testing.assert_allclose(latent.loc[:, 0], mean, rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(latent.scale[:, 0], deviation, rtol=1e-8)
 
 
-def test_equal_prototypes_count_once_without_noise_and_disagree_in_peace():
+def test_duplicate_prototypes_without_noise_are_finite():
     X, _, W, c = problem(6)
     once = PrototypeProcess(W, c, 1.3, 0.0)(X)
     twice = PrototypeProcess(np.vstack([W, W]), np.tile(c, 2), 1.3, 0.0)(X)
@@ -143,7 +135,7 @@ def test_equal_prototypes_count_once_without_noise_and_disagree_in_peace():
     np.testing.assert_allclose(against.loc, 0.0, atol=1e-4)
 
 
-def test_contributions_add_up_to_the_mean():
+def test_contributions_sum_to_the_mean():
     X, _, W, c = problem(7)
     process = PrototypeProcess(W, c, 1.3, 0.2)
     np.testing.assert_allclose(process.contributions(X).sum(axis=1), process(X).loc[:, 0], rtol=1e-9, atol=1e-12)
@@ -156,7 +148,7 @@ def iris():
     return X[::2], y[::2], X[1::2], y[1::2]
 
 
-def test_all_samples_as_prototypes_at_rest_are_the_exact_gaussian_process(iris):
+def test_all_samples_as_prototypes_give_the_exact_gaussian_process(iris):
     X, y, X_test, _ = (part[: 2 * len(part) // 3] for part in iris)  # two classes
     classifier = ds.GPLVQ(len(X), max_iter=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
     assert len(classifier.prototypes_) == len(X)
@@ -170,7 +162,7 @@ def test_all_samples_as_prototypes_at_rest_are_the_exact_gaussian_process(iris):
     np.testing.assert_allclose(classifier.predict_proba(X_test), np.column_stack([1 - p, p]), rtol=1e-7, atol=1e-12)
 
 
-def test_three_classes_have_three_processes_and_their_odds_the_probabilities(iris):
+def test_multiclass_probabilities_from_one_process_per_class(iris):
     X, y, X_test, _ = iris
     classifier = ds.GPLVQ(len(X), max_iter=0, lengthscale=1.2, noise_variance=0.1).fit(X, y)
     latent = classifier.predict_latent(X_test)
@@ -184,7 +176,7 @@ def test_three_classes_have_three_processes_and_their_odds_the_probabilities(iri
     np.testing.assert_allclose(classifier.predict_proba(X_test), alone / alone.sum(axis=1, keepdims=True), rtol=1e-6)
 
 
-def test_prototypes_of_runs_stand_for_a_class_or_against_it(iris):
+def test_prototype_runs_and_labels(iris):
     X, y, *_ = iris
     names = np.array(["setosa", "versicolor", "virginica"])
     classifier = ds.GPLVQ(3).fit(X, names[y])
@@ -197,7 +189,7 @@ def test_prototypes_of_runs_stand_for_a_class_or_against_it(iris):
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_the_nearest_prototypes_say_what_they_add(iris, classes):
+def test_explained_weights_sum_to_the_mean(iris, classes):
     X, y, X_test, _ = iris
     classifier = ds.GPLVQ(3).fit(X[y < classes], y[y < classes])
     explained, predicted = classifier.explain(X_test, k=100), classifier.predict(X_test)
@@ -218,7 +210,7 @@ def test_the_nearest_prototypes_say_what_they_add(iris, classes):
     )
 
 
-def test_the_median_length_is_that_of_scaled_samples(iris):
+def test_median_lengthscale_is_median_distance_of_scaled_samples(iris):
     X, y, *_ = iris
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     assert ds.GPLVQ(max_iter=0).fit(X, y).lengthscale_ == pytest.approx(median_distance(scaled))
@@ -227,7 +219,7 @@ def test_the_median_length_is_that_of_scaled_samples(iris):
     assert length == pytest.approx(median_distance(many[:1000] / many.std(axis=0)), rel=0.05)
 
 
-def test_certainty_beyond_all_digits_has_a_finite_logarithm():
+def test_log_probabilities_of_certain_samples_are_finite():
     X, y = np.array([[0.0], [1e-9], [1.0], [1.0 + 1e-9]]), np.array([0, 0, 1, 1])
     classifier = ds.GPLVQ(2, noise_variance=0.0, max_iter=0, lengthscale=3.0).fit(X, y)
     logarithms = classifier.predict_log_proba(X)
@@ -236,7 +228,7 @@ def test_certainty_beyond_all_digits_has_a_finite_logarithm():
     assert np.isfinite(classifier.decision_function(X)).all()
 
 
-def test_far_away_the_sign_of_the_mean_still_decides():
+def test_class_far_from_prototypes_is_the_sign_of_the_mean():
     X, y = np.array([[-1.0], [-0.9], [0.9], [1.0]]), np.array([0, 0, 1, 1])
     classifier = ds.GPLVQ(2, max_iter=0, lengthscale=0.3).fit(X, y)
     far = np.array([[-9.0], [9.0], [-99.0], [99.0]])
@@ -245,6 +237,6 @@ def test_far_away_the_sign_of_the_mean_still_decides():
     assert (classifier.decision_function(far) > 0).tolist() == [False, True, False, True]
 
 
-def test_log_odds_are_smooth_where_they_become_a_line():
+def test_log_odds_are_continuous_near_zero():
     z = np.linspace(0.9e-5, 1.1e-5, 100)
     np.testing.assert_allclose(log_odds(z) / z, np.sqrt(8 / np.pi), rtol=1e-8)

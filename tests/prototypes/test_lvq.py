@@ -49,7 +49,7 @@ def well_apart(seed):
 
 @pytest.mark.parametrize(("second", "window"), [(False, None), (True, None), (True, 0.3)])
 @pytest.mark.parametrize("seed", range(4))
-def test_samples_move_prototypes_as_loops_do(second, window, seed):
+def test_lvq_steps_equal_reference(second, window, seed):
     X, y, W, labels = problem(seed)
     order = np.random.default_rng(seed).permutation(len(X))
     rng = np.random.default_rng(seed)
@@ -61,7 +61,7 @@ def test_samples_move_prototypes_as_loops_do(second, window, seed):
     assert (fit.omega, fit.objective, fit.n_iter) == (None, np.sum(labels[nearest] != y), 1)
 
 
-def test_the_learning_rate_stays_on_request():
+def test_learning_rate_without_decay_is_constant():
     X, y, W, labels = problem(1)
     options = {"learning_rate": 0.1, "decay": False, "max_iter": 3}
     moved = fit_lvq(X, y, W, labels, **options, rng=np.random.default_rng(5)).prototypes
@@ -74,7 +74,7 @@ def test_the_learning_rate_stays_on_request():
 
 @each_activation
 @pytest.mark.parametrize("rank", [None, 1, 2, 3])
-def test_the_cost_is_that_of_loops_and_its_gradient_that_of_differences(activation, rank):
+def test_cost_equals_reference_and_gradient_finite_differences(activation, rank):
     X, y, W, labels = problem(rank or 0, N=40)
     Omega = None if rank is None else np.random.default_rng(rank).normal(size=(rank, 3))
     cost = RelativeDistanceCost(X, y, labels, activation, 3.0)
@@ -94,7 +94,7 @@ def test_the_cost_is_that_of_loops_and_its_gradient_that_of_differences(activati
 
 
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (1, 3)])
-def test_the_penalty_is_nothing_for_equal_directions_and_its_slope_that_of_differences(shape):
+def test_rank_penalty_is_zero_for_rotations_and_gradient_equals_finite_differences(shape):
     A = np.random.default_rng(0).normal(size=shape)
     penalty, slope = rank_penalty(A)
     by_differences = differences(lambda A: rank_penalty(A)[0], A)
@@ -110,7 +110,7 @@ def test_the_penalty_is_nothing_for_equal_directions_and_its_slope_that_of_diffe
 
 @settings(max_examples=30, deadline=None)
 @given(seed=seeds, scale=st.floats(0.1, 10.0))
-def test_the_cost_knows_no_order_place_direction_or_scale(seed, scale):
+def test_cost_is_invariant_to_order_shift_rotation_and_scale(seed, scale):
     X, y, W, labels = problem(seed)
     rng = np.random.default_rng(seed)
     order, rotation = rng.permutation(len(X)), np.linalg.qr(rng.normal(size=(3, 3)))[0]
@@ -130,7 +130,7 @@ def test_the_cost_knows_no_order_place_direction_or_scale(seed, scale):
     same(X @ rotation.T, y, W @ rotation.T, Omega @ rotation.T)
 
 
-def test_blocks_of_rows_are_one_sum(monkeypatch):
+def test_cost_does_not_depend_on_block_size(monkeypatch):
     X, y, W, labels = problem(0, N=50)
     Omega = np.random.default_rng(1).normal(size=(2, 3))
     cost = RelativeDistanceCost(X, y, labels, "linear")
@@ -142,7 +142,7 @@ def test_blocks_of_rows_are_one_sum(monkeypatch):
     np.testing.assert_allclose(other[1], gradient[1], rtol=1e-10)
 
 
-def test_prototypes_on_samples_and_on_one_another_give_no_nan():
+def test_coinciding_samples_and_prototypes_are_finite():
     X, y = np.array([[0.0, 0.0], [0.0, 0.0], [1.0, 0.0], [1.0, 1.0]]), np.array([0, 1, 0, 1])
     W, labels = np.zeros((4, 2)), np.array([0, 0, 1, 1])
     for Omega in (None, np.eye(2), np.zeros((2, 2))):
@@ -154,7 +154,7 @@ def test_prototypes_on_samples_and_on_one_another_give_no_nan():
 
 
 @pytest.mark.parametrize("initialization", INITIALIZATIONS)
-def test_prototypes_begin_in_their_class(initialization):
+def test_initial_prototypes_lie_in_their_class(initialization):
     X, y, *_ = problem(0, N=60)
     W, labels = initial_prototypes(X, y, 4, initialization, np.random.default_rng(0))
     assert labels.tolist() == [0] * 4 + [1] * 4 + [2] * 4
@@ -171,19 +171,19 @@ def test_prototypes_begin_in_their_class(initialization):
 
 
 @pytest.mark.parametrize("initialization", INITIALIZATIONS)
-def test_a_class_has_no_more_prototypes_than_samples_that_differ(initialization):
+def test_class_has_at_most_as_many_prototypes_as_distinct_samples(initialization):
     X = np.array([[0.0], [0.0], [1.0], [5.0], [6.0], [7.0], [8.0]])
     W, labels = initial_prototypes(X, np.array([0, 0, 0, 2, 2, 2, 2]), 3, initialization)
     assert labels.tolist() == [0, 0, 2, 2, 2]
     assert sorted(W[:2].ravel()) == [0.0, 1.0]
 
 
-def test_another_initialization_is_named():
+def test_invalid_initialization_raises():
     with pytest.raises(ValueError, match=r"initialization must be one of .*; found 'mean'; did you mean 'means'\?"):
         initial_prototypes(np.eye(2), np.array([0, 1]), 1, "mean")
 
 
-def test_whitened_features_vary_by_one_within_classes():
+def test_whitening_gives_unit_variance_within_classes():
     rng = np.random.default_rng(0)
     y = np.arange(3000) % 3
     X = rng.normal(size=(3000, 4)) @ rng.normal(size=(4, 4)) + 5.0 * np.eye(3, 4)[y]
@@ -200,7 +200,7 @@ def test_whitened_features_vary_by_one_within_classes():
 
 
 @each_fit
-def test_a_fit_lowers_the_cost_and_reports_every_iteration(fit):
+def test_fit_decreases_cost_and_reports_every_iteration(fit):
     X, y, W, labels = well_apart(0)
     steps = []
     start = fit(X, y, W, labels, max_iter=0)
@@ -217,7 +217,7 @@ def test_a_fit_lowers_the_cost_and_reports_every_iteration(fit):
 
 @each_fit
 @pytest.mark.parametrize("units", [1e-9, 1e9])
-def test_units_and_place_do_not_matter(fit, units):
+def test_fit_is_invariant_to_scale_and_shift(fit, units):
     X, y, W, labels = well_apart(1)
     learned = fit(X, y, W, labels, activation="linear", max_iter=20)
     other = fit(units * (X + 3.0), y, units * (W + 3.0), labels, activation="linear", max_iter=20)
@@ -225,7 +225,7 @@ def test_units_and_place_do_not_matter(fit, units):
     np.testing.assert_allclose(other.prototypes / units - 3.0, learned.prototypes, atol=1e-2)
 
 
-def test_whatever_linear_map_the_features_went_through_the_metric_learns_the_same():
+def test_gmlvq_is_invariant_to_linear_maps():
     """Up to the shrinkage of the covariance, which so many samples hardly need."""
     rng = np.random.default_rng(0)
     y = np.arange(2000) % 3
@@ -238,7 +238,7 @@ def test_whatever_linear_map_the_features_went_through_the_metric_learns_the_sam
     assert learned[1].objective == pytest.approx(learned[0].objective, rel=1e-3)
 
 
-def test_a_limited_rank_limits_the_metric():
+def test_rank_bounds_rank_of_omega():
     X, y, W, labels = well_apart(2)
     for rank in (1, 2, 4):
         omega = fit_gmlvq(X, y, W, labels, activation="linear", rank=rank, regularization=1.0).omega
@@ -247,7 +247,7 @@ def test_a_limited_rank_limits_the_metric():
         assert np.linalg.matrix_rank(omega) == rank
 
 
-def test_the_penalty_keeps_directions():
+def test_regularization_keeps_directions():
     X, y, W, labels = well_apart(3)
 
     def least_share(regularization):
@@ -257,27 +257,27 @@ def test_the_penalty_keeps_directions():
     assert least_share(0.0) < least_share(1.0) < least_share(1e5)
 
 
-def test_the_nearest_of_every_class_are_found_and_scored():
+def test_nearest_of_classes_and_relative_scores_equal_definition():
     D = np.abs(np.random.default_rng(0).normal(size=(20, 6)))
     labels = np.array([0, 2, 2, 0, 3, 3])
     nearest, which = nearest_of_classes(D, labels, 4)
     scores = relative_scores(nearest)
     for i in range(20):
         for c in (0, 2, 3):
-            own, other = D[i, labels == c].min(), D[i, labels != c].min()
-            assert nearest[i, c] == D[i, which[i, c]] == own
-            assert scores[i, c] == pytest.approx((other - own) / (other + own))
+            same, other = D[i, labels == c].min(), D[i, labels != c].min()
+            assert nearest[i, c] == D[i, which[i, c]] == same
+            assert scores[i, c] == pytest.approx((other - same) / (other + same))
     assert np.isinf(nearest[:, 1]).all()
     assert (scores[:, 1] == -np.inf).all()
 
 
-def test_scores_where_distances_vanish_or_there_is_one_class_are_numbers():
+def test_scores_of_zero_distances_and_a_single_class_are_finite():
     scores = relative_scores(np.array([[0.0, 0.0, 1.0], [0.0, 2.0, 0.0]]))
     np.testing.assert_array_equal(scores, [[0.0, 0.0, -1.0], [0.0, -1.0, 0.0]])
     np.testing.assert_array_equal(relative_scores(np.array([[np.inf, 2.0], [np.inf, 0.0]]))[:, 1], 1.0)
 
 
-def test_the_temperature_is_the_likeliest_one():
+def test_temperature_maximizes_likelihood():
     rng = np.random.default_rng(0)
     scores = rng.uniform(-1, 1, size=(400, 3))
     y = np.array([rng.choice(3, p=np.exp(log_softmax(row / 0.3))) for row in scores])
@@ -289,13 +289,13 @@ def test_the_temperature_is_the_likeliest_one():
     assert pytest.approx(0.3, rel=0.2) == T
 
 
-def test_samples_that_are_all_right_leave_a_doubt():
+def test_temperature_of_separable_samples_is_smoothed():
     y = np.arange(40) % 2
     T = fitted_temperature(np.where(np.eye(2)[y] > 0, 0.5, -0.5), y)
     assert 1 / (1 + np.exp(-1 / T)) == pytest.approx(41 / 42, rel=1e-6)
 
 
-def test_what_is_no_activation_is_said():
+def test_invalid_activation_raises():
     with pytest.raises(ValueError, match=r"activation must be one of sigmoid, linear; found 'sigmoidal'; did you mean"):
         activate(np.zeros(1), "sigmoidal")
     with pytest.raises(ValueError, match=r"steepness must be a number above 0(\.0)?; found 0"):

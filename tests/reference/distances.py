@@ -31,17 +31,17 @@ def pairwise(distance, X, Y):
     return np.array([[distance(a, b) for b in Y] for a in X]).reshape(len(X), len(Y))
 
 
-def class_neighbors(D, y, num_classes, k, own, positive_class=None):
+def class_neighbors(D, y, num_classes, k, itself, positive_class=None):
     """Neighbors by sorting every row of a matrix of distances D [M, N], lowest index first among ties.
 
-    ``own`` [M] is the column that is the row's own sample, or None; ``positive_class`` [M] the class in which zero
+    ``itself`` [M] is the column that is the row's own sample, or None; ``positive_class`` [M] the class in which zero
     distances do not count, or None.
     """
     distances = np.full((len(D), num_classes, k), np.inf)
     indices = np.full((len(D), num_classes, k), -1)
     for i, row in enumerate(D):
         for label in range(num_classes):
-            candidates = [j for j in range(len(y)) if y[j] == label and (own is None or j != own[i])]
+            candidates = [j for j in range(len(y)) if y[j] == label and (itself is None or j != itself[i])]
             if positive_class is not None and positive_class[i] == label:
                 candidates = [j for j in candidates if row[j] > 0]
             for place, j in enumerate(sorted(candidates, key=lambda j: (row[j], j))[:k]):

@@ -51,13 +51,13 @@ def confidences_and_events(y: np.ndarray, p: np.ndarray) -> tuple[list[float], l
 
 def filled_bins(confidences: list[float], events: list[float], bins: int) -> list[tuple[int, float, float]]:
     """Samples, mean confidence and frequency of every right-closed bin of equal width that holds samples."""
-    found = []
+    filled = []
     for b in range(bins):
         inside = [i for i, c in enumerate(confidences) if b / bins < c <= (b + 1) / bins or (b == 0 and c == 0)]
         if inside:
             share = len(inside)
-            found.append((share, sum(confidences[i] for i in inside) / share, sum(events[i] for i in inside) / share))
-    return found
+            filled.append((share, sum(confidences[i] for i in inside) / share, sum(events[i] for i in inside) / share))
+    return filled
 
 
 def adaptive_calibration_error(y: np.ndarray, p: np.ndarray, bins: int) -> float:

@@ -29,8 +29,8 @@ def casimac_latent(x, y, sample, label, n, *, alpha=0.0, beta=1.0, k_alpha=1, k_
     members = {c: [i for i in range(len(x)) if y[i] == c and i != leave_out] for c in range(n)}
     attraction = 0.0
     if alpha > 0:
-        own = sorted(distance(sample, x[i]) for i in members[label])
-        attraction = f_A([d for d in own if d > 0][:k_alpha])
+        same_class = sorted(distance(sample, x[i]) for i in members[label])
+        attraction = f_A([d for d in same_class if d > 0][:k_alpha])
     latent = np.zeros(n - 1)
     for c in range(n):
         if c == label:

@@ -60,7 +60,7 @@ def test_strengths_functions_and_construction_share_the_distances(tmp_path, call
     ],
     ids=["number", "attraction", "metric", "dtype", "shape", "samples", "labels", "other samples"],
 )
-def test_everything_that_matters_is_in_the_key(tmp_path, calls, other):
+def test_cache_key_covers_all_inputs(tmp_path, calls, other):
     make(tmp_path).fit_transform(X, Y)
     other(tmp_path)
     assert len(calls) == 2
@@ -146,7 +146,7 @@ DAMAGES = [truncate, empty, foreign, pickled, wrong_shape, wrong_values, missing
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damaged_files_are_said_and_made_again(tmp_path, calls, damage):
+def test_damaged_cache_files_warn_and_are_replaced(tmp_path, calls, damage):
     expected = make(tmp_path).fit_transform(X, Y)
     good = only_file(tmp_path).read_bytes()
     damage(only_file(tmp_path))
@@ -165,7 +165,7 @@ def _file(path, content):
     return path
 
 
-def test_no_flipped_byte_ever_changes_a_latent(tmp_path):
+def test_flipped_bytes_never_change_latents(tmp_path):
     """Wherever a byte is flipped, the file is refused, or the flip was in bytes that do not matter."""
     expected = make(tmp_path).fit_transform(X, Y)
     path = only_file(tmp_path)
@@ -174,20 +174,20 @@ def test_no_flipped_byte_ever_changes_a_latent(tmp_path):
     for position in range(0, len(good), 7):
         path.write_bytes(good[:position] + bytes([good[position] ^ 0xFF]) + good[position + 1 :])
         try:
-            found = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
+            cached = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
         except Exception:
             refused += 1
         else:
             path.write_bytes(good)
             wanted = neighbor_cache._load(path, path.stem.removeprefix("neighbors-"), (12, 3, 1))
-            np.testing.assert_array_equal(found.distances, wanted.distances)
-            assert found.recall == wanted.recall
+            np.testing.assert_array_equal(cached.distances, wanted.distances)
+            assert cached.recall == wanted.recall
     assert refused > len(good) / 7 / 3
     path.write_bytes(good)
     np.testing.assert_array_equal(make(tmp_path).fit_transform(X, Y).loc, expected.loc)
 
 
-def test_a_folder_in_the_files_place(tmp_path, calls):
+def test_folder_at_the_cache_path(tmp_path, calls):
     expected = make(tmp_path).fit_transform(X, Y)
     folder_in_its_place(only_file(tmp_path))
     with pytest.warns(TargetCacheWarning) as caught:
@@ -199,7 +199,7 @@ def test_a_folder_in_the_files_place(tmp_path, calls):
     np.testing.assert_array_equal(rebuilt.loc, expected.loc)
 
 
-def test_a_place_that_cannot_be_written_is_said_before_the_work(tmp_path, calls):
+def test_unwritable_cache_dir_raises_before_the_search(tmp_path, calls):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(OSError, match="cache_dir is not a folder that can be written"):
         make(tmp_path / "file" / "below").fit_transform(X, Y)
@@ -218,7 +218,7 @@ def test_files_of_a_read_only_folder_are_used(tmp_path, calls, monkeypatch):
 
 
 @pytest.mark.parametrize("where", ["write", "replace"])
-def test_a_disk_that_fills_up_costs_the_file_only(tmp_path, calls, monkeypatch, where):
+def test_full_disk_warns_and_latents_are_correct(tmp_path, calls, monkeypatch, where):
     make(tmp_path).fit_transform(X, Y)
     earlier = only_file(tmp_path)
     content = earlier.read_bytes()

@@ -120,8 +120,8 @@ def test_samples_on_each_other_lie_on_the_border_at_worst(n, seed, gamma):
     # The attraction exists where a sample's class is not made of its copies.
     assume(all(len(np.unique(x[y == c], axis=0)) > 1 for c in range(n)))
     scores = CASIMAC(gamma=gamma).fit_transform(x, y).loc @ vertices(n).T
-    own = scores[np.arange(len(y)), y]
-    assert np.all(own >= scores.max(axis=1) - 1e-12)
+    true_scores = scores[np.arange(len(y)), y]
+    assert np.all(true_scores >= scores.max(axis=1) - 1e-12)
     if gamma < 1:
         np.testing.assert_array_equal(np.argmax(scores, axis=1), y)
 
@@ -138,7 +138,7 @@ def test_the_order_of_samples_does_not_matter(n, seed):
 
 
 @pytest.mark.parametrize("gamma", [1.0, 0.5])
-def test_training_samples_brought_again_find_themselves_at_distance_zero(gamma):
+def test_transform_of_training_samples_includes_themselves(gamma):
     """Leaving a sample out touches its own class only, where Eq. 7a filters distance zero: both ways agree."""
     x, y = samples(3, per_class=5, levels=4)
     target = CASIMAC(gamma=gamma, attraction_number=3, repulsion_number=2)
@@ -205,11 +205,11 @@ class TestUnits:
             in_units = SSIM(5, data_range=float(other.max() / x.max()))
         else:
             in_units = distance
-        expected, found = CASIMAC(distance), CASIMAC(in_units)
-        np.testing.assert_allclose(found.fit_transform(other, y).loc, expected.fit_transform(x, y).loc, atol=1e-5)
+        expected, scaled = CASIMAC(distance), CASIMAC(in_units)
+        np.testing.assert_allclose(scaled.fit_transform(other, y).loc, expected.fit_transform(x, y).loc, atol=1e-5)
         if distance != "cityblock" and not isinstance(distance, SSIM):
             np.testing.assert_allclose(
-                found.transform(other[:9], y[:9]).loc, expected.transform(x[:9], y[:9]).loc, atol=1e-5
+                scaled.transform(other[:9], y[:9]).loc, expected.transform(x[:9], y[:9]).loc, atol=1e-5
             )
 
     @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
@@ -273,7 +273,7 @@ class TestMemory:
         target.transform(queries, y)
         assert len(calls) == 2
 
-    def test_what_is_returned_is_the_callers_own(self):
+    def test_returned_latents_may_be_modified(self):
         x, y = samples(3, per_class=4)
         target = CASIMAC()
         first = target.fit_transform(x, y)
@@ -282,7 +282,7 @@ class TestMemory:
         np.testing.assert_array_equal(target.fit_transform(x, y).loc, expected)
 
     @pytest.mark.parametrize("change", ["pixel", "label", "dtype", "num_classes"])
-    def test_changes_are_noticed(self, calls, change):
+    def test_changed_samples_are_searched_again(self, calls, change):
         x, y = samples(3, per_class=4)
         target = CASIMAC(attraction_strength=1, repulsion_strength=0)
         target.fit_transform(x, y)
@@ -296,13 +296,13 @@ class TestMemory:
         target.fit_transform(x, y, n)
         assert len(calls) == 2
 
-    def test_only_what_is_needed_is_asked_for(self, calls):
+    def test_only_needed_classes_are_searched(self, calls):
         x, y = samples(2, per_class=4)
         CASIMAC(repulsion_number=2, attraction_number=7).fit_transform(x, y)
         CASIMAC(gamma=0.0, repulsion_number=7, attraction_number=3).fit_transform(x, y)
         CASIMAC(gamma=0.5).fit_transform(x, y)
-        assert [call["classes"] for call in calls] == ["other", "own", "all"]
-        assert all(call["own_positive"] for call in calls)  # Eq. 7a
+        assert [call["classes"] for call in calls] == ["other", "same", "all"]
+        assert all(call["exclude_duplicates"] for call in calls)  # Eq. 7a
 
 
 @pytest.fixture(scope="module")
@@ -377,14 +377,14 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("name", "function", "words"),
         [
-            ("repulsion_function", lambda d: d, r"one value per row: shape \(4,\) for an argument of shape \(4, 2\)"),
+            ("repulsion_function", lambda d: d, r"one value per row of \(4, 2\)"),
             ("repulsion_function", lambda d: -d[:, 0], "not negative; found -"),
             ("attraction_function", lambda d: d[:, 0] * np.nan, "finite values"),
             ("combination_function", lambda v: v - 1e9, "not negative; found -"),
-            ("combination_function", lambda v: v.sum(), "vectorized"),
+            ("combination_function", lambda v: v.sum(), "one value per row"),
         ],
     )
-    def test_functions_must_return_what_they_should(self, name, function, words):
+    def test_functions_with_invalid_values_raise(self, name, function, words):
         x, y = samples(2, per_class=4)
         with pytest.raises(ValueError, match=f"{name} must.*{words}"):
             CASIMAC(attraction_strength=1, repulsion_number=2, **{name: function}).fit_transform(x, y)

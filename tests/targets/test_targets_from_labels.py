@@ -135,7 +135,7 @@ class TestEveryLabelTarget:
 
 
 @pytest.mark.parametrize("target", [ILR(), Dirichlet(), OneHot(), Vertices()], ids=repr)
-def test_transform_asks_for_fit(target):
+def test_transform_before_fit_raises(target):
     with pytest.raises(ValueError, match=r"call fit\(x, y\) first.*table"):
         target.transform(None, [0, 1])
 
@@ -164,6 +164,6 @@ def test_later_labels_must_fit_the_classes():
         (lambda: Dirichlet(np.nan), "concentration"),
     ],
 )
-def test_refused_parameters(make, words):
+def test_invalid_parameters_raise(make, words):
     with pytest.raises(ValueError, match=words):
         make()

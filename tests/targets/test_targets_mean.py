@@ -65,7 +65,7 @@ def test_soft_labels_and_tables_of_label_targets():
         ([CASIMAC(), OneHot()], "share one latent space"),
     ],
 )
-def test_what_cannot_be_averaged(targets, words):
+def test_targets_of_different_latent_spaces_raise(targets, words):
     with pytest.raises(ValueError, match=words):
         Mean(targets)
 
@@ -75,13 +75,13 @@ def test_tables_need_label_targets():
 
 
 def test_every_target_checks_before_the_first_computes(monkeypatch):
-    monkeypatch.setattr(CASIMAC, "_search", lambda *_: pytest.fail("computed before all checks"))
+    monkeypatch.setattr(CASIMAC, "_latents", lambda *_: pytest.fail("computed before all checks"))
     mean = Mean([CASIMAC(), CASIMAC(gamma=0.5)])
     with pytest.raises(ValueError, match="single one of class 1"):
         mean.fit_transform([[0.0], [1.0], [2.0]], [0, 0, 1])
 
 
-def test_transform_asks_for_fit():
+def test_transform_before_fit_raises():
     mean = Mean([CASIMAC()])
     assert not mean.is_fitted
     with pytest.raises(ValueError, match=r"call fit\(x, y\)"):

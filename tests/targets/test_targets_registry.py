@@ -41,14 +41,14 @@ def test_serialized_targets_are_the_same_targets(target):
     for again in (keras.saving.deserialize_keras_object(config), TARGETS.get(config)):
         assert type(again) is type(target)
         assert again.get_config() == target.get_config()
-        found = again.fit_transform(X, Y)
-        np.testing.assert_array_equal(found.loc, expected.loc)
-        np.testing.assert_array_equal(found.scale, expected.scale)
+        latent = again.fit_transform(X, Y)
+        np.testing.assert_array_equal(latent.loc, expected.loc)
+        np.testing.assert_array_equal(latent.scale, expected.scale)
         np.testing.assert_array_equal(again.scores(3), target.scores(3))
 
 
 @pytest.mark.parametrize("target", EACH, ids=lambda target: re.sub(" at 0x.*?>", ">", repr(target)))
-def test_every_target_answers_what_the_classifier_asks(target):
+def test_targets_implement_the_interface(target):
     assert target.scores(4).shape == (4, target.latent_dim(4))
     assert target.default_readout in ("argmax", "softmax")
     compares = target.sums_features or isinstance(target, CASIMAC)
@@ -63,7 +63,7 @@ def test_names_make_the_defaults(name):
     assert target.get_config() == type(target)().get_config()
 
 
-def test_targets_pass_as_they_are():
+def test_get_returns_instances_unchanged():
     target = ILR()
     assert TARGETS.get(target) is target
 
@@ -77,7 +77,7 @@ def test_targets_of_users_are_reached_by_module_and_class():
     assert casimac.repulsion_function is root_mean_square
 
 
-def test_every_target_of_the_room_has_a_row():
+def test_every_target_is_registered():
     classes = {
         value for value in vars(targets).values() if inspect.isclass(value) and issubclass(value, targets.Target)
     }
@@ -98,7 +98,7 @@ def test_every_target_of_the_room_has_a_row():
         (3, TypeError, "found 3"),
     ],
 )
-def test_unknown_things_and_their_nearest_known(spec, error, words):
+def test_unknown_names_suggest_the_nearest(spec, error, words):
     with pytest.raises(error, match=words):
         TARGETS.get(spec)
 
@@ -122,7 +122,7 @@ def test_functions_must_be_registered_to_be_saved(target, argument):
     assert argument in repr(target)
 
 
-def test_configurations_hold_no_places(tmp_path):
+def test_configurations_hold_no_paths(tmp_path):
     assert str(tmp_path) not in json.dumps(CASIMAC(cache_dir=tmp_path).get_config())
     assert TARGETS.get({"name": "casimac", "cache_dir": str(tmp_path)}).cache_dir == tmp_path
 
@@ -152,7 +152,7 @@ def test_arguments_are_read_and_set_as_scikit_learn_does():
 
 
 @pytest.mark.parametrize("target", EACH, ids=lambda target: re.sub(" at 0x.*?>", ">", repr(target)))
-def test_clones_have_equal_arguments_and_what_is_set_anew_is_not_fitted(target):
+def test_clones_have_equal_arguments_and_set_params_unfits(target):
     again = clone(target)
     assert again is not target
     expected = {key: value for key, value in target.get_config().items() if key != "fitted"}

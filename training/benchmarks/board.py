@@ -43,10 +43,9 @@ class Watch(EpochSeconds):
         for _ in range(self.calls):
             self.predicted.append(seconds(self.board._model_outputs))
             self.written.append(seconds(self.board.on_epoch_end, epoch))
-            found = self.board._model_outputs()
+            outputs = self.board._model_outputs()
             begun = time.thread_time()
-            self.board._write(found, {}, {})
-            self.board._write_details(found)
+            self.board._write(outputs, details=True)
             self.busy.append(time.thread_time() - begun)
 
 

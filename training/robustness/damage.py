@@ -107,7 +107,7 @@ def _cut_search(folder: Path) -> None:
 
 
 def _search(folder: Path) -> list[Any]:
-    found = class_neighbors(X, Y, "euclidean", 2, method="brute_force", block_bytes=2**10, checkpoint=folder)
+    found = class_neighbors(X, Y, "euclidean", 2, block_bytes=2**10, checkpoint=folder)
     return [found.distances, found.indices]
 
 

@@ -106,13 +106,13 @@ def _evaluation() -> list[Call]:
     binned = [e.expected_calibration_error, e.adaptive_calibration_error, e.maximum_calibration_error, e.area_deviation]
     calls += [call(score, y=Y, p=P, bins=5, top_label=False) for score in binned]
     calls += [call(score, y=Y, p=P, bins=5) for score in (e.classwise_calibration_error, e.brier_decomposition)]
-    curve: dict[str, Any] = {"y": Y, "p": P, "bins": 5, "top_label": False, "of_class": None, "binning": "width"}
+    curve: dict[str, Any] = {"y": Y, "p": P, "bins": 5, "top_label": False, "class_index": None, "binning": "width"}
     few = {"resamples": 5, "seed": 0}
     return [
         *calls,
         call(e.calibration_error_by_class, y=Y, p=P, bins=5),
         call(e.reliability_curve, gives_nan=True, **curve),
-        call(e.reliability_curve, gives_nan=True, **curve | {"of_class": 1, "binning": "mass"}),
+        call(e.reliability_curve, gives_nan=True, **curve | {"class_index": 1, "binning": "mass"}),
         call(e.reliability_band, gives_nan=True, **curve | {"lower": P * 0.5, "upper": np.minimum(P * 1.5, 1)}),
         call(e.top_k_accuracy, y=Y, p=P, k=2),
         call(e.uncertainty, p=P, by="entropy", y=None),
@@ -180,7 +180,7 @@ def _plots() -> list[Call]:
         ),
         call(plots.relevance, omega=X[:4], feature_names=list("abcd"), shape=None, sort=True, top=2),
         call(plots.relevance, omega=X[:4], shape=(2, 2), sort=False, top=None),
-        call(plots.reliability, y=Y, p=P, bins=5, ax=None, of_class=1),
+        call(plots.reliability, y=Y, p=P, bins=5, ax=None, class_index=1),
         call(plots.reliability, y=Y, bins=5, **reads),
         call(plots.risk_coverage, curves={"a": evaluation.risk_coverage_curve(Y, P)}, ax=None),
         call(plots.simplex, p=P, y=Y, assigned=Y, class_names=CLASSES, lines=True, ax=None),
@@ -304,13 +304,19 @@ def _distances() -> list[Call]:
     d, pair = distances, {"X": X, "Y": X[:5]}
     search = {
         **{"x": X, "y": Y, "distance": "euclidean", "k": 2, "queries": X[:4], "query_labels": Y[:4], "num_classes": 3},
-        **{"own_positive": False, "classes": "all", "method": "exact", "block_bytes": 4096, "show_progress": None},
+        **{
+            "exclude_duplicates": False,
+            "classes": "all",
+            "method": "exact",
+            "block_bytes": 4096,
+            "show_progress": None,
+        },
     }
     measured = d.Euclidean().pairwise(X, X)
     known = {"identifier": ("distance", "name", "window", "matrix")}
     return [
         call(d.class_neighbors, **search),
-        call(d.class_neighbors, **search | {"method": "brute_force", "distance": "cityblock", "checkpoint": None}),
+        call(d.class_neighbors, **search | {"distance": "cityblock", "checkpoint": None}),
         call(d.class_neighbors, slow=True, **search | {"method": "approximate", "candidates": 4}),
         call(d.class_neighbors, x=IMAGES, y=Y, distance={"name": "ssim", "window": 3}, k=1),
         call(d.class_neighbors, x=X, y=Y, distance=measured, k=1),

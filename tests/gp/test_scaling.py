@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from deepsimplex.gp import rows as module
-from deepsimplex.gp.rows import survey
-from deepsimplex.gp.scaling import Moments, Scaling
+from deepsimplex.gp import scaling as module
+from deepsimplex.gp.scaling import Moments, Scaling, survey
 from deepsimplex.samples import ArraySamples, Samples
 from deepsimplex.samples import samples as blocks
 
@@ -34,7 +33,7 @@ def surveyed(rows, seed=0):
     return moments[0], sample
 
 
-def test_the_sample_does_not_depend_on_blocks_and_has_every_class(monkeypatch):
+def test_sample_does_not_depend_on_blocks_and_has_every_class(monkeypatch):
     """Of three hundred rows forty, and the one of a class that all but always is missed."""
     rare = np.where(np.arange(N) == 123, 7, 0)
     monkeypatch.setattr(module, "SAMPLE", 40)
