@@ -44,7 +44,7 @@ def equal(neighbors, wanted):
 
 
 @pytest.mark.parametrize("distance", ["euclidean", SSIM(5)], ids=str)
-def test_two_nodes_find_what_one_machine_finds(fashion, cluster, distance):
+def test_two_nodes_equal_one_machine(fashion, cluster, distance):
     x, y = fashion[0][:200], fashion[1][:200]
     x = np.concatenate([x, x[:20]])  # duplicates: ties are ordered by index
     y = np.concatenate([y, y[:20]])
