@@ -77,12 +77,12 @@ def test_duplicates_do_not_hide_other_neighbors(monkeypatch):
     assert neighbors.recall == 1.0
 
 
-def test_approximate_search_needs_features():
+def test_approximate_search_of_precomputed_raises():
     with pytest.raises(ValueError, match=r"needs samples \[N, ...\].*Precomputed"):
         class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
 
 
-def test_approximate_search_rejects_checkpoint(tmp_path):
+def test_approximate_search_with_checkpoint_raises(tmp_path):
     with pytest.raises(ValueError, match="checkpoint belongs to exact searches"):
         class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
 

@@ -44,7 +44,7 @@ def equal(neighbors, wanted):
 
 
 @pytest.mark.parametrize("distance", ["euclidean", SSIM(5)], ids=str)
-def test_two_nodes_find_what_one_machine_finds(enlarged, cluster, distance):
+def test_two_nodes_equal_one_machine(enlarged, cluster, distance):
     x, y = enlarged[0][:200], enlarged[1][:200]
     x = np.concatenate([x, x[:20]])  # duplicates: ties are ordered by index
     y = np.concatenate([y, y[:20]])

@@ -126,7 +126,7 @@ def images(request):
 
 @pytest.mark.parametrize("images", KINDS, indirect=True)
 @pytest.mark.parametrize(("window", "k"), [(3, 4), (7, 1)])
-def test_search_finds_the_nearest(images, window, k):
+def test_search_returns_nearest_neighbors(images, window, k):
     x, y, data_range = images
     metric = SSIM(window, data_range)
     D = metric.pairwise(x, x)
@@ -213,7 +213,7 @@ def test_accelerated_search_equals_cpu_search(enlarged, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 25])
-def test_hard_images_are_compared_well(window):
+def test_ssim_of_difficult_images_is_accurate(window):
     """Half dark, half bright and nearly flat: there float32 is at its worst."""
     rng = np.random.default_rng(0)
     x = np.where(np.arange(64) < 32, 0.0, 1.0) + rng.normal(0, 1e-3, size=(12, 64, 64))
