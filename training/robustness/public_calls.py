@@ -134,8 +134,11 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reliability": [{"class_index": 1}, READ],
     "simplex": [{"assigned": Y, "lines": True}],
     "classwise_reliability": [{"classes": [0, 2]}],
-    "argmax": [{"num_points": None}, {"latent": FULL, "scores": SCORES, "log": True}]
-    + [{"latent": WIDE, "scores": np.eye(3), "method": method} for method in ("auto", "quasi_monte_carlo")],
+    "argmax": [
+        {"num_points": None},
+        {"latent": FULL, "scores": SCORES, "log": True},
+        *({"latent": WIDE, "scores": np.eye(3), "method": method} for method in ("auto", "quasi_monte_carlo")),
+    ],
     "softmax": [{"num_points": None}, {"latent": FULL, "scores": SCORES, "log": True}],
     "class_neighbors": [
         SEARCH,
