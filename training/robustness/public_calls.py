@@ -110,12 +110,12 @@ VALUES: dict[str, Any] = {
 }
 """By the name of the parameter, or by FUNCTION.name, CLASS.name or ROOM.name, which come first."""
 
-REGIONS = {
+REGIONS: dict[str, Any] = {
     **{"classifier": estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), "X": X[:, :2], "prototypes": X[:3, :2]},
     **{"prototype_labels": Y[:3], "feature_names": ["u", "v"], "levels": [0.5], "resolution": 8},
     **{"variance": lambda x: np.square(x).sum(axis=1), "variance_levels": [0.5, 1.0]},
 }
-READ = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
+READ: dict[str, Any] = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
 SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
@@ -196,7 +196,7 @@ def arguments(function: Callable[..., Any], room: str, *names: str) -> Iterator[
 
 
 def used(made: Any, room: str) -> Any:
-    """What an object of a room gives, with valid arguments."""
+    """Create an object of a room with valid arguments."""
     if room == "backbones":
         return made(IMAGES[:2, ..., np.newaxis])
     if room == "heads":
@@ -411,4 +411,4 @@ ROOMS: dict[str, Callable[[], list[Call]]] = {
     "experiments": _experiments,
     "classifier": _classifier,
 }
-"""What makes the calls of every room."""
+"""Functions that create the calls of every room."""
