@@ -145,7 +145,7 @@ def test_failed_calibration_leaves_model_unchanged(eager, data):
         ((x, y + 1), "y must hold class numbers"),
         ((np.where(np.arange(200)[:, None, None] == 3, np.nan, x), y), "x must be finite .* the first at index 3"),
         ((x, np.full((200, 5), 0.2)), "y must name one class per sample here; found soft labels"),
-        ((x, model.predict_latent(x)), "y must hold class labels for a calibration; found latents"),
+        ((x, model.predict_latent(x)), "y must hold class labels; found latents"),
         ((x, None), "y must be given"),
         ((None, y), "y must not be given without samples"),
         ((tf.data.Dataset.from_tensor_slices((x, y)).batch(9).repeat(),), "must be a finite stream"),

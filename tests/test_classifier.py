@@ -455,6 +455,7 @@ def test_a_head_is_called_in_training_mode_by_fit_alone(few):
     np.testing.assert_array_equal(model.head.normalization.moving_mean, moved)
 
 
+@pytest.mark.slow
 def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
     (x, y), (x_test, _) = four
     keras.mixed_precision.set_global_policy("mixed_float16")
@@ -472,6 +473,7 @@ def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
     np.testing.assert_allclose(ds.load(tmp_path / "half.keras").predict(x_test, verbose=0), p, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_two_classes(few):
     (x, y), (x_test, y_test) = few
     model = make("casimac", num_classes=2, eager=False)
@@ -817,6 +819,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_pa
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_the_defaults_are_a_variational_head_and_compositions(few):
     (x, y), (x_test, y_test) = few
     model = ds.SimplexClassifier(ds.backbones.mlp([24]), num_classes=10)
@@ -830,6 +833,7 @@ def test_the_defaults_are_a_variational_head_and_compositions(few):
     assert isinstance(ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 3, "diagonal").head, ds.heads.GaussianHead)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot", "casimac"])
 def test_a_named_head_of_prototypes_takes_the_target_of_its_classifier(target, few, tmp_path):
     (x, y), (x_test, _) = few

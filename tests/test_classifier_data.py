@@ -209,6 +209,7 @@ def test_what_a_stream_holds_itself_is_refused(arguments, message, small):
         ds.SimplexClassifier(ds.backbones.mlp([4]), "ilr", 10, head="gaussian").fit(x, y)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", ["vertices", "casimac"])
 def test_a_memory_map_trains_as_the_array_in_it_does(tmp_path, target):
     """Without a copy of all of it: its batches are read from the file."""
@@ -245,6 +246,7 @@ def test_memory_maps_of_several_inputs_and_of_any_byte_order_are_predicted(tmp_p
     assert np.isfinite(model.get_weights()[0]).all()
 
 
+@pytest.mark.slow
 def test_memory_maps_are_closed_after_use(tmp_path, few):
     x, y = few[0]
     np.save(tmp_path / "x.npy", x)

@@ -90,6 +90,7 @@ def expected_loss(objective, model, x, y):
     return -np.mean(np.sum(shares * np.log(p), axis=1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", LOSSES)
 def test_every_objective_is_its_formula(objective, briefly, four):
     _, (x_test, y_test) = four

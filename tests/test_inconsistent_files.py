@@ -93,7 +93,7 @@ def missing(file, name):
 def of_another_shape(file, name):
     shape = file[name].shape
     del file[name]
-    file[name] = np.zeros([size + 1 for size in shape], np.float32)
+    file[name] = np.zeros([size + 1 for size in shape] or [2], np.float32)
 
 
 def of_texts(file, name):

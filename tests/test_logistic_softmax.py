@@ -8,6 +8,7 @@ from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 from training.tables.logistic_softmax import LogisticSoftmaxGaussianProcess
 
+pytestmark = pytest.mark.slow
 X, y = load_iris(return_X_y=True)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 # The last class of the bijective is the only one without a latent.

@@ -3,6 +3,7 @@
 import re
 import tracemalloc
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -144,6 +145,27 @@ def test_shuffled_batches_are_learned_and_seed_repeats(make):
     classes = np.unique(y, return_inverse=True)[1]
     for labels in (classes[:, None], np.eye(3)[classes]):
         np.testing.assert_allclose(latents(fitted(X, labels))[0], loc, rtol=1e-6, atol=1e-9)
+
+
+class Batches(keras.utils.PyDataset):
+    """The first ``size`` * ``num_batches`` rows in batches."""
+
+    num_batches, size = 5, 64
+
+    def __getitem__(self, index):
+        rows = slice(self.size * index, self.size * (index + 1))
+        return X[rows], y[rows], WEIGHTS[rows]
+
+
+@each_process
+def test_py_dataset_gives_the_fit_of_the_data_set(make):
+    expected = make().fit(dataset(X[:320], y[:320], WEIGHTS[:320]))
+    np.testing.assert_array_equal(latents(make().fit(Batches()))[0], latents(expected)[0])
+
+
+def test_generators_raise():
+    with pytest.raises(ValueError, match=r"X must be a finite .* a generator cannot be read again"):
+        stochastic().fit(iter([(X, y)]))
 
 
 @each_process

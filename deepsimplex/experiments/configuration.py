@@ -265,8 +265,8 @@ class _PlainLoader(yaml.SafeLoader):
     depth = 0
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        event = self.peek_event()
-        if isinstance(event, yaml.AliasEvent):
+        event: Any = self.peek_event()
+        if self.check_event(yaml.AliasEvent):
             problem = f"found the alias *{event.anchor}: write the values out"
             raise yaml.MarkedYAMLError(None, None, problem, event.start_mark)
         self.depth += 1
