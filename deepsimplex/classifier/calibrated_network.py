@@ -8,7 +8,7 @@ from deepsimplex.calibration import Calibration, ConformalSets, FeatureDensity
 from deepsimplex.calibration.conformal_sets import ConformalMethod
 from deepsimplex.calibration.feature_density import VARIANCE_SHARE
 from deepsimplex.classifier.network import SimplexNetwork
-from deepsimplex.classifier.observations import labeled_arrays
+from deepsimplex.classifier.training_labels import labeled_arrays
 
 
 class CalibratedNetwork(SimplexNetwork):

@@ -14,7 +14,6 @@ from deepsimplex._utils.validation import check_number, check_whole
 from deepsimplex.classifier.calibrated_network import CalibratedNetwork
 from deepsimplex.classifier.keras_files import check_overwrite
 from deepsimplex.classifier.network import concise_graph_errors, is_shape
-from deepsimplex.classifier.observations import Observer
 from deepsimplex.classifier.replicas import BatchPart, check_made_in_scope, counts_steps_twice
 from deepsimplex.classifier.seeded_epochs import SeededEpochs
 from deepsimplex.classifier.several_workers import (
@@ -24,6 +23,7 @@ from deepsimplex.classifier.several_workers import (
     model_configuration,
     versions,
 )
+from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
@@ -148,7 +148,7 @@ class SimplexClassifier(CalibratedNetwork):
         if self.optimizer is not None and self.built:
             self.optimizer.build(self.trainable_variables)
 
-    # Samples to epochs of observations
+    # Samples to batches with training labels
 
     @concise_graph_errors()
     def fit(
@@ -201,25 +201,25 @@ class SimplexClassifier(CalibratedNetwork):
         """
         check_whole(epochs, "epochs", 0)
         check_number(validation_split, "validation_split", least=0, below=1)
-        observer, seeded = self._observer("fit", class_weight), SeededEpochs(self.seed)
-        workers, steps = observer.workers, kwargs.get("steps_per_epoch")
+        labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
+        workers, steps = labels.workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True)
         validation = None if validation_data is None else _labeled(validation_data)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
-        if samples.is_stream and observer.needs_training_samples(samples):
+        if samples.is_stream and labels.needs_training_samples(samples):
             samples, batch_size = samples.in_memory(steps, "steps_per_epoch")
             kwargs.pop("steps_per_epoch", None)
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
-        training = observer.fit(samples, steps)
+        training = labels.fit_target_and_loss(samples, steps)
         self._adapt_head(training, steps)
         if validation is not None:
             size, steps = kwargs.pop("validation_batch_size", None), kwargs.pop("validation_steps", None)
-            validation, size, steps = self._observed(validation, size or batch_size, steps)
+            validation, size, steps = self._to_evaluate(validation, size or batch_size, steps)
             kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
         self._build_metrics(training)
         self._train_uncalibrated()
@@ -248,11 +248,11 @@ class SimplexClassifier(CalibratedNetwork):
         A distance target finds the latents of new samples among its training samples. A loaded model has none: it
         evaluates its class metrics, gives the loss as NaN and warns, until ``model.target.fit(x_train, y_train)``.
         """
-        observed, size, kwargs["steps"] = self._observed(
+        samples, size, kwargs["steps"] = self._to_evaluate(
             Samples.of(x, y, sample_weight, labeled=True), batch_size, kwargs.get("steps")
         )
-        self._build_metrics(observed)
-        results = super().evaluate(self._epochs(observed, size), verbose=verbose, **kwargs)
+        self._build_metrics(samples)
+        results = super().evaluate(self._epochs(samples, size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
         return results
@@ -265,68 +265,68 @@ class SimplexClassifier(CalibratedNetwork):
         Pass latents as ``y`` to step by hand with such a target; a loss that compares with labels alone takes labels
         with any target. ``losses.Composition`` needs a ``fit`` before, or its ``tau``.
         """
-        observer = self._observer("train_on_batch", class_weight)
+        labels = self._training_labels("train_on_batch", class_weight)
         samples = Samples.of(x, y, sample_weight, labeled=True)
-        if not self.training_loss.adapted:
+        if not self.training_loss.is_ready:
             raise ValueError(
                 f"train_on_batch needs what fit finds in training samples for the loss {self.training_loss.name!r}: "
                 f"{self.training_loss.how_to_adapt}"
             )
-        if observer.needs_training_samples(samples):
+        if labels.needs_training_samples(samples):
             raise ValueError(
                 "y must hold latents in train_on_batch with a target of distances: a batch's neighbors lie among all "
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
         self._train_uncalibrated()
-        return super().train_on_batch(*observer.observed(samples).columns, return_dict=return_dict)
+        return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
         """Return loss and metrics of one batch, as in keras.Model; see ``evaluate``."""
-        observed, *_ = self._observed(Samples.of(x, y, sample_weight, labeled=True))
-        return super().test_on_batch(*observed.columns, return_dict=return_dict)
+        samples, *_ = self._to_evaluate(Samples.of(x, y, sample_weight, labeled=True))
+        return super().test_on_batch(*samples.columns, return_dict=return_dict)
 
-    def _observer(self, method: str, class_weight: dict[int, float] | None = None) -> Observer:
+    def _training_labels(self, method: str, class_weight: dict[int, float] | None = None) -> TrainingLabels:
         if not self.compiled:
             raise ValueError(f"call compile() before {method}(): the optimizer and the loss are chosen there")
-        return Observer(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
+        return TrainingLabels(self.target, self.num_classes, self.training_loss, class_weight, self._workers())
 
-    def _observed(
+    def _to_evaluate(
         self, samples: Samples, batch_size: int | None = None, steps: int | None = None
     ) -> tuple[Samples, int | None, int | None]:
-        """Return validation or test samples with observations, their batch size and their number of steps.
+        """Return validation or test samples with training labels, their batch size and their number of steps.
 
-        Without the training samples that latents are found among there are only labels.
+        Training labels are "label" alone if a distance target has no training samples.
         """
-        observer = self._observer("evaluate")
-        if not self.training_loss.adapted:
+        labels = self._training_labels("evaluate")
+        if not self.training_loss.is_ready:
             warn_caller(
                 f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
                 "fit: it is given as NaN; class metrics do not need it",
             )
         self._check_shape(samples.spec[0])
-        if observer.needs_training_samples(samples):
+        if labels.needs_training_samples(samples):
             if not self.target.is_fitted:
                 warn_caller(
                     "the latent loss needs the target's training samples, which a loaded model does not carry: it is "
                     "given as NaN. Call model.target.fit(x_train, y_train) first to have it; class metrics do not need "
                     "it",
                 )
-                observer = Observer(self.target, self.num_classes)
+                labels = TrainingLabels(self.target, self.num_classes)
             elif samples.is_stream:
                 samples, batch_size = samples.in_memory(steps)
                 steps = None
-        return observer.observed(samples), batch_size, steps
+        return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _epochs(observed: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _epochs(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
-        if observed.is_stream:
-            return observed.epochs(order=order, divide=divided_among_workers)
+        if samples.is_stream:
+            return samples.epochs(order=order, divide=divided_among_workers)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
-        return observed.epochs(batch_size, order, divide)
+        return samples.epochs(batch_size, order, divide)
 
     # Before training
 
@@ -369,22 +369,22 @@ class SimplexClassifier(CalibratedNetwork):
         if not self.head.adapted:
             if training.is_stream:
                 batches = training.read_ahead(steps, "steps_per_epoch")
-                x, labels = ((x, observation["label"]) for x, observation, *_ in batches), None
+                x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
-                x, observation, *_ = training.columns
-                labels = observation["label"]
+                x, y, *_ = training.columns
+                labels = y["label"]
                 labels = np.argmax(labels, axis=-1) if labels.ndim == 2 else labels
             self.head.adapt(x, labels, self.backbone, seed=self.seed)
         elif not training.is_stream:
             self.head.set_num_samples(training.num_rows)
 
-    def _build_metrics(self, observed: Samples) -> None:
+    def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
         # Under a strategy Keras creates them.
         if len(self.metrics) < 2 or self.metrics[1].variables or self.distribute_strategy.num_replicas_in_sync > 1:
             return
-        if isinstance(observation := observed.spec[1], dict) and "label" in observation:
-            label = observation["label"]
+        if isinstance(y := samples.spec[1], dict) and "label" in y:
+            label = y["label"]
             uniform = tf.fill([1, self.num_classes], 1.0 / self.num_classes)
             self.compute_metrics(None, {"label": tf.zeros([1, *label.shape[1:]], label.dtype)}, uniform)
             self.reset_metrics()
@@ -416,7 +416,7 @@ class SimplexClassifier(CalibratedNetwork):
     def compute_loss(
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Any:
-        """Return the loss of observations ``y``, with the extra losses of the layers.
+        """Return the loss of training labels ``y``, with the extra losses of the layers.
 
         ``y_pred`` is the dict {"loc", "scale"} of latents, with "log_probabilities" if they are known already; what is
         missing is computed, all of it from x if ``y_pred`` is no such dict.
@@ -424,7 +424,7 @@ class SimplexClassifier(CalibratedNetwork):
         loss = self.training_loss
         outputs = y_pred if isinstance(y_pred, dict) else self.latent(x, training=training)
         outputs = self._with_log_probabilities(outputs)
-        if not loss.adapted or (loss.needs_latents and "loc" not in y):
+        if not loss.is_ready or (loss.needs_latents and "loc" not in y):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync

@@ -21,8 +21,8 @@ from deepsimplex.samples.class_labels import Labels
 from deepsimplex.samples.reservoir import Draw, Reservoir, joined, take
 
 Columns = tuple[Any, ...]
-# Converts labels to what a network is trained on, and to factors [N] of the sample weights, or None.
-Observe = Callable[[Any], tuple[Any, NDArray[Any] | None]]
+# From labels to what replaces them, and to factors [N] of the sample weights, or None.
+ReplaceLabels = Callable[[Any], tuple[Any, NDArray[Any] | None]]
 # Draws the order of an epoch: from a number of rows (or batches) to their permutation.
 Order = Callable[[int], NDArray[np.int64]]
 # Divides a data set among workers.
@@ -205,8 +205,8 @@ class Samples(ABC):
         """
 
     @abstractmethod
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "Samples":
-        """Return samples with ``observe(labels)`` in place of labels, and weights times its factors; streams lazily.
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
+        """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
 
         ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
         """
@@ -288,9 +288,9 @@ class ArraySamples(Samples):
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
         return iter([self.columns])
 
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "ArraySamples":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "ArraySamples":
         x, y, *weight = self.columns
-        return ArraySamples(x, *_observed(observe, y, *weight))
+        return ArraySamples(x, *_replaced(function, y, *weight))
 
     def epochs(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
@@ -405,13 +405,13 @@ class Stream(Samples):
 
         return self._converted(convert)
 
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "Stream":
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Stream":
         def convert(batch: Any) -> Any:
             x, y, weight = (*_columns(batch), None, None)[:3]
             if y is None:
                 raise ValueError("y must be given beside arrays: labels, soft labels or latents")
             x, *labels = _checked_columns(x, y, weight, self._name)
-            return (x, *_observed(observe, *labels))
+            return (x, *_replaced(function, *labels))
 
         return self._converted(convert)
 
@@ -496,8 +496,8 @@ class DatasetStream(Stream):
 
         return self._mapped(element)
 
-    def observed(self, observe: Observe, scores: NDArray[Any]) -> "DatasetStream":
-        example, factors = observe(Labels.example(self.spec[1], scores))
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "DatasetStream":
+        example, factors = function(Labels.example(self.spec[1], scores))
         names, dtypes = list(example), [tf.as_dtype(part.dtype) for part in example.values()]
         dtypes += [] if factors is None else [tf.as_dtype(factors.dtype)]
 
@@ -506,18 +506,17 @@ class DatasetStream(Stream):
             leaves = list(y.values()) if isinstance(y, dict) else [y]
 
             def in_numpy(*leaves: NDArray[Any]) -> list[NDArray[Any]]:
-                labels = dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0]
-                observation, factors = observe(labels)
-                return [*(observation[name] for name in names), *([] if factors is None else [factors])]
+                labels, factors = function(dict(zip(y, leaves, strict=True)) if isinstance(y, dict) else leaves[0])
+                return [*(labels[name] for name in names), *([] if factors is None else [factors])]
 
             values = tf.numpy_function(in_numpy, leaves, dtypes, stateful=False)
             for value, part in zip(values, [*example.values(), *([] if factors is None else [factors])], strict=True):
                 value.set_shape([*leaves[0].shape[:1], *part.shape[1:]])
-            observation = dict(zip(names, values, strict=False))
+            labels = dict(zip(names, values, strict=False))
             if factors is not None:
                 weight = values[-1] if weight is None else values[-1] * tf.cast(weight, values[-1].dtype)
             x = keras.tree.map_structure(_checked_finite, x)
-            return (x, observation) if weight is None else (x, observation, weight)
+            return (x, labels) if weight is None else (x, labels, weight)
 
         return self._mapped(element)
 
@@ -678,11 +677,11 @@ def _checked_weights(sample_weight: Any, rows: int) -> NDArray[Any]:
     return check_finite_rows(weights, "sample_weight", keras.config.floatx())
 
 
-def _observed(observe: Observe, y: Any, weight: Any = None) -> Columns:
-    observation, factors = observe(y)
+def _replaced(function: ReplaceLabels, y: Any, weight: Any = None) -> Columns:
+    labels, factors = function(y)
     if factors is not None:
         weight = factors if weight is None else factors * weight
-    return (observation,) if weight is None else (observation, weight)
+    return (labels,) if weight is None else (labels, weight)
 
 
 def _checked_finite(tensor: Any) -> Any:

@@ -197,15 +197,15 @@ def _leaves(batches):
     return [(x["b"].numpy(), y.numpy(), w.numpy()) for x, y, w in batches]
 
 
-def test_observations_replace_labels_of_every_container(samples):
-    def observe(labels):
+def test_with_labels_replaces_labels_of_every_container(samples):
+    def training_labels(labels):
         numbers = Labels.of(labels, 3).memberships
         return {"label": numbers}, np.where(numbers == 1, 2.0, 1.0).astype("float32")
 
-    observed = samples.observed(observe, np.eye(3)).epochs()
-    if isinstance(observed, keras.utils.PyDataset):
-        observed = [observed[index] for index in range(observed.num_batches)]
-    columns = zip(*((x, y["label"], weight) for x, y, weight in observed), strict=True)
+    batches = samples.with_labels(training_labels, np.eye(3)).epochs()
+    if isinstance(batches, keras.utils.PyDataset):
+        batches = [batches[index] for index in range(batches.num_batches)]
+    columns = zip(*((x, y["label"], weight) for x, y, weight in batches), strict=True)
     x, labels, weights = (np.concatenate(column) for column in columns)
     np.testing.assert_array_equal(x, X)
     np.testing.assert_array_equal(labels, y)

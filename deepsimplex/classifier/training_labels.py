@@ -1,4 +1,4 @@
-"""What a network is trained on: labels and latents of the target in place of the labels of samples."""
+"""Training labels: labels, latents of the target, and what the loss makes of them, in place of the samples' labels."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,19 +17,22 @@ from deepsimplex.targets import Target
 
 
 @dataclass(frozen=True)
-class Observer:
-    """Replace the labels of samples by observations: dicts of "label" and, where the loss needs them, of latents.
+class TrainingLabels:
+    """Replace the labels of samples by training labels: the dict of what loss and metrics compare outputs with.
+
+    It holds "label", and where the loss needs latents "loc" and "scale" of the target's observation and what the loss
+    adds, such as the "composition" of the latents.
 
     Parameters
     ----------
     target : Target
     num_classes : int
     loss : ClassifierLoss, optional
-        Training loss, which determines whether observations hold "loc", "scale" and more. Default None: labels only.
+        Training loss, which determines what training labels hold. Default None: "label" only.
     class_weight : dict of int to float, optional
         Factors of the sample weights, by class.
     workers : Workers, optional
-        Workers that train together; the chief computes the latents for all.
+        Workers that train together; the chief computes the latents for all. Default: this process alone.
     """
 
     target: Target
@@ -37,6 +40,7 @@ class Observer:
     loss: ClassifierLoss | None = None
     class_weight: dict[int, float] | None = None
     workers: Workers = field(default_factory=Workers)
+    scores: NDArray[np.float64] = field(init=False)
 
     def __post_init__(self) -> None:
         unknown = [key for key in self.class_weight or () if key not in range(self.num_classes)]
@@ -44,56 +48,63 @@ class Observer:
             raise ValueError(f"class_weight must have keys 0 to {self.num_classes - 1}; found {unknown[0]!r}")
         object.__setattr__(self, "scores", self.target.scores(self.num_classes))
 
-    scores: NDArray[np.float64] = field(init=False)
+    @property
+    def _need_latents(self) -> bool:
+        return self.loss is not None and self.loss.needs_latents
 
     def needs_training_samples(self, samples: Samples) -> bool:
         """Return whether the latents of these samples depend on all of the training samples."""
-        if self.loss is None or not self.loss.needs_latents or not self.target.needs_samples:
+        if not self._need_latents or not self.target.needs_samples:
             return False
-        return not (_is_observed(samples) or holds_latents(samples.spec[1], self.scores))
+        return not (_have_training_labels(samples) or holds_latents(samples.spec[1], self.scores))
 
-    def fit(self, samples: Samples, steps: int | None = None) -> Samples:
-        """Fit the target to training samples, adapt the loss to their latents, and return them observed.
+    def fit_target_and_loss(self, samples: Samples, steps: int | None = None) -> Samples:
+        """Fit the target, adapt the loss, and return the training samples with training labels.
 
         ``steps`` is the number of batches of an epoch of a stream, which is read only if the loss needs it.
         """
         if not samples.is_stream:
-            return samples.observed(partial(self._observe, x=samples.columns[0], fit=True), self.scores)
+            x, y, *_ = samples.columns
+            labels, latents = Labels.of(y, scores=self.scores), None
+            if self._need_latents:
+                latents = self._latents(labels, x, fit=True)
+                self._adapt_loss(latents.loc, labels.memberships)
+            return samples.with_labels(lambda _: self._of(labels, latents), self.scores)
         if self.loss is not None and self.loss.needs_adapt:
-            table, labels = self.target.table(self.num_classes), samples.spec[1]
-            if table is not None and is_hard(labels) and not holds_latents(labels, self.scores):
+            table, spec = self.target.table(self.num_classes), samples.spec[1]
+            if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
                 self._adapt_loss(table.loc, np.arange(self.num_classes))
             else:
-                batches = samples.read_ahead(steps, "steps_per_epoch")
-                observations = [self._observe(y)[0] for _, y, *_ in batches]
-                loc, label = (np.concatenate([each[name] for each in observations]) for name in ("loc", "label"))
-                self._adapt_loss(loc, label)
-        return self.observed(samples)
+                batches = [self._of_batch(y)[0] for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
+                self._adapt_loss(*(np.concatenate([batch[name] for batch in batches]) for name in ("loc", "label")))
+        return self.replace(samples)
 
-    def observed(self, samples: Samples) -> Samples:
-        """Return validation or test samples observed; a distance target finds neighbors among its training samples."""
-        if _is_observed(samples):
+    def replace(self, samples: Samples) -> Samples:
+        """Return samples with training labels; a distance target finds neighbors among its training samples."""
+        if _have_training_labels(samples):
             return samples
         x = None if samples.is_stream else samples.columns[0]
-        return samples.observed(partial(self._observe, x=x), self.scores)
+        return samples.with_labels(partial(self._of_batch, x=x), self.scores)
 
-    def _observe(self, y: Any, x: Any = None, fit: bool = False) -> tuple[dict[str, Any], NDArray[Any] | None]:
-        floatx = keras.config.floatx()
+    def _of_batch(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
         labels = Labels.of(y, scores=self.scores)
-        observation = {"label": labels.memberships.astype(floatx if labels.is_soft else np.int64)}
-        if self.loss is not None and self.loss.needs_latents:
-            latent = self._latents(labels, x, fit) if labels.latents is None else labels.latents
-            observation |= {"loc": latent.loc.astype(floatx), "scale": latent.scale.astype(floatx)}
-            if fit:
-                self._adapt_loss(latent.loc, labels.memberships)
-            more = self.loss.observe(latent.loc, self.scores)
-            observation |= {name: value.astype(floatx) for name, value in more.items()}
-        if self.class_weight is None:
-            return observation, None
-        per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)
-        return observation, labels.memberships @ per_class if labels.is_soft else per_class[labels.memberships]
+        return self._of(labels, self._latents(labels, x) if self._need_latents else None)
 
-    def _latents(self, labels: Labels, x: Any, fit: bool) -> LatentGaussian:
+    def _of(self, labels: Labels, latents: LatentGaussian | None) -> tuple[dict[str, Any], NDArray[Any] | None]:
+        """Return training labels, and the factors of ``class_weight`` [N]."""
+        floatx, values = keras.config.floatx(), labels.memberships
+        batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
+        if latents is not None and self.loss is not None:
+            more = self.loss.further_labels(latents.loc, self.scores)
+            batch |= {name: value.astype(floatx) for name, value in {**latents.as_dict(), **more}.items()}
+        if self.class_weight is None:
+            return batch, None
+        per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)
+        return batch, values @ per_class if labels.is_soft else per_class[values]
+
+    def _latents(self, labels: Labels, x: Any, fit: bool = False) -> LatentGaussian:
+        if labels.latents is not None:
+            return labels.latents
         target, n, memberships = self.target, self.num_classes, labels.memberships
         if not target.needs_samples:
             table = target.table(n)
@@ -121,8 +132,8 @@ class Observer:
             loss.load_state(state)
 
 
-def _is_observed(samples: Samples) -> bool:
-    """Return whether labels are observations already, as when Keras calls evaluate from fit."""
+def _have_training_labels(samples: Samples) -> bool:
+    """Return whether labels have been replaced already, as when Keras calls evaluate from fit."""
     return len(samples.spec) > 1 and isinstance(samples.spec[1], dict) and "label" in samples.spec[1]
 
 
