@@ -126,7 +126,7 @@ class SimplexClassifier(CalibratedNetwork):
         TypeError, ValueError
             If the loss is unknown, or does not fit the head or the readout.
         """
-        loss = get_loss(loss)
+        loss = None if loss is None else get_loss(loss)
         chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
@@ -222,7 +222,8 @@ class SimplexClassifier(CalibratedNetwork):
             validation, size, steps = self._observed(validation, size or batch_size, steps)
             kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
         self._build_metrics(training)
-        self._train_uncalibrated()
+        if self.after_training.remove("training"):
+            self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
             self._epochs(training, batch_size, seeded.order if shuffle else None, workers),
@@ -278,7 +279,8 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        self._train_uncalibrated()
+        if self.after_training.remove("training"):
+            self._retraced()
         return super().train_on_batch(*observer.observed(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:

@@ -242,7 +242,7 @@ def classifier_loss(identifier: Any) -> ClassifierLoss:
     >>> classifier_loss("sparse_categorical_crossentropy").needs_latents
     False
     """
-    loss = get_loss(identifier)
+    loss = identifier if isinstance(identifier, ClassifierLoss) else get_loss(identifier)
     return loss if isinstance(loss, ClassifierLoss) else ProbabilityLoss(loss)
 
 
