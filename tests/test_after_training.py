@@ -26,7 +26,8 @@ class Softmax:
         return x
 
     def predict_proba(self, x, **options):
-        return self.after_training.calibrated(self._uncalibrated(x, **options)["probabilities"])
+        p, calibration = self._uncalibrated(x, **options)["probabilities"], self.after_training.calibration
+        return p if calibration is None else calibration.apply_probabilities(p)
 
 
 def draw(samples=600):
@@ -80,10 +81,10 @@ def test_changes_remove_dependent_components_with_a_warning():
     assert set(after.components().values()) == {None}
     after = fitted(has_latents=True)
     with pytest.warns(UserWarning, match="training changes") as warned:
-        assert after.remove_all("training")
+        assert after.remove("training")
     methods = [str(warning.message).split("call ")[1].split()[0] for warning in warned]
     assert methods == ["fit_density", "calibrate", "conformalize"]
-    assert not after.remove_all("training")
+    assert not after.remove("training")
 
 
 @pytest.mark.filterwarnings("error")
@@ -123,6 +124,5 @@ def test_predictions_of_unfitted_components_raise():
     with pytest.raises(ValueError, match="familiarity needs fit_density"):
         after.familiarity(np.zeros((2, 3)))
     p = np.full((2, 3), 1 / 3)
-    assert after.calibrated(p) is after.calibrated_latent(p) is after.widened(p, p) is p
     assert not after.maps_probabilities
     assert after.served(p, p) == {}

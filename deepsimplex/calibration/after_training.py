@@ -99,7 +99,7 @@ class AfterTraining:
     def set_density(self, density: FeatureDensity | None) -> Self:
         """Set a fitted density. If it widens latents, calibration and sets are removed."""
         if self.classifier._has_latents:
-            self._remove("fit_density", "calibration", "prediction_sets")
+            self.remove("fit_density", "calibration", "prediction_sets")
         self.density = density
         return self
 
@@ -113,7 +113,7 @@ class AfterTraining:
             x, labels, weights = self.classifier._labeled(x, y, sample_weight)
             outputs = self.classifier._uncalibrated(x, **options)
             calibration.fit_outputs(labels, **outputs, sample_weight=weights)
-        self._remove("calibrate", "prediction_sets")
+        self.remove("calibrate", "prediction_sets")
         self.calibration = calibration
         return self
 
@@ -137,12 +137,9 @@ class AfterTraining:
         self.prediction_sets = sets
         return self
 
-    def remove_all(self, cause: str) -> bool:
-        """Remove density, calibration and sets, with a warning for each; return whether there were any."""
-        return self._remove(cause, *_COMPONENTS)
-
-    def _remove(self, cause: str, *names: str) -> bool:
-        fitted = [name for name in names if getattr(self, name) is not None]
+    def remove(self, cause: str, *names: str) -> bool:
+        """Remove components, by default all, with a warning for each; return whether there were any."""
+        fitted = [name for name in names or _COMPONENTS if getattr(self, name) is not None]
         for name in fitted:
             _, changed, removed, method = _COMPONENTS[name]
             warn_caller(f"{cause} changes the {changed}, and removes {removed}: call {method} again afterwards")
@@ -160,18 +157,6 @@ class AfterTraining:
         if self.density is None:
             raise ValueError("familiarity needs fit_density with the training samples first")
         return self.density.familiarity(self.classifier._density_features(x, **options))
-
-    def widened(self, latent: Any, features: Any) -> Any:
-        """Widen latents, a LatentGaussian or a dict of tensors, by the density of their features."""
-        return latent if self.density is None else self.density.widened(latent, features)
-
-    def calibrated_latent(self, latent: Any) -> Any:
-        """Calibrate latents, a LatentGaussian or a dict of arrays or tensors."""
-        return latent if self.calibration is None else self.calibration.apply_latent(latent)
-
-    def calibrated(self, p: Any) -> Any:
-        """Calibrate class probabilities [N, n], an array or a tensor."""
-        return p if self.calibration is None else self.calibration.apply_probabilities(p)
 
     @property
     def maps_probabilities(self) -> bool:

@@ -218,11 +218,6 @@ class CalibratedNetwork(SimplexNetwork):
     def _density_features(self, x: Any, **options: Any) -> np.ndarray:
         return self.predict_features(x, **options)
 
-    def _train_uncalibrated(self) -> None:
-        """Remove calibration, sets and density, because training changes the weights that they were fitted to."""
-        if self.after_training.remove_all("training"):
-            self._retraced()
-
     def _retraced(self) -> Self:
         """Drop the functions that Keras traced with an earlier density or calibration."""
         self.predict_function = self.test_function = None

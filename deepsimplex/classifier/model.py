@@ -25,8 +25,8 @@ from deepsimplex.classifier.several_workers import (
 )
 from deepsimplex.classifier.training_labels import TrainingLabels
 from deepsimplex.export import export_model
-from deepsimplex.losses import get_loss
-from deepsimplex.losses.readout_losses import classifier_loss
+from deepsimplex.losses import ClassifierLoss, get_loss
+from deepsimplex.losses.readout_losses import ProbabilityLoss
 from deepsimplex.samples import Samples, is_stream
 from deepsimplex.targets import Target
 
@@ -126,8 +126,10 @@ class SimplexClassifier(CalibratedNetwork):
         TypeError, ValueError
             If the loss is unknown, or does not fit the head or the readout.
         """
-        loss = get_loss(loss)
-        chosen = classifier_loss(self.target.default_loss() if loss is None else loss)
+        loss = None if loss is None else get_loss(loss)
+        chosen = self.target.default_loss() if loss is None else loss
+        if not isinstance(chosen, ClassifierLoss):
+            chosen = ProbabilityLoss(chosen)
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, self.head.covariance)
@@ -222,7 +224,8 @@ class SimplexClassifier(CalibratedNetwork):
             validation, size, steps = self._to_evaluate(validation, size or batch_size, steps)
             kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
         self._build_metrics(training)
-        self._train_uncalibrated()
+        if self.after_training.remove("training"):
+            self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
             self._epochs(training, batch_size, seeded.order if shuffle else None, workers),
@@ -278,7 +281,8 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        self._train_uncalibrated()
+        if self.after_training.remove("training"):
+            self._retraced()
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
     def test_on_batch(self, x: Any, y: Any = None, sample_weight: Any = None, return_dict: bool = False) -> Any:
@@ -399,7 +403,8 @@ class SimplexClassifier(CalibratedNetwork):
             outputs = self._with_log_probabilities(part.outputs(self.latent, x, training=True))
             loss = self.compute_loss(x, y, outputs, sample_weight, training=True)
             # Keras averages the means of the replicas, whose parts of a last batch may differ in size.
-            weighted = part.times(loss, part.rows / part.mean_rows) if self.training_loss.averages else loss
+            is_mean = self.training_loss.reduction != "sum"
+            weighted = part.times(loss, part.rows / part.mean_rows) if is_mean else loss
             scaled_loss = self.optimizer.scale_loss(weighted)
         variables = self.trainable_weights
         self.optimizer.apply_gradients(zip(tape.gradient(scaled_loss, variables), variables, strict=True))
@@ -447,7 +452,7 @@ class SimplexClassifier(CalibratedNetwork):
         """Update the loss and the metrics of the epoch, and return them."""
         tracker, *others = self.metrics
         # Losses that are sums have equal weights, whatever the number of samples.
-        counted = part.rows if self.training_loss.averages else part.mean_rows
+        counted = part.mean_rows if self.training_loss.reduction == "sum" else part.rows
         tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
         if not others:
             return self.get_metrics_result()  # no metric needs probabilities

@@ -98,7 +98,8 @@ class SimplexNetwork(keras.Model):
 
     def call(self, inputs: Any, training: bool | None = None) -> Any:
         """Return class probabilities [N, n]; in training uncalibrated ones."""
-        latent = self.latent(inputs, training)
+        features = self.backbone(inputs, training=training)
+        latent = self.latent_of_features(features, training)
         return self.read_out(self.predictive(latent, calibrated=not training), training)
 
     def latent(self, inputs: Any, training: bool | None = None) -> dict[str, Any]:
@@ -110,20 +111,20 @@ class SimplexNetwork(keras.Model):
 
     def latent_of_features(self, features: Any, training: bool | None = None) -> dict[str, Any]:
         """Return the head's Gaussian of the backbone's features [N, d], widened where they are unfamiliar."""
-        latent = self.head(features, training=bool(training))
-        return latent if training else self.after_training.widened(latent, features)
+        latent, density = self.head(features, training=bool(training)), self.after_training.density
+        return latent if training or density is None else density.widened(latent, features)
 
     def predictive(self, latent: dict[str, Any], *, calibrated: bool) -> dict[str, Any]:
         """Return the Gaussian that is read out: the head's, with the target's noise added, and calibrated if asked."""
         if self._noise is not None:
             latent = LatentGaussian.of(latent).with_noise(self._noise).as_dict()
-        return self.after_training.calibrated_latent(latent) if calibrated else latent
+        calibration = self.after_training.calibration
+        return calibration.apply_latent(latent) if calibrated and calibration is not None else latent
 
     def read_out(self, predictive: dict[str, Any], training: bool | None = None) -> Any:
         """Return the calibrated class probabilities [N, n] of ``predictive``; in training uncalibrated ones."""
-        if training:  # where the readout samples, of fewer points
-            return self.readout(predictive, training=True)
-        return self.after_training.calibrated(self.readout(predictive))
+        probabilities, calibration = self.readout(predictive, training=training), self.after_training.calibration
+        return probabilities if training or calibration is None else calibration.apply_probabilities(probabilities)
 
     # Weights and strategy
 

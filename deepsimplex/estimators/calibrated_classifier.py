@@ -329,7 +329,8 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Apply the classifier's calibration, if it has one, to class probabilities."""
-        return self._after_training.calibrated(p)
+        calibration = self._after_training.calibration
+        return p if calibration is None else calibration.apply_probabilities(p)
 
     def _calibrated_logarithms(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Compute finite logarithms of calibrated probabilities, of which isotonic ones may be zero."""

@@ -51,11 +51,6 @@ class ClassifierLoss(keras.losses.Loss):
         raise NotImplementedError(f"{type(self).__name__} must implement compute")
 
     @property
-    def averages(self) -> bool:
-        """Whether the loss of a batch is a mean over its samples, not a sum."""
-        return self.reduction != "sum"
-
-    @property
     def is_ready(self) -> bool:
         """Whether ``adapt`` was called, if it is needed."""
         return not self.needs_adapt

@@ -234,18 +234,6 @@ def get_loss(identifier: Any) -> Any:
     return LOSSES.get(identifier)
 
 
-def classifier_loss(identifier: Any) -> ClassifierLoss:
-    """Return the loss that ``SimplexClassifier`` trains with; other losses become a ``ProbabilityLoss``.
-
-    Examples
-    --------
-    >>> classifier_loss("sparse_categorical_crossentropy").needs_latents
-    False
-    """
-    loss = get_loss(identifier)
-    return loss if isinstance(loss, ClassifierLoss) else ProbabilityLoss(loss)
-
-
 def is_soft(y_true: Any) -> bool:
     """Return whether labels have a column for every class."""
     return len(y_true.shape) == 2 and y_true.shape[1] != 1
