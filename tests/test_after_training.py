@@ -15,10 +15,10 @@ class Softmax:
     def __init__(self, has_latents=False):
         self._has_latents, self.after_training = has_latents, AfterTraining(self)
 
-    def _labeled(self, x, y, sample_weight):
+    def _labeled_arrays(self, x, y, sample_weight):
         return x, np.asarray(y), sample_weight
 
-    def _uncalibrated(self, x, power=2.0):
+    def _uncalibrated_outputs(self, x, power=2.0):
         p = np.exp(power * x)
         return {"probabilities": p / p.sum(axis=1, keepdims=True)}
 
@@ -26,14 +26,14 @@ class Softmax:
         return x
 
     def predict_proba(self, x, **options):
-        p, calibration = self._uncalibrated(x, **options)["probabilities"], self.after_training.calibration
+        p, calibration = self._uncalibrated_outputs(x, **options)["probabilities"], self.after_training.calibration
         return p if calibration is None else calibration.apply_probabilities(p)
 
 
 def draw(samples=600):
     rng = np.random.default_rng(0)
     x = rng.normal(size=(samples, 3))
-    p = Softmax()._uncalibrated(x, power=1.0)["probabilities"]
+    p = Softmax()._uncalibrated_outputs(x, power=1.0)["probabilities"]
     return x, np.array([rng.choice(3, p=row) for row in p])
 
 

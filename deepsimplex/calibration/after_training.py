@@ -46,17 +46,20 @@ _COMPONENTS: dict[str, tuple[type[Any], str, str, str]] = {
 
 
 class TrainedClassifier(Protocol):
-    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions."""
+    """Interface of the classifiers that ``AfterTraining`` is fitted to; ``options`` are those of their predictions.
+
+    Names begin with an underscore because users of the classifiers do not call them.
+    """
 
     # Whether class probabilities are read out of latent Gaussians, which a density widens.
     _has_latents: ClassVar[bool]
     # Argument of ``FeatureDensity.fit``.
     _variance_share: ClassVar[float | None]
 
-    def _labeled(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
+    def _labeled_arrays(self, x: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         """Return samples, their class numbers [N] and their weights."""
 
-    def _uncalibrated(self, x: Any, **options: Any) -> dict[str, Any]:
+    def _uncalibrated_outputs(self, x: Any, **options: Any) -> dict[str, Any]:
         """Return the outputs that ``Calibration.fit_outputs`` takes, by name."""
 
     def _density_features(self, x: Any, **options: Any) -> NDArray[Any]:
@@ -91,7 +94,7 @@ class AfterTraining:
         density = None
         if not _removes(x, y, "fit_density"):
             density = copy.deepcopy(DENSITIES.get(method))
-            x, labels, _ = self.classifier._labeled(x, y, None)
+            x, labels, _ = self.classifier._labeled_arrays(x, y, None)
             features = self.classifier._density_features(x, **options)
             density.fit(features, labels, self.classifier._variance_share)
         return self.set_density(density)
@@ -110,8 +113,8 @@ class AfterTraining:
         calibration = None
         if not _removes(x, y, "calibrate"):
             calibration = copy.deepcopy(CALIBRATIONS.get(method))
-            x, labels, weights = self.classifier._labeled(x, y, sample_weight)
-            outputs = self.classifier._uncalibrated(x, **options)
+            x, labels, weights = self.classifier._labeled_arrays(x, y, sample_weight)
+            outputs = self.classifier._uncalibrated_outputs(x, **options)
             calibration.fit_outputs(labels, **outputs, sample_weight=weights)
         self.remove("calibrate", "prediction_sets")
         self.calibration = calibration
@@ -132,7 +135,7 @@ class AfterTraining:
         sets = None
         if not _removes(x, y, "conformalize"):
             sets = ConformalSets(coverage, method, by_class, seed=seed)
-            x, labels, _ = self.classifier._labeled(x, y, None)
+            x, labels, _ = self.classifier._labeled_arrays(x, y, None)
             sets.fit(self.classifier.predict_proba(x, **options), labels)
         self.prediction_sets = sets
         return self

@@ -130,6 +130,7 @@ class SimplexClassifier(CalibratedNetwork):
         chosen = self.target.default_loss() if loss is None else loss
         if not isinstance(chosen, ClassifierLoss):
             chosen = ProbabilityLoss(chosen)
+        # Keras keeps ``loss`` as it was given, for its files; the steps compute ``training_loss``.
         if chosen.needs_adapt:  # a copy, which is adapted to this model's training samples
             chosen = type(chosen).from_config(chosen.get_config())
         chosen.check(self.num_classes, self.head.covariance)
@@ -206,7 +207,7 @@ class SimplexClassifier(CalibratedNetwork):
         labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
         workers, steps = labels.workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True)
-        validation = None if validation_data is None else _labeled(validation_data)
+        validation = None if validation_data is None else _validation_samples(validation_data)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
@@ -433,13 +434,14 @@ class SimplexClassifier(CalibratedNetwork):
             return tf.constant(np.nan, keras.config.floatx())
         value = tf.reduce_mean(loss.compute(y, outputs, sample_weight))  # a scalar, whatever the reduction
         replicas = tf.distribute.get_strategy().num_replicas_in_sync
+        # ``losses`` holds the head's divergence, divided by the number of samples, and the regularizers of layers.
         return tf.add_n([value, *[tf.cast(extra, value.dtype) / replicas for extra in self.losses]])
 
     def _with_log_probabilities(self, outputs: dict[str, Any]) -> dict[str, Any]:
         """Add "log_probabilities", uncalibrated and computed in log space, if the loss needs them and they lack."""
         if not self.training_loss.needs_probabilities or "log_probabilities" in outputs:
             return outputs
-        log_p = self.readout.log_probabilities(self.predictive(outputs, calibrated=False))
+        log_p = self.readout.log_probabilities(self.predictive_latent(outputs, calibrated=False))
         return {**outputs, "log_probabilities": log_p}
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
@@ -450,7 +452,7 @@ class SimplexClassifier(CalibratedNetwork):
         self, x: Any, y: Any, outputs: Any, loss: Any, sample_weight: Any, part: BatchPart, training: bool
     ) -> dict[str, Any]:
         """Update the loss and the metrics of the epoch, and return them."""
-        tracker, *others = self.metrics
+        tracker, *others = self.metrics  # Keras' mean of the loss first, then those of ``compile``
         # Losses that are sums have equal weights, whatever the number of samples.
         counted = part.mean_rows if self.training_loss.reduction == "sum" else part.rows
         tracker.update_state(part.times(loss, part.replicas), sample_weight=counted)
@@ -460,7 +462,7 @@ class SimplexClassifier(CalibratedNetwork):
             probabilities = tf.exp(outputs["log_probabilities"])
         else:
             latent = {name: outputs[name] for name in ("loc", "scale")}
-            probabilities = self.read_out(self.predictive(latent, calibrated=not training), training)
+            probabilities = self.probabilities(self.predictive_latent(latent, calibrated=not training), training)
         return self.compute_metrics(x, y, probabilities, sample_weight)
 
     # Files
@@ -526,8 +528,8 @@ class SimplexClassifier(CalibratedNetwork):
             filepath,
             format,
             features=features,
-            latent=lambda features: self.predictive(self.latent_of_features(features), calibrated=True),
-            readout=self.read_out,
+            latent=lambda features: self.predictive_latent(self.latent_of_features(features), calibrated=True),
+            readout=self.probabilities,
             further_outputs=self.after_training.served,
             sample_shape=named if several else shapes,
             class_names=self.class_names,
@@ -559,11 +561,11 @@ class SimplexClassifier(CalibratedNetwork):
 
     def get_config(self) -> dict[str, Any]:
         """Return the arguments of the constructor, and what was fitted after training, as Keras serializes them."""
-        components = {name: getattr(self, name) for name in _COMPONENTS}
+        arguments = {name: getattr(self, name) for name in _SERIALIZED_ARGUMENTS}
         return {
             "name": self.name,
             "dtype": keras.saving.serialize_keras_object(self.dtype_policy),
-            **{name: keras.saving.serialize_keras_object(component) for name, component in components.items()},
+            **{name: keras.saving.serialize_keras_object(argument) for name, argument in arguments.items()},
             "num_classes": self.num_classes,
             "class_names": self.class_names,
             "seed": self.seed,
@@ -575,9 +577,9 @@ class SimplexClassifier(CalibratedNetwork):
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> "SimplexClassifier":
         """Create a classifier from the configuration that ``get_config`` returned."""
         config = dict(config)
-        for name in (*_COMPONENTS, "after_training", "dtype"):
+        for name in (*_SERIALIZED_ARGUMENTS, "after_training", "dtype"):
             config[name] = keras.saving.deserialize_keras_object(config[name], custom_objects=custom_objects)
-        for name, kind in _COMPONENTS.items():
+        for name, kind in _SERIALIZED_ARGUMENTS.items():
             if not isinstance(config[name], kind):
                 raise ValueError(f"{name} in the configuration must be a {kind}; found {config[name]!r}")
         components, trained_on_integers = config.pop("after_training"), config.pop("trained_on_integers")
@@ -588,12 +590,12 @@ class SimplexClassifier(CalibratedNetwork):
 
 
 _LAYER: Any = keras.layers.Layer
-_COMPONENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
+_SERIALIZED_ARGUMENTS: Any = {"backbone": _LAYER, "target": Target, "head": _LAYER, "readout": _LAYER}
 # Prefixes of the names of their arrays among the saved weights.
 _PREFIXES = "loss_", "target_", "density_"
 
 
-def _labeled(data: Any) -> Samples:
+def _validation_samples(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
     if is_stream(data):
         return Samples.of(data, labeled=True)

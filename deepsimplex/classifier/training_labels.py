@@ -135,18 +135,3 @@ class TrainingLabels:
 def _have_training_labels(samples: Samples) -> bool:
     """Return whether labels have been replaced already, as when Keras calls evaluate from fit."""
     return len(samples.spec) > 1 and isinstance(samples.spec[1], dict) and "label" in samples.spec[1]
-
-
-def labeled_arrays(
-    x: Any, y: Any, sample_weight: Any, num_classes: int
-) -> tuple[Any, NDArray[np.int64], NDArray[Any] | None]:
-    """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once.
-
-    Raises
-    ------
-    ValueError
-        For soft labels and latents.
-    """
-    samples, _ = Samples.of(x, y, sample_weight, labeled=True).in_memory()
-    x, y, weight = (*samples.columns, None)[:3]
-    return x, Labels.of(y, num_classes, soft=False).memberships, weight

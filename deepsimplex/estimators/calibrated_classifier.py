@@ -259,7 +259,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
                 setattr(self, f"{name}_", component)
         return self
 
-    def _labeled(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
+    def _labeled_arrays(self, X: Any, y: Any, sample_weight: Any) -> tuple[Any, NDArray[np.int64], Any]:
         if y is None:
             raise ValueError("y must be given beside X: the labels of its rows")
         numbers = checked_labels(y, self.classes_).memberships
@@ -267,7 +267,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(f"y must hold one label for every row; found soft labels of shape {numbers.shape}")
         return X, numbers, sample_weight
 
-    def _uncalibrated(self, X: ArrayLike) -> dict[str, Any]:
+    def _uncalibrated_outputs(self, X: ArrayLike) -> dict[str, Any]:
         uncalibrated = copy.copy(self)
         uncalibrated.__dict__.pop("calibration_", None)
         return uncalibrated._outputs(X)

@@ -151,7 +151,7 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _served_latents(self) -> tuple[Any, Any]:
         model = self.model_
-        return model, lambda features: model.predictive(model.latent_of_features(features), calibrated=True)
+        return model, lambda features: model.predictive_latent(model.latent_of_features(features), calibrated=True)
 
     def _export(self, *args: Any, **options: Any) -> None:
         super()._export(*args, **options, features=lambda X: self.model_.backbone(X, training=False))
