@@ -1,4 +1,8 @@
-"""SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved."""
+"""SimplexClassifier: target x backbone and head x readout, as one Keras model that is compiled, fitted and saved.
+
+Its base classes are ``SimplexNetwork`` (``network.py``: parts, steps from samples to probabilities, predictions) and
+``CalibratedNetwork`` (``calibrated_network.py``: what is fitted after training). Training and files are here.
+"""
 
 import os
 from typing import Any
@@ -33,12 +37,16 @@ from deepsimplex.targets import Target
 
 @keras.saving.register_keras_serializable(package="deepsimplex")
 class SimplexClassifier(CalibratedNetwork):
-    """Classifier that regresses onto latent targets and converts the predicted Gaussian to class probabilities.
+    """Classifier that predicts Gaussians over the latent space of a target and reads class probabilities out of them.
 
     A keras.Model: ``compile``, ``fit``, ``evaluate``, ``predict``, ``save`` and callbacks work as usual. ``predict(x)``
     and ``model(x)`` give class probabilities [N, n], and metrics see labels and class probabilities. In between lies a
     Gaussian over latent space, which ``predict_latent`` returns: the target turns labels into points of that space, the
     backbone and its head learn to predict them, the readout integrates the Gaussian.
+
+    By default latents f become soft labels softmax(tau S f), with S the target's scores, and the network is trained by
+    their cross-entropy with its class probabilities, through the readout: see ``losses.Composition``. With
+    ``losses.LatentNLL``, the default for targets made from labels alone, it regresses onto the latents themselves.
 
     Parameters
     ----------
@@ -47,6 +55,7 @@ class SimplexClassifier(CalibratedNetwork):
         keras.applications with ``include_top=False, pooling="avg"``.
     target : Target, str or dict
         Where labels lie in latent space: ``targets.CASIMAC("euclidean")`` (default), "ilr", "vertices", ...
+        A given object is not copied: ``fit`` fits it.
     num_classes : int, optional
         Number of classes n, at least 2. Default: the number of ``class_names``.
     covariance : {"isotropic", "diagonal", "full"}, optional
@@ -174,11 +183,10 @@ class SimplexClassifier(CalibratedNetwork):
         Parameters
         ----------
         x : array, structure of arrays, tf.data.Dataset, keras.utils.PyDataset or generator
-            Samples; or batches of (sample, label) or (sample, latent), each with or without sample weights. With
-            distance targets a stream of labels is read once, in order, to find neighbors, and held in memory;
-            augmentation then belongs in the backbone, as Keras preprocessing layers. Other streams are not read ahead,
-            and no stream is if the loss compares with labels alone; ``losses.Composition`` reads one of soft labels or
-            latents once more.
+            Samples; or batches of (sample, label) or (sample, latent), with or without sample weights. With a distance
+            target batches of labels are read into memory, to find neighbors; augment samples in the backbone then, by
+            preprocessing layers of Keras. With ``losses.Composition`` batches of soft labels or latents are read once
+            before training. Otherwise, and always if the loss needs labels alone, batches are read in training only.
         y : array or LatentGaussian
             Labels 0..n-1 [N], one-hot or soft labels [N, n] (soft ones for targets made from labels alone, or for any
             target if the loss compares with labels alone), or latents.
@@ -205,31 +213,31 @@ class SimplexClassifier(CalibratedNetwork):
         check_whole(epochs, "epochs", 0)
         check_number(validation_split, "validation_split", least=0, below=1)
         labels, seeded = self._training_labels("fit", class_weight), SeededEpochs(self.seed)
-        workers, steps = labels.workers, kwargs.get("steps_per_epoch")
+        workers, steps_per_epoch = labels.workers, kwargs.get("steps_per_epoch")  # by default one worker, the chief
         samples = Samples.of(x, y, sample_weight, labeled=True)
         validation = None if validation_data is None else _validation_samples(validation_data)
         self._build_for(samples)
         if validation_split and validation is None:
             samples, validation = samples.split(validation_split)
         if samples.is_stream and labels.needs_training_samples(samples):
-            samples, batch_size = samples.in_memory(steps, "steps_per_epoch")
+            samples, batch_size = samples.in_memory(steps_per_epoch, "steps_per_epoch")
             kwargs.pop("steps_per_epoch", None)
         if workers.count > 1:
             settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
             self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
-        training = labels.fit_target_and_loss(samples, steps)
-        self._adapt_head(training, steps)
+        samples = labels.fit_target_and_loss(samples, steps_per_epoch)
+        self._adapt_head(samples, steps_per_epoch)
         if validation is not None:
-            size, steps = kwargs.pop("validation_batch_size", None), kwargs.pop("validation_steps", None)
-            validation, size, steps = self._to_evaluate(validation, size or batch_size, steps)
+            size = kwargs.pop("validation_batch_size", None) or batch_size
+            validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
             kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
-        self._build_metrics(training)
+        self._build_metrics(samples)
         if self.after_training.remove("training"):
             self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._epochs(training, batch_size, seeded.order if shuffle else None, workers),
+            self._epochs(samples, batch_size, seeded.order if shuffle else None, workers),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -369,19 +377,19 @@ class SimplexClassifier(CalibratedNetwork):
             }
         )
 
-    def _adapt_head(self, training: Samples, steps: int | None) -> None:
+    def _adapt_head(self, samples: Samples, steps_per_epoch: int | None) -> None:
         """Initialize the head from features of training samples, unless it has been adapted or loaded."""
         if not self.head.adapted:
-            if training.is_stream:
-                batches = training.read_ahead(steps, "steps_per_epoch")
+            if samples.is_stream:
+                batches = samples.read_ahead(steps_per_epoch, "steps_per_epoch")
                 x, labels = ((x, y["label"]) for x, y, *_ in batches), None
             else:
-                x, y, *_ = training.columns
+                x, y, *_ = samples.columns
                 labels = y["label"]
                 labels = np.argmax(labels, axis=-1) if labels.ndim == 2 else labels
             self.head.adapt(x, labels, self.backbone, seed=self.seed)
-        elif not training.is_stream:
-            self.head.set_num_samples(training.num_rows)
+        elif not samples.is_stream:
+            self.head.set_num_samples(samples.num_rows)
 
     def _build_metrics(self, samples: Samples) -> None:
         """Create the metrics' variables, by one update: a step that creates variables would be traced twice."""
