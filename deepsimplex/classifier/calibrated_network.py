@@ -219,7 +219,7 @@ class CalibratedNetwork(SimplexNetwork):
         """Return samples, class numbers [N] and weights of arrays or of a stream, which is read once."""
         samples, _ = Samples.of(x, y, sample_weight, labeled=True).in_memory()
         x, y, weight = (*samples.columns, None)[:3]
-        return x, Labels.of(y, self.num_classes, soft=False).memberships, weight
+        return x, Labels.of(y, self.num_classes, soft=False).values, weight
 
     def _uncalibrated_outputs(self, x: Any, batch_size: int | None = None, verbose: str | int = 0) -> dict[str, Any]:
         """Return uncalibrated class probabilities, the latents that they are read out of, and the readout."""

@@ -231,13 +231,13 @@ class SimplexClassifier(CalibratedNetwork):
         if validation is not None:
             size = kwargs.pop("validation_batch_size", None) or batch_size
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
-            kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
+            kwargs |= {"validation_data": self._keras_batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
         if self.after_training.remove("training"):
             self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
-            self._epochs(samples, batch_size, seeded.order if shuffle else None, workers),
+            self._keras_batches(samples, batch_size, seeded.order if shuffle else None, workers),
             epochs=epochs,
             verbose=verbose,
             callbacks=_with_callbacks(callbacks, ours),
@@ -264,7 +264,7 @@ class SimplexClassifier(CalibratedNetwork):
             Samples.of(x, y, sample_weight, labeled=True), batch_size, kwargs.get("steps")
         )
         self._build_metrics(samples)
-        results = super().evaluate(self._epochs(samples, size), verbose=verbose, **kwargs)
+        results = super().evaluate(self._keras_batches(samples, size), verbose=verbose, **kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # which fit passes: it waits once, at its end
             self._workers().wait()
         return results
@@ -332,14 +332,16 @@ class SimplexClassifier(CalibratedNetwork):
         return labels.replace(samples), batch_size, steps
 
     @staticmethod
-    def _epochs(samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None) -> Any:
+    def _keras_batches(
+        samples: Samples, batch_size: int | None, order: Any = None, workers: Workers | None = None
+    ) -> Any:
         """Return batches for Keras; workers divide those of training samples."""
         if samples.is_stream:
-            return samples.epochs(order=order, divide=divided_among_workers)
+            return samples.keras_batches(order=order, divide=divided_among_workers)
         if batch_size is not None:
             check_whole(batch_size, "batch_size", 1)
         divide = workers.local_part if workers is not None and workers.count > 1 else None
-        return samples.epochs(batch_size, order, divide)
+        return samples.keras_batches(batch_size, order, divide)
 
     # Before training
 
@@ -605,9 +607,8 @@ _PREFIXES = "loss_", "target_", "density_"
 
 def _validation_samples(data: Any) -> Samples:
     """Return the samples of ``validation_data``: (x, y) or (x, y, sample_weight), or a stream of batches."""
-    if is_stream(data):
-        return Samples.of(data, labeled=True)
-    return Samples.of(*keras.utils.unpack_x_y_sample_weight(tuple(data)), labeled=True)
+    columns = (data,) if is_stream(data) else keras.utils.unpack_x_y_sample_weight(tuple(data))
+    return Samples.of(*columns, labeled=True)
 
 
 def _with_callbacks(callbacks: Any, ours: list[keras.callbacks.Callback]) -> Any:

@@ -338,7 +338,7 @@ def predict_outputs(
     if batch_size is not None:
         check_whole(batch_size, "batch_size", 1)
     if samples.is_stream or has_memmap(samples.columns):  # which Keras would copy whole
-        return keras.Model.predict(model, samples.epochs(batch_size), verbose=verbose, **kwargs)
+        return keras.Model.predict(model, samples.keras_batches(batch_size), verbose=verbose, **kwargs)
     x, size = samples.columns[0], batch_size or 32
     several = model.steps_per_execution > 1 or model.distribute_strategy.num_replicas_in_sync > 1
     if kwargs or verbose != 0 or several:

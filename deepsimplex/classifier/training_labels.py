@@ -54,9 +54,8 @@ class TrainingLabels:
 
     def needs_training_samples(self, samples: Samples) -> bool:
         """Return whether the latents of these samples depend on all of the training samples."""
-        if not self._need_latents or not self.target.needs_samples:
-            return False
-        return not (_have_training_labels(samples) or holds_latents(samples.spec[1], self.scores))
+        depend = self._need_latents and self.target.needs_samples
+        return depend and not (_have_training_labels(samples) or holds_latents(samples.spec[1], self.scores))
 
     def fit_target_and_loss(self, samples: Samples, steps: int | None = None) -> Samples:
         """Fit the target, adapt the loss, and return the training samples with training labels.
@@ -68,14 +67,14 @@ class TrainingLabels:
             labels, latents = Labels.of(y, scores=self.scores), None
             if self._need_latents:
                 latents = self._latents(labels, x, fit=True)
-                self._adapt_loss(latents.loc, labels.memberships)
-            return samples.with_labels(lambda _: self._of(labels, latents), self.scores)
+                self._adapt_loss(latents.loc, labels.values)
+            return samples.with_labels(lambda _: self._with_latents(labels, latents), self.scores)
         if self.loss is not None and self.loss.needs_adapt:
             table, spec = self.target.table(self.num_classes), samples.spec[1]
             if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
                 self._adapt_loss(table.loc, np.arange(self.num_classes))
             else:
-                batches = [self._of_batch(y)[0] for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
+                batches = [self._replacement(y)[0] for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
                 self._adapt_loss(*(np.concatenate([batch[name] for batch in batches]) for name in ("loc", "label")))
         return self.replace(samples)
 
@@ -84,15 +83,17 @@ class TrainingLabels:
         if _have_training_labels(samples):
             return samples
         x = None if samples.is_stream else samples.columns[0]
-        return samples.with_labels(partial(self._of_batch, x=x), self.scores)
+        return samples.with_labels(partial(self._replacement, x=x), self.scores)
 
-    def _of_batch(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
+    def _replacement(self, y: Any, x: Any = None) -> tuple[dict[str, Any], NDArray[Any] | None]:
         labels = Labels.of(y, scores=self.scores)
-        return self._of(labels, self._latents(labels, x) if self._need_latents else None)
+        return self._with_latents(labels, self._latents(labels, x) if self._need_latents else None)
 
-    def _of(self, labels: Labels, latents: LatentGaussian | None) -> tuple[dict[str, Any], NDArray[Any] | None]:
+    def _training_labels(
+        self, labels: Labels, latents: LatentGaussian | None
+    ) -> tuple[dict[str, Any], NDArray[Any] | None]:
         """Return training labels, and the factors of ``class_weight`` [N]."""
-        floatx, values = keras.config.floatx(), labels.memberships
+        floatx, values = keras.config.floatx(), labels.values
         batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
         if latents is not None and self.loss is not None:
             more = self.loss.further_labels(latents.loc, self.scores)
@@ -105,26 +106,26 @@ class TrainingLabels:
     def _latents(self, labels: Labels, x: Any, fit: bool = False) -> LatentGaussian:
         if labels.latents is not None:
             return labels.latents
-        target, n, memberships = self.target, self.num_classes, labels.memberships
+        target, n, values = self.target, self.num_classes, labels.values
         if not target.needs_samples:
             table = target.table(n)
             if table is None or labels.is_soft:
-                return target.fit_transform(None, memberships, n)
-            return table[memberships]
+                return target.fit_transform(None, values, n)
+            return table[values]
         latents = self.workers.from_chief(
-            lambda: (target.fit_transform(x, memberships, n) if fit else target.transform(x, memberships)).as_dict()
+            lambda: (target.fit_transform(x, values, n) if fit else target.transform(x, values)).as_dict()
         )
         if fit and not self.workers.is_chief:
-            target.fit(x, memberships, n)  # only ``is_fitted`` is read on these workers
+            target.fit(x, values, n)  # only ``is_fitted`` is read on these workers
         return LatentGaussian.of(latents)
 
-    def _adapt_loss(self, loc: NDArray[Any], memberships: NDArray[Any]) -> None:
+    def _adapt_loss(self, loc: NDArray[Any], values: NDArray[Any]) -> None:
         loss = self.loss
         if loss is None or not loss.needs_adapt:
             return
 
         def adapted() -> dict[str, Any]:
-            loss.adapt(loc, memberships, self.scores, self.target.neighbor_error())
+            loss.adapt(loc, values, self.scores, self.target.neighbor_error())
             return loss.state()
 
         state = self.workers.from_chief(adapted)

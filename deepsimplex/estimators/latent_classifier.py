@@ -75,7 +75,7 @@ class LatentClassifier(CalibratedClassifier):
         self.target_ = copy.deepcopy(TARGETS.get(target))
         if self.scale_features and self.target_.sums_features:
             X = StandardScaler().fit_transform(X, sample_weight=weights)
-        return self.target_.fit_transform(X, labels.memberships, num_classes=len(labels.classes))
+        return self.target_.fit_transform(X, labels.values, num_classes=len(labels.classes))
 
     @property
     def scores_(self) -> NDArray[np.float64]:

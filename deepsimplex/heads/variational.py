@@ -110,10 +110,10 @@ class VariationalGaussianProcess(Head):
     The layer's ``losses`` hold the divergence sum_l KL(N(m_l, S) || N(0, I)) / min(num_samples, effective_samples), as
     they hold regularizers of weights. A model adds it once to what it minimizes, however often it calls the layer.
     Where the data term is the mean over samples of E_q[-log p(z | f(x))] and ``effective_samples`` is None, the sum is
-    the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have -log
-    E_q[p(z | f(x))] there, the predictive density itself: the objective of Jankowiak et al., whose variances they find
-    better calibrated. As with any Keras regularizer a frozen layer adds nothing, and sample weights do not apply to it:
-    scale them to mean one.
+    the negative evidence lower bound of Hensman et al. per sample. ``losses.LatentNLL`` and the readouts have
+    -log E_q[p(z | f(x))] there, the predictive density itself: the objective of Jankowiak et al., whose variances they
+    find better calibrated. As with any Keras regularizer a frozen layer adds nothing, and sample weights do not apply
+    to it: scale them to mean one.
 
     Kernel matrices and the one Cholesky factorization are float64 whatever the layer's dtype: in float32 it fails for a
     few hundred points with a jitter below 1e-5, and GPUs may round float32 products to ten bits (TensorFloat-32).

@@ -111,6 +111,24 @@ class Samples(ABC):
             raise ValueError("y must be given beside arrays: labels, soft labels or latents")
         return ArraySamples(*_checked_columns(x, y, sample_weight, name))
 
+    @property
+    @abstractmethod
+    def spec(self) -> Columns:
+        """Specifications of the columns before ``map``: ``tf.TensorSpec``, or structures of them."""
+
+    @abstractmethod
+    def first(self) -> Columns:
+        """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
+
+    @abstractmethod
+    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
+        """Return the samples as arrays, and the size of the batches of a stream.
+
+        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
+        """
+
+    # In blocks, minibatches and random draws, for heads, Gaussian processes, densities and figures
+
     def map(self, function: Callable[..., Columns]) -> Self:
         """Return these samples with a function of the columns applied to every read.
 
@@ -130,18 +148,13 @@ class Samples(ABC):
         """Read all rows once, in order, at most ``most`` at a time. Default: 8 MiB of samples in double precision."""
         return self._blocks(_rows_at_once(self.spec[0]) if most is None else most)
 
-    def whole(self) -> Columns:
-        """Read all rows into arrays."""
-        return joined([*self._blocks(self.num_rows or 2**62)])
-
-    @property
-    @abstractmethod
-    def spec(self) -> Columns:
-        """Specifications of the columns before ``map``: ``tf.TensorSpec``, or structures of them."""
-
     @abstractmethod
     def _blocks(self, most: int) -> Iterator[Columns]:
         """Read all rows once, in order, at most ``most`` at a time."""
+
+    def whole(self) -> Columns:
+        """Read all rows into arrays."""
+        return joined([*self._blocks(self.num_rows or 2**62)])
 
     @abstractmethod
     def batches(self, size: int, rng: np.random.Generator) -> Iterator[Columns]:
@@ -164,12 +177,7 @@ class Samples(ABC):
             Whether k rows of every class are drawn; the labels are then class numbers. Default False.
         """
 
-    @abstractmethod
-    def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
-        """Return the samples as arrays, and the size of the batches of a stream.
-
-        A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
-        """
+    # For Keras: all rows, not mapped
 
     @abstractmethod
     def checked(self, check: Callable[[Any], None]) -> "Samples":
@@ -180,15 +188,20 @@ class Samples(ABC):
         """Cut a share of the rows of arrays off the end, as Keras does: (training, validation); streams raise."""
 
     @abstractmethod
-    def first(self) -> Columns:
-        """Return all columns of arrays, or those of the first batch of a stream; a stream still yields it."""
-
-    @abstractmethod
     def read_ahead(self, steps: int | None = None, argument: str = "steps") -> Iterator[Columns]:
         """Read an epoch in order; a stream still yields every batch afterwards."""
 
     @abstractmethod
-    def epochs(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
+    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
+        """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
+
+        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
+        """
+
+    @abstractmethod
+    def keras_batches(
+        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
+    ) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
         Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
@@ -202,13 +215,6 @@ class Samples(ABC):
             number of batches for a PyDataset. Default None: rows in order. Data sets and generators have their own.
         divide : callable, optional
             Divides the row numbers of arrays, or the batches of a data set, among workers.
-        """
-
-    @abstractmethod
-    def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "Samples":
-        """Return samples with ``function(labels)`` in place of labels, and weights times its factors; streams lazily.
-
-        ``scores`` are those of the target, for the labels that a data set may hold: see ``Labels.example``.
         """
 
 
@@ -289,15 +295,15 @@ class ArraySamples(Samples):
         return iter([self.columns])
 
     def with_labels(self, function: ReplaceLabels, scores: NDArray[Any]) -> "ArraySamples":
-        x, y, *weight = self.columns
+        x, y, *weight = self._all_columns()
         return ArraySamples(x, *_replaced(function, y, *weight))
 
-    def epochs(
+    def keras_batches(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
-        size, rows = batch_size or 32, self.num_rows
-        if order is None and divide is None and not has_memmap(self.columns):  # no function is traced
-            tensors = keras.tree.map_structure(as_tensor, self.columns)
+        size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
+        if order is None and divide is None and not has_memmap(columns):  # no function is traced
+            tensors = keras.tree.map_structure(as_tensor, columns)
             return tf.data.Dataset.from_tensor_slices(tensors).batch(size).prefetch(tf.data.AUTOTUNE)
         # TensorFlow never releases functions of tf.numpy_function: a weak reference lets the model be freed.
         current: Any = None if order is None else weakref.WeakMethod(order)
@@ -310,13 +316,18 @@ class ArraySamples(Samples):
         numbers = tf.data.Dataset.range(rows) if order is None else tf.data.Dataset.from_tensors(0).flat_map(this_epoch)
         batches = numbers.batch(size).apply(tf.data.experimental.assert_cardinality(-(-rows // size)))
         batches = batches if divide is None else divide(batches)
-        readers = keras.tree.map_structure(_row_reader, self.columns)
+        readers = keras.tree.map_structure(_row_reader, columns)
 
         @not_converted
         def gather(rows: tf.Tensor) -> Columns:
             return keras.tree.map_structure(lambda read: read(rows), readers)
 
         return batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(tf.data.AUTOTUNE)
+
+    def _all_columns(self) -> Columns:
+        if self._used is not None or self._function is not None:
+            raise ValueError("batches for Keras have all rows as they are: give it samples without map and used")
+        return self.columns
 
     def _read(self, rows: Any) -> Columns:
         columns = take(self.columns, rows if self._used is None else self._used[rows])
@@ -524,7 +535,7 @@ class DatasetStream(Stream):
         mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return DatasetStream(mapped, self._name)
 
-    def epochs(
+    def keras_batches(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
         return self.source if divide is None else divide(self.source)
@@ -545,7 +556,7 @@ class PyDatasetStream(Stream):
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
-    def epochs(
+    def keras_batches(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> keras.utils.PyDataset:
         return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
@@ -607,7 +618,7 @@ class GeneratorStream(Stream):
         self.source, ahead.source = itertools.tee(self.source)
         return ahead.read(steps, argument)
 
-    def epochs(
+    def keras_batches(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> Iterator[Any]:
         convert = self._convert  # Keras takes generators, no other iterators
