@@ -120,7 +120,7 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
     ("call", "message"),
     [
         (lambda: losses.LatentNLL(beta=None), "beta must be a number"),
-        (lambda: losses.composition_scale(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), "scores must have at least 2"),
+        (lambda: losses.composition_tau(np.zeros((2, 2)), [0, 1], np.zeros((0, 2))), "scores must have at least 2"),
         (lambda: readout.softmax(LATENT, scores=[[1.0, 0.0], [1.0]]), "scores must be an array"),
         (lambda: readout.softmax(LATENT, log=set()), "log must be True or False"),
         (lambda: geometry.vertices(3, np.zeros(3)), "construction must be one of"),
