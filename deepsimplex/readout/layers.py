@@ -268,35 +268,35 @@ class FormulaReadout(Readout):
         super().__init__(scores, num_points, seed, **kwargs)
         self.method = check_choice(method, "method", self.methods)
 
-    def choose(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
+    def formula_for(self, loc_shape: Sequence[Any], scale_shape: Sequence[Any]) -> ChosenFormula:
         """Choose the formula for latents of these shapes."""
         settings = (self.scores, self.method, self.num_points, self.seed)
         return choose(self.formulas, loc_shape, scale_shape, *settings)
 
     def build(self, input_shape: dict[str, Any]) -> None:
         """Check that these scores and this method fit the latents."""
-        self.choose(input_shape["loc"], input_shape["scale"])
+        self.formula_for(input_shape["loc"], input_shape["scale"])
         self.built = True
 
     def call(self, latent: dict[str, Any], training: bool | None = None) -> Any:
         """Compute class probabilities [N, n]; in training from at most 16 points, unless the formula is cheap."""
         loc, scale = LatentGaussian.of(latent).tensors()
-        chosen = self.choose(loc.shape, scale.shape)
+        chosen = self.formula_for(loc.shape, scale.shape)
         if training and not chosen.formula.cheap:
             sampling = next(formula for formula in self.formulas if formula.method == "quasi_monte_carlo")
             given = self.num_points if chosen.formula is sampling else None
             chosen = replace(chosen, formula=sampling, num_points=min(given or _TRAINING_POINTS, _TRAINING_POINTS))
-        return chosen.compute(loc, scale, whole=True)
+        return chosen.probabilities(loc, scale, whole=True)
 
     def log_probabilities(self, latent: dict[str, Any]) -> Any:
         """Logarithms of the class probabilities [N, n], computed in log space: they do not underflow."""
         loc, scale = LatentGaussian.of(latent).tensors()
-        return self.choose(loc.shape, scale.shape).compute(loc, scale, log=True, whole=True)
+        return self.formula_for(loc.shape, scale.shape).probabilities(loc, scale, log=True, whole=True)
 
     def predict(self, latent: LatentGaussian | dict[str, Any], log: bool = False) -> NDArray[Any]:
         """Class probabilities [N, n] of latents in arrays, or their logarithms, by a compiled function."""
         latent = LatentGaussian.of(latent).numpy()
-        return np.asarray(self.choose(latent.loc.shape, latent.scale.shape).read(latent, log))
+        return np.asarray(self.formula_for(latent.loc.shape, latent.scale.shape).predict(latent, log))
 
     def get_config(self) -> dict[str, Any]:
         """Arguments of the constructor, as JSON can hold them."""
@@ -548,4 +548,4 @@ def method_for(
             f"readout must be 'argmax', 'softmax' or one of their layers, which choose a method; found "
             f"{type(layer).__name__}"
         )
-    return layer.choose(latent.loc.shape, latent.scale.shape).formula.method
+    return layer.formula_for(latent.loc.shape, latent.scale.shape).formula.method
