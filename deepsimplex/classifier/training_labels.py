@@ -20,8 +20,7 @@ from deepsimplex.targets import Target
 class TrainingLabels:
     """Replace the labels of samples by training labels: the dict of what loss and metrics compare outputs with.
 
-    It holds "label", and where the loss needs latents "loc" and "scale" of the target's observation and what the loss
-    adds, such as the "composition" of the latents.
+    It holds "label", and what the loss reads of the latents: "loc" and "scale", or their "composition".
 
     Parameters
     ----------
@@ -74,8 +73,10 @@ class TrainingLabels:
             if table is not None and is_hard(spec) and not holds_latents(spec, self.scores):
                 self._adapt_loss(table.loc, np.arange(self.num_classes))
             else:
-                batches = [self._replacement(y)[0] for _, y, *_ in samples.read_ahead(steps, "steps_per_epoch")]
-                self._adapt_loss(*(np.concatenate([batch[name] for batch in batches]) for name in ("loc", "label")))
+                batches = samples.read_ahead(steps, "steps_per_epoch")
+                labels = [Labels.of(y, scores=self.scores) for _, y, *_ in batches]
+                loc = np.concatenate([self._latents(batch, None).loc for batch in labels])
+                self._adapt_loss(loc, np.concatenate([batch.values for batch in labels]))
         return self.replace(samples)
 
     def replace(self, samples: Samples) -> Samples:
@@ -96,8 +97,8 @@ class TrainingLabels:
         floatx, values = keras.config.floatx(), labels.values
         batch = {"label": values.astype(floatx if labels.is_soft else np.int64)}
         if latents is not None and self.loss is not None:
-            more = self.loss.further_labels(latents.loc, self.scores)
-            batch |= {name: value.astype(floatx) for name, value in {**latents.as_dict(), **more}.items()}
+            read = self.loss.latent_labels(latents, self.scores)
+            batch |= {name: value.astype(floatx) for name, value in read.items()}
         if self.class_weight is None:
             return batch, None
         per_class = np.array([self.class_weight.get(k, 1.0) for k in range(self.num_classes)], floatx)

@@ -12,6 +12,7 @@ from scipy.special import softmax
 
 from deepsimplex._utils.validation import check_array, check_labels, check_number
 from deepsimplex.geometry.vertices import check_num_classes
+from deepsimplex.latent import LatentGaussian
 from deepsimplex.losses.latent_losses import ClassifierLoss
 
 # Of the default mass: factor of the nearest neighbor's error (chosen on Fashion-MNIST), mass for targets made from
@@ -97,9 +98,9 @@ class Composition(ClassifierLoss):
     def how_to_adapt(self) -> str:
         return "call fit first, or compile with losses.Composition(tau=...)"
 
-    def further_labels(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def latent_labels(self, latents: LatentGaussian, scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Return the "composition" [N, n] of latents; an empty dict before tau is set."""
-        return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}
+        return {} if self.tau is None else {"composition": composition(latents.loc, scores, self.tau)}
 
     def check(self, num_classes: int, covariance: str | None) -> None:
         """Raise ValueError if the mass is not above 1/n."""

@@ -199,9 +199,7 @@ class Samples(ABC):
         """
 
     @abstractmethod
-    def keras_batches(
-        self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
-    ) -> Any:
+    def for_keras(self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None) -> Any:
         """Return batches for Keras: a data set of arrays, or a stream of the same kind.
 
         Arrays are copied once, into tensors, of which batches are cut or gathered. Memory maps are read in batches.
@@ -298,7 +296,7 @@ class ArraySamples(Samples):
         x, y, *weight = self._all_columns()
         return ArraySamples(x, *_replaced(function, y, *weight))
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
         size, rows, columns = batch_size or 32, self.num_rows, self._all_columns()
@@ -535,7 +533,7 @@ class DatasetStream(Stream):
         mapped = self.source.map(element, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         return DatasetStream(mapped, self._name)
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> tf.data.Dataset:
         return self.source if divide is None else divide(self.source)
@@ -556,7 +554,7 @@ class PyDatasetStream(Stream):
     def _batches(self, steps: int | None) -> Iterator[Any]:
         return (self.source[index] for index in range(self.source.num_batches or steps or 0))
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> keras.utils.PyDataset:
         return self.source if self._convert is None else ConvertedPyDataset(self.source, self._convert, order)
@@ -618,7 +616,7 @@ class GeneratorStream(Stream):
         self.source, ahead.source = itertools.tee(self.source)
         return ahead.read(steps, argument)
 
-    def keras_batches(
+    def for_keras(
         self, batch_size: int | None = None, order: Order | None = None, divide: Divide | None = None
     ) -> Iterator[Any]:
         convert = self._convert  # Keras takes generators, no other iterators
