@@ -38,8 +38,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
     """Fill in the markers of a page.
 
     ``<!-- figure NAME: caption -->`` becomes the figure, or its caption alone if it has not been drawn.
-    ``<!-- results NAME --> ... <!-- end -->`` becomes the table of training/results/NAME.json if that file exists, and
-    stays as written otherwise. ``<!-- include FILE -->`` becomes a file of the repository, its links those of the site.
+    ``<!-- results NAME --> ... <!-- end -->``, at the start of a line, becomes the table of
+    training/results/NAME.json if that file exists, and stays as written otherwise. ``<!-- include FILE -->`` becomes a
+    file of the repository, its links those of the site.
     """
 
     def include(match: re.Match[str]) -> str:
@@ -57,7 +58,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Any) -> str:
 
     markdown = re.sub(r"<!-- include (\S+) -->", include, markdown)
     markdown = re.sub(r"<!-- figure (\w+): (.*?) -->", figure, markdown, flags=re.DOTALL)
-    return re.sub(r"<!-- results (\w+) -->(.*?)<!-- end -->", results, markdown, flags=re.DOTALL)
+    return re.sub(r"^<!-- results (\w+) -->(.*?)<!-- end -->", results, markdown, flags=re.DOTALL | re.MULTILINE)
 
 
 def _table(results: dict[str, Any]) -> str:
