@@ -7,13 +7,12 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
-from deepsimplex._utils.batching import row_slices
+from deepsimplex._utils.batching import in_batches, row_slices
 from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_array
 from deepsimplex.gp.gpflow_kernels import KERNELS, kernel_from_state, kernel_state
 from deepsimplex.gp.scaling import Scaling
 from deepsimplex.latent import LatentGaussian
-from deepsimplex.readout.row_batches import in_batches
 
 # Numbers in the largest tensor of a block of rows.
 _BUDGET = 2**22
@@ -96,7 +95,7 @@ class Posterior(tf.Module):
 
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features X [N, d], computed in blocks that bound the memory."""
-        blocks = [self._moments(tf.constant(X[rows])) for rows in row_slices(len(X), self._block_rows)]
+        blocks = [self._moments(tf.constant(X[rows], tf.float64)) for rows in row_slices(len(X), self._block_rows)]
         loc, scale = (np.concatenate([block[key].numpy() for block in blocks]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 
