@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import json
+import re
 from pathlib import Path
 
 import keras
@@ -57,6 +58,12 @@ def breaches(path: Path, modules: set[str]) -> list[str]:
         if not rest or rest[0] not in ORDER or ORDER.index(rest[0]) > ORDER.index(room):
             found.append(module)
     return found
+
+
+def test_contributing_lists_the_levels() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d \| (.+?) \|", text, flags=re.MULTILINE)
+    assert [re.findall(r"`(\w+)`", row) for row in rows] == LEVELS
 
 
 def test_every_room_has_a_level() -> None:

@@ -337,7 +337,7 @@ def test_prototypes_classify_two_and_nine(tmp_path, monkeypatch):
     folder.mkdir()
     x, y = np.kron(digits.images * 15, np.ones((2, 2))).astype(np.uint8), digits.target  # 16 pixels a side
     np.savez(folder / "mnist.npz", X_train=x[:350], y_train=y[:350], X_test=x[900:], y_test=y[900:])
-    for name, few in (("of_pixels", 6), ("of_features", 1)):
+    for name, few in (("pixel_prototypes", 6), ("feature_prototypes", 1)):
         learn = getattr(prototypes, name)
         monkeypatch.setattr(prototypes, name, lambda x, y, epochs=0, learn=learn, few=few: learn(x, y, few))
     with eager_classifiers():

@@ -179,8 +179,8 @@ def test_block_size_does_not_change_neighbors(digits, distance, block_bytes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 13])
-def test_ssim_on_fashion_mnist(fashion, window):
-    x, y = fashion[0][:400].copy(), fashion[1][:400]
+def test_ssim_on_images(enlarged, window):
+    x, y = enlarged[0][:400].copy(), enlarged[1][:400]
     x[200] = x[100]
     metric = SSIM(window)
     D = metric.pairwise(x, x)
@@ -196,8 +196,8 @@ def test_ssim_on_fashion_mnist(fashion, window):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("distance", VECTORS)
-def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
-    x, y = fashion
+def test_vectors_on_images(enlarged, distance, evaluated):
+    x, y = enlarged
     metric = get_distance(distance)
     neighbors = class_neighbors(x, y, distance, 2)
     check(neighbors, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))

@@ -9,12 +9,12 @@ from deepsimplex.distances import SSIM, class_neighbors, get_distance
 
 
 @pytest.fixture
-def pixels(fashion, tmp_path):
+def pixels(enlarged, tmp_path):
     """Images as a memory map of bytes, and their labels."""
-    images = np.round(255 * fashion[0][:300]).astype(np.uint8)
+    images = np.round(255 * enlarged[0][:300]).astype(np.uint8)
     images[7] = images[5]
     np.save(tmp_path / "images.npy", images)
-    return np.load(tmp_path / "images.npy", mmap_mode="r"), fashion[1][:300]
+    return np.load(tmp_path / "images.npy", mmap_mode="r"), enlarged[1][:300]
 
 
 @pytest.mark.slow

@@ -19,8 +19,8 @@ def test_equals_scikit_image_on_smooth_images(window, shape):
 
 
 @pytest.mark.parametrize("window", [5, 13])
-def test_equals_scikit_image_on_fashion_mnist(fashion, window):
-    images = fashion[0][:66]
+def test_equals_scikit_image_on_images(enlarged, window):
+    images = enlarged[0][:66]
     D = ssim_block(images, images, window)
     expected = reference.pairwise(reference.ssim(window), images[:5], images)
     np.testing.assert_allclose(D[:5], expected, atol=1e-5)

@@ -144,7 +144,7 @@ def test_nan_in_tensor_stays_in_its_row(dims, kind, scores):
 
 
 def test_single_class_raises():
-    with pytest.raises(ValueError, match=r"scores must.*found \(1, 1\)"):
+    with pytest.raises(ValueError, match=r"scores must.*found 1"):
         argmax({"loc": np.zeros((1, 1)), "scale": np.ones((1, 1))}, np.ones((1, 1)))
 
 
@@ -392,7 +392,7 @@ def test_row_batches_agree_with_single_batch(monkeypatch, dims, method, row_size
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * row_size)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 3 * row_size)
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
     compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows, autograph=False)
@@ -401,7 +401,7 @@ def test_row_batches_agree_with_single_batch(monkeypatch, dims, method, row_size
 
 
 def test_monte_carlo_gradient_raises(monkeypatch):
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 1)
     loc, scale = tf.constant(np.zeros((5, 3))), tf.constant(np.ones((5, 1)))
     with tf.GradientTape() as tape:
         tape.watch(loc)

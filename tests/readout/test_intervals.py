@@ -116,7 +116,7 @@ def test_rows_are_reproducible_and_independent(monkeypatch, n, readout):
     np.testing.assert_allclose(
         np.array(first)[:, 3:5], class_intervals(latent[3:5], readout=readout), rtol=0, atol=1e-13
     )
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 2 * n * 4096)  # pieces of two rows
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 2 * n * 4096)  # pieces of two rows
     np.testing.assert_allclose(first, class_intervals(latent, readout=readout), rtol=0, atol=1e-13)
 
 

@@ -275,7 +275,7 @@ def test_table_gradient_is_the_same_in_row_batches(dtype, monkeypatch):
 
     monkeypatch.setattr("deepsimplex.readout.gumbel.convolution", recorded)
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
     pieces = gradient()
     assert rows == [7, 3, 3, 1]
     for batched, expected in zip(pieces, whole, strict=True):
@@ -309,7 +309,7 @@ def test_tape_keeps_no_tensor_of_a_row_batch(spread, monkeypatch):
         return tape.gradient(value, [loc, scale])
 
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 1)
     for name in ("_log_cdf_and_hazard", "convolution"):
         monkeypatch.setattr(gumbel, name, watched(getattr(gumbel, name)))
     for batched, expected in zip(gradient(), whole, strict=True):

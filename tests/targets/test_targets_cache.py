@@ -14,8 +14,8 @@ from tests.full_disk import files_no_larger_than
 
 @pytest.fixture
 def calls(monkeypatch):
-    calls, real = [], module.class_neighbors
-    monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
+    calls, real = [], module.nearest_neighbors
+    monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
     return calls
 
 
@@ -53,7 +53,7 @@ def test_targets_of_other_parameters_share_distances(tmp_path, calls):
         lambda folder: make(folder, gamma=0.5).fit_transform(X, Y),
         lambda folder: make(folder, distance="cityblock").fit_transform(X, Y),
         lambda folder: make(folder).fit_transform(X.astype(np.float32), Y),
-        lambda folder: make(folder).fit_transform(X.reshape(12, 3, 1), Y),
+        lambda folder: make(folder).fit_transform(np.hstack([X, np.zeros((12, 1))]), Y),
         lambda folder: make(folder).fit_transform(X[::-1], Y),
         lambda folder: make(folder).fit_transform(X, Y[::-1]),
         lambda folder: make(folder).fit(X, Y).transform(X, Y),

@@ -14,7 +14,7 @@ from deepsimplex.distances import SSIM
 from deepsimplex.geometry import nearest_vertex, vertices
 from deepsimplex.targets import CASIMAC
 from deepsimplex.targets import casimac as module
-from deepsimplex.targets.generalized_mapping import check_class_sizes
+from deepsimplex.targets.casimac import check_class_sizes
 from tests.reference import targets as oracle
 
 
@@ -246,8 +246,8 @@ class TestUnits:
         again = CASIMAC.from_config(config)
         assert again.unit_ == target.unit_
         assert again.get_config() == config
-        searched, real = [], module.class_neighbors
-        monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: searched.append(k) or real(*a, **k))
+        searched, real = [], module.nearest_neighbors
+        monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: searched.append(k) or real(*a, **k))
         np.testing.assert_array_equal(again.fit(x, y).transform(x[:4] + 0.1, y[:4]).loc, expected)
         assert len(searched) == 1  # of the queries
         assert again.fit(2 * x, y).transform(x[:4], y[:4]).loc.shape == (4, 2)
@@ -257,8 +257,8 @@ class TestUnits:
 class TestMemory:
     @pytest.fixture
     def calls(self, monkeypatch):
-        calls, real = [], module.class_neighbors
-        monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
+        calls, real = [], module.nearest_neighbors
+        monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
         return calls
 
     def test_equal_samples_are_searched_once(self, calls):
