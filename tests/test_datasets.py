@@ -91,7 +91,7 @@ def test_digits_equal_those_of_scikit_learn():
     assert not np.array_equal(datasets.load("digits", test_fraction=0.5, seed=4).x_test, x_test)
 
 
-def test_copies_are_searched_in_the_documented_order(no_copies, monkeypatch):
+def test_copies_are_searched_in_documented_order(no_copies, monkeypatch):
     copies = no_copies / "copies"
     monkeypatch.setenv("DEEPSIMPLEX_DATA", str(copies))
     # From the last place to the first: each new copy is preferred to the earlier ones.
@@ -105,7 +105,7 @@ def test_copies_are_searched_in_the_documented_order(no_copies, monkeypatch):
             np.testing.assert_array_equal(datasets.load(name, dtype="uint8").x, x, err_msg=place)
 
 
-def test_data_folder_itself_is_read_only_if_it_has_the_name_of_the_set(no_copies, monkeypatch):
+def test_data_folder_is_used_only_if_named_after_the_set(no_copies, monkeypatch):
     x = write_mnist_like(no_copies / "fashion-mnist", seed=5)
     monkeypatch.setenv("DEEPSIMPLEX_DATA", str(no_copies / "fashion-mnist"))
     np.testing.assert_array_equal(datasets.load("fashion_mnist", dtype="uint8").x, x)
@@ -253,7 +253,7 @@ def test_string_labels_are_numbered_in_sorted_order(tmp_path):
     np.testing.assert_array_equal(np.sort(data.y), [0, 1, 2])
 
 
-def test_integers_of_any_width_and_floats_become_the_same_images(tmp_path):
+def test_integer_and_float_images_are_equal(tmp_path):
     arrays = mnist_arrays(0)
     expected = arrays["x_train"].astype(np.float32) / 255
     forms = {"int64": arrays["x_train"].astype(np.int64), "float64": arrays["x_train"] / 255}

@@ -54,6 +54,7 @@ def test_augmented_batches_keep_their_shape_and_mix_labels(shape):
     assert 0 < labels[labels > 0].min() < 1
 
 
+@pytest.mark.slow
 def test_selection_takes_the_value_that_predicts_unseen_images_best(tmp_path, monkeypatch):
     digits = ds.datasets.load("digits")
     monkeypatch.setattr(ds.datasets, "load", lambda name: digits)

@@ -16,6 +16,7 @@ from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVR
+from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import deepsimplex as ds
@@ -35,11 +36,11 @@ each_classifier = pytest.mark.parametrize("classifier", CLASSIFIERS.values(), id
 # The checks fit fifty times and ask for answers, not for good ones: a few steps will do. Argmax reads out hundreds of
 # rows in a thirtieth of the time; the softmax link has no choice.
 FEW_EPOCHS = {"inducing": 20, "epochs": 2, "batch_size": 64}
-GAUSSIAN_PROCESSES = [
-    ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=5),
-    ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **FEW_EPOCHS),
-    ds.CategoricalGaussianProcess("softmax", **FEW_EPOCHS),
-]
+EXACT = ds.SimplexGaussianProcess("dirichlet", readout="argmax", max_iter=5)
+MINIBATCHES = {
+    "stochastic": ds.SimplexGaussianProcess(inference="stochastic", readout="argmax", **FEW_EPOCHS),
+    "categorical": ds.CategoricalGaussianProcess("softmax", **FEW_EPOCHS),
+}
 # Every fit is traced, with Adam for longer. An object's address would be in the tests' names.
 SGD = {"class_name": "SGD", "config": {"learning_rate": 0.3}}
 NETWORK = ds.estimators.SimplexNetworkClassifier(
@@ -57,11 +58,10 @@ def expected_failures(classifier):
     if isinstance(classifier, ds.estimators.SimplexNetworkClassifier):
         order = "networks predict in single precision, whose rounding depends on the batch"
         return {EQUIVALENCE: "minibatches are random", "check_methods_sample_order_invariance": order}
-    if isinstance(classifier, ds.CategoricalGaussianProcess) or classifier.inference == "stochastic":
-        return {EQUIVALENCE: "minibatches are random"}
     return {}
 
 
+@pytest.mark.slow
 @parametrize_with_checks(
     [ds.LatentRegressionClassifier(BayesianRidge(), "casimac")], expected_failed_checks=expected_failures
 )
@@ -70,11 +70,36 @@ def test_scikit_learn_takes_it_for_one_of_its_own(estimator, check):
 
 
 @pytest.mark.slow
-@parametrize_with_checks([*GAUSSIAN_PROCESSES, NETWORK], expected_failed_checks=expected_failures)
+@parametrize_with_checks([EXACT, NETWORK], expected_failed_checks=expected_failures)
 def test_scikit_learn_takes_gaussian_processes_and_networks_for_its_own(estimator, check):
-    """By all samples and by minibatches; networks eagerly, for a few steps take less time than their traces."""
+    """Networks run eagerly, for a few steps take less time than their traces."""
     with eager_classifiers():
         check(estimator)
+
+
+# What depends on how a classifier fits; what it shares with the exact one is checked there.
+FITTING_CHECKS = [
+    "check_classifiers_train",
+    "check_classifiers_classes",
+    "check_classifiers_one_label",
+    "check_classifiers_one_label_sample_weights",
+    "check_dict_unchanged",
+    "check_estimators_dtypes",
+    "check_estimators_overwrite_params",
+    "check_fit2d_1feature",
+    "check_fit2d_1sample",
+    "check_fit_idempotent",
+    "check_methods_sample_order_invariance",
+    "check_methods_subset_invariance",
+    "check_sample_weights_not_overwritten",
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", FITTING_CHECKS)
+@pytest.mark.parametrize("inference", MINIBATCHES)
+def test_fits_by_minibatches_pass_scikit_learns_checks(inference, check):
+    getattr(estimator_checks, check)(inference, clone(MINIBATCHES[inference]))
 
 
 @pytest.fixture(scope="module")

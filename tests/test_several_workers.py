@@ -158,7 +158,7 @@ def write_samples(x, y, folder):
                 writer.write(np.array([*x[row].ravel(), y[row], part], np.float32).tobytes())
 
 
-def test_local_parts_make_up_every_batch():
+def test_local_parts_add_up_to_global_batches():
     workers, parts = Workers(), []
     workers.count = 3
     for workers.number in range(3):

@@ -8,7 +8,6 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from deepsimplex._utils.batching import not_finite
 from deepsimplex._utils.messages import did_you_mean
 
 SUM_TOLERANCE = 1e-3
@@ -141,9 +140,12 @@ def check_array(
     if least and len(array) < least:
         raise ValueError(f"{name} must have at least {least} rows; found {len(array)}")
     array = _as_numbers(array, name, dtype)
-    if finite and array.dtype.kind == "f" and (place := not_finite(np.atleast_1d(array))):
-        where = place[: array.ndim]
-        raise ValueError(f"{name} must be finite; found {array[where]} at {list(where)}")
+    if finite and array.dtype.kind == "f":
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = array.sum()  # finite only if all numbers are, and needs no further memory
+        if not np.isfinite(total) and not (known := np.isfinite(array)).all():
+            where = np.argwhere(~known)[0].tolist()
+            raise ValueError(f"{name} must be finite; found {array[tuple(where)]} at {where}")
     return array
 
 

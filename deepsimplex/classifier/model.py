@@ -28,7 +28,6 @@ from deepsimplex.export import export_model
 from deepsimplex.losses import get_loss
 from deepsimplex.losses.readout_losses import classifier_loss
 from deepsimplex.samples import Samples, is_stream
-from deepsimplex.samples.samples import check_not_given_with_stream
 from deepsimplex.targets import Target
 
 
@@ -203,29 +202,25 @@ class SimplexClassifier(CalibratedNetwork):
         check_whole(epochs, "epochs", 0)
         check_number(validation_split, "validation_split", least=0, below=1)
         observer, seeded = self._observer("fit", class_weight), SeededEpochs(self.seed)
+        workers, steps = observer.workers, kwargs.get("steps_per_epoch")
         samples = Samples.of(x, y, sample_weight, labeled=True)
         validation = None if validation_data is None else _labeled(validation_data)
         self._build_for(samples)
-        if samples.is_stream:
-            check_not_given_with_stream(validation_split=validation_split or None)
-            if observer.needs_training_samples(samples):
-                samples, batch_size = samples.in_memory(kwargs.pop("steps_per_epoch", None), "steps_per_epoch")
-        settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs, type(validation_data).__name__
-        workers = observer.workers
-        if workers.count > 1:
-            self._check_workers(workers, settings, samples, validation)
         if validation_split and validation is None:
-            samples, validation = samples.split(validation_split)  # type: ignore[attr-defined]
+            samples, validation = samples.split(validation_split)
+        if samples.is_stream and observer.needs_training_samples(samples):
+            samples, batch_size = samples.in_memory(steps, "steps_per_epoch")
+            kwargs.pop("steps_per_epoch", None)
+        if workers.count > 1:
+            settings = batch_size, epochs, validation_split, shuffle, class_weight, kwargs
+            self._check_workers(workers, (*settings, type(validation_data).__name__), samples, validation)
 
-        steps = kwargs.get("steps_per_epoch")
         training = observer.fit(samples, steps)
         self._adapt_head(training, steps)
         if validation is not None:
-            size = kwargs.pop("validation_batch_size", None) or batch_size
-            validation, size, kwargs["validation_steps"] = self._observed(
-                validation, size, kwargs.pop("validation_steps", None)
-            )
-            kwargs["validation_data"] = self._epochs(validation, size)
+            size, steps = kwargs.pop("validation_batch_size", None), kwargs.pop("validation_steps", None)
+            validation, size, steps = self._observed(validation, size or batch_size, steps)
+            kwargs |= {"validation_data": self._epochs(validation, size), "validation_steps": steps}
         self._build_metrics(training)
         self._train_uncalibrated()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
@@ -309,8 +304,7 @@ class SimplexClassifier(CalibratedNetwork):
                 f"the loss {self.training_loss.name!r} needs what fit finds in the training samples, and there was no "
                 "fit: it is given as NaN; class metrics do not need it",
             )
-        if not samples.is_stream:
-            self._check_shape(samples.columns[0])
+        self._check_shape(samples.spec[0])
         if observer.needs_training_samples(samples):
             if not self.target.is_fitted:
                 warn_caller(

@@ -217,11 +217,7 @@ class SimplexNetwork(keras.Model):
                 "predictions must be asked for outside the scope of MultiWorkerMirroredStrategy: each worker predicts "
                 "by itself"
             )
-        samples = Samples.of(x)
-        if samples.is_stream:
-            return samples.checked(self._check_shape)
-        self._check_shape(samples.columns[0])
-        return samples
+        return Samples.of(x).checked(self._check_shape)
 
     def _check_shape(self, x: Any) -> None:
         """Raise ValueError for an array, or the specification of one, that does not fit the backbone's inputs."""

@@ -151,7 +151,7 @@ class SSIM(Distance):
 
     def blocks(self, queries: NDArray[Any], x: NDArray[Any]) -> BlockFunction:
         queries, x = self._in_one_unit(queries, x)
-        plan = self._layout(x)
+        plan = self._layout(x, self.dtype)
         accelerated = self.dtype == "float32" and has_accelerator()
         at_once = max(1, PACKED_BYTES // plan.packed_bytes)
 
@@ -171,53 +171,49 @@ class SSIM(Distance):
         return block
 
     def paired(self, queries: NDArray[Any], x: NDArray[Any]) -> PairFunction:
-        from deepsimplex.distances.ssim_windows import pair_distances
-
         queries, x = self._in_one_unit(queries, x)
-        plan = self._layout(x)
 
         def distances(rows: NDArray[np.int64], columns: NDArray[np.int64]) -> NDArray[np.float64]:
-            out = np.empty(len(rows))
-            for part in parts(slice(0, len(rows)), max(1, 8 * PACKED_BYTES // plan.packed_bytes)):
-                first, row_places = np.unique(rows[part], return_inverse=True)
-                second, column_places = np.unique(columns[part], return_inverse=True)
-                packed = self._pack(queries[first], plan), self._pack(x[second], plan)
-                out[part] = pair_distances(row_places, column_places, *packed, plan)
+            out = self._single_pairs(queries, rows, x, columns, self.dtype)
             (near,) = np.nonzero(out < NEAR)
             out[near] = self._exact(queries, rows[near], x, columns[near])
             return out
 
         return distances
 
+    def _single_pairs(
+        self, queries: NDArray[Any], rows: NDArray[np.int64], x: NDArray[Any], columns: NDArray[np.int64], dtype: str
+    ) -> NDArray[np.float64]:
+        """Compute the distances [S] of single pairs."""
+        from deepsimplex.distances.ssim_windows import pair_distances
+
+        plan, out = self._layout(x, dtype), np.empty(len(rows))
+        for part in parts(slice(0, len(rows)), max(1, 8 * PACKED_BYTES // plan.packed_bytes)):
+            first, row_places = np.unique(rows[part], return_inverse=True)
+            second, column_places = np.unique(columns[part], return_inverse=True)
+            packed = self._pack(queries[first], plan), self._pack(x[second], plan)
+            out[part] = pair_distances(row_places, column_places, *packed, plan)
+        return out
+
     def _exact(
         self, queries: NDArray[Any], rows: NDArray[np.int64], x: NDArray[Any], columns: NDArray[np.int64]
     ) -> NDArray[np.float64]:
-        """Distances [S] of single pairs, evaluated in float64."""
-        out = np.empty(len(rows))
-        c1, c2 = ((constant * self._range_of(x)) ** 2 for constant in (K1, K2))
-        channels, size = (x.shape[3] if x.ndim == 4 else 1), int(np.prod(x.shape[1:]))
-        for part in parts(slice(0, len(rows)), max(1, PACKED_BYTES // (8 * size))):
-            from deepsimplex.distances.ssim_windows import exact_distances
+        """Compute the distances [S] of single pairs in float64; exactly 0 for equal images."""
+        equal = [np.array_equal(queries[row], x[column]) for row, column in zip(rows, columns, strict=True)]
+        return np.where(equal, 0.0, np.maximum(self._single_pairs(queries, rows, x, columns, "float64"), 0.0))
 
-            pairs = (_beside(queries[rows[part]], np.float64), _beside(x[columns[part]], np.float64))
-            out[part] = exact_distances(*pairs, self.window, channels, c1, c2)
-        return out
-
-    def _layout(self, x: NDArray[Any]) -> "Layout":
+    def _layout(self, x: NDArray[Any], dtype: str) -> "Layout":
         from deepsimplex.distances.ssim_windows import layout
 
         height, width, channels = (*x.shape[1:], 1)[:3]
-        return layout(height, width * channels, self.window, channels, (K1**2, K2**2), self.dtype)
+        return layout(height, width * channels, self.window, channels, (K1**2, K2**2), dtype)
 
     def _pack(self, images: NDArray[Any], plan: "Layout") -> "Packed":
         from deepsimplex.distances.ssim_windows import pack
 
-        return pack(_beside(images, np.float64), self._range_of(images), plan)
-
-
-def _beside(images: NDArray[Any], dtype: Any) -> NDArray[Any]:
-    """Images [N, H, W C], channels beside one another: a window is then every C-th column."""
-    return np.ascontiguousarray(images, dtype).reshape(*images.shape[:2], int(np.prod(images.shape[2:])))
+        # Channels beside one another: a window is then every C-th column.
+        beside = images.reshape(*images.shape[:2], int(np.prod(images.shape[2:])))
+        return pack(np.ascontiguousarray(beside, np.float64), self._range_of(images), plan)
 
 
 def _all_pairs(images: "Packed", others: "Packed", plan: "Layout") -> NDArray[np.float64]:

@@ -198,39 +198,3 @@ def _pair_distances(rows, columns, images, others, plan, memory, out):
                 similarity = _similarity(images, rows[s - 1], others, columns[s - 1], plan, scratch)
                 out[s - 1] = 1.0 - np.float64(similarity)
             scratch, ahead = ahead, scratch
-
-
-@exclusive
-@njit(parallel=True, cache=True, error_model="numpy")
-def exact_distances(images, others, window, channels, c1, c2):
-    """Compute 1 - SSIM [S] of images [S, H, P] by direct sums in float64; exactly 0 for equal images."""
-    out = np.zeros(len(images))
-    height, width = images.shape[1] - window + 1, images.shape[2] - (window - 1) * channels
-    area = window * window
-    for n in prange(len(images)):
-        a, b = images[n], others[n]
-        if np.array_equal(a, b):
-            continue
-        loss = 0.0
-        for i in range(height):
-            for q in range(width):
-                a_mean, b_mean = 0.0, 0.0
-                for r in range(window):
-                    for s in range(window):
-                        a_mean += a[i + r, q + s * channels]
-                        b_mean += b[i + r, q + s * channels]
-                a_mean /= area
-                b_mean /= area
-                a_square, b_square, covariance = 0.0, 0.0, 0.0
-                for r in range(window):
-                    for s in range(window):
-                        a_rest = a[i + r, q + s * channels] - a_mean
-                        b_rest = b[i + r, q + s * channels] - b_mean
-                        a_square += a_rest * a_rest
-                        b_square += b_rest * b_rest
-                        covariance += a_rest * b_rest
-                luminance = (2.0 * a_mean * b_mean + c1) / (a_mean * a_mean + b_mean * b_mean + c1)
-                structure = (2.0 * covariance / (area - 1) + c2) / ((a_square + b_square) / (area - 1) + c2)
-                loss += 1.0 - luminance * structure
-        out[n] = max(loss / (height * width), 0.0)
-    return out

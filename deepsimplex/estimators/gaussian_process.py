@@ -7,7 +7,6 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-import tensorflow as tf
 from numpy.typing import ArrayLike, NDArray
 
 from deepsimplex._utils.validation import check_choice
@@ -188,7 +187,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
 
     def fit(
         self,
-        X: ArrayLike | tf.data.Dataset,
+        X: Any,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         callback: Callback | None = None,
@@ -197,7 +196,7 @@ class SimplexGaussianProcess(PosteriorMixin, LatentClassifier):
 
         Parameters
         ----------
-        X : array_like, shape [N, d], or tf.data.Dataset
+        X : array_like, shape [N, d], tf.data.Dataset or keras.utils.PyDataset
             Numbers that can be sliced by rows (NumPy's arrays and memory maps, h5py's data sets) are never copied
             whole by inference="stochastic" with a target made from labels alone. That also takes a data set of batches
             (features, label) or (features, label, sample_weight), which is finite and the same whenever it is read: its
@@ -351,7 +350,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
 
     def fit(
         self,
-        X: ArrayLike | tf.data.Dataset,
+        X: Any,
         y: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
         callback: Callback | None = None,
@@ -360,7 +359,7 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
 
         Parameters
         ----------
-        X : array_like, shape [N, d], or tf.data.Dataset
+        X : array_like, shape [N, d], tf.data.Dataset or keras.utils.PyDataset
             As ``SimplexGaussianProcess.fit`` takes it with inference="stochastic".
         y : array_like, shape [N] or [N, n]
             Labels of any kind, or soft labels: rows that sum to one. None beside a data set.

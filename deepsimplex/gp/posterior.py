@@ -96,7 +96,7 @@ class Posterior(tf.Module):
 
     def predict(self, X: NDArray[np.float64]) -> LatentGaussian:
         """Return the latents of features X [N, d], computed in blocks that bound the memory."""
-        blocks = [self._moments(tf.constant(X[rows])) for rows in row_slices(len(X), self._block_rows)]
+        blocks = [self._moments(tf.constant(X[rows], tf.float64)) for rows in row_slices(len(X), self._block_rows)]
         loc, scale = (np.concatenate([block[key].numpy() for block in blocks]) for key in ("loc", "scale"))
         return LatentGaussian(loc, scale)
 

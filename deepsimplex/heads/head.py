@@ -92,9 +92,12 @@ class Head(keras.layers.Layer):
         store["adapted"] = np.array(self.adapted, dtype="float32")
 
     def load_own_variables(self, store: Any) -> None:
-        """Load the weights and ``adapted``."""
+        """Load the weights and ``adapted``; raise ValueError if a file is damaged."""
         super().load_own_variables({name: store[name] for name in store.keys() if name != "adapted"})  # noqa: SIM118
-        self.adapted = bool(np.asarray(store["adapted"]))
+        adapted = np.asarray(store["adapted"])
+        if adapted.tolist() not in (0.0, 1.0):
+            raise ValueError(f"adapted must be 0 or 1; found {adapted}")
+        self.adapted = bool(adapted)
 
     def compute_output_spec(self, features: Any) -> Any:
         if self.latent_dim is None or self.covariance is None:

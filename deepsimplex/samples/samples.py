@@ -61,7 +61,7 @@ class Samples(ABC):
 
     is_stream: ClassVar[bool]
     is_repeatable: bool = True
-    num_rows: int | None = None
+    num_rows: Any = None  # int | None
     columns: Columns = ()
     divides_files = False
     _function: Callable[..., Columns] | None = None
@@ -114,7 +114,8 @@ class Samples(ABC):
     def map(self, function: Callable[..., Columns]) -> Self:
         """Return these samples with a function of the columns applied to every read.
 
-        The function may drop rows of a stream that has not been read yet; later ones do not see batches without rows.
+        Reads are those in blocks and minibatches, ``whole`` and ``draw``; batches for Keras are not mapped. The
+        function may drop rows of a stream that has not been read yet; later ones do not see batches without rows.
         """
         mapped, before = copy.copy(self), self._function
 
@@ -169,6 +170,14 @@ class Samples(ABC):
 
         A stream is read, in order, for ``steps`` batches or to its end; the argument is named in errors.
         """
+
+    @abstractmethod
+    def checked(self, check: Callable[[Any], None]) -> "Samples":
+        """Check the samples, or their specification, with a function that raises; a stream checks every batch."""
+
+    @abstractmethod
+    def split(self, share: float) -> tuple["Samples", "Samples"]:
+        """Cut a share of the rows of arrays off the end, as Keras does: (training, validation); streams raise."""
 
     @abstractmethod
     def first(self) -> Columns:
@@ -240,7 +249,6 @@ class ArraySamples(Samples):
         return some
 
     def split(self, share: float) -> tuple[Self, Self]:
-        """Cut a share of the samples off the end, as Keras does: (training, validation)."""
         cut = math.floor(self.num_rows * (1.0 - share))
         if not 0 < cut < self.num_rows:
             raise ValueError(
@@ -269,6 +277,10 @@ class ArraySamples(Samples):
 
     def in_memory(self, steps: int | None = None, argument: str = "steps") -> tuple["ArraySamples", int | None]:
         return self, None
+
+    def checked(self, check: Callable[[Any], None]) -> "ArraySamples":
+        check(self.columns[0])
+        return self
 
     def first(self) -> Columns:
         return self.columns
@@ -386,8 +398,6 @@ class Stream(Samples):
         return ArraySamples(*_checked_columns(x, y, weight, self._name)), num_rows(batches[0])
 
     def checked(self, check: Callable[[Any], None]) -> "Stream":
-        """Return this stream with a check of every batch's samples, in addition to that for finite numbers."""
-
         def convert(batch: Any) -> Any:
             x = _columns(batch)[0]
             check_samples(x)
@@ -405,6 +415,9 @@ class Stream(Samples):
             return (x, *_observed(observe, *labels))
 
         return self._converted(convert)
+
+    def split(self, share: float) -> tuple["Samples", "Samples"]:
+        raise ValueError("validation_split must not be given beside batches: give validation_data")
 
     def _converted(self, convert: Callable[[Any], Any]) -> Self:
         converted = copy.copy(self)

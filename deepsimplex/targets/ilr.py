@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 from scipy.stats import norm
 
 from deepsimplex._utils.validation import check_number
-from deepsimplex.geometry import helmert, ilr
+from deepsimplex.geometry import helmert
 from deepsimplex.geometry.vertices import check_num_classes
 from deepsimplex.latent import LatentGaussian
 from deepsimplex.targets.target import Candidates, LabelTarget
@@ -75,5 +75,5 @@ class ILR(LabelTarget):
     def latents(self, memberships: NDArray[np.float64]) -> LatentGaussian:
         """Observations [N, n - 1] with isotropic scale [N, 1] of soft labels [N, n]."""
         n = memberships.shape[1]
-        loc = ilr(self.smoothing * memberships + (1 - self.smoothing) / n)
+        loc = np.log(self.smoothing * memberships + (1 - self.smoothing) / n) @ self.scores(n)
         return LatentGaussian(loc, np.repeat(self.noise(n), len(loc), axis=0))

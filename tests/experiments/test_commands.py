@@ -464,14 +464,15 @@ def test_density_and_sets_are_fitted_after_training_and_saved(tmp_path):
         "training.epochs=2",
         "target={name: casimac, distance: cityblock, method: approximate, candidates_per_class: 1}",
     ]
-    folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+    with without_pictures(export=False, eager=True):
+        folder = experiments.train(checked(tmp_path, *overrides), verbose=0)
+        plain = experiments.train(checked(tmp_path, "training.epochs=1"), verbose=0)
     model, metrics = ds.load(folder.model), json.loads(folder.metrics.read_text())
     assert type(model.density).__name__ == "NeighborDistance"
     assert (model.prediction_sets.coverage, model.prediction_sets.method) == (0.8, "aps")
     assert 0.6 < metrics["set_coverage"] <= 1
     assert 0 <= metrics["unfamiliar_share"] < 0.2
     assert 0.3 < metrics["neighbor_recall"] == model.target.recall_ < 1
-    plain = experiments.train(checked(tmp_path, "training.epochs=1"), verbose=0)
     assert ds.load(plain.model).density is None
     assert not {"set_coverage", "unfamiliar_share", "neighbor_recall"} & json.loads(plain.metrics.read_text()).keys()
 

@@ -1,10 +1,17 @@
-"""Calls of the public functions and classes of every room, with valid arguments."""
+"""Calls of the public functions and classes of every room with valid arguments, from ``__all__`` and signatures.
 
+An argument is the one that ``VARIANTS`` has for the call, else the one that ``VALUES`` has for its name, else its
+default. Calls that need files or a trained network are written by hand.
+"""
+
+import dataclasses
 import functools
+import inspect
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import keras
@@ -13,23 +20,7 @@ import yaml
 from sklearn.linear_model import Ridge
 
 import deepsimplex as ds
-from deepsimplex import (
-    backbones,
-    calibration,
-    datasets,
-    distances,
-    estimators,
-    evaluation,
-    experiments,
-    geometry,
-    heads,
-    losses,
-    metrics,
-    plots,
-    prototypes,
-    readout,
-    targets,
-)
+from deepsimplex import datasets, estimators, evaluation, experiments, geometry, losses, readout
 
 LATENT_PARTS = ("loc", "scale")
 ALIASES: dict[str, tuple[str, ...]] = {
@@ -38,6 +29,7 @@ ALIASES: dict[str, tuple[str, ...]] = {
     **{"sets": ("y",), "num_classes": ("y", "y_pred", "class_names", "n"), "overrides": ("override", "file")},
     **{"X": ("x", "p"), "membership": ("assigned", "y"), "scores": ("labels",), "W": ("c",)},
     **{"name": ("backbone",), "path": ("config",), "omega": ("feature_names", "top", "shape")},
+    "identifier": ("distance", "name", "window", "matrix", "loss", "beta", "target", "overlap"),
 }
 
 
@@ -69,367 +61,208 @@ P = 0.7 * rng.dirichlet(np.ones(3), 30) + 0.3 * np.eye(3)[Y]
 SETS = P > 0.2
 SCORES = geometry.vertices(3)
 LATENT = {"loc": SCORES[Y] + rng.normal(size=(30, 2)), "scale": rng.uniform(0.1, 1, size=(30, 1))}
+FULL = {"loc": LATENT["loc"], "scale": np.tile(np.eye(2), (30, 1, 1))}
+WIDE = {"loc": X[:, :3], "scale": np.abs(X[:, :3])}
 IMAGES = rng.uniform(size=(30, 6, 6)).astype("float32")
 SIGNS = 2 * np.eye(3) - 1
-READ = readout.softmax(LATENT)
 WEIGHT = rng.uniform(size=30)
 CLASSES = ["a", "b", "c"]
 
+VALUES: dict[str, Any] = {
+    **{"X": X, "x": X, "Y": X[:5], "y": Y, "z": X, "p": P, "pi": P + 0.01, "f": X, "a": X, "n": 3, "latents": X},
+    **{"latent": LATENT, "sample_weight": WEIGHT, "y_true": Y, "y_pred": P, "sets": SETS, "images": IMAGES[:3]},
+    **{"membership": P, "memberships": {"a": P, "b": P[:, ::-1]}, "probabilities": {"a": P, "b": P[:, ::-1]}},
+    **{"inside": WEIGHT, "outside": WEIGHT, "confidence": WEIGHT, "lower": P * 0.5, "upper": np.minimum(P * 1.5, 1)},
+    **{"metric": evaluation.accuracy, "bins": 5, "k": 1, "resamples": 5, "level": 0.9, "limits": (0.0, 1.0)},
+    **{"num_classes": 3, "latent_dim": 2, "max_iter": 2, "epochs": 1, "inducing": 5, "cv": 2, "regressor": Ridge()},
+    **{"n_components": 5, "max_samples": 20, "class_names": CLASSES, "columns": 2, "top": 2, "num_points": 16},
+    **{"hidden": (4,), "filters": (2, 2), "units": 4, "dropout": 0.1, "kernel_size": 3, "beta": 0.5, "mass": 0.5},
+    **{
+        "labels": Y[:3],
+        "W": X[:3],
+        "weights": WEIGHT,
+        "noise": 0.1,
+        "noise_variance": 0.1,
+        "lengthscale": 1.0,
+        "number": 1,
+        "window": 3,
+    },
+    **{"loc": LATENT["loc"], "tau": 1.0, "function": keras.ops.square, "matrix": np.abs(X[:, :1] - X[:, 0])},
+    **{"curves": {"a": evaluation.risk_coverage_curve(Y, P)}, "histories": {"one": {"loss": [2.0, 1.0]}}},
+    **{"j": 0, "identifier": {"name": "ssim", "window": 3}, "targets": ["vertices", "casimac"], "omega": X[:4]},
+    **{"geometry.x": P + 0.01, "geometry.y": P[::-1] + 0.1, "geometry.z": X, "power.a": 2.0},
+    **{"from_probability_simplex.s": geometry.to_probability_simplex(X), "report.outside": P, "report.sets": SETS},
+    **{"feature_gradients.x": X32, "decision_function.k": 1, "heads.x": X32, "losses.scores": SCORES},
+    **{"composition_scale.labels": Y, "get_loss.identifier": {"name": "latent_nll", "beta": 0.5}},
+    **{"backbone.name": "mlp", "ResidualBlock.filters": 2, "SpectralConv2D.filters": 2},
+    **{"SSIM.X": IMAGES, "SSIM.Y": IMAGES[:3], "estimators.window": 0.3, "top_k_accuracy.k": 2, "report.k": 2},
+    **{"CallableDistance.function": lambda a, b: abs(a - b).sum()},
+    **{
+        "plots.latent": None,
+        "losses.latent": None,
+        "heads.metric": "euclidean",
+        "LayerHead.layer": ds.heads.GaussianHead(2),
+        "fit_lvq.window": None,
+        "Precomputed.Y": X,
+    },
+    **{"estimators.noise": "auto", "calibrate.method": "platt"},
+    **{"losses.tau": 1.0, "GPLVQ.lengthscale": "median", "estimators.num_classes": None, "calibration.k": 3},
+}
+"""By the name of the parameter, or by FUNCTION.name, CLASS.name or ROOM.name, which come first."""
 
-def call(function: Callable[..., Any], **arguments: Any) -> Call:
-    """The call of a function; ``slow`` and ``gives_nan`` are those of the call."""
-    slow, gives_nan = arguments.pop("slow", False), arguments.pop("gives_nan", False)
-    return Call(function.__name__, function, arguments, slow, gives_nan)
+REGIONS: dict[str, Any] = {
+    **{"classifier": estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), "X": X[:, :2], "prototypes": X[:3, :2]},
+    **{"prototype_labels": Y[:3], "feature_names": ["u", "v"], "levels": [0.5], "resolution": 8},
+    **{"variance": lambda x: np.square(x).sum(axis=1), "variance_levels": [0.5, 1.0]},
+}
+READ: dict[str, Any] = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
+SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
+VARIANTS: dict[str, list[dict[str, Any]]] = {
+    "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
+    "uncertainty": [{"by": "entropy", "y": None}, {"by": "likelihood"}],
+    "corrupt": [{"name": name, "severity": 1} for name in ("rotation", "shot_noise", "pixelation")],
+    "ability_to_separate": [{"assigned": Y}, {"assigned": np.array(CLASSES)[Y], "classes": CLASSES}],
+    "standardized_memberships": [{"scores": X, "kind": kind} for kind in ("softmax", "ranks")]
+    + [{"scores": X, "kind": "shift", "zero": -9.0}],
+    "standardized_partition": [{"assigned": Y}],
+    "compare_partitions": [{"assigned": {"a": Y}}],
+    "decision_regions": [REGIONS],
+    "latent_space": [{"latent": ds.LatentGaussian(**LATENT), **change} for change in ({}, {"level": None})],
+    "predictions": [{"p": P[:3], "y": Y[:3], "intervals": (P[:3] * 0.5, P[:3]), "familiarity": WEIGHT[:3]}],
+    "uncertain_images": [{"images": IMAGES, "familiarity": WEIGHT}, {"images": IMAGES, **READ}],
+    "prototype_images": [{"prototypes": X[:3], "shape": (2, 2), "wins": np.array([3, 2, 1])}],
+    "relevance": [{"feature_names": list("abcd")}, {"shape": (2, 2), "top": None}],
+    "reliability": [{"class_index": 1}, READ],
+    "simplex": [{"assigned": Y, "lines": True}],
+    "classwise_reliability": [{"classes": [0, 2]}],
+    "argmax": [
+        {"num_points": None},
+        {"latent": FULL, "scores": SCORES, "log": True},
+        {"latent": WIDE, "scores": np.eye(3), "num_points": None},
+        {"latent": WIDE, "scores": np.eye(3), "method": "quasi_monte_carlo"},
+    ],
+    "softmax": [{"num_points": None}, {"latent": FULL, "scores": SCORES, "log": True}],
+    "class_neighbors": [
+        SEARCH,
+        SEARCH | {"method": "approximate", "candidates": 4},
+        {"x": IMAGES, "distance": {"name": "ssim", "window": 3}},
+        {"distance": np.abs(X[:, :1] - X[:, 0])},
+    ],
+    "get_distance": [{}, {"identifier": "euclidean"}],
+    "ConformalSets": [{"method": method} for method in ("lac", "raps")],
+    "LatentScaling.fit": [{"readout": "softmax"}],
+    "SimplexGaussianProcess": [{"inference": inference} for inference in ("exact", "collapsed", "stochastic")],
+    "fit_lvq": [{}, {"also_correct": True, "window": 0.3}],
+    "fit_gplvq": [{"y": SIGNS[:, Y], "c": SIGNS}],
+    "initial_prototypes": [{"initialization": kind} for kind in ("means", "samples", "k-means++")],
+    "SpectralConv2D": [{"bound": 0.9}],
+    "nystroem_kernel_ridge": [{"gammas": (0.1,), "penalties": (1.0,)}],
+}
+"""By the name of a function, CLASS or CLASS.method: the arguments of each of its calls that differ from ``VALUES``."""
+
+SLOW = {"plots", "backbones", "heads"}
+SLOW |= {"report", "compare_reports", "argmax_error", "class_intervals", "LatentScaling", "SimplexGaussianProcess"}
+SLOW |= {"CategoricalGaussianProcess", "SimplexNetworkClassifier", "nystroem_kernel_ridge"}
+GIVES_NAN = {"metrics", "reliability_curve", "reliability_band", "report", "compare_reports", "coverage_by_class"}
+GIVES_NAN |= {"coverage_by_size", "standardized_partition", "compare_partitions", "least_squares_gaussian_process"}
+BASES = {"Distance", "Embedding", "Head", "Head.explain", "Readout", "ClassifierLoss", "LatentLoss"}
+"""Not called: classes to derive from, one that needs a network, and a method that only raises."""
+METHODS = (
+    *("fit", "fit_transform", "transform", "predict", "predict_proba", "predict_latent", "decision_function"),
+    *("explain", "class_intervals", "calibrate", "conformalize", "predict_set", "fit_density", "familiarity"),
+    *("variance_factor", "pairwise", "update_state", "intervals", "scores", "noise", "latent_dim", "adapt"),
+)
 
 
-def of(kind: type, method: str, made: dict[str, Any], used: dict[str, Any], **options: Any) -> Call:
-    """The call of a constructor and then of a method."""
+def arguments(function: Callable[..., Any], room: str, *names: str) -> Iterator[dict[str, Any]]:
+    """Valid arguments of each call of a function, but for callbacks and arguments that only Keras reads.
 
-    def function(**arguments: Any) -> Any:
-        made_with = {name: value for name, value in arguments.items() if name in made}
-        used_with = {name: value for name, value in arguments.items() if name in used}
-        return getattr(kind(**made_with), method)(**used_with)
-
-    return Call(f"{kind.__name__}.{method}", function, made | used, **options)
-
-
-def then(kind: Callable[..., Any], use: Callable[[Any], Any], **made: Any) -> Call:
-    """The call of a constructor, whose object is then used."""
-    slow = made.pop("slow", False)
-    return Call(getattr(kind, "__name__", "SpectralConv2D"), lambda **arguments: use(kind(**arguments)), made, slow)
-
-
-def _evaluation() -> list[Call]:
-    e = evaluation
-    scores = [e.accuracy, e.weighted_f1, e.weighted_precision, e.weighted_recall, e.negative_log_likelihood]
-    calls = [call(score, y=Y, p=P) for score in (*scores, e.brier_score, e.proba_loss)]
-    binned = [e.expected_calibration_error, e.adaptive_calibration_error, e.maximum_calibration_error, e.area_deviation]
-    calls += [call(score, y=Y, p=P, bins=5, top_label=False) for score in binned]
-    calls += [call(score, y=Y, p=P, bins=5) for score in (e.classwise_calibration_error, e.brier_decomposition)]
-    curve: dict[str, Any] = {"y": Y, "p": P, "bins": 5, "top_label": False, "class_index": None, "binning": "width"}
-    few = {"resamples": 5, "seed": 0}
-    return [
-        *calls,
-        call(e.calibration_error_by_class, y=Y, p=P, bins=5),
-        call(e.reliability_curve, gives_nan=True, **curve),
-        call(e.reliability_curve, gives_nan=True, **curve | {"class_index": 1, "binning": "mass"}),
-        call(e.reliability_band, gives_nan=True, **curve | {"lower": P * 0.5, "upper": np.minimum(P * 1.5, 1)}),
-        call(e.top_k_accuracy, y=Y, p=P, k=2),
-        call(e.uncertainty, p=P, by="entropy", y=None),
-        call(e.uncertainty, p=P, by="likelihood", y=Y),
-        call(e.out_of_distribution_auroc, inside=WEIGHT, outside=WEIGHT),
-        call(e.bootstrap_interval, metric=e.accuracy, y=Y, p=P, level=0.9, stratified=False, limits=(0.0, 1.0), **few),
-        call(e.coverage, y=Y, sets=SETS),
-        call(e.set_size, y=Y, sets=SETS),
-        call(e.coverage_by_class, gives_nan=True, y=Y, sets=SETS),
-        call(e.coverage_by_size, gives_nan=True, y=Y, sets=SETS),
-        call(e.risk_coverage_curve, y=Y, p=P, confidence=WEIGHT),
-        call(e.area_under_risk_coverage, y=Y, p=P, confidence=WEIGHT),
-        call(e.accuracy_at_coverage, y=Y, p=P, coverage=0.8, confidence=WEIGHT),
-        call(
-            e.report, gives_nan=True, slow=True, y=Y, p=P, bins=5, k=2, coverage=0.8, outside=P, sets=SETS,
-            intervals=0.9, stratified=False, classes=None, **few,
-        ),
-        call(
-            e.compare_reports, gives_nan=True, slow=True, y=Y, probabilities={"a": P, "b": P[:, ::-1]}, bins=5, k=2,
-            coverage=0.8, level=0.9, **few,
-        ),
-        call(e.corrupt, images=IMAGES[:3], name="rotation", severity=1, seed=0),
-        call(e.corrupt, images=IMAGES[:3], name="shot_noise", severity=2, seed=0),
-        call(e.corrupt, images=IMAGES[:3], name="pixelation", severity=3, seed=0),
-        call(e.ability_to_separate, membership=P, assigned=Y, classes=None),
-        call(e.ability_to_separate, membership=P, assigned=np.array(CLASSES)[Y], classes=CLASSES),
-        call(e.partition_accuracy, y=Y, membership=P, classes=None),
-        call(e.standardized_memberships, scores=X, kind="softmax"),
-        call(e.standardized_memberships, scores=X, kind="ranks", zero=None),
-        call(e.standardized_memberships, scores=X, kind="shift", zero=-9.0),
-        call(e.standardized_partition, gives_nan=True, y=Y, membership=P, assigned=Y, depth=1, classes=None),
-        call(
-            e.compare_partitions, gives_nan=True, y=Y, memberships={"a": P, "b": P[:, ::-1]}, assigned={"a": Y},
-            depth=1, classes=None,
-        ),
-        Call("accuracy_at", e.risk_coverage_curve(Y, P).accuracy_at, {"coverage": 0.5}),
-    ]  # fmt: skip
+    ``names`` are those that ``VALUES`` may have before a dot.
+    """
+    chosen = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        read_by_keras = room in ("losses", "metrics") and name in ("name", "dtype", "reduction")
+        callback = name in ("announce", "backbone", "callback", "report") and parameter.default is None
+        if (
+            not read_by_keras
+            and not callback
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        ):
+            keys = [f"{prefix}.{name}" for prefix in (*names, room)] + [name]
+            known = [VALUES[key] for key in keys if key in VALUES]
+            chosen[name] = known[0] if known else parameter.default
+    for variant in VARIANTS.get(".".join(reversed(names)), [{}]):
+        yield chosen | variant
 
 
-def _plots() -> list[Call]:
-    classifier, gaussian = estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), ds.LatentGaussian(**LATENT)
-    reads: dict[str, Any] = {"p": READ, "latent": LATENT, "scores": None, "readout": "softmax", "level": 0.9}
-    histories = {"one": {"loss": [2.0, 1.0], "val_loss": [2.0, 1.5]}, "two": {"loss": [2.0]}}
-    regions: dict[str, Any] = {
-        **{"classifier": classifier, "X": X[:, :2], "y": Y, "prototypes": X[:3, :2], "prototype_labels": Y[:3]},
-        **{"class_names": CLASSES, "feature_names": ["u", "v"], "levels": [0.5], "colors": "likeliest"},
-        **{"scale_features": True, "resolution": 8, "legend": True, "ax": None},
-        **{"variance": lambda x: np.square(x).sum(axis=1), "variance_levels": [0.5, 1.0]},
-    }
-    calls = [
-        call(plots.classwise_reliability, y=Y, p=P, bins=5, class_names=CLASSES, classes=[0, 2]),
-        call(plots.confusion_matrix, y=Y, p=P, class_names=CLASSES, normalize="true", ax=None),
-        call(plots.decision_regions, **regions),
-        call(plots.latent_space, latent=gaussian, y=Y, classes=None, scores=SCORES, class_names=CLASSES, level=0.5),
-        call(plots.latent_space, latent=gaussian, y=Y, classes=[0, 1, 2], scores=SCORES, level=None, ax=None),
-        call(plots.learning_curves, histories=histories, columns=2),
-        call(plots.prediction_sets, y=Y, sets=SETS, coverage=0.9, class_names=CLASSES),
-        call(
-            plots.predictions, images=IMAGES[:3], p=P[:3], y=Y[:3], class_names=CLASSES, columns=2, top=2,
-            intervals=(P[:3] * 0.5, np.minimum(P[:3] * 1.5, 1)), familiarity=WEIGHT[:3],
-        ),
-        call(
-            plots.prototype_images, prototypes=X[:3], labels=Y[:3], shape=(2, 2), wins=np.array([3, 2, 1]),
-            class_names=CLASSES, columns=2,
-        ),
-        call(plots.relevance, omega=X[:4], feature_names=list("abcd"), shape=None, sort=True, top=2),
-        call(plots.relevance, omega=X[:4], shape=(2, 2), sort=False, top=None),
-        call(plots.reliability, y=Y, p=P, bins=5, ax=None, class_index=1),
-        call(plots.reliability, y=Y, bins=5, **reads),
-        call(plots.risk_coverage, curves={"a": evaluation.risk_coverage_curve(Y, P)}, ax=None),
-        call(plots.simplex, p=P, y=Y, assigned=Y, class_names=CLASSES, lines=True, ax=None),
-        call(
-            plots.uncertain_images, images=IMAGES, p=P, y=Y, familiarity=WEIGHT, k=2, by="entropy",
-            class_names=CLASSES, columns=2, top=2,
-        ),
-        call(plots.uncertain_images, images=IMAGES, k=1, **reads),
-    ]  # fmt: skip
-    for each in calls:
-        each.slow = True
+def used(made: Any, room: str) -> Any:
+    """Create an object of a room with valid arguments."""
+    if room == "backbones":
+        return made(IMAGES[:2, ..., np.newaxis])
+    if room == "heads":
+        return made(X32)
+    if isinstance(made, losses.GLVQ):
+        return made(Y, X32[:, :3])
+    if isinstance(made, losses.LatentNLL):
+        outputs = {key: value.astype("float32") for key, value in LATENT.items()}
+        return made(outputs, outputs)
+    for method in ("fit", "pairwise", "predict", "update_state"):
+        if hasattr(made, method):
+            return getattr(made, method)(**next(arguments(getattr(made, method), room, method, type(made).__name__)))
+    return made.get_config()
+
+
+def class_calls(kind: type, room: str) -> Iterator[Call]:
+    """Calls of a constructor, whose object is then used, and of the methods of an object."""
+    name = kind.__name__
+    for made in arguments(kind, room, name):
+        yield Call(name, lambda **made: used(kind(**made), room), made)
+    made = next(arguments(kind, room, name))
+    instance = kind(**made)
+    used(instance, room)
+    for method in METHODS:
+        defined = getattr(instance, method, None)
+        if callable(defined) and getattr(defined, "__qualname__", "") not in BASES:
+            bound = getattr(kind(**made) if method in ("fit", "fit_transform", "adapt") else instance, method)
+            for chosen in arguments(bound, room, method, name):
+                yield Call(f"{name}.{method}", bound, chosen)
+
+
+def room_calls(room: str) -> list[Call]:
+    """Calls of everything that a room's ``__all__`` offers, but for base classes, errors, warnings and results."""
+    module: ModuleType = getattr(ds, room)
+    calls: list[Call] = []
+    for name in getattr(module, "__all__", None) or vars(module):
+        member = getattr(module, name)
+        if not getattr(member, "__module__", "").startswith("deepsimplex") or name.startswith("_") or name in BASES:
+            continue
+        if inspect.isfunction(member):
+            function = functools.partial(_then_used, member) if room == "backbones" else member
+            calls += [Call(name, function, chosen) for chosen in arguments(member, room, name) if name != "load"]
+        elif inspect.isclass(member) and not inspect.isabstract(member):
+            result = dataclasses.is_dataclass(member) and not hasattr(member, "fit")
+            if not result and not issubclass(member, tuple | Exception):
+                calls += class_calls(member, room)
+    for call in calls:
+        marks = {room, *call.name.split(".")}
+        call.slow, call.gives_nan = bool(marks & SLOW), bool(marks & GIVES_NAN)
+        if room == "heads":
+            call.aliases = {"x": ("samples",), "y": ("labels",)}
     return calls
 
 
-def _calibration() -> list[Call]:
-    c, weighted = calibration, {"p": P, "y": Y, "sample_weight": WEIGHT}
-    sets = c.ConformalSets(coverage=0.5).fit(P, Y)
-    conformal = {"coverage": 0.5, "by_class": False, "penalty": 0.01, "free_classes": 5, "seed": 0}
-    calls = [Call("ConformalSets.predict", sets.predict, {"p": P})]
-    calls += [
-        of(c.ConformalSets, "fit", conformal | {"method": method}, {"p": P, "y": Y}) for method in ("lac", "raps")
-    ]
-    kinds: list[Any] = [c.TemperatureScaling, c.PlattScaling, c.IsotonicCalibration]
-    for kind in kinds:
-        fitted = kind().fit(P, Y)
-        calls += [
-            of(kind, "fit_transform", {}, weighted),
-            Call(f"{kind.__name__}.transform", fitted.transform, {"p": P}),
-        ]
-    densities: list[Any] = [c.GaussianDensity, c.RelativeMahalanobis, c.NeighborDistance]
-    for kind in densities:
-        made = {"seed": 0} | ({"k": 3, "max_samples": 100} if kind is c.NeighborDistance else {})
-        calls.append(of(kind, "fit", made, {"z": X, "y": Y}))
-        calls += [Call(f"{kind.__name__}.familiarity", kind(**made).fit(X, Y).familiarity, {"z": X})]
-        calls += [Call(f"{kind.__name__}.variance_factor", kind(**made).fit(X, Y).variance_factor, {"z": X})]
-    scaling = {"latent": LATENT, "y": Y, "scores": None, "readout": "softmax", "sample_weight": WEIGHT}
-    calls.append(of(c.LatentScaling, "fit", {}, scaling, slow=True))
-    calls.append(Call("LatentScaling.transform", c.LatentScaling().fit(LATENT, Y).transform, {"latent": LATENT}))
-    return calls
+def _then_used(network: Callable[..., Any], **chosen: Any) -> Any:
+    return used(network(**chosen), "backbones")
 
 
-def _readout() -> list[Call]:
-    r, common = readout, {"latent": LATENT, "scores": None, "method": "auto", "seed": 0}
-    full = {"loc": LATENT["loc"], "scale": np.tile(np.eye(2), (30, 1, 1))}
-    wide = {"loc": X[:, :3], "scale": np.abs(X[:, :3])}
-    layers = [r.ArgmaxReadout, r.SoftmaxReadout]
+def _latent() -> list[Call]:
+    of = Call("LatentGaussian.of", ds.LatentGaussian.of, {"value": LATENT})
+    of.aliases = {"value": ("latent", *LATENT_PARTS)}
     return [
-        call(r.argmax, **common, num_points=None, log=False),
-        call(r.argmax, **common | {"latent": full, "scores": SCORES}, num_points=8, log=True),
-        call(r.argmax, **common | {"latent": wide, "scores": np.eye(3)}, num_points=None, log=False),
-        call(r.argmax, slow=True, **common | {"latent": wide, "method": "quasi_monte_carlo"}, num_points=16, log=False),
-        call(r.argmax_error, slow=True, **common, num_points=None),
-        call(r.softmax, **common, num_points=None, log=False),
-        call(r.softmax, **common | {"latent": full, "scores": SCORES}, num_points=8, log=True),
-        call(r.softmax, **common | {"latent": wide, "scores": np.eye(3)}, num_points=None, log=False),
-        call(r.class_intervals, slow=True, **common, level=0.9, readout="softmax", num_points=16),
-        call(r.decision_function, latent=LATENT, j=0, k=1, scores=SCORES),
-        call(r.method_for, latent=LATENT, scores=None, method="auto", readout="argmax"),
-        call(r.monte_carlo_standard_error, p=P, num_points=16),
-        Call("feature_gradients", r.feature_gradients, {"function": keras.ops.square, "x": X32, "batch_size": 8}),
-        *(then(kind, lambda layer: layer.predict(LATENT), scores=None, method="auto", num_points=None, seed=0)
-          for kind in layers),
-        *(then(kind, lambda layer: layer.predict(LATENT), scores=SCORES, num_points=16, seed=0) for kind in layers),
-        *(Call(f"{kind.__name__}.predict", kind().predict, {"latent": LATENT, "log": False}) for kind in layers),
-        Call("intervals", r.SoftmaxReadout().intervals, {"latent": LATENT, "level": 0.9, "num_points": 16}),
-    ]  # fmt: skip
-
-
-def _geometry() -> list[Call]:
-    g, compositions = geometry, P + 0.01
-    mapped = {"tau": 1.0, "construction": "iterative"}
-    return [
-        *(call(function, x=compositions, y=P[::-1] + 0.1) for function in (g.aitchison_distance, g.aitchison_inner)),
-        *(call(function, pi=compositions) for function in (g.alr, g.clr, g.ilr, g.closure)),
-        call(g.aitchison_norm, x=compositions),
-        call(g.perturb, x=compositions, y=P + 0.1),
-        call(g.power, x=compositions, a=2.0),
-        call(g.alr_inverse, a=X),
-        call(g.ilr_inverse, z=X),
-        call(g.to_probability_simplex, f=X, **mapped),
-        call(g.from_probability_simplex, s=g.to_probability_simplex(X), **mapped),
-        call(g.tau_from, latents=X),
-        call(g.nearest_vertex, f=X, construction="iterative"),
-        call(g.helmert, n=3),
-        call(g.vertices, n=3, construction="iterative"),
-        call(ds.LatentGaussian, **LATENT),
-        call(ds.LatentGaussian, loc=X[:, :2], scale=np.tile(np.eye(2), (30, 1, 1))),
+        *(Call("LatentGaussian", ds.LatentGaussian, latent) for latent in (LATENT, FULL)),
         Call("LatentGaussian.with_noise", ds.LatentGaussian(**LATENT).with_noise, {"noise": np.ones((1, 2))}),
-        Call(
-            "LatentGaussian.of", ds.LatentGaussian.of, {"value": LATENT}, aliases={"value": ("latent", *LATENT_PARTS)}
-        ),
+        of,
     ]
-
-
-def _targets() -> list[Call]:
-    t, fitted = targets, {"x": X, "y": Y, "num_classes": 3}
-    casimac = {
-        **{"distance": "euclidean", "repulsion_strength": 1.0, "repulsion_number": 1, "attraction_strength": 0.5},
-        **{"attraction_number": 1, "gamma": None, "construction": "iterative", "normalize": True, "cache_dir": None},
-        **{"show_progress": None},
-    }
-    calls = [
-        of(t.CASIMAC, "fit_transform", casimac, fitted),
-        of(t.ILR, "fit_transform", {"smoothing": 0.99, "overlap": 0.01, "noise_scale": None}, fitted),
-        of(t.Dirichlet, "fit_transform", {"concentration": 0.01}, fitted),
-        of(t.OneHot, "fit_transform", {}, fitted),
-        of(t.Vertices, "fit_transform", {}, fitted),
-        of(t.Mean, "fit_transform", {"targets": ["vertices", "casimac"], "cache_dir": None}, fitted),
-        then(t.TARGETS.get, lambda target: target, identifier={"name": "ilr", "overlap": 0.1}),
-    ]
-    calls[-1].aliases = {"identifier": ("target", "name", "overlap")}
-    for kind in (t.CASIMAC, t.ILR, t.Dirichlet):
-        target = kind().fit(X, Y)
-        for method in ("noise", "scores", "latent_dim"):
-            calls.append(Call(f"{kind.__name__}.{method}", getattr(target, method), {"n": 3}))
-        calls.append(Call(f"{kind.__name__}.transform", target.transform, {"x": X, "y": Y}))
-    return calls
-
-
-def _distances() -> list[Call]:
-    d, pair = distances, {"X": X, "Y": X[:5]}
-    search = {
-        **{"x": X, "y": Y, "distance": "euclidean", "k": 2, "queries": X[:4], "query_labels": Y[:4], "num_classes": 3},
-        **{
-            "exclude_duplicates": False,
-            "classes": "all",
-            "method": "exact",
-            "block_bytes": 4096,
-            "show_progress": None,
-        },
-    }
-    measured = d.Euclidean().pairwise(X, X)
-    known = {"identifier": ("distance", "name", "window", "matrix")}
-    return [
-        call(d.class_neighbors, **search),
-        call(d.class_neighbors, **search | {"distance": "cityblock", "checkpoint": None}),
-        call(d.class_neighbors, slow=True, **search | {"method": "approximate", "candidates": 4}),
-        call(d.class_neighbors, x=IMAGES, y=Y, distance={"name": "ssim", "window": 3}, k=1),
-        call(d.class_neighbors, x=X, y=Y, distance=measured, k=1),
-        call(d.neighbor_error, x=X, y=Y, distance="euclidean", max_samples=20, seed=0),
-        Call("get_distance of a dict", d.get_distance, {"identifier": {"name": "ssim", "window": 3}}, aliases=known),
-        Call("get_distance", d.get_distance, {"identifier": "euclidean"}, aliases=known),
-        Call("Euclidean.pairwise", d.Euclidean().pairwise, pair),
-        Call("Cityblock.pairwise", d.Cityblock().pairwise, pair),
-        Call("Precomputed.pairwise", lambda matrix: d.Precomputed(matrix).pairwise(X, X),
-             {"matrix": measured}),
-        Call("CallableDistance.pairwise", d.CallableDistance(lambda a, b: abs(a - b).sum()).pairwise, pair),
-        of(d.SSIM, "pairwise", {"window": 3, "data_range": 1.0, "dtype": "float32"}, {"X": IMAGES, "Y": IMAGES[:3]}),
-    ]  # fmt: skip
-
-
-def _losses() -> list[Call]:
-    outputs = {k: v.astype("float32") for k, v in LATENT.items()}
-    observed = {**outputs, "scale": 0.1 * outputs["scale"]}
-
-    def computed(loss: Any) -> Any:
-        return loss(observed, outputs)
-
-    return [
-        then(losses.LatentNLL, computed, beta=0.5),
-        then(losses.GLVQ, lambda loss: loss(Y, X32[:, :3]), activation="sigmoid", steepness=2.0),
-        then(losses.Composition, lambda loss: loss.tau, mass=None, tau=1.0),
-        then(losses.Hybrid, lambda loss: loss.weight, weight=0.5, latent=None),
-        call(losses.composition_scale, loc=LATENT["loc"], labels=Y, scores=SCORES, mass=0.5),
-        call(losses.composition, loc=LATENT["loc"], scores=SCORES, tau=1.0),
-        Call("get_loss", losses.get_loss, {"identifier": {"name": "latent_nll", "beta": 0.5}},
-             aliases={"identifier": ("loss", "name", "beta")}),
-    ]  # fmt: skip
-
-
-def _metrics() -> list[Call]:
-    m, updated = metrics, {"y_true": Y, "y_pred": P, "sample_weight": WEIGHT}
-
-    def update(kind: type, **made: Any) -> Call:
-        def function(y_true: Any, y_pred: Any, sample_weight: Any, **made: Any) -> Any:
-            metric = kind(**made)
-            metric.update_state(y_true, y_pred, sample_weight)
-            return metric.result()
-
-        return Call(kind.__name__, function, made | updated, gives_nan=True)  # a graph cannot raise
-
-    return [
-        update(m.BrierScore),
-        update(m.NegativeLogLikelihood),
-        update(m.ExpectedCalibrationError, bins=5),
-        update(m.ClasswiseCalibrationError, bins=5, num_classes=3),
-    ]
-
-
-def _estimators() -> list[Call]:
-    e, weighted = estimators, {"X": X, "y": Y, "sample_weight": WEIGHT}
-    shared: dict[str, Any] = {"scale_features": True, "classes": None, "random_state": 0}
-    lvq = {"prototypes_per_class": 1, "initialization": "means", "class_weight": None, "max_iter": 2, **shared}
-    online = lvq | {"learning_rate": 0.05, "decay": True}
-    descent = lvq | {"activation": "sigmoid", "steepness": 2.0, "tol": 1e-6}
-    process = {"kernel": "rbf", "ard": False, "inducing": 5, "separate_inducing": False, "epochs": 1, **shared}
-    process |= {"batch_size": None, "learning_rate": 0.03}
-    gaussian = process | {"target": "ilr", "smoothing": None, "noise": "auto", "max_iter": 2, "n_restarts": 0}
-    gaussian |= {"readout": None, "learn_inducing": None}
-    network = {"backbone": "mlp", "target": "ilr", "head": "gaussian", "readout": None, "optimizer": "adam", **shared}
-    network |= {"loss": None, "epochs": 1, "batch_size": 32, "fit_options": None}
-    regression = {"regressor": Ridge(), "target": "ilr", "cv": 2, "readout": None, **shared}
-    made: list[tuple[type, dict[str, Any], bool]] = [
-        (e.LVQ1, online, False),
-        (e.LVQ2, online | {"window": 0.3}, False),
-        (e.GLVQ, descent, False),
-        (e.GMLVQ, descent | {"rank": 2, "regularization": 8.0}, False),
-        (e.GPLVQ, online | {"lengthscale": "median", "noise_variance": 0.03}, False),
-        (e.LatentRegressionClassifier, regression, False),
-        (e.SimplexGaussianProcess, gaussian | {"inference": "exact"}, True),
-        (e.SimplexGaussianProcess, gaussian | {"inference": "collapsed"}, True),
-        (e.SimplexGaussianProcess, gaussian | {"inference": "stochastic"}, True),
-        (e.CategoricalGaussianProcess, process | {"link": "ilr", "mixing": False, "learn_inducing": True}, True),
-        (e.SimplexNetworkClassifier, network, True),
-    ]
-    calls = []
-    for kind, arguments, slow in made:
-        calls.append(then(kind, lambda model: model.fit(X, Y).predict_proba(X), slow=slow, **arguments))
-        short = {
-            name: value
-            for name, value in arguments.items()
-            if name in ("max_iter", "epochs", "inducing", "cv", "regressor")
-        }
-
-        def fitted(kind: type = kind, short: dict[str, Any] = short, **used: Any) -> Any:
-            return kind(**short).fit(**used).predict_proba(X)
-
-        calls.append(Call(f"{kind.__name__}.fit", fitted, weighted, slow))
-    models: list[Any] = [e.GMLVQ(max_iter=2), e.GPLVQ(max_iter=2), e.SimplexGaussianProcess(max_iter=2)]
-    models += [e.LatentRegressionClassifier(Ridge(), "ilr"), e.SimplexNetworkClassifier(epochs=1)]
-    for model in models:
-        model.fit(X, Y)
-        for method in ("predict", "predict_proba", "decision_function", "predict_latent"):
-            if hasattr(model, method):
-                calls.append(Call(f"{type(model).__name__}.{method}", getattr(model, method), {"X": X}))
-    explained = [model for model in models if hasattr(model, "explain")]
-    calls += [Call(f"{type(model).__name__}.explain", model.explain, {"X": X, "k": 1}) for model in explained]
-    calibrated, spread = e.GMLVQ(max_iter=2).fit(X, Y), e.SimplexGaussianProcess(max_iter=2).fit(X, Y)
-    sets = {"coverage": 0.5, "method": "lac", "by_class": False, "random_state": 0}
-    calls += [
-        Call("calibrate", calibrated.calibrate, {"X": X, "y": Y, "method": "temperature", "sample_weight": WEIGHT}),
-        Call("conformalize", e.GMLVQ(max_iter=2).fit(X, Y).conformalize, {"X": X, "y": Y} | sets),
-        Call("fit_density", e.GMLVQ(max_iter=2).fit(X, Y).fit_density, {"X": X, "y": Y, "method": "nearest_neighbors"}),
-        Call("class_intervals", spread.class_intervals, {"X": X[:3], "level": 0.9}, slow=True),
-        Call("SimplexGaussianProcess.decision_function", spread.decision_function, {"X": X, "pair": (0, 1)}),
-        call(e.least_squares_gaussian_process, gives_nan=True, platt=False, random_state=0),
-        call(e.nystroem_kernel_ridge, n_components=5, cv=2, platt=True, random_state=0),
-    ]
-    return calls
 
 
 def _classifier() -> list[Call]:
@@ -458,9 +291,7 @@ def _classifier() -> list[Call]:
     calls += [Call("evaluate", fitted.evaluate, {"x": X32, "y": Y, "sample_weight": WEIGHT} | batch)]
     training = {"x": X32, "y": Y, "epochs": 1, "validation_split": 0.0, "sample_weight": WEIGHT} | batch
     calls += [Call("fit", model().fit, training)]
-    calls += [
-        Call("calibrate", model().calibrate, {"x": X32, "y": Y, "method": "temperature", "sample_weight": WEIGHT})
-    ]
+    calls += [Call("calibrate", model().calibrate, {"x": X32, "y": Y, "method": "platt", "sample_weight": WEIGHT})]
     calls += [Call("conformalize", model().conformalize, {"x": X32, "y": Y, "coverage": 0.5, "method": "lac"})]
     calls += [Call("fit_density", model().fit_density, {"x": X32, "y": Y, "method": "nearest_neighbors"})]
     for each in calls:
@@ -568,76 +399,16 @@ def _experiments() -> list[Call]:
     ]  # fmt: skip
 
 
-def _prototypes() -> list[Call]:
-    p, W, labels = prototypes, X[:3], Y[:3]
-    fitted = {"X": X, "y": Y, "W": W, "labels": labels, "max_iter": 2, "weights": WEIGHT}
-    descent = {"activation": "sigmoid", "steepness": 2.0, "tol": 1e-6}
-    online = {"learning_rate": 0.05, "decay": True}
-    latents = {"X": X, "y": SIGNS[:, Y], "W": W, "c": SIGNS, "max_iter": 2, "weights": WEIGHT}
-    calls = [
-        call(p.fit_glvq, **fitted, **descent),
-        call(p.fit_gmlvq, **fitted, **descent, rank=2, regularization=1.0),
-        call(p.fit_lvq, **fitted, **online, also_correct=False, window=None),
-        call(p.fit_lvq, **fitted, **online, also_correct=True, window=0.3),
-        call(p.fit_gplvq, **latents, **online, lengthscale=1.0, noise_variance=0.1),
-    ]
-    for kind in ("means", "samples", "k-means++"):
-        calls.append(call(p.initial_prototypes, X=X, y=Y, number=1, initialization=kind, weights=WEIGHT))
-    return calls
-
-
-def _networks() -> list[Call]:
-    b, h, images = backbones, heads, IMAGES[..., np.newaxis]
-
-    def on_images(network: Any) -> Any:
-        return network(images[:2])
-
-    def on_features(layer: Any) -> Any:
-        return layer(X32)
-
-    adapted = {"x": X32, "y": Y, "seed": 0}
-    gaussian_process = {"num_classes": 3, "kernel": "rbf", "ard": False, "variance": 1.0, "scale_floor": 1e-3}
-    named = Call("backbone", b.backbone, {"name": "mlp", "hidden": [4], "dropout": 0.1})
-    scored = {"num_classes": 3, "prototypes_per_class": 1, "metric": "euclidean", "rank": None}
-    variational = {"inducing": 4, "num_samples": None, "covariance": "isotropic", "mean_function": "linear"}
-    per_class = {"prototypes_per_class": 2, "target": "vertices", "noise_variance": 0.1, "learn_latents": None}
-    per_class |= {"noise_floor": 1e-3, "initialization": "k-means++"}
-    calls = [
-        named,
-        then(b.mlp, on_features, hidden=(4,), activation="relu", dropout=0.1),
-        then(b.cnn, on_images, filters=(2, 2), units=4, dropout=0.1, spectral_bound=None),
-        then(b.resnet, on_images, filters=(2,), blocks=1, dropout=0.1, spectral_bound=0.9),
-        then(b.ResidualBlock, on_images, filters=2, strides=1, dropout=0.1, spectral_bound=None),
-        then(functools.partial(b.SpectralConv2D, kernel_size=3), on_images, filters=2, bound=0.9, power_iterations=1),
-        then(h.GaussianHead, on_features, latent_dim=2, covariance="isotropic", scale_floor=1e-3),
-        then(h.VariationalGaussianProcess, on_features, **gaussian_process, **variational, jitter=1e-6, latent_dim=2),
-        then(h.PrototypeGaussianProcess, on_features, **gaussian_process, **per_class),
-        then(h.PrototypeScores, on_features, **scored, initialization="means"),
-        of(h.PrototypeScores, "adapt", scored, adapted),
-        of(h.PrototypeGaussianProcess, "adapt", {"num_classes": 3, "prototypes_per_class": 2}, adapted),
-        of(h.VariationalGaussianProcess, "adapt", {"num_classes": 3, "inducing": 4}, adapted),
-    ]
-    for each in calls:
-        each.slow = True
-        each.aliases = {"x": ("samples",), "y": ("labels",)}
-    return calls
-
-
 ROOMS: dict[str, Callable[[], list[Call]]] = {
-    "evaluation": _evaluation,
-    "plots": _plots,
-    "calibration": _calibration,
-    "readout": _readout,
-    "geometry, latent": _geometry,
-    "targets": _targets,
-    "distances": _distances,
-    "losses": _losses,
-    "metrics": _metrics,
-    "prototypes": _prototypes,
-    "backbones, heads": _networks,
+    **{
+        room: functools.partial(room_calls, room)
+        for room in ("evaluation", "plots", "calibration", "readout", "geometry", "targets", "distances", "losses")
+    },
+    **{room: functools.partial(room_calls, room) for room in ("metrics", "prototypes", "backbones", "heads")},
+    "estimators": functools.partial(room_calls, "estimators"),
+    "latent": _latent,
     "datasets, load": _datasets,
     "experiments": _experiments,
-    "estimators": _estimators,
     "classifier": _classifier,
 }
-"""What makes the calls of every room."""
+"""Functions that create the calls of every room."""
