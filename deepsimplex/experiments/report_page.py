@@ -20,8 +20,8 @@ from deepsimplex.evaluation import (
     report,
 )
 from deepsimplex.evaluation.bootstrap import check_resampling
+from deepsimplex.evaluation.report import SCORE_GROUPS
 from deepsimplex.evaluation.report_comparison import HIGHER_IS_BETTER
-from deepsimplex.evaluation.report_scores import SCORE_GROUPS
 from deepsimplex.evaluation.standardized_partition import MEASURES, SCALED_MEASURES, measure_title
 from deepsimplex.experiments.finished_runs import UNFAMILIAR, Run, Source, flat_configuration, read_runs
 from deepsimplex.experiments.report_figures import partition_figures, sections
