@@ -357,9 +357,6 @@ class CategoricalGaussianProcess(PosteriorMixin, LatentClassifier):
         return "softmax"
 
     def _training_observations(self, samples: Samples, labels: Labels, seed: int) -> Samples:
-        n = len(labels.classes)
+        from deepsimplex.gp.categorical import weighted_memberships
 
-        def weighted(X: Any, memberships: Any, weights: Any) -> Any:
-            return X, weights[:, np.newaxis] * (np.eye(n)[memberships] if memberships.ndim == 1 else memberships)
-
-        return samples.map(weighted)
+        return weighted_memberships(samples, len(labels.classes))

@@ -185,8 +185,7 @@ class LatentRegressionClassifier(LatentClassifier):
             raise ValueError("export needs a regressor without return_std, whose latents have residual_scale_")
         if hasattr(self, "density_"):
             raise ValueError(
-                "export cannot widen latents where samples are unfamiliar: they are served behind the regressor, which "
-                "hides the features. Remove the density with fit_density(None)"
+                "export has no features for the density behind a regressor; remove it by fit_density(None)"
             )
         resource, latent, readout = self._served()
         options |= {"latent": latent, "readout": readout, "sample_shape": (None,)}

@@ -133,9 +133,9 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _network(self, X: NDArray[np.float64], weights: Any, names: list[str], seed: int) -> SimplexClassifier:
         if isinstance(self.backbone, keras.layers.Layer):
+            name = self.backbone.name
             raise ValueError(
-                "backbone must be a name, a dict or a function that returns a new model for every fit; found the model "
-                f"{self.backbone.name!r}"
+                f"backbone must be a name, a dict or a function that makes a model; found the model {name!r}"
             )
         spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
         layers = [spec() if callable(spec) else backbone(**spec)]

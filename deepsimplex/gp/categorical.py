@@ -153,17 +153,21 @@ class CategoricalProcess:
         return predict_latents(self, X)
 
 
-def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> ArraySamples:
+def labeled_rows(X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Samples:
     """Check the arrays of ``CategoricalProcess.fit``, and return the samples that ``fit_samples`` takes."""
     features = check_features(X)
     labels, n = check_labels(y, soft=True, rows=len(features), of="X")
     weights = check_sample_weight(sample_weight, len(features))
+    return weighted_memberships(ArraySamples(features, labels, weights, used=weights > 0), n)
+
+
+def weighted_memberships(samples: Samples, n: int) -> Samples:
+    """Return the samples that ``fit_samples`` takes, from hard labels [N] or soft labels [N, n], and weights [N]."""
 
     def weighted(X: Any, y: Any, weights: Any) -> Arrays:
-        memberships = np.eye(n)[y] if y.ndim == 1 else y
-        return X, weights[:, np.newaxis] * memberships
+        return X, weights[:, np.newaxis] * (np.eye(n)[y] if y.ndim == 1 else y)
 
-    return ArraySamples(features, labels, weights, used=weights > 0).map(weighted)
+    return samples.map(weighted)
 
 
 class Whitened(NamedTuple):

@@ -211,9 +211,7 @@ class Objective(ABC):
         self.latents = Scaling.for_latents(loc_moments)
         stated = bool(scale_moments.largest.any())
         if process.noise in ("target", "scaled") and not stated:
-            raise ValueError(
-                f"noise={process.noise!r} needs a target that states its noise (ILR, Dirichlet); found none"
-            )
+            raise ValueError(f"noise={process.noise!r} needs a target that states its noise, such as ILR; found none")
         self.noise = process.noise if process.noise != "auto" else "target" if stated else "learned"
         self.drawn = *self._scaled(*drawn), classes
         self.samples: Any = samples.map(self._scaled)
