@@ -44,6 +44,27 @@ Overrides = Annotated[
 ]
 
 
+@contextmanager
+def _on_one_line(again: str | None = None) -> Iterator[None]:
+    """Report errors that a user can fix, and Ctrl-C with the command that resumes, on one line without a traceback."""
+    try:
+        yield
+    except (ValueError, OSError, ImportError, MemoryError) as error:
+        print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
+        raise typer.Exit(2) from error
+    except KeyboardInterrupt as interrupt:
+        print(f"deepsimplex: interrupted{f'; go on by {again}' if again else ''}", file=sys.stderr)
+        raise typer.Exit(130) from interrupt
+
+
+def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
+    """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
+    from deepsimplex import experiments  # imported here: --help needs no TensorFlow
+
+    work: Callable[..., Any] = getattr(experiments, command)
+    work(experiments.load_config(path, overrides or ()), **options)
+
+
 @application.command()
 def train(
     config: Config,
@@ -55,40 +76,41 @@ def train(
 
     On several machines: the same command on each, with TF_CONFIG set as for tf.distribute.
     """
-    if workers == 1:
-        with _errors_on_one_line():
-            from deepsimplex.experiments.worker_processes import open_strategy
+    arguments = ["--config", str(config), *(overrides or ())]
+    together = [] if workers == 1 else [f"--workers={workers}"]
+    with _on_one_line(shlex.join(["deepsimplex", "train", "--resume", *together, *arguments])):
+        from deepsimplex.experiments.worker_processes import open_strategy, run_workers
 
-            strategy = open_strategy()  # before a configuration is checked: its members are made
+        if together:
+            options = ["--resume"] if resume else []
+            raise typer.Exit(run_workers(workers, ["-m", "deepsimplex.cli", "train", *options, *arguments]))
+        strategy = open_strategy()  # before a configuration is checked: its members are made
         _run("train", config, overrides, resume=resume, strategy=strategy)
-        return
-    with _errors_on_one_line(), _interrupted_on_one_line(_resuming(config, overrides, f"--workers={workers}")):
-        from deepsimplex.experiments.worker_processes import run_workers
-
-        options = [*(["--resume"] if resume else []), "--config", str(config), *(overrides or ())]
-        code = run_workers(workers, ["-m", "deepsimplex.cli", "train", *options])
-    raise typer.Exit(code)
 
 
 @application.command()
+@_on_one_line()
 def evaluate(config: Config, overrides: Overrides = None) -> None:
     """Evaluate the newest trained model of a configuration."""
     _run("evaluate", config, overrides)
 
 
 @application.command()
+@_on_one_line()
 def export(config: Config, overrides: Overrides = None) -> None:
     """Export the newest trained model of a configuration as a SavedModel."""
     _run("export", config, overrides)
 
 
 @application.command()
+@_on_one_line()
 def targets(config: Config, overrides: Overrides = None) -> None:
     """Compute and cache the latent targets alone."""
     _run("make_targets", config, overrides)
 
 
 @application.command()
+@_on_one_line()
 def report(
     runs: Annotated[
         list[Path], typer.Argument(metavar="RUN...", help="runs/NAME/001, runs/NAME (its newest run) or an .npz file")
@@ -100,49 +122,12 @@ def report(
     seed: Annotated[int, typer.Option("--seed", help="of the resamples")] = 0,
 ) -> None:
     """Compare runs on one HTML page that needs no network."""
-    with _errors_on_one_line():
-        from deepsimplex import experiments
+    from deepsimplex import experiments
 
-        page = experiments.write_report(
-            output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
-        )
-        print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
-
-
-def _run(command: str, path: Path, overrides: list[str] | None, **options: Any) -> None:
-    """Run a command of ``deepsimplex.experiments`` under a checked configuration."""
-    with _errors_on_one_line():
-        from deepsimplex import experiments  # imported here: --help needs no TensorFlow
-
-        work: Callable[..., Any] = getattr(experiments, command)
-        config = experiments.load_config(path, overrides or ())
-        with _interrupted_on_one_line(_resuming(path, overrides) if command == "train" else None):
-            work(config, **options)
-
-
-def _resuming(path: Path, overrides: list[str] | None, *options: str) -> str:
-    """Return the command that resumes an interrupted training."""
-    return shlex.join(["deepsimplex", "train", "--resume", *options, "--config", str(path), *(overrides or ())])
-
-
-@contextmanager
-def _interrupted_on_one_line(again: str | None) -> Iterator[None]:
-    """Report Ctrl-C on one line, with the command that resumes."""
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        print(f"deepsimplex: interrupted{f'; go on by {again}' if again else ''}", file=sys.stderr)
-        raise typer.Exit(130) from interrupt
-
-
-@contextmanager
-def _errors_on_one_line() -> Iterator[None]:
-    """Report errors that a user can fix on one line, without a traceback."""
-    try:
-        yield
-    except (ValueError, OSError, ImportError, MemoryError) as error:
-        print(f"deepsimplex: {' '.join(str(error).split())}", file=sys.stderr)
-        raise typer.Exit(2) from error
+    page = experiments.write_report(
+        output, runs, title=title, level=level, resamples=resamples, seed=seed, announce=print
+    )
+    print(f"{page}, {page.stat().st_size / 1e6:.1f} MB")
 
 
 def main() -> None:

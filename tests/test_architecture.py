@@ -3,6 +3,7 @@
 import ast
 import graphlib
 import json
+import re
 from pathlib import Path
 
 import keras
@@ -59,12 +60,18 @@ def breaches(path: Path, modules: set[str]) -> list[str]:
     return found
 
 
+def test_contributing_lists_the_levels() -> None:
+    text = (PACKAGE.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| \d \| (.+?) \|", text, flags=re.MULTILINE)
+    assert [re.findall(r"`(\w+)`", row) for row in rows] == LEVELS
+
+
 def test_every_room_has_a_level() -> None:
     assert {room_of(path) for path in SOURCES} == set(ORDER)
     assert len(SOURCES) > 30
 
 
-def test_no_room_imports_upwards() -> None:
+def test_rooms_do_not_import_upwards() -> None:
     by_file = {str(path.relative_to(PACKAGE)): breaches(path, imported_modules(path)) for path in SOURCES}
     assert {file: modules for file, modules in by_file.items() if modules} == {}
 
@@ -83,11 +90,11 @@ def test_no_room_imports_upwards() -> None:
         ("experiments/commands.py", "deepsimplex"),
     ],
 )
-def test_a_breach_is_noticed(file: str, module: str) -> None:
+def test_upward_import_is_detected(file: str, module: str) -> None:
     assert breaches(PACKAGE / file, {module}) == [module]
 
 
-def test_no_circle_of_imports_runs_through_modules() -> None:
+def test_imports_are_acyclic() -> None:
     """Not even one that is imported for its types alone, or late."""
     modules = {".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts): path for path in SOURCES}
     modules = {name: path for name, path in modules.items() if path.name != "__init__.py"}
@@ -104,7 +111,7 @@ ROBUSTNESS = PACKAGE.parent / "training" / "robustness"
 TRAINING = sorted(path for path in (PACKAGE.parent / "training").rglob("*.py") if path.parent != ROBUSTNESS)
 
 
-def test_training_imports_rooms_alone() -> None:
+def test_training_scripts_import_public_rooms_only() -> None:
     """What users import: the package and its rooms, no module inside them."""
     for path in TRAINING:
         for module in imported_modules(path):
@@ -115,7 +122,7 @@ def test_training_imports_rooms_alone() -> None:
 
 
 @pytest.mark.slow
-def test_no_private_name_of_keras_is_used() -> None:
+def test_private_keras_names_are_not_used() -> None:
     """Attributes with an underscore that Keras' models, layers, losses, metrics and optimizers have."""
     model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
     model.compile("adam", "mse", metrics=["mae"])
@@ -134,12 +141,12 @@ def _is_private(name: str) -> bool:
     return name.startswith("_") and not name.startswith("__")
 
 
-def test_no_basename_stands_in_two_rooms() -> None:
+def test_basenames_are_unique_across_rooms() -> None:
     names = [path.name for path in SOURCES if path.name != "__init__.py"]
     assert sorted(set(names)) == sorted(names)
 
 
-def test_ladders_of_classes_have_three_steps_at_most() -> None:
+def test_inheritance_depth_is_at_most_three() -> None:
     """The bases of ``_utils`` are not counted: they give parameters and configurations, as scikit-learn's mixins do."""
     bases: dict[str, set[str]] = {}
     for path in (path for path in SOURCES if room_of(path) != "_utils"):
@@ -154,7 +161,7 @@ def test_ladders_of_classes_have_three_steps_at_most() -> None:
     assert [name for name in bases if steps(name) > 3] == []
 
 
-def test_the_public_face_is_sorted_and_complete() -> None:
+def test_public_names_are_sorted_and_complete() -> None:
     assert deepsimplex.__all__ == sorted(deepsimplex.__all__)
     for name in deepsimplex.__all__:
         assert getattr(deepsimplex, name) is not None
@@ -163,7 +170,7 @@ def test_the_public_face_is_sorted_and_complete() -> None:
 
 
 @pytest.mark.slow
-def test_the_import_is_light() -> None:
+def test_import_loads_neither_gpflow_nor_matplotlib() -> None:
     """Under 0.5 s over keras itself, and neither GPflow nor matplotlib beyond what keras brings."""
     script = """
 import json, os, sys, time

@@ -6,13 +6,13 @@ from deepsimplex._utils.batching import parts, row_slices
 
 
 @pytest.mark.parametrize(("start", "stop", "length"), [(0, 7, 3), (2, 8, 3), (5, 6, 10), (4, 4, 2), (0, 3, 1)])
-def test_parts_hold_every_row_once(start, stop, length):
+def test_slices_cover_every_row_once(start, stop, length):
     found = parts(slice(start, stop), length)
     assert [row for part in found for row in range(part.start, part.stop)] == list(range(start, stop))
     assert len(found) == -(-(stop - start) // length)
     assert all(0 < part.stop - part.start <= length for part in found)
 
 
-def test_no_rows_are_one_empty_slice():
+def test_zero_rows_give_one_empty_slice():
     assert row_slices(0, 3) == [slice(0, 0)]
     assert row_slices(7, 3) == parts(slice(0, 7), 3)

@@ -123,14 +123,14 @@ def driver():
 @needs_browser
 @pytest.mark.slow
 @pytest.mark.parametrize("group", ["score", "calibration"])
-def test_scalars_are_on_the_page(group, driver, address):
+def test_scalars_are_displayed(group, driver, address):
     tags, _ = cards(driver, address, group)
     assert tags == {tag for tag in SCORES if tag.startswith(f"{group}/")}
 
 
 @needs_browser
 @pytest.mark.slow
-def test_pictures_are_on_the_page(driver, address):
+def test_images_are_displayed(driver, address):
     tags, widths = cards(driver, address, "pictures")
     assert tags == {f"pictures/{name}" for name in ("reliability", "latent_space", "highest_loss")}
     assert all(widths[tag] > 200 for tag in tags)
@@ -138,7 +138,7 @@ def test_pictures_are_on_the_page(driver, address):
 
 @needs_browser
 @pytest.mark.slow
-def test_hyperparameters_are_on_the_page(driver, address):
+def test_hyperparameters_are_displayed(driver, address):
     open_page(driver, f"{address}/#hparams")
     wanted = {"chosen_by", "target", "covariance", "readout", "learning_rate", "casimac", "hand", "isotropic"}
     wait_for(lambda: wanted <= set(texts(driver)), f"the names and values {wanted}")
@@ -147,7 +147,7 @@ def test_hyperparameters_are_on_the_page(driver, address):
 
 @needs_browser
 @pytest.mark.slow
-def test_latents_are_in_the_projector(driver, address):
+def test_latents_are_displayed_in_projector(driver, address):
     open_page(driver, f"{address}/#projector")
 
     def shown():

@@ -202,7 +202,7 @@ def test_model_without_latents_has_no_latent_pictures(four, tmp_path):
 
 
 @pytest.mark.slow
-def test_two_classes_as_one_probability(four, tmp_path):
+def test_two_classes_with_one_output_probability(four, tmp_path):
     (x, y), (x_test, y_test) = [(x[y < 2], y[y < 2]) for x, y in four]
     model = plain(1, "sigmoid")
     model.compile("adam", "binary_crossentropy", run_eagerly=True)
@@ -295,7 +295,7 @@ def test_events_before_an_exception_are_kept(few, tmp_path):
 
 
 @pytest.mark.slow
-def test_keras_tensorboard_callback_writes_beside_it(few, tmp_path):
+def test_compatible_with_keras_tensorboard_callback(few, tmp_path):
     """It asks TensorFlow to record some steps only, while an epoch ends too."""
     tensorboard = keras.callbacks.TensorBoard(tmp_path, update_freq=4)
     board = ds.monitoring.CalibrationBoard(tmp_path, few[1], pictures=False)

@@ -50,7 +50,7 @@ def fitted(four):
     ("target", "covariance"),
     [*[(target, "isotropic") for target in TARGETS], ("dirichlet", "diagonal"), ("casimac", "full")],
 )
-def test_every_target_learns_digits_with_every_covariance(target, covariance, few, four):
+def test_every_target_and_covariance_learns_digits(target, covariance, few, four):
     num_classes = 10 if covariance == "isotropic" else 4
     (x, y), (x_test, y_test) = few if num_classes == 10 else four
     model = make(target, num_classes, eager=False, covariance=covariance)
@@ -70,7 +70,7 @@ def test_every_target_learns_digits_with_every_covariance(target, covariance, fe
 
 
 @pytest.mark.slow
-def test_calling_predicting_and_reading_out_agree(fitted, four):
+def test_call_predict_and_read_out_agree(fitted, four):
     _, (x_test, _) = four
     p = fitted.predict_proba(x_test)
     np.testing.assert_array_equal(p, fitted.predict(x_test, verbose=0))
@@ -82,7 +82,7 @@ def test_calling_predicting_and_reading_out_agree(fitted, four):
 
 
 @pytest.mark.slow
-def test_arrays_are_predicted_as_streams_and_with_a_progress_bar(fitted, four, capsys):
+def test_predictions_of_arrays_and_streams_agree(fitted, four, capsys):
     """Without one they take a shorter way; callbacks are called on either."""
     _, (x_test, _) = four
     p = fitted.predict(x_test, verbose=0)
@@ -103,7 +103,7 @@ def test_arrays_are_predicted_as_streams_and_with_a_progress_bar(fitted, four, c
 
 
 @pytest.mark.slow
-def test_the_target_noise_is_read_out_with_the_latents(four):
+def test_target_noise_is_added_to_latents(four):
     (x, y), (x_test, _) = four
     model = make("ilr", 4)
     model.fit(x, y, batch_size=100, verbose=0)
@@ -115,7 +115,7 @@ def test_the_target_noise_is_read_out_with_the_latents(four):
 
 
 @pytest.mark.slow
-def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
+def test_seed_determines_weights(few):
     (x, y), _ = few
 
     def weights(seed):
@@ -130,7 +130,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_does_not(few):
     assert np.abs(first - weights(2)).max() > 1e-4
 
 
-def test_orders_differ_between_epochs_and_between_calls_of_fit():
+def test_order_differs_between_epochs_and_fits():
     """The order comes from the training step, which goes on from one call of fit to the next."""
     from deepsimplex.classifier.seeded_epochs import SeededEpochs
 
@@ -155,7 +155,7 @@ def test_orders_differ_between_epochs_and_between_calls_of_fit():
 
 
 @pytest.mark.slow
-def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few):
+def test_validation_split_is_excluded_from_training_and_neighbors(few):
     (x, y), _ = few
     model = make("casimac")
     split = model.fit(x, y, epochs=2, batch_size=80, verbose=0, validation_split=0.2).history
@@ -168,7 +168,7 @@ def test_validation_split_holds_samples_out_of_training_and_of_neighborhoods(few
 
 
 @pytest.mark.slow
-def test_sample_weight_and_class_weight_say_the_same(few):
+def test_sample_weight_equals_class_weight(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0)
     by_class, by_sample, plain, both, doubled = (make("one_hot") for _ in range(5))
@@ -184,7 +184,7 @@ def test_sample_weight_and_class_weight_say_the_same(few):
 
 
 @pytest.mark.slow
-def test_zero_weight_takes_samples_out_of_the_loss(few):
+def test_zero_weight_removes_samples_from_loss(few):
     (x, y), (x_test, y_test) = few
     model = make("one_hot")
     model.fit(x, y, batch_size=100, verbose=0)
@@ -206,7 +206,7 @@ def test_soft_labels_train_label_targets(four):
 
 
 @pytest.mark.slow
-def test_latents_can_be_given_in_place_of_labels(few):
+def test_fit_accepts_latents_in_place_of_labels(few):
     (x, y), (x_test, y_test) = few
     target = ds.targets.CASIMAC("euclidean")
     latent = target.fit_transform(x, y)
@@ -225,7 +225,7 @@ def test_latents_can_be_given_in_place_of_labels(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "one_hot"])
-def test_a_dataset_of_labels_trains_like_arrays(target, few):
+def test_dataset_of_labels_trains_like_arrays(target, few):
     (x, y), (x_test, y_test) = few
     dataset = tf.data.Dataset.from_tensor_slices((x, y)).batch(100)
     validation = tf.data.Dataset.from_tensor_slices((x_test, y_test)).batch(40)
@@ -242,7 +242,7 @@ def test_a_dataset_of_labels_trains_like_arrays(target, few):
 
 
 @pytest.mark.slow
-def test_a_dataset_of_latents_streams(few):
+def test_dataset_of_latents_is_streamed(few):
     (x, y), _ = few
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y)
     loc = latent.loc.astype("float32")
@@ -259,7 +259,7 @@ def test_a_dataset_of_latents_streams(few):
 
 
 @pytest.mark.slow
-def test_a_dataset_carries_weights_and_takes_class_weights(few):
+def test_dataset_with_sample_weights_and_class_weight(few):
     (x, y), _ = few
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
     weighted = make("one_hot")
@@ -272,13 +272,13 @@ def test_a_dataset_carries_weights_and_takes_class_weights(few):
         np.testing.assert_allclose(model.get_weights()[0], arrays.get_weights()[0], atol=1e-6)
 
 
-def test_distance_targets_refuse_endless_data_sets(few):
+def test_endless_dataset_with_distance_target_raises(few):
     (x, y), _ = few
     with pytest.raises(ValueError, match=r"without repeat"):
         make("casimac").fit(tf.data.Dataset.from_tensor_slices((x, y)).batch(50).repeat(), verbose=0)
 
 
-def test_labels_out_of_range_in_a_stream_stop_training(few):
+def test_invalid_labels_in_stream_raise(few):
     (x, y), _ = few
     with pytest.raises(ValueError, match=r"^y must hold class numbers 0\.\.9"):
         make("one_hot").fit(tf.data.Dataset.from_tensor_slices((x, y + 5)).batch(50), verbose=0)
@@ -301,7 +301,7 @@ def test_labels_out_of_range_in_a_stream_stop_training(few):
         (lambda x, y: ([1, 2, 3], y), "x must be an array"),
     ],
 )
-def test_bad_samples_are_refused(change, message, few):
+def test_invalid_samples_raise(change, message, few):
     with pytest.raises(ValueError, match=message):
         make("casimac").fit(*change(*few[0]), verbose=0)
 
@@ -318,7 +318,7 @@ def test_bad_samples_are_refused(change, message, few):
         (lambda x: np.ma.masked_greater(x, 0.9), ValueError, "x must not be masked; found"),
     ],
 )
-def test_samples_are_checked_where_they_are_predicted_too(change, error, message, fitted, four):
+def test_invalid_samples_in_predict_raise(change, error, message, fitted, four):
     _, (x_test, y_test) = four
     x = change(x_test)
     for work in (fitted.predict, fitted.predict_proba, fitted.predict_latent, lambda x: fitted.evaluate(x, y_test)):
@@ -329,14 +329,14 @@ def test_samples_are_checked_where_they_are_predicted_too(change, error, message
 
 
 @pytest.mark.parametrize("shape", [(2, 8, 8), (2, 8, 8, 1)])
-def test_samples_may_lack_the_axis_of_their_one_channel(shape):
+def test_channel_axis_may_be_omitted(shape):
     backbone = keras.Sequential([keras.Input((8, 8, 1)), keras.layers.Flatten()])
     model = ds.SimplexClassifier(backbone, "ilr", 3, head="gaussian")
     assert model.predict(np.zeros(shape, "float32"), verbose=0).shape == (2, 3)
 
 
 @pytest.mark.slow
-def test_a_class_of_one_sample_cannot_attract(few):
+def test_attraction_with_a_single_sample_raises(few):
     (x, y), _ = few
     keep = (y != 4) | (np.arange(len(y)) == np.flatnonzero(y == 4)[0])
     with pytest.raises(ValueError, match="class 4"):
@@ -344,7 +344,7 @@ def test_a_class_of_one_sample_cannot_attract(few):
     make(ds.targets.CASIMAC(gamma=1.0)).fit(x[keep], y[keep], batch_size=300, verbose=0)
 
 
-def test_a_metric_that_needs_the_range_of_pixels_asks_for_it(few):
+def test_ssim_without_data_range_raises(few):
     (x, y), _ = few
     with pytest.raises(ValueError, match=r"Set data_range, e\.g\. SSIM\(window=5, data_range=255\)"):
         make(ds.targets.CASIMAC(ds.distances.SSIM(5))).fit(x * 255, y, verbose=0)
@@ -352,7 +352,7 @@ def test_a_metric_that_needs_the_range_of_pixels_asks_for_it(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "mean"])
-def test_the_units_of_pixels_do_not_matter(target, few):
+def test_fit_does_not_depend_on_pixel_units(target, few):
     """Behind a backbone that scales them: pixels 0 to 255, bytes and thousandths train to the same probabilities."""
     (x, y), (x_test, _) = few
     x, x_test = (np.round(255 * part) / 255 for part in (x, x_test))  # what bytes hold
@@ -371,7 +371,7 @@ def test_the_units_of_pixels_do_not_matter(target, few):
 
 
 @pytest.mark.slow
-def test_an_absent_class_is_fine_for_label_targets(few):
+def test_label_targets_accept_absent_class(few):
     (x, y), (x_test, _) = few
     model = make("one_hot")
     model.fit(x[y != 4], y[y != 4], batch_size=300, verbose=0)
@@ -392,13 +392,13 @@ def test_an_absent_class_is_fine_for_label_targets(few):
         ({"backbone": "mlp"}, "backbone must be a keras.Model"),
     ],
 )
-def test_pieces_that_do_not_fit_are_named(arguments, message):
+def test_incompatible_parts_raise(arguments, message):
     pieces = {"backbone": ds.backbones.mlp([4]), "target": "casimac", "num_classes": 10}
     with pytest.raises(ValueError, match=message):
         ds.SimplexClassifier(**{**pieces, **arguments})
 
 
-def test_a_backbone_that_ends_in_feature_maps_is_told_how_to_pool():
+def test_backbone_without_pooling_raises():
     backbone = keras.Sequential([keras.layers.Conv2D(4, 3)])
     model = ds.SimplexClassifier(backbone, "ilr", 10, head="gaussian")
     with pytest.raises(ValueError, match='pooling="avg"'):
@@ -409,7 +409,7 @@ def test_a_backbone_that_ends_in_feature_maps_is_told_how_to_pool():
 
 
 @pytest.mark.slow
-def test_a_functional_color_backbone_with_augmentation_and_dropout(few):
+def test_functional_backbone_with_augmentation_and_dropout(few):
     (x, y), (x_test, _) = few
     inputs = keras.Input((8, 8, 3))
     h = keras.layers.RandomTranslation(0.1, 0.1)(inputs)
@@ -439,7 +439,7 @@ class DropoutHead(ds.heads.GaussianHead):
         return super().call(self.dropout(self.normalization(features, training=training), training=training))
 
 
-def test_a_head_is_called_in_training_mode_by_fit_alone(few):
+def test_training_mode_is_used_by_fit_only(few):
     (x, y), _ = few
     model = ds.SimplexClassifier(ds.backbones.mlp([16]), "vertices", 10, head=DropoutHead(9), seed=0)
     model.compile(optimizer=keras.optimizers.SGD(0.0))
@@ -456,7 +456,7 @@ def test_a_head_is_called_in_training_mode_by_fit_alone(few):
 
 
 @pytest.mark.slow
-def test_mixed_precision_trains_and_gives_float32_probabilities(four, tmp_path):
+def test_mixed_precision_probabilities_are_float32(four, tmp_path):
     (x, y), (x_test, _) = four
     keras.mixed_precision.set_global_policy("mixed_float16")
     try:
@@ -484,7 +484,7 @@ def test_two_classes(few):
 
 
 @pytest.mark.slow
-def test_it_can_be_a_part_of_another_model(fitted, four):
+def test_classifier_as_layer_of_another_model(fitted, four):
     _, (x_test, _) = four
     inputs = keras.Input((8, 8))
     ensemble = keras.Model(inputs, keras.layers.Average()([fitted(inputs), fitted(inputs)]))
@@ -503,7 +503,7 @@ class PlainBackbone(keras.Model):
 
 
 @pytest.mark.slow
-def test_a_subclassed_backbone(few):
+def test_subclassed_backbone(few):
     (x, y), (x_test, _) = few
     model = ds.SimplexClassifier(PlainBackbone(), "ilr", 10, head="gaussian")
     assert model.predict(x_test, verbose=0).shape == (100, 10)  # before any training too
@@ -513,7 +513,7 @@ def test_a_subclassed_backbone(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("kind", "shuffle"), [(list, True), (dict, False)])
-def test_several_inputs_train_label_targets(kind, shuffle, few):
+def test_several_inputs_with_label_target(kind, shuffle, few):
     (x, y), (x_test, _) = few
     names = ("left", "right")
     inputs = [keras.Input((8, 4), name=name) for name in names]
@@ -554,7 +554,7 @@ def binary(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [np.ndarray.tolist, lambda y: y[:, None].astype("float32"), lambda y: y.astype(bool)])
-def test_binary_labels_in_every_usual_form(form, few, binary):
+def test_binary_labels_of_every_form(form, few, binary):
     (x, _), _ = few
     labels, expected = binary
     model = make("casimac", num_classes=2)
@@ -564,7 +564,7 @@ def test_binary_labels_in_every_usual_form(form, few, binary):
 
 
 @pytest.mark.slow
-def test_binary_labels_stream_as_columns(few, binary):
+def test_streamed_binary_labels_as_columns(few, binary):
     (x, _), _ = few
     labels, _ = binary
     column = tf.data.Dataset.from_tensor_slices((x, labels[:, None].astype("float32"))).batch(100)
@@ -583,7 +583,7 @@ def test_binary_labels_stream_as_columns(few, binary):
         (ds.targets.Dirichlet(), lambda: ds.readout.SoftmaxReadout(num_points=512)),
     ],
 )
-def test_a_readout_layer_without_scores_takes_the_targets(target, layer, four):
+def test_readout_layer_uses_scores_of_target(target, layer, four):
     (x, y), (x_test, _) = four
     model = make_compiled(ds.backbones.mlp([16]), target, 4, readout=layer())
     assert model.fit(x, y, epochs=5, verbose=0).history["accuracy"][-1] > 0.6
@@ -591,7 +591,7 @@ def test_a_readout_layer_without_scores_takes_the_targets(target, layer, four):
     np.testing.assert_allclose(model(x_test), default(x_test), atol=0.01)
 
 
-def test_a_readout_for_another_number_of_classes_is_refused(few):
+def test_readout_with_other_number_of_classes_raises(few):
     (x, _), _ = few
     model = ds.SimplexClassifier(
         ds.backbones.mlp([4]), "dirichlet", 10, readout=ds.readout.ArgmaxReadout(np.eye(10)[:9])
@@ -600,7 +600,7 @@ def test_a_readout_for_another_number_of_classes_is_refused(few):
         model(x)
 
 
-def test_single_steps(few):
+def test_train_test_and_predict_on_batch(few):
     (x, y), _ = few
     model = make("one_hot")
     before = model.test_on_batch(x, y, return_dict=True)["loss"]
@@ -613,14 +613,14 @@ def test_single_steps(few):
     assert np.isfinite(distances.train_on_batch(x, distances.target.fit_transform(x, y))[0])
 
 
-def test_nan_in_a_stream_stops_training(few):
+def test_nan_in_stream_raises(few):
     (x, y), _ = few
     broken = np.where(np.arange(300)[:, None, None] == 70, np.nan, x).astype("float32")
     with pytest.raises(ValueError, match=r"^x must be finite; .*Remove or repair such samples$"):
         make("one_hot").fit(tf.data.Dataset.from_tensor_slices((broken, y)).batch(50), verbose=0)
 
 
-def test_pieces_that_do_not_fit_are_found_before_the_target_works(few, monkeypatch):
+def test_incompatible_parts_raise_before_target_is_computed(few, monkeypatch):
     (x, y), _ = few
     model = make_compiled(keras.Sequential([keras.layers.Conv1D(4, 3)]), "casimac")
     monkeypatch.setattr(ds.targets.CASIMAC, "fit_transform", lambda *arguments: pytest.fail("worked in vain"))
@@ -635,7 +635,7 @@ def test_pieces_that_do_not_fit_are_found_before_the_target_works(few, monkeypat
 
 
 @pytest.mark.slow
-def test_usual_callbacks_work(few, tmp_path):
+def test_keras_callbacks(few, tmp_path):
     (x, y), (x_test, y_test) = few
     model = make("casimac")
     best = tmp_path / "best.keras"
@@ -669,7 +669,7 @@ def test_each_step_is_traced_once(four, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_summary_shows_the_pieces_alone(fitted):
+def test_summary_omits_internal_layers(fitted):
     lines = []
     fitted.summary(print_fn=lines.append)
     assert "coarser" not in "".join(lines)
@@ -680,7 +680,7 @@ def test_the_summary_shows_the_pieces_alone(fitted):
 
 
 @pytest.mark.slow
-def test_it_saves_and_reloads_in_a_fresh_process(fitted, four, tmp_path):
+def test_save_and_reload_in_fresh_process(fitted, four, tmp_path):
     _, (x_test, _) = four
     fitted.save(tmp_path / "model.keras")
     np.save(tmp_path / "x.npy", x_test)
@@ -695,7 +695,7 @@ np.save(sys.argv[1] + "/p.npy", model.predict(np.load(sys.argv[1] + "/x.npy"), v
 
 
 @pytest.mark.slow
-def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted, four, tmp_path):
+def test_reloaded_model_evaluates_and_warns_if_target_is_unfitted(fitted, four, tmp_path):
     (x, y), (x_test, y_test) = four
     fitted.save(tmp_path / "model.keras")
     model = ds.load(tmp_path / "model.keras")
@@ -714,7 +714,7 @@ def test_a_reloaded_model_evaluates_metrics_and_says_what_its_loss_needs(fitted,
 
 
 @pytest.mark.slow
-def test_training_goes_on_after_a_reload(fitted, four, tmp_path):
+def test_reloaded_model_continues_training(fitted, four, tmp_path):
     (x, y), _ = four
     fitted.save(tmp_path / "model.keras")
     model = ds.load(tmp_path / "model.keras")
@@ -724,7 +724,7 @@ def test_training_goes_on_after_a_reload(fitted, four, tmp_path):
     assert model.optimizer.iterations.numpy() == before + 10
 
 
-def test_weights_are_loaded_into_a_fresh_model_whose_inputs_are_known(tmp_path):
+def test_load_weights_into_built_model(tmp_path):
     x = np.random.default_rng(0).random((5, 8, 8)).astype("float32")
 
     def made(seed):
@@ -739,7 +739,7 @@ def test_weights_are_loaded_into_a_fresh_model_whose_inputs_are_known(tmp_path):
     np.testing.assert_array_equal(other(x), one(x))
 
 
-def test_a_damaged_or_missing_file_is_named(fitted, tmp_path):
+def test_damaged_or_missing_file_raises(fitted, tmp_path):
     path = tmp_path / "model.keras"
     with pytest.raises(FileNotFoundError, match="there is no model"):
         ds.load(path)
@@ -756,7 +756,7 @@ def test_a_damaged_or_missing_file_is_named(fitted, tmp_path):
         ds.load(path)
 
 
-def test_a_failing_save_leaves_the_earlier_file(fitted, tmp_path, monkeypatch):
+def test_failed_save_keeps_earlier_file(fitted, tmp_path, monkeypatch):
     path = tmp_path / "model.keras"
     fitted.save(path)
     whole = path.read_bytes()
@@ -794,7 +794,7 @@ class Cut(keras.callbacks.Callback):
 
 
 @pytest.mark.slow
-def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_path):
+def test_resumed_fit_equals_uninterrupted_fit(few, tmp_path):
     (x, y), _ = few
 
     def model():
@@ -820,7 +820,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(few, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_defaults_are_a_variational_head_and_compositions(few):
+def test_default_head_and_loss(few):
     (x, y), (x_test, y_test) = few
     model = ds.SimplexClassifier(ds.backbones.mlp([24]), num_classes=10)
     model.compile(keras.optimizers.SGD(0.1), metrics=["accuracy"], run_eagerly=True)
@@ -835,7 +835,7 @@ def test_the_defaults_are_a_variational_head_and_compositions(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["ilr", "dirichlet", "one_hot", "casimac"])
-def test_a_named_head_of_prototypes_takes_the_target_of_its_classifier(target, few, tmp_path):
+def test_prototype_head_by_name_uses_target_of_classifier(target, few, tmp_path):
     (x, y), (x_test, _) = few
     head = {"name": "prototypes", "prototypes_per_class": 2}
     model = ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=head)
@@ -850,7 +850,7 @@ def test_a_named_head_of_prototypes_takes_the_target_of_its_classifier(target, f
         ds.SimplexClassifier(ds.backbones.mlp([24]), target, 10, head=other)
 
 
-def test_a_few_samples_are_enough_for_the_default_head():
+def test_default_head_fits_few_samples():
     x, y = np.random.default_rng(0).random((12, 5), dtype=np.float32), np.arange(12) % 3
     model = ds.SimplexClassifier(ds.backbones.mlp([4]), num_classes=3)
     model.compile(keras.optimizers.SGD(0.1), run_eagerly=True)
@@ -859,7 +859,7 @@ def test_a_few_samples_are_enough_for_the_default_head():
 
 
 @pytest.mark.parametrize("kind", ["data set", "PyDataset", "generator"])
-def test_samples_of_streams_are_checked_where_they_are_predicted(kind, few):
+def test_invalid_samples_in_predicted_stream_raise(kind, few):
     class Rows(keras.utils.PyDataset):
         def __init__(self, x):
             super().__init__()

@@ -57,7 +57,7 @@ def small(digits):
 
 
 @pytest.mark.slow
-def test_streams_train_label_targets_like_arrays(small):
+def test_streams_train_like_arrays(small):
     """One-hot labels here, class numbers below."""
 
     def form(y):
@@ -94,7 +94,7 @@ def test_distance_targets_read_streams_once(small):
 
 
 @pytest.mark.slow
-def test_streams_carry_weights_and_take_class_weights(small):
+def test_streams_with_sample_weights_and_class_weight(small):
     (x, y), _ = small
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
     arrays, weighted, by_class = make(), make(), make()
@@ -125,7 +125,7 @@ _FEW = {"variational": {"inducing": 20}, "prototypes": {"prototypes_per_class": 
 
 
 @pytest.mark.slow
-def test_compositions_of_streams_read_ahead_and_lose_nothing(small):
+def test_composition_scale_of_streams_loses_no_batches(small):
     (x, y), _ = small
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     arrays, of_dataset, of_generator, of_hard = (make(loss=ds.losses.Composition(0.8)) for _ in range(4))
@@ -154,7 +154,7 @@ def test_endless_streams_validate_with_steps(small):
 
 
 @pytest.mark.slow
-def test_the_order_of_a_py_dataset_comes_from_the_seed(small):
+def test_seed_determines_order_of_py_dataset(small):
     (x, y), _ = small
     one, other, another = make(), make(), make(seed=3)
     for model in (one, other, another):
@@ -173,20 +173,20 @@ def test_the_order_of_a_py_dataset_comes_from_the_seed(small):
         (np.ma.masked_less(np.arange(200.0), 3), "must not be masked"),
     ],
 )
-def test_sample_weights_are_checked(weights, message, small):
+def test_invalid_sample_weight_raises(weights, message, small):
     (x, y), _ = small
     with pytest.raises(ValueError, match=f"sample_weight {message}"):
         make().fit(x, y, sample_weight=weights, verbose=0)
 
 
-def test_a_head_that_counts_samples_asks_a_generator_for_its_steps(small):
+def test_generator_without_steps_raises(small):
     (x, y), _ = small
     with pytest.raises(ValueError, match="steps_per_epoch must be given with a generator"):
         make(head="variational").fit(generator(x, y), verbose=0)
 
 
 @pytest.mark.slow
-def test_calibration_reads_a_stream(small):
+def test_calibrate_with_stream(small):
     (x, y), (x_test, y_test) = small
     model = make()
     model.fit(x, y, epochs=2, verbose=0)
@@ -201,7 +201,7 @@ def test_calibration_reads_a_stream(small):
         ({"validation_split": 0.1}, "validation_split must not be given beside batches"),
     ],
 )
-def test_what_a_stream_holds_itself_is_refused(arguments, message, small):
+def test_arguments_contained_in_streams_raise(arguments, message, small):
     (x, y), _ = small
     with pytest.raises(ValueError, match=message):
         make().fit(Batches(x, y), verbose=0, **arguments)
@@ -211,7 +211,7 @@ def test_what_a_stream_holds_itself_is_refused(arguments, message, small):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["vertices", "casimac"])
-def test_a_memory_map_trains_as_the_array_in_it_does(tmp_path, target):
+def test_memory_map_trains_like_array(tmp_path, target):
     """Without a copy of all of it: its batches are read from the file."""
     (x, y), _ = ds.datasets.load("digits")
     x, y = np.round(255 * x[:200] / x.max()).astype(np.uint8), y[:200]
@@ -231,7 +231,7 @@ def test_a_memory_map_trains_as_the_array_in_it_does(tmp_path, target):
     assert isinstance(samples, np.memmap)
 
 
-def test_memory_maps_of_several_inputs_and_of_any_byte_order_are_predicted(tmp_path, few):
+def test_predict_memory_maps_of_several_inputs_and_byte_orders(tmp_path, few):
     x, y = few[0]
     swapped = np.lib.format.open_memmap(tmp_path / "x.npy", mode="w+", dtype=">f4", shape=x.shape)
     swapped[:] = x

@@ -92,7 +92,7 @@ def expected_loss(objective, model, x, y):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", LOSSES)
-def test_every_objective_is_its_formula(objective, briefly, four):
+def test_objectives_equal_formulas(objective, briefly, four):
     _, (x_test, y_test) = four
     model = briefly[objective]
     loss, accuracy = model.evaluate(x_test, y_test, batch_size=100, verbose=0)
@@ -102,7 +102,7 @@ def test_every_objective_is_its_formula(objective, briefly, four):
 
 
 @pytest.mark.slow
-def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
+def test_hybrid_equals_weighted_mean(briefly, four):
     _, (x_test, y_test) = four
     first = briefly["latent"]
     model = ds.SimplexClassifier(first.backbone, first.target, 4, head=first.head)
@@ -116,7 +116,7 @@ def test_hybrid_is_the_weighted_mean_of_latent_and_class(briefly, four):
 
 
 @pytest.mark.slow
-def test_hybrid_takes_a_latent_loss_of_ones_own(few):
+def test_hybrid_with_custom_latent_loss(few):
     (x, y), _ = few
     model = make(Hybrid(0.25, LatentNLL(beta=0.5)), eager=True)
     model.fit(x, y, batch_size=100, verbose=0)
@@ -129,7 +129,7 @@ def test_hybrid_takes_a_latent_loss_of_ones_own(few):
 
 
 @pytest.mark.slow
-def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
+def test_cross_entropy_of_two_classes_is_probit_likelihood(few):
     """Phi(mu / sigma) [CASIMAC Eq. 36]: the vertices are +1 and -1."""
     (x, y), _ = few
     binary = (y > 4).astype(int)
@@ -142,7 +142,7 @@ def test_the_class_objective_of_two_classes_is_a_probit_likelihood(few):
 
 
 @pytest.mark.slow
-def test_the_composition_of_a_label_target_is_label_smoothing(few):
+def test_composition_of_label_target_is_label_smoothing(few):
     (x, y), _ = few
     model = make(Composition(0.9), target="one_hot", eager=True)
     model.fit(x, y, batch_size=100, verbose=0)
@@ -154,7 +154,7 @@ def test_the_composition_of_a_label_target_is_label_smoothing(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mass", [None, 0.98, 0.7])
-def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, few):
+def test_compositions_have_requested_mass(mass, few):
     (x, y), (x_test, y_test) = few
     model = make("composition" if mass is None else Composition(mass), eager=True)
     model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test))
@@ -169,7 +169,7 @@ def test_compositions_have_the_mass_asked_for_over_the_training_samples(mass, fe
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("objective", "covariance"), [("hybrid", "full"), ("composition", "diagonal")])
-def test_objectives_train_through_a_readout_that_samples(objective, covariance, four):
+def test_objectives_train_through_sampling_readout(objective, covariance, four):
     """Of few points and three classes, whose graph is small. The class objective is a term of the hybrid one."""
     (x, y), (x_test, y_test) = ((x[y < 3], y[y < 3]) for x, y in four)
     readout = ds.readout.ArgmaxReadout(method="quasi_monte_carlo", num_points=16)
@@ -194,7 +194,7 @@ def test_every_objective_trains_label_targets(objective, target, four):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["class", "composition"])
-def test_digits_are_told_apart(objective, digits):
+def test_objectives_learn_digits(objective, digits):
     (x, y), (x_test, y_test) = digits
     model = make(objective, hidden=(64,))
     model.fit(x, y, epochs=4, verbose=0)
@@ -204,7 +204,7 @@ def test_digits_are_told_apart(objective, digits):
 @pytest.mark.slow
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covariance, four):
+def test_gradients_of_extreme_latents_are_finite(objective, covariance, four):
     x, y = (part[:50] for part in four[0])
     model = make(objective, num_classes=4, covariance=covariance)
     model.build((None, 8, 8))
@@ -224,7 +224,7 @@ def test_gradients_are_finite_for_latents_far_out_and_narrow(objective, covarian
 
 
 @pytest.mark.slow
-def test_a_readout_of_ones_own_is_held_above_zero(few):
+def test_probabilities_of_custom_readout_are_clipped(few):
     (x, y), (x_test, y_test) = few
     latent = {"loc": 100.0 * ds.geometry.vertices(10).astype("float32"), "scale": np.ones((10, 1), "float32")}
     layer = NearestScore()
@@ -238,7 +238,7 @@ def test_a_readout_of_ones_own_is_held_above_zero(few):
 
 
 @pytest.mark.parametrize("readout", ["argmax", "softmax"])
-def test_readouts_give_logarithms_of_their_probabilities(readout):
+def test_log_probabilities_equal_log_of_probabilities(readout):
     rng = np.random.default_rng(0)
     latent = {"loc": rng.normal(size=(5, 3)).astype("float32"), "scale": np.ones((5, 3), "float32")}
     layer = readout_layer(readout)
@@ -246,7 +246,7 @@ def test_readouts_give_logarithms_of_their_probabilities(readout):
 
 
 @pytest.mark.slow
-def test_the_readout_is_computed_once_a_step(four, monkeypatch):
+def test_readout_is_computed_once_per_step(four, monkeypatch):
     (x, y), _ = four
     model = make("class", num_classes=4, covariance="diagonal", eager=True)
     calls = []
@@ -269,7 +269,7 @@ def test_the_readout_is_computed_once_a_step(four, monkeypatch):
 
 
 @pytest.mark.slow
-def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recwarn):
+def test_cross_entropy_does_not_fit_distance_target(few, monkeypatch, recwarn):
     (x, y), (x_test, y_test) = few
     for method in ("fit", "fit_transform", "transform"):
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
@@ -285,7 +285,7 @@ def test_the_class_objective_never_asks_a_distance_target(few, monkeypatch, recw
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
-def test_under_the_class_objective_every_data_set_streams(target, four):
+def test_cross_entropy_streams_every_data_set(target, four):
     (x, y), _ = four
     arrays, streamed, endless = (make("class", target, 4, eager=True, readout="argmax") for _ in range(3))
     arrays.fit(x, y, epochs=2, batch_size=150, shuffle=False, verbose=0)
@@ -296,7 +296,7 @@ def test_under_the_class_objective_every_data_set_streams(target, four):
 
 
 @pytest.mark.slow
-def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
+def test_cross_entropy_with_several_inputs_and_distance_target(few):
     (x, y), _ = few
     inputs = [keras.Input((8, 4)), keras.Input((8, 4))]
     both = keras.layers.Concatenate()([keras.layers.Flatten()(half) for half in inputs])
@@ -308,7 +308,7 @@ def test_the_class_objective_takes_several_inputs_with_a_distance_target(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("target", ["casimac", "ilr"])
-def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
+def test_cross_entropy_with_soft_labels(target, few):
     x, y = (part[:100] for part in few[0])
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     arrays, streamed = (make("class", target, eager=True, readout="argmax") for _ in range(2))
@@ -323,7 +323,7 @@ def test_the_class_objective_takes_soft_labels_with_every_target(target, few):
 
 
 @pytest.mark.slow
-def test_the_class_objective_takes_latents_by_their_class(few):
+def test_cross_entropy_uses_class_of_latents(few):
     (x, y), _ = few
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 10)
     by_label, by_latent, streamed = (make("class", eager=True) for _ in range(3))
@@ -338,7 +338,7 @@ def test_the_class_objective_takes_latents_by_their_class(few):
 
 
 @pytest.mark.slow
-def test_compositions_of_streams_have_the_scale_of_arrays(four):
+def test_composition_scale_of_streams_equals_arrays(four):
     x, y = (part[:100] for part in four[0])
     soft = (0.9 * np.eye(4)[y] + 0.025).astype("float32")
     latent = ds.targets.CASIMAC("euclidean").fit_transform(x, y, 4)
@@ -363,7 +363,7 @@ def test_compositions_of_streams_have_the_scale_of_arrays(four):
 
 
 @pytest.mark.slow
-def test_endless_streams_have_a_scale_only_with_hard_labels(few):
+def test_composition_scale_of_endless_stream_needs_hard_labels(few):
     (x, y), _ = few
     soft = (0.9 * np.eye(10)[y] + 0.01).astype("float32")
     model = make(Composition(0.8), "ilr", eager=True, readout="argmax")
@@ -377,7 +377,7 @@ def test_endless_streams_have_a_scale_only_with_hard_labels(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", THROUGH_THE_READOUT)
-def test_sample_weight_and_class_weight_say_the_same(objective, few):
+def test_sample_weight_equals_class_weight(objective, few):
     x, y = (part[:100] for part in few[0])
     weights = np.where(y == 3, 5.0, 1.0).astype("float32")
     by_class, by_sample, plain = (make(objective, eager=True) for _ in range(3))
@@ -413,7 +413,7 @@ for name in sys.argv[2:]:
 
 
 @pytest.mark.slow
-def test_it_reloads_in_a_fresh_process_with_the_same_loss(four, tmp_path):
+def test_reloaded_model_has_equal_loss_in_fresh_process(four, tmp_path):
     (x, y), (x_test, y_test) = four
     np.savez(tmp_path / "data.npz", x=x, y=y, x_test=x_test, y_test=y_test)
     losses = {"class": "sparse_categorical_crossentropy", "hybrid": Hybrid(0.3), "composition": Composition(0.9)}
@@ -436,7 +436,7 @@ def test_it_reloads_in_a_fresh_process_with_the_same_loss(four, tmp_path):
 
 
 @pytest.mark.slow
-def test_weights_alone_carry_the_scale(few, tmp_path):
+def test_weights_contain_composition_scale(few, tmp_path):
     (x, y), _ = few
     model, other = (make("composition", eager=True) for _ in range(2))
     model.fit(x, y, batch_size=100, verbose=0)
@@ -448,7 +448,7 @@ def test_weights_alone_carry_the_scale(few, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(four, tmp_path):
+def test_resumed_fit_equals_uninterrupted_fit(four, tmp_path):
     """Of the loss that learns something before the first step, its scale."""
     (x, y), _ = four
 
@@ -474,7 +474,7 @@ def test_a_resumed_fit_ends_with_the_weights_of_an_uninterrupted_one(four, tmp_p
 
 
 @pytest.mark.slow
-def test_xla_trains_as_eager_steps_do(four):
+def test_xla_equals_eager_training(four):
     """Keras compiles with XLA wherever there is a GPU."""
     (x, y), _ = four
     losses = []
@@ -516,17 +516,17 @@ def test_mixed_precision_trains(objective, covariance, four):
         ),
     ],
 )
-def test_what_does_not_fit_is_named(arguments, message):
+def test_incompatible_loss_raises(arguments, message):
     with pytest.raises(ValueError, match=message):
         make(**{key: value() if callable(value) and key == "loss" else value for key, value in arguments.items()})
 
 
-def test_draws_are_fine_where_no_gradient_comes_through_them():
+def test_sampling_readout_without_gradient_is_accepted():
     make("latent", readout=ds.readout.ArgmaxReadout(method="monte_carlo"))
 
 
 @pytest.mark.slow
-def test_compositions_without_a_fit_have_no_scale(few):
+def test_composition_without_fit_raises(few):
     (x, y), _ = few
     model = make("composition", target="one_hot", eager=True)
     with pytest.raises(ValueError, match=r"call fit first, or compile with losses\.Composition\(tau=\.\.\.\)"):
@@ -539,7 +539,7 @@ def test_compositions_without_a_fit_have_no_scale(few):
     assert np.isfinite(model.train_on_batch(x, y)[0])
 
 
-def test_a_mass_out_of_reach_is_told_before_training(few):
+def test_unreachable_mass_raises_before_training(few):
     (x, y), _ = few
     twins, their_labels = np.concatenate([x, x]), np.concatenate([y, (y + 1) % 10])  # every image in two classes
     with pytest.raises(ValueError, match=r"mass 0\.98 cannot be reached.* below 0\.5"):
@@ -548,7 +548,7 @@ def test_a_mass_out_of_reach_is_told_before_training(few):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("objective", ["hybrid", "composition"])
-def test_a_reloaded_distance_target_gives_no_latent_loss(objective, few, tmp_path):
+def test_latent_loss_of_reloaded_distance_target_warns(objective, few, tmp_path):
     (x, y), (x_test, y_test) = few
     model = make(objective, eager=True)
     model.fit(x, y, batch_size=100, verbose=0)

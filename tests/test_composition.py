@@ -18,13 +18,13 @@ def latents(samples=50, seed=0):
     return -distances @ S, labels
 
 
-def test_composition_is_the_map_to_the_probability_simplex():
+def test_composition_equals_map_to_probability_simplex():
     loc, _ = latents()
     np.testing.assert_allclose(composition(loc, S, 1.7), ds.geometry.to_probability_simplex(loc, tau=1.7), rtol=1e-12)
     np.testing.assert_allclose(composition(loc, S, 1.7).sum(axis=1), 1.0, rtol=1e-12)
 
 
-def test_a_latent_is_up_to_scale_the_ilr_coordinate_of_its_composition():
+def test_latent_is_proportional_to_ilr_of_composition():
     z = np.random.default_rng(1).normal(size=(20, 3))
     V = ds.geometry.helmert(4)
     np.testing.assert_allclose(ds.geometry.ilr(composition(z, V.T, 2.5)), 2.5 * z, rtol=1e-9, atol=1e-12)
@@ -32,7 +32,7 @@ def test_a_latent_is_up_to_scale_the_ilr_coordinate_of_its_composition():
 
 @pytest.mark.parametrize("units", [1e-6, 1.0, 1e6])
 @pytest.mark.parametrize("mass", [0.26, 0.9, 0.98, 0.9999])
-def test_the_scale_reaches_the_mass_in_any_units(mass, units):
+def test_scale_reaches_mass_in_any_units(mass, units):
     loc, labels = latents()
     tau = composition_scale(units * loc, labels, S, mass)
     shares = composition(units * loc, S, tau)
@@ -40,7 +40,7 @@ def test_the_scale_reaches_the_mass_in_any_units(mass, units):
     assert tau == pytest.approx(composition_scale(loc, labels, S, mass) / units, rel=1e-6)
 
 
-def test_the_mass_of_soft_labels_is_their_product_with_the_composition():
+def test_mass_of_soft_labels_is_expected_composition():
     memberships = np.random.default_rng(2).dirichlet(np.ones(4), size=30)
     loc = ds.targets.ILR(0.99).latents(memberships).loc
     scores = ds.targets.ILR(0.99).scores(4)

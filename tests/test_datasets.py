@@ -91,7 +91,7 @@ def test_digits_equal_those_of_scikit_learn():
     assert not np.array_equal(datasets.load("digits", test_fraction=0.5, seed=4).x_test, x_test)
 
 
-def test_copies_are_searched_in_the_documented_order(no_copies, monkeypatch):
+def test_copies_are_searched_in_documented_order(no_copies, monkeypatch):
     copies = no_copies / "copies"
     monkeypatch.setenv("DEEPSIMPLEX_DATA", str(copies))
     # From the last place to the first: each new copy is preferred to the earlier ones.
@@ -105,7 +105,7 @@ def test_copies_are_searched_in_the_documented_order(no_copies, monkeypatch):
             np.testing.assert_array_equal(datasets.load(name, dtype="uint8").x, x, err_msg=place)
 
 
-def test_data_folder_itself_is_read_only_if_it_has_the_name_of_the_set(no_copies, monkeypatch):
+def test_data_folder_is_used_only_if_named_after_the_set(no_copies, monkeypatch):
     x = write_mnist_like(no_copies / "fashion-mnist", seed=5)
     monkeypatch.setenv("DEEPSIMPLEX_DATA", str(no_copies / "fashion-mnist"))
     np.testing.assert_array_equal(datasets.load("fashion_mnist", dtype="uint8").x, x)
@@ -253,7 +253,7 @@ def test_string_labels_are_numbered_in_sorted_order(tmp_path):
     np.testing.assert_array_equal(np.sort(data.y), [0, 1, 2])
 
 
-def test_integers_of_any_width_and_floats_become_the_same_images(tmp_path):
+def test_integer_and_float_images_are_equal(tmp_path):
     arrays = mnist_arrays(0)
     expected = arrays["x_train"].astype(np.float32) / 255
     forms = {"int64": arrays["x_train"].astype(np.int64), "float64": arrays["x_train"] / 255}
@@ -315,9 +315,13 @@ def test_damaged_or_other_archive_raises(tmp_path):
 @pytest.mark.parametrize(
     ("y", "options", "message"),
     [
-        ([0, 0, 0, 1], {}, "at least two samples of every class to be split; found one of class '1'"),
-        ([0, 0, 1, 1], {"test_fraction": 0.2}, "leaves 3 for training and 1 for testing"),
-        ([0, 0, 1, 1], {"test_fraction": 0.9}, "leaves 0 for training"),
+        ([0, 0, 0, 1], {}, r"a\.npz cannot be split with test_fraction 0.2: .*only 1 member"),
+        (
+            [0, 0, 1, 1],
+            {"test_fraction": 0.2},
+            r"a\.npz cannot be split with test_fraction 0.2: .*test_size = 1 .*number of classes = 2",
+        ),
+        ([0, 0, 1, 1], {"test_fraction": 0.9}, r"a\.npz cannot be split with test_fraction 0.9: .*test_size=4 "),
         ([0, 0, 1, 1], {"test_fraction": 1.0}, "test_fraction must be a number above 0 and below 1; found 1.0"),
     ],
 )
@@ -484,7 +488,7 @@ def test_16_bit_images_raise(tmp_path):
         (["0", "1", "NaN"], "must name a class in every line; found 'NaN' in line 4"),
         (
             ["0", "1", "99999999999999999999"],
-            "must hold class numbers of 64 bits, or names; found 9999999",
+            r"labels of .*csv must hold class numbers .*; found 1e\+20 in row 2",
         ),
     ],
 )

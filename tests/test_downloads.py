@@ -22,5 +22,5 @@ def test_download_fails_the_test(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_download_in_another_process_fails():
+def test_download_in_subprocess_fails_the_test():
     assert "Connection refused" in run(DOWNLOAD)

@@ -127,7 +127,7 @@ def test_load_served_gives_class_names_and_outputs(kind, classifiers, served_mod
         (lambda x: x.astype(str), TypeError, "samples must hold real numbers; found dtype <U"),
     ],
 )
-def test_a_served_model_checks_samples_against_its_signature(change, error, message, served, data):
+def test_served_model_checks_samples(change, error, message, served, data):
     model = ds.export.load_served(served)
     with pytest.raises(error, match=message):
         model.predict(change(data[2]))

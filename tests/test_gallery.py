@@ -23,11 +23,11 @@ def run(*arguments: str):
 @pytest.mark.parametrize("name", ds.plots.__all__)
 def test_every_figure_has_an_entry(name):
     assert name in gallery.ENTRIES
-    assert gallery.plot_of(name) == name
+    assert gallery.plot_name(name) == name
 
 
 def test_every_entry_is_of_a_figure():
-    assert {gallery.plot_of(entry) for entry in gallery.ENTRIES} == set(ds.plots.__all__)
+    assert {gallery.plot_name(entry) for entry in gallery.ENTRIES} == set(ds.plots.__all__)
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ def compositions(n: int, samples: int, seed: int) -> np.ndarray:
 @constructions
 @given(n=class_counts)
 @few
-def test_vertices_form_the_regular_simplex_around_the_origin(construction, n):
+def test_vertices_form_regular_simplex(construction, n):
     P = geometry.vertices(n, construction)
     assert P.shape == (n, n - 1)
     assert P.dtype == np.float64
@@ -35,7 +35,7 @@ def test_vertices_form_the_regular_simplex_around_the_origin(construction, n):
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 7, 30, 200])
-def test_iterative_vertices_are_the_papers_recursion(n):
+def test_iterative_vertices_equal_recursion_of_the_paper(n):
     np.testing.assert_allclose(geometry.vertices(n), oracle.vertices_iterative(n), atol=1e-9)
     assert geometry.vertices(n)[0, 0] == pytest.approx(1.0)
 
@@ -43,7 +43,7 @@ def test_iterative_vertices_are_the_papers_recursion(n):
 @pytest.mark.slow
 @given(n=class_counts)
 @few
-def test_helmert_is_an_orthonormal_basis_of_the_zero_sum_hyperplane(n):
+def test_helmert_is_orthonormal_with_zero_sums(n):
     V = geometry.helmert(n)
     np.testing.assert_allclose(V @ V.T, np.eye(n - 1), atol=1e-12)
     np.testing.assert_allclose(V.sum(axis=1), 0, atol=1e-12)
@@ -52,7 +52,7 @@ def test_helmert_is_an_orthonormal_basis_of_the_zero_sum_hyperplane(n):
 
 @given(n=st.integers(2, 300))
 @few
-def test_both_constructions_differ_by_an_orthogonal_map(n):
+def test_constructions_differ_by_orthogonal_map(n):
     iterative, helmert = geometry.vertices(n), geometry.vertices(n, "helmert")
     R = (n - 1) / n * helmert.T @ iterative
     np.testing.assert_allclose(R @ R.T, np.eye(n - 1), atol=1e-11)
@@ -99,7 +99,7 @@ def test_log_ratios_invert_and_keep_inner_products(n, seed):
 
 
 @pytest.mark.parametrize("n", [2, 3, 9])
-def test_aitchison_inner_is_the_double_sum_over_log_ratios(n):
+def test_aitchison_inner_equals_double_sum_of_log_ratios(n):
     x, y = compositions(n, 2, seed=n)
     assert geometry.aitchison_inner(x, y) == pytest.approx(oracle.aitchison_inner(x, y), abs=1e-12)
 
@@ -122,7 +122,7 @@ def test_perturbation_and_powering_are_addition_and_scaling_in_ilr(n, seed, a):
 @constructions
 @given(n=class_counts, seed=seeds, tau=st.floats(0.05, 20))
 @few
-def test_the_simplex_map_inverts_and_keeps_the_class(construction, n, seed, tau):
+def test_simplex_map_round_trip_keeps_class(construction, n, seed, tau):
     f = np.random.default_rng(seed).normal(size=(3, n - 1)) / tau
     s = geometry.to_probability_simplex(f, tau, construction)
     np.testing.assert_allclose(s.sum(axis=1), 1, atol=1e-12)
@@ -130,19 +130,19 @@ def test_the_simplex_map_inverts_and_keeps_the_class(construction, n, seed, tau)
     np.testing.assert_array_equal(s.argmax(axis=1), geometry.nearest_vertex(f, construction))
 
 
-def test_the_simplex_map_is_the_logistic_function_for_two_classes():
+def test_simplex_map_of_two_classes_is_logistic():
     f = np.linspace(-4, 4, 9)[:, None]
     # P = (1, -1), so the logits differ by 2 tau f.
     np.testing.assert_allclose(geometry.to_probability_simplex(f, 1.5)[:, 0], 1 / (1 + np.exp(-3 * f[:, 0])))
 
 
-def test_helmert_vertices_make_the_simplex_map_the_inverse_of_ilr():
+def test_simplex_map_of_helmert_vertices_is_inverse_ilr():
     z = np.random.default_rng(0).normal(size=(5, 3))
     ours = geometry.to_probability_simplex(z, np.sqrt(3 / 4), "helmert")
     np.testing.assert_allclose(ours, geometry.ilr_inverse(z), rtol=1e-12)
 
 
-def test_tau_is_one_over_the_smallest_spread():
+def test_tau_is_inverse_of_smallest_standard_deviation():
     latents = np.random.default_rng(0).normal(size=(500, 3)) * [3.0, 0.5, 1.0]
     assert geometry.tau_from(latents) == pytest.approx(1 / latents[:, 1].std())
 

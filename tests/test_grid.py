@@ -8,7 +8,7 @@ from training.grid import READOUTS, TARGETS, main
 
 
 @pytest.mark.slow
-def test_rows_are_measured_and_combinations_without_sense_are_refused(tmp_path):
+def test_grid_measures_rows_and_rejects_invalid_combinations(tmp_path):
     main(data="wine", seeds=1, only="Bayesian ridge", output=tmp_path / "grid.json")
     written = json.loads((tmp_path / "grid.json").read_text())
     rows, notes = written["rows"], written["notes"]

@@ -74,7 +74,7 @@ def test_invalid_argument_raises(arguments, message):
 
 
 @pytest.mark.parametrize("head", [ds.heads.GaussianHead, ds.heads.VariationalGaussianProcess, ds.heads.PrototypeScores])
-def test_features_that_are_not_flat_raise(head):
+def test_features_with_spatial_axes_raise(head):
     with pytest.raises(ValueError, match=rf"{head.__name__} needs features .* GlobalAveragePooling2D"):
         head(3)(np.zeros((2, 4, 4, 8), "float32"))
 
@@ -141,7 +141,7 @@ def test_classifier_of_latents_trains_and_reloads(covariance, digits, tmp_path):
 
 
 @pytest.mark.slow
-def test_latents_as_gaussian_dict_and_stream_have_the_same_loss(digits):
+def test_latents_of_every_form_have_equal_loss(digits):
     x, latents = digits
     model = digits_model()
     model.compile(loss=ds.losses.LatentNLL(), run_eagerly=True)

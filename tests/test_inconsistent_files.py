@@ -80,7 +80,7 @@ def test_configuration_without_part_raises(key, model, tmp_path):
 
 
 @pytest.mark.parametrize("content", [{}, {"config.json": b"{"}, {"config.json": b"[1]"}, {"model.weights.h5": b"HDF"}])
-def test_a_member_that_is_missing_or_no_longer_readable_is_refused(content, model, tmp_path):
+def test_missing_or_unreadable_member_raises(content, model, tmp_path):
     members = {**model, **content} if content else {"config.json": model["config.json"]}
     with pytest.raises(ValueError, match=r"changed.keras' holds no model"):
         ds.load(written(tmp_path / "changed.keras", members))
@@ -110,7 +110,7 @@ def infinite(file, name):
 
 
 @pytest.mark.parametrize("change", [missing, of_another_shape, of_texts, not_finite, infinite])
-def test_weights_that_do_not_fit_are_refused(change, model, tmp_path):
+def test_inconsistent_weights_raise(change, model, tmp_path):
     names = []
     with h5py.File(io.BytesIO(model["model.weights.h5"])) as file:
         file.visititems(lambda name, item: names.append(name) if isinstance(item, h5py.Dataset) else None)
@@ -141,7 +141,7 @@ def arrays(request, tmp_path_factory):
     return load_arrays(path, KEY)
 
 
-def test_arrays_that_do_not_fit_are_refused_though_their_checksum_is_right(arrays, tmp_path):
+def test_inconsistent_arrays_with_valid_checksum_raise(arrays, tmp_path):
     """Or left out of what is predicted, as counts of what the training did."""
     path = tmp_path / "changed.npz"
     save_arrays(path, KEY, arrays)
@@ -164,7 +164,7 @@ def test_arrays_that_do_not_fit_are_refused_though_their_checksum_is_right(array
     assert refused >= 2 * len(arrays)
 
 
-def test_a_description_that_does_not_fit_is_refused(arrays, tmp_path):
+def test_inconsistent_description_raises(arrays, tmp_path):
     path = tmp_path / "changed.npz"
     about = json.loads(str(arrays["about"]))
     described = ["{", "[1]", json.dumps({**about, "class": "PCA"}), json.dumps({**about, "class": "Saved"})]
@@ -179,7 +179,7 @@ READERS = {".keras": ds.load, ".npz": ds.load, "_data.npz": read_npz, "_predicti
 
 
 @pytest.mark.parametrize("ending", READERS)
-def test_sizes_are_bounded_before_anything_is_inflated(ending, tmp_path, monkeypatch):
+def test_oversized_member_raises_before_decompression(ending, tmp_path, monkeypatch):
     path = tmp_path / f"bomb{ending}"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x.npy", bytes(10**6))
@@ -190,7 +190,7 @@ def test_sizes_are_bounded_before_anything_is_inflated(ending, tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("ending", [ending for ending in READERS if ending != ".keras"])
-def test_headers_that_state_another_size_are_refused(ending, tmp_path):
+def test_header_with_other_size_raises(ending, tmp_path):
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**14,)})
     path = written(tmp_path / f"forged{ending}", {"x.npy": header.getvalue()})
@@ -198,7 +198,7 @@ def test_headers_that_state_another_size_are_refused(ending, tmp_path):
         READERS[ending](path)
 
 
-def test_honest_archives_pass(tmp_path, monkeypatch):
+def test_valid_archives_are_accepted(tmp_path, monkeypatch):
     monkeypatch.setattr(archives, "ALWAYS", 1000)
     np.savez_compressed(tmp_path / "numbers.npz", x=rng.random((100, 100)), y=np.array(["a", "b"]))
     check_archive(tmp_path / "numbers.npz")

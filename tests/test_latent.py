@@ -29,7 +29,7 @@ def covariance_matrices(latent: LatentGaussian) -> np.ndarray:
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_the_kind_of_covariance_is_read_from_the_shape(covariance):
+def test_covariance_type_follows_from_shape(covariance):
     latent = LatentGaussian(np.zeros((N, L)), make_scale(covariance, np.random.default_rng(0)))
     assert (latent.covariance, latent.latent_dim, len(latent)) == (covariance, L, N)
 
@@ -37,7 +37,7 @@ def test_the_kind_of_covariance_is_read_from_the_shape(covariance):
 @pytest.mark.parametrize("covariance", COVARIANCES)
 @pytest.mark.parametrize("noise_shape", [(N, 1), (N, L), (1, 1), (1, L)])
 @pytest.mark.parametrize("wrap", [np.asarray, tf.constant], ids=["numpy", "tensorflow"])
-def test_noise_adds_its_squares_to_the_covariance(covariance, noise_shape, wrap):
+def test_noise_variances_are_added_to_covariance(covariance, noise_shape, wrap):
     rng = np.random.default_rng(1)
     latent = LatentGaussian(rng.normal(size=(N, L)), make_scale(covariance, rng))
     noise = rng.uniform(0, 2, noise_shape)
@@ -52,7 +52,7 @@ def test_noise_adds_its_squares_to_the_covariance(covariance, noise_shape, wrap)
 
 @given(seed=st.integers(0, 2**32 - 1), dims=st.integers(2, 8), covariance=st.sampled_from(COVARIANCES))
 @settings(max_examples=30, deadline=None)
-def test_noise_of_two_kinds_commutes_and_no_noise_changes_nothing(seed, dims, covariance):
+def test_noise_is_commutative_and_zero_noise_is_neutral(seed, dims, covariance):
     rng = np.random.default_rng(seed)
     latent = LatentGaussian(np.zeros((2, dims)), make_scale(covariance, rng, 2, dims))
     one, other = rng.uniform(0, 3, (2, dims)), rng.uniform(0, 3, (1, 1))
@@ -65,20 +65,20 @@ def test_noise_of_two_kinds_commutes_and_no_noise_changes_nothing(seed, dims, co
     np.testing.assert_allclose(latent.with_noise(np.zeros((1, 1))).scale, latent.scale, rtol=1e-9, atol=1e-10)
 
 
-def test_noise_is_added_where_a_full_factor_is_singular():
+def test_noise_is_added_to_singular_factor():
     observed = LatentGaussian(np.zeros((2, L)), np.zeros((2, L, L)))
     np.testing.assert_array_equal(observed.with_noise(np.zeros((1, 1))).scale, 0)
     np.testing.assert_allclose(observed.with_noise(np.full((1, 1), 2.0)).scale, np.stack([2 * np.eye(L)] * 2))
 
 
-def test_float32_stays_float32():
+def test_float32_is_kept():
     latent = LatentGaussian(np.zeros((N, L), np.float32), np.ones((N, L, L), np.float32) * np.eye(L, dtype=np.float32))
     assert latent.with_noise(np.ones((N, 1))).scale.dtype == np.float32
     assert LatentGaussian(np.zeros((N, L), np.int32), np.ones((N, 1), np.float32)).loc.dtype == np.float64
 
 
 @pytest.mark.parametrize("covariance", COVARIANCES)
-def test_the_distribution_has_the_density_of_the_covariance(covariance):
+def test_distribution_has_density_of_covariance(covariance):
     from scipy.stats import multivariate_normal
 
     rng = np.random.default_rng(2)
@@ -92,7 +92,7 @@ def test_the_distribution_has_the_density_of_the_covariance(covariance):
     np.testing.assert_allclose(distribution.log_prob(x), expected, rtol=1e-10)
 
 
-def test_noise_can_be_added_in_a_traced_function_of_unknown_batch_size():
+def test_noise_in_graph_of_unknown_batch_size():
     @tf.function(input_signature=[tf.TensorSpec([None, L]), tf.TensorSpec([None, L, L]), tf.TensorSpec([None, 1])])
     def add(loc, scale, noise):
         return LatentGaussian(loc, scale).with_noise(noise).scale

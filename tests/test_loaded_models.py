@@ -66,7 +66,7 @@ def test_loaded_models_train_as_the_saved_one(data, tmp_path):
         np.testing.assert_allclose(predicted, expected, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
-def test_loaded_estimator_is_fitted_again(data, tmp_path):
+def test_loaded_estimator_can_be_refitted(data, tmp_path):
     classifier = ds.SimplexGaussianProcess(targets()["mean of an embedding"], max_iter=1).fit(*data)
     classifier.save(tmp_path / "m.npz")
     p = ds.load(tmp_path / "m.npz").fit(*data).predict_proba(data[0])

@@ -30,13 +30,13 @@ def kernel_of(process):
 
 
 @KINDS
-def test_the_bound_never_falls(bijective):
+def test_bound_is_nondecreasing(bijective):
     bounds = LogisticSoftmaxGaussianProcess(bijective, rounds=4).fit(X, y).bounds_
     assert np.all(np.diff(bounds) > 0.0)
 
 
 @KINDS
-def test_the_bound_is_below_the_evidence_and_near_it(bijective):
+def test_bound_is_close_below_evidence(bijective):
     rows = np.array([0, 40, 60, 120])
     process = LogisticSoftmaxGaussianProcess(bijective, rounds=3).fit(X[rows], y[rows])
     factor = np.linalg.cholesky(kernel_of(process)(X[rows]))
@@ -47,7 +47,7 @@ def test_the_bound_is_below_the_evidence_and_near_it(bijective):
 
 
 @KINDS
-def test_probabilities_are_the_likelihood_averaged_over_the_latents(bijective):
+def test_probabilities_are_expected_likelihood(bijective):
     flowers = y > 0
     process = LogisticSoftmaxGaussianProcess(bijective, inducing=20, rounds=2).fit(X[flowers], y[flowers])
     p = process.predict_proba(X)
@@ -62,7 +62,7 @@ def test_probabilities_are_the_likelihood_averaged_over_the_latents(bijective):
     np.testing.assert_allclose(p, logistic_softmax(f.swapaxes(1, 2), bijective).mean(axis=0), atol=0.02)
 
 
-def test_all_rows_as_inducing_points_are_the_exact_process():
+def test_all_rows_as_inducing_points_equal_exact_process():
     exact = LogisticSoftmaxGaussianProcess(rounds=2).fit(X[::3], y[::3])
     distinct, first = np.unique(X[::3], axis=0, return_index=True)
     sparse = LogisticSoftmaxGaussianProcess(inducing=len(distinct), rounds=2).fit(X[::3], y[::3])
@@ -71,13 +71,13 @@ def test_all_rows_as_inducing_points_are_the_exact_process():
     np.testing.assert_allclose(sparse.predict_proba(X), exact.predict_proba(X), atol=1e-3)
 
 
-def test_only_the_last_class_of_the_bijective_exceeds_two_thirds():
+def test_bijective_probabilities_except_last_are_at_most_two_thirds():
     p = LogisticSoftmaxGaussianProcess(bijective=True, rounds=20).fit(X, y).predict_proba(X)
     assert 0.6 < p[:, :2].max() < 2 / 3 < p[:, 2].max()
 
 
 @KINDS
-def test_classes_are_learned(bijective):
+def test_classifier_learns_classes(bijective):
     process = LogisticSoftmaxGaussianProcess(bijective, inducing=30, classes=[0, 1, 2, 3]).fit(X[::2], y[::2])
     p = process.predict_proba(X[1::2])
     assert p.shape == (75, 4)

@@ -34,7 +34,7 @@ def covariance(scale: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("noise", NOISES)
 @pytest.mark.parametrize("scale", SCALES)
-def test_latent_nll_is_the_negative_log_density(scale, noise):
+def test_latent_nll_is_negative_log_density(scale, noise):
     loss = LatentNLL(reduction=None)({"loc": OBSERVED, "scale": NOISES[noise]}, {"loc": LOC, "scale": SCALES[scale]})
     expected = [
         -scipy.stats.multivariate_normal.logpdf(*arguments)
@@ -44,7 +44,7 @@ def test_latent_nll_is_the_negative_log_density(scale, noise):
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-3])
-def test_a_narrow_full_covariance_keeps_its_density_in_single_precision(noise):
+def test_narrow_full_covariance_is_accurate_in_float32(noise):
     """L L^T would square the condition: its Cholesky factor in float32 is wrong by far, or NaN."""
     factor = np.array([[5, 0, 0], [5, 1e-3, 0], [3, 2, 1e-3]])
     total = factor @ factor.T + noise**2 * np.eye(3)
@@ -59,7 +59,7 @@ def test_a_narrow_full_covariance_keeps_its_density_in_single_precision(noise):
 
 
 @pytest.mark.parametrize("scale", ["isotropic", "diagonal"])
-def test_beta_weighs_gradients_of_the_mean_by_the_variance_to_that_power(scale):
+def test_beta_scales_mean_gradient_by_power_of_variance(scale):
     loc = tf.Variable(LOC)
 
     def gradient(beta):
@@ -72,7 +72,7 @@ def test_beta_weighs_gradients_of_the_mean_by_the_variance_to_that_power(scale):
     np.testing.assert_allclose(gradient(1.0), (LOC - OBSERVED) / N, rtol=1e-4)
 
 
-def test_beta_does_not_differentiate_its_weight():
+def test_beta_weight_has_no_gradient():
     scale = tf.Variable(SCALES["diagonal"])
     with tf.GradientTape() as tape:
         loss = LatentNLL(1.0)({"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": scale})
@@ -112,7 +112,7 @@ def test_custom_latent_loss():
 
 
 @pytest.mark.parametrize("soft", [False, True])
-def test_cross_entropy_against_its_formula(soft):
+def test_cross_entropy_equals_formula(soft):
     rng = np.random.default_rng(3)
     log_p = np.log(rng.dirichlet(np.ones(L), size=N))
     memberships = rng.dirichlet(np.ones(L), size=N) if soft else np.eye(L)[np.arange(N) % L]
@@ -178,7 +178,7 @@ def test_keras_losses_agree_with_keras(loss):
 
 
 @pytest.mark.parametrize("loss", ["categorical_crossentropy", keras.losses.CategoricalFocalCrossentropy()])
-def test_cross_entropies_stay_right_where_probabilities_underflow(loss):
+def test_cross_entropies_are_accurate_if_probabilities_underflow(loss):
     log_p = tf.Variable([[-1000.0, 0.0]])
     with tf.GradientTape() as tape:
         value = classifier_loss(loss).compute({"label": tf.constant([0])}, {"log_probabilities": log_p})
@@ -208,7 +208,7 @@ def test_losses_by_name_and_configuration(identifier, kind):
     assert again.get_config() == loss.get_config()
 
 
-def test_a_function_gets_labels_and_probabilities():
+def test_function_as_loss_receives_labels_and_probabilities():
     labels, p = tf.constant([0, 1]), tf.constant([[0.5, 0.5], [0.2, 0.8]])
     loss = classifier_loss(lambda y, p: 1.0 - tf.gather(p, y, batch_dims=1))
     value = loss.compute({"label": labels}, {"log_probabilities": tf.math.log(p)}, tf.constant([1.0, 2.0]))

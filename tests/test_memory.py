@@ -48,7 +48,7 @@ def fit_casimac():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fit", [fit_arrays, fit_stream, fit_casimac])
-def test_classifiers_are_given_up(fit):
+def test_deleted_classifiers_are_garbage_collected(fit):
     kept = weakref.ref(fit())
     gc.collect()
     assert kept() is None
@@ -64,7 +64,7 @@ def test_classifiers_are_given_up(fit):
     ],
     ids=["exact", "collapsed", "stochastic", "categorical"],
 )
-def test_fits_of_gaussian_processes_leave_nothing(gaussian_process):
+def test_gaussian_process_fits_do_not_leak_objects(gaussian_process):
     def objects_after(fits):
         for _ in range(fits):
             gaussian_process.fit(X, y).predict_proba(X)

@@ -24,6 +24,6 @@ def test_suggestion_keeps_its_spelling(name, hint):
     assert did_you_mean(name, ["mlp", "Adamax"]) == hint
 
 
-def test_suggestions_are_made_in_one_place():
+def test_difflib_is_used_in_one_file():
     users = {path.relative_to(PACKAGE).as_posix() for path in PACKAGE.rglob("*.py") if "difflib" in path.read_text()}
     assert users == {"_utils/messages.py"}

@@ -35,13 +35,13 @@ def stream(metric: keras.metrics.Metric, y: np.ndarray, p: np.ndarray, cuts: lis
 @each
 @given(n=st.integers(2, 30), seed=st.integers(0, 2**32 - 1), cuts=st.lists(st.integers(1, 99), max_size=3))
 @few
-def test_batches_add_up_to_the_evaluation_of_the_whole(metric_class, n, seed, cuts):
+def test_batches_equal_evaluation_of_all_samples(metric_class, n, seed, cuts):
     y, p = make_case(n, 100, seed)
     assert stream(metric_class(), y, p, sorted(cuts)) == pytest.approx(EXACT[metric_class](y, p), abs=2e-6, rel=2e-6)
 
 
 @pytest.mark.parametrize("bins", [1, 5, 10, 15])
-def test_edges_close_the_bin_below_as_in_evaluation(bins):
+def test_bin_edges_equal_evaluation(bins):
     q = (np.arange(bins + 1) / bins).astype(np.float32)
     p = np.column_stack([1 - q, q])
     y = np.random.default_rng(0).integers(0, 2, len(q))
@@ -54,7 +54,7 @@ def test_edges_close_the_bin_below_as_in_evaluation(bins):
 
 
 @pytest.mark.parametrize("n", [2, 6])
-def test_weights_repeat_samples(n):
+def test_integer_weights_equal_repeated_samples(n):
     y, p = make_case(n, 80, seed=3)
     repeats = np.random.default_rng(4).integers(0, 4, 80)
     y_repeated, p_repeated = np.repeat(y, repeats), np.repeat(p, repeats, axis=0)
@@ -69,7 +69,7 @@ def test_weights_repeat_samples(n):
 
 @each
 @pytest.mark.parametrize("n", [2, 5])
-def test_labels_come_as_numbers_columns_one_hot_or_soft(metric_class, n):
+def test_labels_of_every_form(metric_class, n):
     y, p = make_case(n, 40, seed=6)
     one_hot = np.eye(n, dtype=np.float32)[y]
     soft = 0.6 * one_hot + 0.4 / n
@@ -78,13 +78,13 @@ def test_labels_come_as_numbers_columns_one_hot_or_soft(metric_class, n):
 
 
 @each
-def test_a_sigmoid_output_is_the_probability_of_class_one(metric_class):
+def test_sigmoid_output_is_probability_of_class_one(metric_class):
     y, p = make_case(2, 40, seed=7)
     for q in (p[:, 1], p[:, 1:]):
         assert stream(metric_class(), y, q, []) == pytest.approx(EXACT[metric_class](y, p), rel=1e-5)
 
 
-def test_zero_probability_of_the_true_class_is_infinite_unless_its_weight_is_zero():
+def test_zero_probability_gives_infinite_nll_unless_weight_is_zero():
     p = np.array([[1.0, 0.0], [0.5, 0.5]], np.float32)
     metric = metrics.NegativeLogLikelihood()
     metric.update_state([1, 1], p)
@@ -95,7 +95,7 @@ def test_zero_probability_of_the_true_class_is_infinite_unless_its_weight_is_zer
 
 
 @each
-def test_before_any_sample_the_result_is_zero_and_reset_returns_there(metric_class):
+def test_result_is_zero_initially_and_after_reset(metric_class):
     metric = metric_class()
     assert float(metric.result()) == 0.0
     metric.update_state(*make_case(3, 10, seed=0))
@@ -122,7 +122,7 @@ def test_metrics_compile_with_xla_at_any_batch_size(metric_class):
 
 @pytest.mark.slow
 @each
-def test_invalid_label_makes_the_result_nan_unless_its_weight_is_zero(metric_class):
+def test_invalid_label_gives_nan_unless_weight_is_zero(metric_class):
     eager, graph, compiled = metric_class(), metric_class(), metric_class()
     for metric in (eager, graph, compiled):
         metric.update_state([], np.zeros((0, 3), np.float32))  # creates the variables
@@ -146,7 +146,7 @@ def test_invalid_label_makes_the_result_nan_unless_its_weight_is_zero(metric_cla
 
 
 @each
-def test_invalid_probabilities_make_the_result_nan(metric_class):
+def test_invalid_probabilities_give_nan(metric_class):
     y, p = make_case(3, 12, seed=10)
     for wrong in (np.log(p), 1.02 * p, p - [0.5, 0, -0.5], np.where(p == p.max(), np.nan, p)):
         assert np.isnan(stream(metric_class(), y, wrong, [4]))
@@ -203,7 +203,7 @@ def test_metrics_of_a_compiled_classifier(dtype):
 
 
 @pytest.mark.slow
-def test_metrics_of_any_keras_classifier_are_saved_with_it(tmp_path):
+def test_metrics_of_keras_classifiers_are_saved(tmp_path):
     x, y = make_data()
     model = make_classifier(jit_compile=False)
     model.run_eagerly = True  # one epoch needs no trace

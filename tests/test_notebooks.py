@@ -10,7 +10,7 @@ from training import notebooks
 PATHS = sorted((Path(__file__).parents[1] / "notebooks").glob("*.py"))
 
 
-def test_notebooks_are_found():
+def test_number_of_notebooks():
     assert len(PATHS) == 6
 
 

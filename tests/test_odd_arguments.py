@@ -32,24 +32,24 @@ NO_TEXTS = [np.array(["a", "b"]), None, 3, ["a"], {}, set()]
 
 
 @pytest.mark.parametrize("value", NO_TEXTS, ids=repr)
-def test_a_choice_is_a_text(value):
+def test_choice_of_another_type_raises(value):
     with pytest.raises(ValueError, match="colors must be one of a, b; found"):
         check_choice(value, "colors", ["a", "b"])
 
 
 @pytest.mark.parametrize("names", [8, 0.5, 1j, b"ab", [[0], [1]]], ids=str)
-def test_names_of_classes_are_a_list_of_names(names):
+def test_invalid_classes_raise(names):
     with pytest.raises(ValueError, match="classes must hold 2 different names"):
         check_class_names(names, 2)
 
 
-def test_names_are_a_list():
+def test_class_names_of_another_type_raise():
     with pytest.raises(ValueError, match="class_names must hold one name for each of the 2 classes; found 8"):
         check_names(8, 2, "class_names", "classes")
 
 
 @pytest.mark.parametrize("function", [geometry.aitchison_distance, geometry.aitchison_inner, geometry.perturb])
-def test_both_compositions_are_named(function):
+def test_invalid_compositions_raise(function):
     with pytest.raises(ValueError, match=r"^x must have positive parts"):
         function(0 * P, P)
     with pytest.raises(ValueError, match=r"^y must be finite"):
@@ -58,7 +58,7 @@ def test_both_compositions_are_named(function):
         function(P, np.ones((3, 3)))
 
 
-def test_exponents_fit_and_may_be_of_any_size():
+def test_exponents_of_any_magnitude():
     with pytest.raises(ValueError, match=r"^a and x must have shapes that fit"):
         geometry.power(P, np.ones(3))
     np.testing.assert_array_equal(geometry.power(P, 1e308), [[1, 0, 0], [0, 1, 0]])
@@ -67,22 +67,22 @@ def test_exponents_fit_and_may_be_of_any_size():
 
 @pytest.mark.parametrize("size", [1e300, 1e308])
 @pytest.mark.parametrize("function", [geometry.ilr_inverse, geometry.alr_inverse, geometry.to_probability_simplex])
-def test_coordinates_may_be_of_any_size(function, size):
+def test_coordinates_of_any_magnitude(function, size):
     np.testing.assert_allclose(function(size * np.array([[0.5, 0.0], [-0.5, 0.2]])).sum(axis=-1), 1)
 
 
-def test_probabilities_whose_sum_overflows_are_refused():
+def test_overflowing_probabilities_raise():
     with pytest.raises(ValueError, match="row 0 sums to inf"):
         check_probabilities(np.full((2, 3), 1e308))
 
 
-def test_compositions_and_weights_of_any_size():
+def test_compositions_and_weights_of_any_magnitude():
     np.testing.assert_array_equal(losses.composition(P, np.eye(3), 1e308), [[1, 0, 0], [0, 1, 0]])
     with pytest.raises(ValueError, match=r"^sample_weight must be finite"):
         check_sample_weight([1e308, 1e308], 2)
 
 
-def test_features_of_any_size_are_unfamiliar():
+def test_features_of_any_magnitude_are_unfamiliar():
     rng = np.random.default_rng(0)
     density = calibration.GaussianDensity().fit(rng.normal(size=(30, 2)), np.arange(30) % 3)
     factor = density.variance_factor(np.full((1, 2), 1e308))
@@ -149,7 +149,7 @@ def test_metrics_reject_invalid_batches(metric, arguments, error, message):
         (lambda: experiments.load_config("no.yaml", overrides=[3]), "overrides must hold texts key=value"),
     ],
 )
-def test_errors_name_the_argument(call, message):
+def test_invalid_argument_raises(call, message):
     with pytest.raises((TypeError, ValueError), match=f"^{message}"):
         call()
 

@@ -70,7 +70,7 @@ def run(path, fed):
 
 
 @pytest.mark.parametrize("name", STEPS)
-def test_pipelines_of_the_usual_transformers_are_served(name, data, tmp_path):
+def test_pipelines_of_common_transformers_are_served(name, data, tmp_path):
     X, y = data
     pipeline = make_pipeline(*STEPS[name], ds.GLVQ()).fit(X, y)
     export_pipeline(pipeline, tmp_path / "m.onnx", class_names=["a", "b", "ö"])
@@ -92,7 +92,7 @@ def test_pipeline_outputs_latents(classifier, data, tmp_path):
     np.testing.assert_allclose(outputs["class_probabilities"], pipeline.predict_proba(X), atol=1e-5)
 
 
-def test_columns_of_a_frame_are_inputs(data, tmp_path):
+def test_frame_columns_are_inputs(data, tmp_path):
     X, y = data
     frame = pandas.DataFrame(
         {"a": X[:, 1].astype(float), "b": X[:, 2], "k": y * 2, "city": np.array(["u", "v"])[y % 2]}

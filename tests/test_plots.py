@@ -15,7 +15,7 @@ def make_case(n: int, samples: int = 200) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize(("n", "frequency"), [(2, "frequency of class 1"), (5, "accuracy")])
-def test_the_reliability_diagram_shows_the_curve_and_the_error(n, frequency, tmp_path):
+def test_reliability_shows_curve_and_error(n, frequency, tmp_path):
     y, p = make_case(n)
     figure = plots.reliability(y, p, bins=8)
     curve = evaluation.reliability_curve(y, p, 8)
@@ -34,7 +34,7 @@ def test_the_reliability_diagram_shows_the_curve_and_the_error(n, frequency, tmp
     assert 5_000 < (tmp_path / "reliability.png").stat().st_size < 150_000
 
 
-def test_nothing_of_the_reliability_diagram_is_cut_off():
+def test_reliability_is_not_clipped():
     figure = plots.reliability(*make_case(4))
     figure.draw_without_rendering()
     width, height = figure.get_size_inches() * figure.dpi
@@ -45,7 +45,7 @@ def test_nothing_of_the_reliability_diagram_is_cut_off():
     assert box.y1 <= height
 
 
-def test_reliability_draws_where_it_is_told():
+def test_reliability_on_given_axes():
     figure = Figure()
     left, right = figure.subplots(1, 2)
     assert plots.reliability(*make_case(3), ax=right) is figure
@@ -53,7 +53,7 @@ def test_reliability_draws_where_it_is_told():
     assert not left.patches
 
 
-def test_predictions_name_mark_and_rank_the_classes(tmp_path):
+def test_predictions_are_labeled_and_ranked(tmp_path):
     images = np.random.default_rng(0).uniform(size=(3, 8, 8, 1))
     p = np.array([[0.1, 0.2, 0.7], [0.1, 0.3, 0.6], [0.5, 0.3, 0.2]])
     figure = plots.predictions(images, p, y=[2, 1, 0], class_names=["ant", "bee", "cow"], columns=2)
@@ -70,7 +70,7 @@ def test_predictions_name_mark_and_rank_the_classes(tmp_path):
     assert (tmp_path / "predictions.png").stat().st_size > 5_000
 
 
-def test_predictions_take_color_and_bytes_and_need_no_labels():
+def test_predictions_of_color_images_bytes_and_without_labels():
     images = np.random.default_rng(0).integers(0, 256, (2, 6, 5, 3), np.uint8)
     _, p = make_case(12, samples=2)
     figure = plots.predictions(images, p, top=4)
@@ -95,12 +95,12 @@ def test_predictions_take_color_and_bytes_and_need_no_labels():
         (np.zeros((2, 4, 4)), {"y": [0, 3]}, "y must hold class numbers"),
     ],
 )
-def test_bad_input_to_predictions_is_named(images, options, message):
+def test_invalid_input_of_predictions_raises(images, options, message):
     with pytest.raises(ValueError, match=message):
         plots.predictions(images, np.full((2, 3), 1 / 3), **options)
 
 
-def test_plots_leave_no_figure_open_in_pyplot():
+def test_plots_leave_no_open_pyplot_figures():
     from matplotlib import pyplot
 
     plots.reliability(*make_case(3))

@@ -117,7 +117,7 @@ def test_every_readout_head_and_calibration_is_served(format, kind, samples, tmp
 
 
 @pytest.mark.parametrize("format", SERVED)
-def test_a_density_of_nearest_neighbors_is_served(format, samples, tmp_path):
+def test_nearest_neighbor_density_is_served(format, samples, tmp_path):
     model, (x, _) = make(samples, **KINDS["argmax, isotropic"]), samples
     model.fit_density(x, model.predict_proba(x).argmax(axis=1))
     assert_serves(model, np.concatenate([x[:7], 3 * x[:2]]), format, tmp_path)
@@ -146,12 +146,12 @@ def test_gaussian_processes_are_served_by_onnx(classifier, tmp_path):
 
 
 @each_format
-def test_pixels_are_served(format, samples, tmp_path):
+def test_integer_pixels_are_served(format, samples, tmp_path):
     x = np.round(samples[0][:5] * 255).astype("uint8")
     assert_serves(make(samples, 3), x / np.float32(255), format, tmp_path, fed=x, input_dtype="uint8")
 
 
-def test_onnx_keeps_the_class_names(samples, tmp_path):
+def test_onnx_keeps_class_names(samples, tmp_path):
     make(samples, 2, class_names=["Wörth", "b"]).export(tmp_path / "m.onnx", format="onnx")
     (names,) = [each.value for each in onnx.load(tmp_path / "m.onnx").metadata_props if each.key == "class_names"]
     assert json.loads(names) == ["Wörth", "b"]

@@ -57,7 +57,7 @@ def test_fast_work_prints_no_line(clock, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_logs_have_a_line_per_interval_and_a_last_one(clock, capsys):
+def test_log_has_a_line_per_interval_and_a_final_line(clock, capsys):
     work(clock, steps=100, seconds=0.25, amount=850_000, unit="pairs")
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -69,7 +69,7 @@ def test_logs_have_a_line_per_interval_and_a_last_one(clock, capsys):
     ]
 
 
-def test_lines_are_neither_wrapped_nor_read_as_markup(clock, capsys):
+def test_log_lines_are_neither_wrapped_nor_parsed_as_markup(clock, capsys):
     description = "[bold]distances[/bold] " + "very " * 30 + "long"
     with progress(description, 10, show=True) as advance:
         clock.now += 3
@@ -77,7 +77,7 @@ def test_lines_are_neither_wrapped_nor_read_as_markup(clock, capsys):
     assert capsys.readouterr().err.splitlines()[0] == f"{description}: 10%, 0.333 steps/s, 27 s left"
 
 
-def test_finished_work_prints_its_last_line_once(clock, capsys):
+def test_finished_work_prints_final_line_once(clock, capsys):
     work(clock, steps=1, seconds=60)
     assert capsys.readouterr().err == "counting blocks: 100%, 0.0167 steps/s, after 1 min 0 s\n"
 
@@ -89,7 +89,7 @@ def fail_half_way(clock, seconds):
         raise RuntimeError("failed")
 
 
-def test_failed_work_prints_its_percentage(clock, capsys):
+def test_failed_work_prints_percentage(clock, capsys):
     with pytest.raises(RuntimeError, match="failed"):
         fail_half_way(clock, seconds=5000)
     assert capsys.readouterr().err.splitlines() == [
@@ -98,7 +98,7 @@ def test_failed_work_prints_its_percentage(clock, capsys):
     ]
 
 
-def test_units_done_earlier_count_as_done_but_not_in_the_rate(clock, capsys):
+def test_resumed_units_are_excluded_from_rate(clock, capsys):
     work(clock, steps=5, seconds=10, amount=10, total=100, done=50)
     assert capsys.readouterr().err.splitlines() == [
         "counting blocks: 60%, 1 steps/s, 40 s left",
@@ -128,7 +128,7 @@ def test_bar_ends_full_on_stderr(clock, capsys, terminal):
     assert re.search(r"counting blocks ━+ 100% 2.5 M pairs/s 0:00:04 0:00:00", last)
 
 
-def test_bar_shows_the_time_left_and_units_done_earlier(clock, capsys, terminal):
+def test_bar_shows_time_left_and_resumed_units(clock, capsys, terminal):
     work(clock, steps=5, amount=10, total=100, done=20, show=None)
     assert re.search(r" 70% 10 steps/s 0:00:05 0:00:03", without_styles(capsys.readouterr().err))
 

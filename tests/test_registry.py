@@ -11,6 +11,6 @@ class Made:
         self.units, self.bias = units, bias
 
 
-def test_constructors_take_what_init_takes():
+def test_constructor_signature_equals_init():
     assert list(constructor_parameters(Made)) == ["units", "bias"]
     assert constructor_parameters(type("Plain", (), {})) == {}

@@ -9,7 +9,7 @@ from training.robustness.public_calls import ROOMS
 @pytest.mark.parametrize(
     ("room", "member"), [("geometry", "closure"), ("evaluation", "report"), ("metrics", "BrierScore")]
 )
-def test_odd_arguments_are_refused(room, member):
+def test_odd_arguments_raise(room, member):
     calls = ROOMS[room]()
     assert member in {call.name for call in calls}
     counts = fuzz(room, calls, 30, seed=0, advance=lambda number: None, report=set())

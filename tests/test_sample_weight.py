@@ -48,7 +48,7 @@ def eager(monkeypatch):
 
 @pytest.mark.filterwarnings("ignore:prototypes")
 @each_classifier
-def test_samples_of_weight_zero_are_left_out_and_others_count(classifier, wine):
+def test_zero_weight_removes_samples(classifier, wine):
     X, y = wine
     weights = np.where(np.arange(len(X)) % 4 == 0, 0.0, 1.0)
     used = weights > 0
@@ -67,7 +67,7 @@ def test_samples_of_weight_zero_are_left_out_and_others_count(classifier, wine):
         (np.eye(60)[0], "sample_weight, times class_weight, must be above 0 for at least 2 samples; found fewer"),
     ],
 )
-def test_weights_that_cannot_be_are_refused_by_name(classifier, weights, message, wine):
+def test_invalid_sample_weight_raises(classifier, weights, message, wine):
     with pytest.raises(ValueError, match=message):
         clone(classifier).fit(*wine, sample_weight=weights)
 
@@ -75,7 +75,7 @@ def test_weights_that_cannot_be_are_refused_by_name(classifier, weights, message
 @pytest.mark.parametrize(
     "regressor", [BayesianRidge(), make_pipeline(BayesianRidge()), GridSearchCV(Ridge(), {"alpha": [1.0]}, cv=2)]
 )
-def test_regressors_get_the_weights_wherever_they_are(regressor, wine):
+def test_regressors_in_pipelines_receive_weights(regressor, wine):
     X, y = wine
     weights = np.arange(len(X)) % 3
     weighted = ds.LatentRegressionClassifier(regressor, "ilr").fit(X, y, sample_weight=weights)
@@ -85,14 +85,14 @@ def test_regressors_get_the_weights_wherever_they_are(regressor, wine):
 
 
 @pytest.mark.parametrize("regressor", [None, KNeighborsRegressor(), make_pipeline(KNeighborsRegressor())])
-def test_regressors_without_weights_are_named(regressor, wine):
+def test_regressor_without_sample_weight_raises(regressor, wine):
     with pytest.raises(ValueError, match=r"sample_weight needs a regressor whose fit takes it.*found a (K|G)"):
         ds.LatentRegressionClassifier(regressor, "ilr").fit(*wine, sample_weight=np.ones(60))
 
 
 @pytest.mark.filterwarnings("ignore:prototypes")
 @pytest.mark.parametrize("make", [ds.LVQ1, ds.LVQ2, ds.GLVQ, ds.GMLVQ, ds.GPLVQ])
-def test_class_weights_are_those_of_their_samples(make):
+def test_class_weight_equals_sample_weight(make):
     rng = np.random.default_rng(1)
     y = np.repeat(["common", "rare"], [200, 20])
     X = rng.normal(size=(220, 2)) + np.where(y == "rare", 1.5, 0.0)[:, None]
@@ -104,7 +104,7 @@ def test_class_weights_are_those_of_their_samples(make):
     assert balanced_accuracy_score(y, balanced.predict(X)) >= balanced_accuracy_score(y, make().fit(X, y).predict(X))
 
 
-def test_a_network_is_scored_searched_and_saved_as_any_classifier(wine, tmp_path):
+def test_network_classifier_in_grid_search_and_saved(wine, tmp_path):
     X, y = wine
     optimizer = keras.optimizers.Adam(0.1)
     pipeline = make_pipeline(StandardScaler(), clone(NETWORK).set_params(optimizer=optimizer, scale_features=False))
@@ -124,7 +124,7 @@ def test_a_network_is_scored_searched_and_saved_as_any_classifier(wine, tmp_path
         ds.estimators.SimplexNetworkClassifier(ds.backbones.mlp([4])).fit(X, y)
 
 
-def test_a_network_of_prototypes_explains_by_the_names_of_the_classes(wine):
+def test_explain_of_network_uses_class_names(wine):
     X, y = wine
     classifier = clone(NETWORK).set_params(head="prototypes", target="vertices").fit(X, y)
     explained = classifier.model_.explain(X, k=2)

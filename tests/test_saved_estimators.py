@@ -114,7 +114,7 @@ def elsewhere(place) -> Path:
     return place
 
 
-def test_another_process_predicts_the_same(classifiers, elsewhere):
+def test_fresh_process_predicts_the_same(classifiers, elsewhere):
     for name, classifier in classifiers.items():
         loaded = np.load(elsewhere / "loaded" / f"{name}.npz")
         np.testing.assert_allclose(loaded["p"], classifier.predict_proba(X_TEST), rtol=1e-12, err_msg=name)
@@ -124,7 +124,7 @@ def test_another_process_predicts_the_same(classifiers, elsewhere):
         np.testing.assert_array_equal(loaded["labels"], classifier.predict(X_TEST).astype(str))
 
 
-def test_tensorflow_alone_serves_the_same(classifiers, elsewhere):
+def test_saved_model_predicts_the_same_with_tensorflow_only(classifiers, elsewhere):
     for name in SERVED:
         classifier, outputs = classifiers[name], np.load(elsewhere / "outputs" / f"{name}.npz")
         assert sorted(outputs) == ["class_id", "class_probabilities", "latent_mean", "latent_scale"]

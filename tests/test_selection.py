@@ -29,7 +29,7 @@ def test_scikit_learn_checks_pass(check):
 
 @settings(max_examples=60, deadline=None)
 @given(sizes=st.lists(st.integers(0, 40), min_size=1, max_size=6), seed=st.integers(0, 100))
-def test_a_tenth_of_every_class_is_held_out(sizes, seed):
+def test_one_tenth_of_every_class_is_held_out(sizes, seed):
     y = np.random.default_rng(seed).permutation(np.repeat(np.arange(len(sizes)), sizes))
     if max(sizes) < 2:
         return
@@ -42,7 +42,7 @@ def test_a_tenth_of_every_class_is_held_out(sizes, seed):
     np.testing.assert_array_equal(hold_out(y, seed)[1], held_out)
 
 
-def test_single_rows_cannot_be_held_out():
+def test_classes_of_one_row_raise():
     with pytest.raises(ValueError, match="found single ones"):
         hold_out(np.arange(3), seed=0)
 
@@ -76,7 +76,7 @@ def test_value_of_least_training_nll_is_chosen(iris):
     assert classifier.smoothing_scores_[classifier.smoothing_] == min(classifier.smoothing_scores_.values())
 
 
-def test_other_arguments_of_the_target_stay(iris):
+def test_other_target_arguments_are_kept(iris):
     X, y, *_ = iris
     target = ds.targets.ILR(0.5, overlap=0.2)
     classifier = brief(target).fit(X, y)
@@ -86,7 +86,7 @@ def test_other_arguments_of_the_target_stay(iris):
 
 
 @pytest.mark.slow
-def test_scores_of_soft_and_named_labels_are_those_of_numbers(iris):
+def test_scores_of_soft_and_named_labels_equal_class_numbers(iris):
     X, y, *_ = iris
     numbers = brief("dirichlet").fit(X, y)
     named = brief("dirichlet", classes=["c", "b", "a"]).fit(X, np.array(["c", "b", "a"])[y])

@@ -70,12 +70,12 @@ def run_litert(path, x):
     ("format", "name", "run"),
     [("tf_saved_model", "m", run_saved_model), ("onnx", "m.onnx", run_onnx), ("litert", "m.tflite", run_litert)],
 )
-def test_every_format_has_a_named_tensor_for_each(format, name, run, model, data, tmp_path):
+def test_export_has_a_named_tensor_per_input(format, name, run, model, data, tmp_path):
     model.export(tmp_path / name, format=format)
     np.testing.assert_allclose(run(tmp_path / name, data[0]), model.expected, atol=1e-5)
 
 
-def test_some_inputs_may_be_pixels(data, tmp_path):
+def test_input_dtype_of_single_inputs(data, tmp_path):
     model = ds.SimplexClassifier(network("dict"), "vertices", 3, head="gaussian")
     pixels = (255 * data[0]["image"]).astype("uint8")
     model.export(tmp_path / "m", input_dtype={"image": "uint8"})
@@ -96,7 +96,7 @@ def test_some_inputs_may_be_pixels(data, tmp_path):
         (lambda x: {**x, "table": x["table"] * np.nan}, r"samples\['table'\] must be finite"),
     ],
 )
-def test_wrong_inputs_are_named(change, message, data, served):
+def test_invalid_inputs_raise(change, message, data, served):
     with pytest.raises(ValueError, match=message):
         served.predict(change(data[0]))
 
@@ -108,7 +108,7 @@ def served(tmp_path_factory):
     return ds.export.load_served(folder)
 
 
-def test_inputs_without_names_are_refused(data, tmp_path):
+def test_unnamed_inputs_raise(data, tmp_path):
     class Pair(keras.Model):
         def call(self, samples):
             return keras.ops.concatenate([keras.ops.reshape(samples[1], (-1, 16)), samples[0]], axis=1)
@@ -127,7 +127,7 @@ def one_input(name):
 
 @pytest.mark.parametrize("form", ["dict", "list"])
 @pytest.mark.parametrize("embedding", [network("dict", 4), network("list", 4)], ids=["dict", "list"])
-def test_casimac_takes_the_inputs_of_its_embedding(embedding, form, data):
+def test_casimac_with_embedding_of_several_inputs(embedding, form, data):
     x, y = data
     target = ds.targets.CASIMAC(ds.distances.Embedding(embedding))
     features = embedding.predict(arrays(x, "dict" if isinstance(embedding.input, dict) else "list"), verbose=0)
@@ -141,7 +141,7 @@ def test_casimac_takes_the_inputs_of_its_embedding(embedding, form, data):
     assert np.isfinite(history["val_loss"][0])
 
 
-def test_casimac_takes_a_named_input(data):
+def test_casimac_with_one_named_input(data):
     x, y = data
     target = ds.targets.CASIMAC(ds.distances.Embedding(one_input("table")))
     expected = ds.targets.CASIMAC().fit_transform(x["table"], y).loc
@@ -163,6 +163,6 @@ def test_casimac_takes_a_named_input(data):
         ),
     ],
 )
-def test_inputs_that_a_distance_does_not_have_are_named(distance, message, data):
+def test_inputs_missing_from_distance_raise(distance, message, data):
     with pytest.raises(ValueError, match=message):
         ds.targets.CASIMAC(distance).fit(*data)

@@ -34,7 +34,7 @@ PROCESS = """
 
 
 @pytest.mark.parametrize("distance", DISTANCES)
-def test_threads_that_want_the_same_target_get_it(distance, tmp_path):
+def test_threads_share_cached_target(distance, tmp_path):
     expected = CASIMAC(DISTANCES[distance]).fit_transform(X, Y).loc
     for _ in range(3):
         together = Barrier(8)
@@ -51,7 +51,7 @@ def test_threads_that_want_the_same_target_get_it(distance, tmp_path):
         left.unlink()
 
 
-def test_another_process_that_wants_the_same_target_gets_it(tmp_path):
+def test_processes_share_cached_target(tmp_path):
     script = textwrap.dedent(PROCESS.format(root=str(Path(__file__).parents[1]), folder=str(tmp_path)))
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     other = subprocess.Popen([sys.executable, "-c", script], **pipes)

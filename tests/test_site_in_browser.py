@@ -87,12 +87,12 @@ def test_tables_are_generated_from_results(monkeypatch, tmp_path):
     assert "by hand" not in page
 
 
-def test_tables_without_results_stay_as_written(monkeypatch, tmp_path):
+def test_tables_without_results_are_unchanged(monkeypatch, tmp_path):
     page = hooks(monkeypatch, tmp_path).on_page_markdown(PAGE, None, None, None)
     assert page == "before\n| written | by hand |\nafter"
 
 
-def test_an_unknown_command_in_a_formula_raises(monkeypatch, tmp_path):
+def test_unknown_formula_command_raises(monkeypatch, tmp_path):
     module = hooks(monkeypatch, tmp_path)
     assert "<math" in module.on_page_content(r'<span class="arithmatex">\(\frac{a}{b}\)</span>', None, None, None)
     with pytest.raises(ValueError, match="nosuchthing"):
@@ -112,7 +112,7 @@ def assert_offline(driver, address: str) -> None:
 
 
 @pytest.mark.slow
-def test_no_page_refers_to_another_host(site):
+def test_pages_have_no_external_references(site):
     for page in site.rglob("*.html"):
         html = page.read_text(encoding="utf-8")
         assert re.findall(r"<(?:script|img|iframe)[^>]* src=[\"']?(?:https?:)?//", html) == [], page
@@ -121,13 +121,13 @@ def test_no_page_refers_to_another_host(site):
 
 
 @pytest.mark.slow
-def test_no_formula_is_left_as_it_was_written(site):
+def test_all_formulas_are_converted(site):
     for page in site.rglob("*.html"):
         assert "arithmatex" not in page.read_text(encoding="utf-8"), page
 
 
 @pytest.mark.slow
-def test_every_figure_of_the_pages_is_in_the_site(site):
+def test_site_contains_all_figures(site):
     for page in site.rglob("*.html"):
         for source in re.findall(r"<img[^>]* src=\"([^\"]+)\"", page.read_text(encoding="utf-8")):
             assert source.startswith("data:") or (page.parent / source).is_file(), (page, source)
@@ -149,7 +149,7 @@ def test_formulas_are_rendered(driver, address):
 
 @needs_browser
 @pytest.mark.slow
-def test_figures_are_shown(driver, address):
+def test_figures_are_displayed(driver, address):
     open_page(driver, f"{address}/guides/figures.html")
     widths = driver.execute_script(WIDTHS)
     assert len(widths) == 2
@@ -166,7 +166,7 @@ def described(page: str, room: str) -> set[str]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("room", sorted(path.stem for path in (ROOT / "docs" / "reference").glob("*.md")))
-def test_the_reference_describes_every_public_name(site, room):
+def test_reference_describes_every_public_name(site, room):
     page = (site / "reference" / f"{room}.html").read_text(encoding="utf-8")
     if room == "deepsimplex":
         assert {"SimplexClassifier.fit", "SimplexClassifier.predict_proba", "load"} <= set(
@@ -193,7 +193,7 @@ def test_every_room_has_a_page():
 
 @needs_browser
 @pytest.mark.slow
-def test_the_reference_is_shown(driver, address):
+def test_reference_is_displayed(driver, address):
     open_page(driver, f"{address}/reference/evaluation.html")
     headings = driver.execute_script("return [...document.querySelectorAll('article h2')].map((one) => one.innerText)")
     assert {"brier_score", "expected_calibration_error", "Report"} <= {heading.split()[0] for heading in headings}
@@ -207,7 +207,7 @@ def test_the_reference_is_shown(driver, address):
 
 @needs_browser
 @pytest.mark.slow
-def test_pages_open_from_the_disk(driver, site):
+def test_pages_open_from_disk(driver, site):
     open_page(driver, f"{site.as_uri()}/index.html")
     ((_, width),) = driver.execute_script(WIDTHS)
     assert width > 200

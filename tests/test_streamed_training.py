@@ -64,7 +64,7 @@ def small_blocks(monkeypatch):
 
 @pytest.mark.slow
 @each_process
-def test_memory_map_gives_the_fit_of_the_array(make, tmp_path):
+def test_memory_map_fit_equals_array_fit(make, tmp_path):
     np.save(tmp_path / "X.npy", X)
     mapped = np.load(tmp_path / "X.npy", mmap_mode="r")
     from_array, from_map = (make().fit(x, y, WEIGHTS) for x in (X, mapped))
@@ -75,7 +75,7 @@ def test_memory_map_gives_the_fit_of_the_array(make, tmp_path):
 
 @pytest.mark.slow
 @each_process
-def test_no_more_than_blocks_of_rows_are_read(make, small_blocks):
+def test_rows_are_read_in_blocks_only(make, small_blocks):
     rows, labels, weights = Watched(X[:160]), y[:160], WEIGHTS[:160]
     watched = make(batch_size=25).fit(rows, labels, weights)
     p = watched.predict_proba(rows)
@@ -97,7 +97,7 @@ def test_smoothing_is_selected_in_blocks(small_blocks, monkeypatch):
 
 
 @pytest.mark.slow
-def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
+def test_fit_uses_less_memory_than_the_rows(tmp_path, monkeypatch):
     """In double precision they are 16 MB."""
     rows = np.lib.format.open_memmap(tmp_path / "X.npy", mode="w+", dtype="float32", shape=(20_000, 100))
     rows[:] = np.random.default_rng(0).normal(size=rows.shape)
@@ -118,7 +118,7 @@ def test_memory_does_not_grow_with_the_features(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_one_batch_of_all_rows_gives_the_fit_of_the_array():
+def test_single_batch_fit_equals_array_fit():
     """But for the order of the rows, which sums do not have."""
     weighted = dataset(X, y, WEIGHTS, size=N)
     from_dataset = stochastic(epochs=5).fit(weighted)
@@ -133,7 +133,7 @@ def test_one_batch_of_all_rows_gives_the_fit_of_the_array():
 
 @pytest.mark.slow
 @each_process
-def test_shuffled_batches_are_learned_and_seed_repeats(make):
+def test_shuffled_batches_with_seed_are_reproducible(make):
     def fitted(*arrays):
         shuffled = tf.data.Dataset.from_tensor_slices(arrays).shuffle(N, seed=1).batch(40)
         return make().fit(shuffled)
@@ -158,7 +158,7 @@ class Batches(keras.utils.PyDataset):
 
 
 @each_process
-def test_py_dataset_gives_the_fit_of_the_data_set(make):
+def test_py_dataset_fit_equals_dataset_fit(make):
     expected = make().fit(dataset(X[:320], y[:320], WEIGHTS[:320]))
     np.testing.assert_array_equal(latents(make().fit(Batches()))[0], latents(expected)[0])
 
@@ -169,7 +169,7 @@ def test_generators_raise():
 
 
 @each_process
-def test_batches_of_weight_zero_are_left_out(make):
+def test_batches_of_zero_weight_are_ignored(make):
     weights = np.where(np.arange(N) // 64 == 2, 0.0, 1.0)
     used, soft = weights > 0, np.eye(3)[np.unique(y, return_inverse=True)[1]]
     loc, _ = latents(make().fit(dataset(X, soft, weights)))
@@ -246,14 +246,14 @@ DAMAGED = {
 
 @each_process
 @pytest.mark.parametrize(("data", "message"), DAMAGED.values(), ids=DAMAGED)
-def test_damaged_data_sets_raise_one_line_with_the_batch(make, data, message):
+def test_invalid_batches_raise_with_batch_number(make, data, message):
     message = message.replace(BATCH_1, re.escape(BATCH_1))
     with pytest.raises((TypeError, ValueError), match=message) as raised:
         make(classes=[0, 1] if "not: " in message else None).fit(data())
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_damaged_arrays_raise_with_the_row(small_blocks):
+def test_invalid_rows_raise_with_row_number(small_blocks):
     features = X.copy()
     features[357, 1] = np.nan
     with pytest.raises(ValueError, match="Input X contains NaN in row 357, column 1"):
@@ -267,6 +267,6 @@ def test_damaged_arrays_raise_with_the_row(small_blocks):
         classifier.predict(dataset(X))
 
 
-def test_other_classifiers_refuse_data_sets():
+def test_data_sets_in_other_classifiers_raise():
     with pytest.raises(TypeError, match="X must be an array; found a stream"):
         ds.LVQ1().fit(dataset(X, y), None)

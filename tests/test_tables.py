@@ -22,7 +22,7 @@ from training.tables.paper_table import DataFolder, MissingDataError, PaperTable
 from training.tables.uci import UCIData
 
 
-def test_the_folder_of_the_output_is_there_as_a_command_starts(tmp_path):
+def test_output_folder_is_created_at_start(tmp_path):
     application = typer.Typer()
 
     @application.command()
@@ -36,23 +36,23 @@ def test_the_folder_of_the_output_is_there_as_a_command_starts(tmp_path):
     assert json.loads(path.read_text())["rows"] == []
 
 
-def test_a_split_tests_what_it_does_not_learn():
+def test_split_is_disjoint():
     learn, held = split(178, 50, seed=1)
     assert (len(learn), len(held)) == (128, 50)
     np.testing.assert_array_equal(np.sort(np.concatenate([learn, held])), np.arange(178))
 
 
 @pytest.mark.parametrize("classes", [2, 3])
-def test_certainty_that_is_right_errs_by_half_a_bin(classes):
+def test_calibration_error_of_correct_certain_predictions_is_half_a_bin(classes):
     assert ilr_gp.centered_calibration_error(np.arange(classes), np.eye(classes)) == pytest.approx(0.05)
 
 
-def test_the_likeliest_class_is_compared_with_the_centers_of_bins():
+def test_calibration_error_uses_bin_centers():
     p = np.array([[0.55, 0.4, 0.05], [0.58, 0.4, 0.02], [0.81, 0.1, 0.09], [0.9, 0.05, 0.05]])
     assert ilr_gp.centered_calibration_error(np.array([0, 1, 0, 0]), p) == pytest.approx(0.5 * 0.05 + 0.5 * 0.15)
 
 
-def test_the_second_of_two_classes_is_compared_with_the_centers_of_bins():
+def test_binary_calibration_error_uses_bin_centers():
     p = np.array([[0.95, 0.05], [0.93, 0.07], [0.45, 0.55], [0.42, 0.58]])
     assert ilr_gp.centered_calibration_error(np.array([0, 0, 1, 0]), p) == pytest.approx(0.5 * 0.05 + 0.5 * 0.05)
     assert ilr_gp.centered_calibration_error(np.array([1, 0, 1, 1]), p) == pytest.approx(0.5 * 0.45 + 0.5 * 0.45)
@@ -69,7 +69,7 @@ def test_the_second_of_two_classes_is_compared_with_the_centers_of_bins():
         ("NLL", [0.95, 0.95], "behind"),
     ],
 )
-def test_verdicts_allow_for_the_errors_of_both(score, ours, expected):
+def test_verdict_allows_for_both_standard_errors(score, ours, expected):
     table = PaperTable("", 5, {}, lambda *_: {}, rounding=0.005)
     assert table.verdict(score, np.array(ours), Printed(0.85, 0.02)) == expected
 
@@ -78,12 +78,12 @@ def test_verdicts_allow_for_the_errors_of_both(score, ours, expected):
     ("lead", "expected"), [(0.0, "within"), (4e-4, "within"), (-4e-4, "within"), (6e-4, "better"), (-6e-4, "behind")]
 )
 @pytest.mark.parametrize(("score", "sign"), [("accuracy", 1), ("error", -1)])
-def test_means_that_the_rounding_cannot_tell_apart_are_neither_better_nor_behind(score, sign, lead, expected):
+def test_means_equal_within_rounding_are_ties(score, sign, lead, expected):
     table = PaperTable("", 5, {}, lambda *_: {})
     assert table.verdict(score, np.full(3, 0.3 + sign * lead), Printed(0.3)) == expected
 
 
-def test_rows_list_what_was_chosen_and_judge_only_what_compares():
+def test_rows_list_choices_and_compare_only_comparable_methods():
     cells = {("wine", "ours"): {"error": Printed(0.1)}}
     found = [{"error": 0.3, "lambda or alpha": chosen} for chosen in (0.999999, 0.95, 0.95)]
     row = {"data": "wine", "method": "ours", "error": "0.300 ± 0.000 (paper 0.1: behind)"}
@@ -95,7 +95,7 @@ def test_rows_list_what_was_chosen_and_judge_only_what_compares():
 
 
 @pytest.mark.parametrize("error", [OSError("no network"), ValueError("another checksum"), BadZipFile("no zip")])
-def test_a_set_that_cannot_be_downloaded_whole_is_missing(tmp_path, monkeypatch, error):
+def test_incomplete_download_raises_missing_data(tmp_path, monkeypatch, error):
     def load(self):
         raise error
 
@@ -104,25 +104,25 @@ def test_a_set_that_cannot_be_downloaded_whole_is_missing(tmp_path, monkeypatch,
         DataFolder(tmp_path).load("glass")
 
 
-def test_one_repetition_has_the_standard_deviation_of_the_paper():
+def test_single_repetition_uses_standard_deviation_of_paper():
     table = PaperTable("", 4, {}, lambda *_: {})
     assert table.verdict("error", np.array([0.2]), Printed(0.15, 0.03)) == "within"
     assert table.verdict("error", np.array([0.25]), Printed(0.15, 0.03)) == "behind"
 
 
-def test_a_number_without_a_deviation_has_that_of_one_of_our_repetitions():
+def test_paper_value_without_standard_deviation_uses_ours():
     table = PaperTable("", 1, {}, lambda *_: {})
     assert table.verdict("error", np.array([0.1, 0.3]), Printed(0.15)) == "within"
     assert table.verdict("error", np.array([0.2, 0.2]), Printed(0.15)) == "behind"
 
 
-def test_every_table_has_its_place_on_the_page():
+def test_every_table_has_a_placeholder_in_docs():
     page = (Path(__file__).parents[1] / "docs" / "reproduction.md").read_text(encoding="utf-8")
     places = re.findall(r"^## (.*)\n\n<!-- results (\w+) -->$", page, re.MULTILINE)
     assert places == [(table.title, name) for name, table in TABLES.items()]
 
 
-def test_the_papers_numbers_are_read_as_printed():
+def test_paper_values_are_parsed_as_printed():
     cells = casimac.TABLES["casimac_3"].cells
     assert len([printed for printed in cells.values() if printed]) == 20
     assert cells["alcohol", "kNN"]["log-loss"] == Printed(1.752, 1.442)
@@ -141,13 +141,13 @@ def test_the_papers_numbers_are_read_as_printed():
         ("gplvq_5_6", "iris, 2 prototypes", "iris, 3 prototypes"),
     ],
 )
-def test_rows_with_another_number_of_prototypes_have_no_number_of_the_thesis(name, theirs, added):
+def test_rows_with_other_number_of_prototypes_have_no_thesis_value(name, theirs, added):
     cells = TABLES[name].cells
     assert cells[theirs, "GPLVQ"]
     assert not any(printed for (data, _), printed in cells.items() if data == added)
 
 
-def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
+def test_interrupted_table_is_resumed(tmp_path, capsys):
     measured = []
 
     def measure(data, method, repetition, folder):
@@ -181,7 +181,7 @@ def test_a_table_goes_on_where_it_was_interrupted(tmp_path, capsys):
     assert "1 of the paper's 2 repetitions." in json.loads(path.read_text())["notes"]
 
 
-def test_some_rows_are_measured_and_others_kept_as_they_are(tmp_path):
+def test_selected_rows_are_measured_and_others_kept(tmp_path):
     cells = {("wine", "ours"): {}, ("wine", "theirs"): {}, ("iris", "ours"): {}}
     table = PaperTable("", 2, cells, lambda *_: {"a": 1.0})
     path = tmp_path / "table.json"
@@ -193,7 +193,7 @@ def test_some_rows_are_measured_and_others_kept_as_they_are(tmp_path):
     assert len(written["repetitions"]) == 3
 
 
-def test_kept_repetitions_have_their_own_numbers(tmp_path):
+def test_kept_repetitions_keep_their_scores(tmp_path):
     table = PaperTable("", 3, {("wine", "ours"): {}, ("iris", "ours"): {}}, lambda *cell: {"a": float(cell[2])})
     path = tmp_path / "table.json"
     reproduce("x_1", table, DataFolder(tmp_path), tmp_path, path)
@@ -205,7 +205,7 @@ def test_kept_repetitions_have_their_own_numbers(tmp_path):
     assert written["notes"] == ["wine, ours: 2 of 3 repetitions."]
 
 
-def test_repetitions_of_all_cells_have_files_of_their_own(tmp_path, monkeypatch):
+def test_repetitions_are_saved_in_separate_files(tmp_path, monkeypatch):
     for name, table in TABLES.items():
         few = replace(table, measure=lambda *cell: {"error": 0.5})
         reproduce(name, few, DataFolder(tmp_path), tmp_path / name, tmp_path / f"{name}.json", repetitions=1)
@@ -243,7 +243,7 @@ def test_processes_are_measured(name, cell):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
-def test_methods_are_measured_on_a_users_copies(tmp_path, monkeypatch):
+def test_methods_are_measured_on_local_copies(tmp_path, monkeypatch):
     """Digits under other names, at a size that shows no figures."""
     X, y = load_digits(n_class=4, return_X_y=True)
     X = X[:, 20:40].astype(np.float32)
@@ -289,14 +289,14 @@ def test_figures_are_drawn(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_the_network_of_the_paper_is_measured_from_its_configuration():
+def test_network_of_paper_is_measured_from_configuration():
     """On digits."""
     changes = ["data.name=digits", "training.epochs=3", "cache_dir=null", "training.learning_rate=0.02"]
     scores = fashion_mnist.measure("fashion_mnist", "naive", 0, DataFolder(), *changes)
     assert 0.6 < scores["top-1"] < scores["top-2"] <= scores["top-5"] <= 1.0
 
 
-def test_the_spirals_are_as_they_were_fixed():
+def test_spirals_are_reproducible():
     X, y = gplvq.spirals()
     assert (X.shape, y.sum()) == ((100, 2), 50)
     np.testing.assert_array_equal(gplvq.spirals()[0], X)
@@ -308,7 +308,7 @@ def test_the_spirals_are_as_they_were_fixed():
 
 
 @pytest.mark.filterwarnings("ignore:prototypes .* are the nearest of no training sample:UserWarning")
-def test_two_and_nine_are_told_apart_by_components_of_their_pixels(tmp_path):
+def test_two_and_nine_are_classified_from_principal_components(tmp_path):
     rng = np.random.default_rng(0)
     digits = rng.choice([2, 5, 9], 90)
     images = rng.integers(0, 50, (90, 6, 6)) + 20 * digits[:, None, None]
@@ -321,7 +321,7 @@ def test_two_and_nine_are_told_apart_by_components_of_their_pixels(tmp_path):
 
 
 @pytest.mark.slow
-def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
+def test_gmlvq_is_compared_with_linear_discriminant_analysis(tmp_path):
     X, y = load_digits(n_class=3, return_X_y=True)
     np.savez(tmp_path / "letter.npz", X=np.tile(X[:200, 20:30], (76, 1)), y=np.tile(y[:200], 76))
     table = prototypes.tables_table(tmp_path, repeats=1)
@@ -330,14 +330,14 @@ def test_gmlvq_is_measured_beside_linear_discriminant_analysis(tmp_path):
 
 
 @pytest.mark.slow
-def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
+def test_prototypes_classify_two_and_nine(tmp_path, monkeypatch):
     """Those of pixels; so few steps do not give a network the averages that it predicts with."""
     digits = load_digits()
     folder = tmp_path / "images"
     folder.mkdir()
     x, y = np.kron(digits.images * 15, np.ones((2, 2))).astype(np.uint8), digits.target  # 16 pixels a side
     np.savez(folder / "mnist.npz", X_train=x[:350], y_train=y[:350], X_test=x[900:], y_test=y[900:])
-    for name, few in (("of_pixels", 6), ("of_features", 1)):
+    for name, few in (("pixel_prototypes", 6), ("feature_prototypes", 1)):
         learn = getattr(prototypes, name)
         monkeypatch.setattr(prototypes, name, lambda x, y, epochs=0, learn=learn, few=few: learn(x, y, few))
     with eager_classifiers():
@@ -348,7 +348,7 @@ def test_prototypes_tell_two_from_nine(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_both_ends_of_a_network_are_measured(digits, monkeypatch):
+def test_both_network_heads_are_measured(digits, monkeypatch):
     """On few small images, in smaller steps."""
     data = digits
     monkeypatch.setattr(ds.datasets, "load", lambda name: data)

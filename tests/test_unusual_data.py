@@ -35,7 +35,7 @@ def within(inference, exactly, *, by_minibatches):
 
 @pytest.mark.slow
 @each_inference
-def test_a_constant_feature_changes_nothing(inference):
+def test_constant_feature_is_ignored(inference):
     atol = within(inference, 1e-6, by_minibatches=0.02)
     p = make(inference).fit(X, y).predict_proba(X)
     more = np.column_stack([X, np.full(60, 0.1)])
@@ -43,7 +43,7 @@ def test_a_constant_feature_changes_nothing(inference):
 
 
 @each_inference
-def test_features_that_are_all_constant_leave_the_shares_of_the_classes(inference):
+def test_constant_features_give_class_frequencies(inference):
     uneven = np.minimum(y, 1)
     p = make(inference).fit(np.full((60, 2), 0.1), uneven).predict_proba([[0.1, 0.1], [5.0, 0.1]])
     assert (p[:, 1] > p[:, 0]).all()
@@ -52,7 +52,7 @@ def test_features_that_are_all_constant_leave_the_shares_of_the_classes(inferenc
 
 
 @each_inference_of_all_rows
-def test_duplicated_rows_are_more_of_the_same(inference):
+def test_duplicated_rows_hardly_change_probabilities(inference):
     """Twice every row with a variance twice as large is the same problem."""
     noise = ds.targets.ILR(0.99, noise_scale=0.5), ds.targets.ILR(0.99, noise_scale=0.5 * np.sqrt(2))
     once = make(inference, noise[0], inducing=60, max_iter=0).fit(X, y)
@@ -61,13 +61,13 @@ def test_duplicated_rows_are_more_of_the_same(inference):
 
 
 @each_inference
-def test_duplicated_rows_that_disagree_share_their_probability(inference):
+def test_contradictory_duplicates_share_probability(inference):
     rows = np.repeat(X[:10], 6, axis=0)
     p = make(inference).fit(rows, np.tile([0, 1], 30)).predict_proba(X[:10])
     np.testing.assert_allclose(p, 0.5, atol=within(inference, 0.01, by_minibatches=0.03))
 
 
-def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
+def test_duplicated_rows_with_small_noise_warn_of_jitter():
     kernel = gpflow.kernels.SquaredExponential(variance=1e12, lengthscales=50.0)
     target = ds.targets.ILR(0.99, noise_scale=1e-6)
     classifier = make("exact", target, kernel=kernel, max_iter=0)
@@ -80,7 +80,7 @@ def test_duplicated_rows_with_hardly_any_noise_are_told_of_the_jitter():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("inference", ["collapsed", *MINIBATCHES])
-def test_inducing_points_may_be_equal_and_more_than_rows(inference):
+def test_duplicate_and_surplus_inducing_points(inference):
     p = make(inference, inducing=X).fit(X, y).predict_proba(X)
     atol = within(inference, 0.01, by_minibatches=0.05)
     for inducing in (500, np.tile(X, (2, 1))):
@@ -95,7 +95,7 @@ def test_inducing_points_may_be_equal_and_more_than_rows(inference):
         *((inference, "ilr") for inference in MINIBATCHES),
     ],
 )
-def test_a_class_with_one_member_is_a_class(inference, target):
+def test_class_with_one_member_is_predicted(inference, target):
     labels = np.minimum(y, 1)
     labels[7] = 2
     p = make(inference, target).fit(X, labels).predict_proba(X)
@@ -105,7 +105,7 @@ def test_a_class_with_one_member_is_a_class(inference, target):
 
 
 @each_inference
-def test_one_class_of_several_is_what_is_predicted(inference):
+def test_single_present_class_is_predicted(inference):
     p = make(inference, classes=[0, 1, 2]).fit(X, np.zeros(60, dtype=int)).predict_proba(X)
     assert (p[:, 0] > 0.9).all()
 
@@ -116,7 +116,7 @@ def test_one_class_of_several_is_what_is_predicted(inference):
     ("inference", "dtypes"),
     [("exact", ["float16", "float32", "int8", "uint16", "object", ">f8", "bool"]), ("collapsed", ["float16", "bool"])],
 )
-def test_real_numbers_of_every_dtype_are_features(inference, dtypes):
+def test_features_of_every_real_dtype(inference, dtypes):
     expected = {}
     for dtype in dtypes:
         features = (4 * X).round().clip(0, 100).astype(dtype)
@@ -147,13 +147,13 @@ def test_real_numbers_of_every_dtype_are_features(inference, dtypes):
         (X, np.zeros(60), "y must name at least 2 classes; found one class alone"),
     ],
 )
-def test_what_is_no_data_is_told_why(inference, features, labels, message):
+def test_invalid_data_raise(inference, features, labels, message):
     with pytest.raises((TypeError, ValueError), match=re.escape(message)):
         make(inference).fit(features, labels)
 
 
 @each_inference
-def test_what_cannot_be_predicted_is_told_why(inference):
+def test_invalid_features_in_predict_raise(inference):
     classifier = make(inference, max_iter=0, epochs=0).fit(X, y)
     for features, message in [
         (np.where(X > 4, np.nan, X), "Input X contains NaN"),
@@ -174,7 +174,7 @@ def test_what_cannot_be_predicted_is_told_why(inference):
         ({"inducing": X[:9, :1]}, "inducing must have 2 columns; found shape (9, 1)"),
     ],
 )
-def test_what_is_no_inducing_point_is_told_why(inference, options, message):
+def test_invalid_inducing_points_raise(inference, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make(inference, **options).fit(X, y)
 
@@ -196,6 +196,6 @@ def test_what_is_no_inducing_point_is_told_why(inference, options, message):
         ("categorical", {"link": "logit"}, "link must be one of ilr, softmax; found 'logit'"),
     ],
 )
-def test_what_is_no_setting_is_told_why(inference, options, message):
+def test_invalid_settings_raise(inference, options, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         make(inference, **options).fit(X, y)

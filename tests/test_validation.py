@@ -43,7 +43,7 @@ def test_booleans_are_two_classes():
     assert (labels.tolist(), n) == ([1, 0], 2)
 
 
-def test_num_classes_may_exceed_the_labels():
+def test_num_classes_larger_than_labels():
     assert check_labels([0, 1], 5)[1] == 5
 
 
@@ -78,7 +78,7 @@ def test_labels_for_a_number_of_rows():
 
 
 @pytest.mark.parametrize("y", [["cat", "dog"], [None, 1], np.array([1j, 0])])
-def test_labels_that_are_not_numbers_raise(y):
+def test_non_numeric_labels_raise(y):
     with pytest.raises(TypeError, match="return_inverse"):
         check_labels(y)
 

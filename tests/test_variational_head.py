@@ -224,7 +224,7 @@ def normalized(features, mean, variance, layer):
     return (gamma * (features - mean) / np.sqrt(variance + 1e-3) + beta).astype("float32")
 
 
-def test_features_are_normalized_by_batch_in_training_and_moving_averages_after():
+def test_normalization_uses_batch_in_training_and_moving_averages_otherwise():
     features = 3.0 * FEATURES + 2.0
     layer = random_layer(normalize_features=True).adapt(features)
     same = random_layer()

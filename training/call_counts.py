@@ -103,12 +103,11 @@ def measurements() -> dict[str, Callable[[], CallCounts]]:
     latent = ds.LatentGaussian(rng.normal(size=(8, 2)), np.full((8, 1), 0.5))
     vertices = ds.geometry.vertices(3)
 
-    def model(target: str | None = None) -> Any:
-        backbone = ds.backbones.mlp([8])
-        return ds.SimplexClassifier(backbone, *([target] if target else []), num_classes=3)
+    def model(**options: Any) -> Any:
+        return ds.SimplexClassifier(ds.backbones.mlp([8]), num_classes=3, **options)
 
-    def fit(target: str | None = None) -> CallCounts:
-        fresh = model(target)
+    def fit(**options: Any) -> CallCounts:
+        fresh = model(**options)
 
         def compile_and_fit() -> None:
             fresh.compile()
@@ -130,7 +129,7 @@ def measurements() -> dict[str, Callable[[], CallCounts]]:
 
     return {
         "compile + fit, default": fit,
-        "compile + fit, vertices": lambda: fit("vertices"),
+        "compile + fit, vertices": lambda: fit(target="vertices"),
         "predict_proba": predict,
         "SimplexGaussianProcess.fit": fit_process,
         "SimplexGaussianProcess.predict_proba": predict_process,

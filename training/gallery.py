@@ -33,7 +33,7 @@ FOLDER = Path("build/gallery")
 
 @functools.cache
 def network() -> tuple[ds.SimplexClassifier, dict[str, list[float]]]:
-    """A small network on the digits, its latents scaled by 150 held-out ones, and how it was learned."""
+    """A small network on the digits, its latents scaled by 150 held-out ones, and its learning curves."""
     keras.utils.set_random_seed(0)
     (x, y), _ = ds.datasets.load("digits")
     model = ds.SimplexClassifier(ds.backbones.mlp([64]), ds.targets.ILR(0.99), num_classes=10)
@@ -44,7 +44,7 @@ def network() -> tuple[ds.SimplexClassifier, dict[str, list[float]]]:
 
 
 @functools.cache
-def of_network() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], ds.LatentGaussian, NDArray[Any]]:
+def network_outputs() -> tuple[NDArray[Any], NDArray[Any], NDArray[Any], ds.LatentGaussian, NDArray[Any]]:
     """Test images, labels, class probabilities, the latents behind them, and scores."""
     model, _ = network()
     _, (x, y) = ds.datasets.load("digits")
@@ -61,18 +61,18 @@ def forest() -> tuple[NDArray[Any], NDArray[Any], list[str]]:
 
 @functools.cache
 def metric() -> tuple[ds.GMLVQ, list[str]]:
-    """A learned metric of wine's features, and their names."""
+    """A metric learned on wine, and the names of the features."""
     data = load_wine()
     return ds.GMLVQ().fit(data.data, data.target), list(data.feature_names)
 
 
 def classwise_reliability() -> Figure:
-    _, y, p, _, _ = of_network()
+    _, y, p, _, _ = network_outputs()
     return ds.plots.classwise_reliability(y, p, bins=10)
 
 
 def confusion_matrix() -> Figure:
-    _, y, p, _, _ = of_network()
+    _, y, p, _, _ = network_outputs()
     return ds.plots.confusion_matrix(y, p)
 
 
@@ -100,12 +100,12 @@ def decision_regions_mixed() -> Figure:
 
 
 def latent_space() -> Figure:
-    _, y, _, latent, scores = of_network()
+    _, y, _, latent, scores = network_outputs()
     return ds.plots.latent_space(latent, y, scores=scores)
 
 
 def latent_space_of_three() -> Figure:
-    _, y, _, latent, scores = of_network()
+    _, y, _, latent, scores = network_outputs()
     return ds.plots.latent_space(latent, y, classes=[1, 8, 9], scores=scores)
 
 
@@ -114,7 +114,7 @@ def learning_curves() -> Figure:
 
 
 def predictions() -> Figure:
-    x, y, p, _, _ = of_network()
+    x, y, p, _, _ = network_outputs()
     return ds.plots.predictions(x[:8], p[:8], y[:8])
 
 
@@ -138,12 +138,12 @@ def prediction_sets() -> Figure:
 
 
 def reliability() -> Figure:
-    _, y, p, _, _ = of_network()
+    _, y, p, _, _ = network_outputs()
     return ds.plots.reliability(y, p, bins=10)
 
 
 def reliability_band() -> Figure:
-    """[GPD] Fig. 6: odd digits against even ones, which two principal components of 64 pixels tell apart badly."""
+    """[GPD] Fig. 6: odd digits against even ones, which overlap in two principal components of 64 pixels."""
     X, digit = load_digits(return_X_y=True)
     X, y = PCA(2, random_state=0).fit_transform(X), digit % 2
     order = np.random.default_rng(0).permutation(len(y))
@@ -157,9 +157,9 @@ def risk_coverage() -> Figure:
     y, p, _ = forest()
     features = load_wine().data
     others = {"GMLVQ": ds.GMLVQ(), "LVQ1": ds.LVQ1()}
-    found = {name: cross_val_predict(one, features, y, method="predict_proba") for name, one in others.items()}
+    probabilities = {name: cross_val_predict(one, features, y, method="predict_proba") for name, one in others.items()}
     return ds.plots.risk_coverage(
-        {name: ds.evaluation.risk_coverage_curve(y, one) for name, one in (found | {"forest": p}).items()}
+        {name: ds.evaluation.risk_coverage_curve(y, one) for name, one in (probabilities | {"forest": p}).items()}
     )
 
 
@@ -184,7 +184,7 @@ def simplex_of_four() -> Figure:
 
 
 def uncertain_images() -> Figure:
-    x, y, p, latent, scores = of_network()
+    x, y, p, latent, scores = network_outputs()
     return ds.plots.uncertain_images(x, p, y, latent=latent, scores=scores)
 
 
@@ -210,8 +210,8 @@ ENTRIES: dict[str, Callable[[], Figure]] = {
 }
 
 
-def plot_of(entry: str) -> str:
-    """The function of ``ds.plots`` that an entry draws: the longest name that its own begins with."""
+def plot_name(entry: str) -> str:
+    """Name of the function of ``ds.plots`` that an entry draws: the longest that the entry begins with."""
     return max((name for name in ds.plots.__all__ if entry.startswith(name)), key=len)
 
 
@@ -219,7 +219,7 @@ def index(names: list[str]) -> str:
     """The page that shows the pictures of these entries."""
     figures = []
     for name in names:
-        plot = plot_of(name)
+        plot = plot_name(name)
         purpose = (inspect.getdoc(getattr(ds.plots, plot)) or "").split("\n")[0]
         caption = " Here: ".join(filter(None, [purpose, inspect.getdoc(ENTRIES[name])]))
         figures.append(

@@ -100,7 +100,7 @@ def fitted_estimator(x: NDArray[Any], y: NDArray[np.int64], estimator: Any) -> P
 
 
 def fit(x: NDArray[Any], y: NDArray[np.int64], regressor: str, target: str, readout: str, seed: int) -> Probabilities:
-    """Train a combination; ValueError or TypeError if it makes no sense."""
+    """Train a combination; raise ValueError or TypeError for a combination that is refused."""
     keras.utils.set_random_seed(seed)
     n = int(y.max()) + 1
     # For images the demo's network.

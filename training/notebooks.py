@@ -52,12 +52,12 @@ def page(path: Path, kernel: KernelManager) -> tuple[str, dict[str, bytes]]:
     for cell in notebook.cells:  # what TensorFlow and progress bars write is not of the page
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
-    markdown, found = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})
-    return markdown, dict(found["outputs"])
+    markdown, resources = MarkdownExporter().from_notebook_node(notebook, resources={"output_files_dir": path.stem})
+    return markdown, dict(resources["outputs"])
 
 
 def have_fashion_mnist() -> bool:
-    """Return whether a copy of Fashion-MNIST is on this machine; downloads fail for want of a proxy from here on."""
+    """Return whether a copy of Fashion-MNIST is on this machine; from here on downloads fail."""
     os.environ |= dict.fromkeys(("https_proxy", "HTTPS_PROXY"), "http://127.0.0.1:9")
     try:
         ds.datasets.load("fashion_mnist", dtype="uint8")

@@ -12,11 +12,11 @@ from typing import Annotated, Any
 import typer
 
 Measurement = tuple[str, str]
-"""What was measured, and the result."""
+"""Name of a measurement, and its result."""
 
 
 def _with_folder(path: Path | None) -> Path | None:
-    """Make the folder of a file before the work whose result goes there."""
+    """Create the folder of a file before the work whose result it holds."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     return path
@@ -26,7 +26,7 @@ Output = Annotated[Path | None, typer.Option(help="a JSON file for the table", c
 
 
 def write_json(path: Path, content: Any) -> None:
-    """Write a file whole, or not at all."""
+    """Write a file atomically."""
     fresh = path.with_name(f".{path.name}")
     fresh.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     fresh.replace(path)

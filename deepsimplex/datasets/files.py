@@ -101,15 +101,9 @@ def read_csv(path: str | os.PathLike[str], target_column: str | None) -> Source:
     columns = [column for column in header if column != target_column]
     x = np.array([[_number(*pair, line, path) for pair in zip(columns, row, strict=True)] for line, row in numbered])
     try:
-        return Source(x, labels.astype(np.int64))
+        return Source(x, np.array([int(label) for label in labels]))
     except ValueError:
         return Source(x, labels)
-    except OverflowError as error:
-        first = next(row for row, label in enumerate(labels) if abs(int(label)) >= 2**63)
-        raise ValueError(
-            f"column {target_column!r} of {path} must hold class numbers of 64 bits, or names; "
-            f"found {labels[first]} in line {numbered[first][0]}"
-        ) from error
 
 
 def _number(column: str, value: str, line: int, path: str | os.PathLike[str]) -> float:

@@ -143,27 +143,18 @@ def convert(x: NDArray, dtype: str, name: str) -> NDArray:
 
 
 def stratified_split(
-    y: NDArray[np.int64], class_names: Sequence[str], test_fraction: float, seed: int, name: str
+    y: NDArray, test_fraction: float, seed: int, name: str
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Shuffled indices of the training and the test samples, every class in the same proportion in both."""
     from sklearn.model_selection import train_test_split
 
     check_number(test_fraction, "test_fraction", above=0, below=1)
     check_whole(seed, "seed", 0, 2**32 - 1)
-    present, counts = np.unique(y, return_counts=True)
-    if len(y) and counts.min() < 2:
-        label = present[counts.argmin()]
-        shown = class_names[label] if 0 <= label < len(class_names) else label
-        raise ValueError(
-            f"{name} must have at least two samples of every class to be split; found one of class {shown!r}"
-        )
     held_out = int(np.ceil(test_fraction * len(y)))
-    if min(held_out, len(y) - held_out) < len(present):
-        raise ValueError(
-            f"test_fraction {test_fraction} of the {len(y)} samples of {name} leaves {len(y) - held_out} for training "
-            f"and {held_out} for testing; both must be at least the number of classes, {len(present)}"
-        )
-    train, test = train_test_split(np.arange(len(y)), test_size=held_out, stratify=y, random_state=seed)
+    try:
+        train, test = train_test_split(np.arange(len(y)), test_size=held_out, stratify=y, random_state=seed)
+    except ValueError as error:
+        raise ValueError(f"{name} cannot be split with test_fraction {test_fraction}: {error}") from error
     return train, test
 
 
@@ -174,7 +165,7 @@ def finish(source: Source, name: str, dtype: str, test_fraction: float | None, s
     numbers, class_names = encode_labels(labels, source.class_names, name)
     if source.test is None:
         fraction = TEST_FRACTION if test_fraction is None else test_fraction
-        train, test = stratified_split(numbers, class_names, fraction, seed, name)
+        train, test = stratified_split(labels, fraction, seed, name)
         x, x_test, y, y_test = source.x[train], source.x[test], numbers[train], numbers[test]
     else:
         if test_fraction is not None:

@@ -24,7 +24,7 @@ from deepsimplex.readout.formula import (
     choose,
 )
 from deepsimplex.readout.normal import log_ndtr, smallest_exact, smallest_normal
-from deepsimplex.readout.score_matrix import Scores, difference, noise_floor
+from deepsimplex.readout.score_matrix import Scores, check_scores, difference, noise_floor
 
 ArgmaxMethod = Literal["auto", "exact", "quasi_monte_carlo", "monte_carlo"]
 
@@ -135,7 +135,7 @@ def _choose(
 ) -> ChosenFormula:
     check_choice(method, "method", get_args(ArgmaxMethod))
     check_whole(seed, "seed", 0)
-    return choose(FORMULAS, latent.loc.shape, latent.scale.shape, scores, method, num_points, seed)
+    return choose(FORMULAS, latent.loc.shape, latent.scale.shape, check_scores(scores), method, num_points, seed)
 
 
 def argmax(

@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import tensorflow as tf
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 
+from deepsimplex._utils.batching import batch_rows, in_row_batches, vector_jacobian_product
 from deepsimplex._utils.portable_operations import portable
 from deepsimplex._utils.validation import check_flag, check_whole
 from deepsimplex.latent import Covariance, LatentGaussian, covariance_from_shape
 from deepsimplex.readout.normal import smallest_normal
-from deepsimplex.readout.row_batches import batch_rows, in_row_batches, vector_jacobian_product
 from deepsimplex.readout.score_matrix import Scores
 
 
@@ -73,7 +73,7 @@ def choose(
     formulas: Sequence[Formula],
     loc_shape: Sequence[Any],
     scale_shape: Sequence[Any],
-    scores: ArrayLike | None,
+    scores: NDArray[np.float64] | None,
     method: str,
     num_points: int | None,
     seed: int,
@@ -82,7 +82,7 @@ def choose(
 
     Raises ValueError if none does, or if the scores or the number of points do not fit.
     """
-    S, covariance = Scores.of(scores, loc_shape[1]), covariance_from_shape(scale_shape)
+    S, covariance = Scores(scores, loc_shape[1]), covariance_from_shape(scale_shape)
     for formula in formulas:
         if method in ("auto", formula.method) and formula.condition.holds(S, covariance):
             return ChosenFormula(formula, S, covariance, check_num_points(formula.method, num_points), seed)

@@ -14,7 +14,7 @@ from deepsimplex.latent import LatentGaussian
 from deepsimplex.readout import gumbel
 from deepsimplex.readout.formula import ANY, EQUAL_VARIANCES, TWO_CLASSES, UNEQUAL_VARIANCES, Formula, choose
 from deepsimplex.readout.normal import log_ndtr, log_or_else, smallest_normal
-from deepsimplex.readout.score_matrix import Scores, difference
+from deepsimplex.readout.score_matrix import Scores, check_scores, difference
 from deepsimplex.readout.sobol import gaussian
 
 SoftmaxMethod = Literal["auto", "exact", "quasi_monte_carlo"]
@@ -179,5 +179,6 @@ def softmax(
     latent = LatentGaussian.of(latent)
     check_choice(method, "method", get_args(SoftmaxMethod))
     check_whole(seed, "seed", 0)
-    chosen = choose(FORMULAS, latent.loc.shape, latent.scale.shape, scores, method, num_points, seed)
+    shapes = latent.loc.shape, latent.scale.shape
+    chosen = choose(FORMULAS, *shapes, check_scores(scores), method, num_points, seed)
     return chosen.read(latent, log)

@@ -399,8 +399,7 @@ class Stream(Samples):
 
     def checked(self, check: Callable[[Any], None]) -> "Stream":
         def convert(batch: Any) -> Any:
-            x = _columns(batch)[0]
-            check_samples(x)
+            x, *_ = _checked_columns(_columns(batch)[0], None, None, self._name)
             check(x)
             return batch
 
@@ -639,25 +638,6 @@ def check_not_given_with_stream(**arguments: Any) -> None:
         )
 
 
-def check_samples(x: Any, name: str = "x") -> None:
-    """Raise an error for arrays that are not numbers, hold no sample or are not finite in the precision of layers."""
-    leaves = keras.tree.flatten(x)
-    if not leaves or isinstance(x, range):
-        raise TypeError(f"{name} must be an array or a structure of arrays; found {x!r}")
-    if len(lengths := {len(leaf): None for leaf in leaves if np.ndim(leaf)}) > 1:
-        raise ValueError(
-            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}"
-        )
-    for leaf in leaves:
-        array = unmasked(leaf, name)
-        if array.dtype.kind not in "biufV" or array.dtype.itemsize > 8:  # V: bfloat16
-            raise TypeError(f"{name} must hold real numbers; found dtype {array.dtype}")
-        if array.ndim == 0 or len(array) == 0:
-            raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found shape {list(array.shape)}")
-        if array.dtype.kind == "f" and not_finite(array, keras.config.floatx()):  # in blocks: it may be a file
-            check_finite_rows(array, name, keras.config.floatx())
-
-
 def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
     """Check arrays: lists of inputs become tuples, lists of numbers arrays, a LatentGaussian its dict."""
     x = keras.tree.lists_to_tuples(x)
@@ -668,7 +648,20 @@ def _checked_columns(x: Any, y: Any, sample_weight: Any, name: str) -> Columns:
             f"found {type(x).__name__}"
         )
     x = keras.tree.map_structure(_sliceable, x)
-    check_samples(x, name)
+    leaves = keras.tree.flatten(x)
+    if len(lengths := {len(leaf): None for leaf in leaves if np.ndim(leaf)}) > 1:
+        raise ValueError(
+            f"the inputs of {name} must have the same number of samples; found {', '.join(map(str, lengths))}"
+        )
+    for leaf in leaves:
+        if np.ma.is_masked(leaf):
+            unmasked(leaf, name)  # raises
+        if leaf.dtype.kind not in "biufV" or leaf.dtype.itemsize > 8:  # V: bfloat16
+            raise TypeError(f"{name} must hold real numbers; found dtype {leaf.dtype}")
+        if not leaf.shape or len(leaf) == 0:
+            raise ValueError(f"{name} must hold at least one sample, shape [N, ...]; found shape {list(leaf.shape)}")
+        if leaf.dtype.kind == "f" and not_finite(leaf, keras.config.floatx()):  # in blocks: it may be a file
+            check_finite_rows(np.asarray(leaf), name, keras.config.floatx())
     rows = num_rows(x)
     if y is None:
         return (x,)

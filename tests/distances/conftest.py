@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 
 @pytest.fixture(scope="session")
-def fashion(enlarged_digits):
+def enlarged(enlarged_digits):
     """600 images of Fashion-MNIST's size, float32 in [0, 1], and their labels."""
     return enlarged_digits.x[:600], enlarged_digits.y[:600].astype(np.int64)
 

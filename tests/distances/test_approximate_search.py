@@ -10,8 +10,8 @@ from tests.reference import distances as reference
 
 
 @pytest.mark.slow
-def test_approximate_search_measures_its_recall(fashion):
-    x, y = fashion[0][:120, ::2, ::2], fashion[1][:120]
+def test_approximate_search_measures_its_recall(enlarged):
+    x, y = enlarged[0][:120, ::2, ::2], enlarged[1][:120]
     exact = class_neighbors(x, y, SSIM(5), 2, classes="other")
     searches = []
     for candidates in (2, 10, 400):
@@ -53,9 +53,9 @@ def test_approximate_search_under_any_metric(distance):
 
 
 @pytest.mark.slow
-def test_cells_of_principal_components_hold_the_neighbors(fashion, monkeypatch):
+def test_cells_of_principal_components_hold_the_neighbors(enlarged, monkeypatch):
     monkeypatch.setattr(approximate_search, "FLAT", 20)
-    x, y = fashion[0][:400, ::2, ::2], fashion[1][:400]
+    x, y = enlarged[0][:400, ::2, ::2], enlarged[1][:400]
     exact = class_neighbors(x, y, k=2)
     few, default, every = (class_neighbors(x, y, k=2, method="approximate", candidates=c) for c in (2, None, 400))
     assert 0.4 < few.recall < default.recall
@@ -77,12 +77,12 @@ def test_duplicates_do_not_hide_other_neighbors(monkeypatch):
     assert neighbors.recall == 1.0
 
 
-def test_approximate_search_needs_features():
+def test_approximate_search_of_precomputed_raises():
     with pytest.raises(ValueError, match=r"needs samples \[N, ...\].*Precomputed"):
         class_neighbors(np.zeros((3, 1)), [0, 1, 0], np.ones((3, 3)), method="approximate")
 
 
-def test_approximate_search_rejects_checkpoint(tmp_path):
+def test_approximate_search_with_checkpoint_raises(tmp_path):
     with pytest.raises(ValueError, match="checkpoint belongs to exact searches"):
         class_neighbors([[0.0], [1.0]], [0, 1], method="approximate", checkpoint=tmp_path)
 
@@ -96,7 +96,7 @@ def test_approximate_search_is_invariant_to_offsets(offset, scale):
 
 
 @pytest.mark.slow
-def test_approximate_search_of_an_embedding(fashion):
+def test_approximate_search_of_an_embedding(enlarged):
     class Half:
         passed = 0
 
@@ -105,8 +105,8 @@ def test_approximate_search_of_an_embedding(fashion):
             return x.reshape(len(x), -1)[:, ::2]
 
     model = Half()
-    neighbors = class_neighbors(*fashion, Embedding(model), method="approximate")
-    assert model.passed == len(fashion[0])
-    exact = class_neighbors(*fashion, Embedding(model))
+    neighbors = class_neighbors(*enlarged, Embedding(model), method="approximate")
+    assert model.passed == len(enlarged[0])
+    exact = class_neighbors(*enlarged, Embedding(model))
     assert neighbors.recall == 1.0
     np.testing.assert_array_equal(neighbors.indices, exact.indices)

@@ -33,8 +33,8 @@ def cut_short(monkeypatch):
 
 
 @pytest.mark.parametrize("distance", ["euclidean", "cityblock", SSIM(5)], ids=str)
-def test_interrupted_search_resumes(fashion, tmp_path, cut_short, distance):
-    x, y = fashion[0][:300], fashion[1][:300]
+def test_interrupted_search_resumes(enlarged, tmp_path, cut_short, distance):
+    x, y = enlarged[0][:300], enlarged[1][:300]
     arguments = {"x": x, "y": y, "distance": distance, "k": 2, "block_bytes": 2**15}
     whole = class_neighbors(**arguments)
     tiles = len(cut_short.visits)
@@ -59,8 +59,8 @@ class EveryPair(Euclidean):
 
 
 @pytest.mark.slow
-def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
-    x, y = fashion[0][:60], fashion[1][:60]
+def test_blocks_of_any_distance_are_resumed(enlarged, tmp_path, cut_short):
+    x, y = enlarged[0][:60], enlarged[1][:60]
     arguments = {"x": x, "y": y, "distance": EveryPair(), "block_bytes": 2**11}
     whole = class_neighbors(**arguments)
     cut_short.visits.clear()
@@ -73,8 +73,8 @@ def test_blocks_of_any_distance_are_resumed(fashion, tmp_path, cut_short):
 
 
 @pytest.mark.slow
-def test_search_survives_a_kill(fashion, tmp_path, cut_short):
-    x, y = fashion[0][:300], fashion[1][:300]
+def test_search_survives_a_kill(enlarged, tmp_path, cut_short):
+    x, y = enlarged[0][:300], enlarged[1][:300]
     np.savez(tmp_path / "data.npz", x=x, y=y)
     program = f"""
 import os, signal, numpy as np
@@ -101,8 +101,8 @@ class_neighbors(data["x"], data["y"], SSIM(5), 2, block_bytes=2**15, checkpoint=
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_damaged_checkpoint_warns(fashion, tmp_path, cut_short, damage):
-    x, y = fashion[0][:300], fashion[1][:300]
+def test_damaged_checkpoint_warns(enlarged, tmp_path, cut_short, damage):
+    x, y = enlarged[0][:300], enlarged[1][:300]
     cut_short.last = 4
     with pytest.raises(Cut):
         class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)
@@ -119,8 +119,8 @@ def test_damaged_checkpoint_warns(fashion, tmp_path, cut_short, damage):
     np.testing.assert_array_equal(neighbors.distances, class_neighbors(x, y, "euclidean").distances)
 
 
-def test_searches_share_a_checkpoint_folder_and_clean_up(fashion, tmp_path, cut_short):
-    x, y = fashion[0][:300], fashion[1][:300]
+def test_searches_share_a_checkpoint_folder_and_clean_up(enlarged, tmp_path, cut_short):
+    x, y = enlarged[0][:300], enlarged[1][:300]
     np.savez(tmp_path / "mine.npz", x=x)
     for k in (1, 2):
         cut_short.visits.clear()
@@ -135,11 +135,11 @@ def test_searches_share_a_checkpoint_folder_and_clean_up(fashion, tmp_path, cut_
     assert [path.name for path in tmp_path.iterdir()] == ["mine.npz"]
 
 
-def test_full_disk_warns_and_result_is_correct(fashion, tmp_path, cut_short, monkeypatch):
+def test_full_disk_warns_and_result_is_correct(enlarged, tmp_path, cut_short, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    x, y = fashion[0][:300], fashion[1][:300]
+    x, y = enlarged[0][:300], enlarged[1][:300]
     monkeypatch.setattr(checkpoints, "save_arrays", full)
     with pytest.warns(CheckpointWarning, match="cannot be kept") as warned:
         neighbors = class_neighbors(x, y, "euclidean", block_bytes=2**14, checkpoint=tmp_path)

@@ -114,7 +114,7 @@ def test_values_of_very_different_sizes(distance):
 
 
 @pytest.mark.parametrize("distance", VECTORS)
-def test_scale_does_not_matter(distance):
+def test_scale_does_not_change_neighbors(distance):
     x, y = np.random.default_rng(4).normal(size=(60, 4)), np.arange(60) % 2
     plain, tiny, huge = (class_neighbors(x * scale, y, distance, 2) for scale in (1.0, 2.0**-200, 2.0**200))
     np.testing.assert_array_equal(plain.indices, tiny.indices)
@@ -164,7 +164,7 @@ def test_queries(digits, distance, exclude_duplicates):
 
 @pytest.mark.parametrize("block_bytes", [8, 1000, 2**24])
 @pytest.mark.parametrize("distance", [*VECTORS, "ssim", "precomputed"])
-def test_block_size_changes_nothing(digits, distance, block_bytes):
+def test_block_size_does_not_change_neighbors(digits, distance, block_bytes):
     count = 70 if block_bytes == 8 else 300
     x, y = digits[0][:count].copy(), digits[1][:count]
     x[10:20] = x[:10]
@@ -179,8 +179,8 @@ def test_block_size_changes_nothing(digits, distance, block_bytes):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 13])
-def test_ssim_on_fashion_mnist(fashion, window):
-    x, y = fashion[0][:400].copy(), fashion[1][:400]
+def test_ssim_on_images(enlarged, window):
+    x, y = enlarged[0][:400].copy(), enlarged[1][:400]
     x[200] = x[100]
     metric = SSIM(window)
     D = metric.pairwise(x, x)
@@ -196,8 +196,8 @@ def test_ssim_on_fashion_mnist(fashion, window):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("distance", VECTORS)
-def test_vectors_on_fashion_mnist(fashion, distance, evaluated):
-    x, y = fashion
+def test_vectors_on_images(enlarged, distance, evaluated):
+    x, y = enlarged
     metric = get_distance(distance)
     neighbors = class_neighbors(x, y, distance, 2)
     check(neighbors, metric.pairwise(x, x), y, 10, 2, np.arange(len(x)))
@@ -238,7 +238,7 @@ def test_classes_without_samples_and_classes_smaller_than_k():
     assert np.isinf(neighbors.distances[2, 2]).all()
 
 
-def test_no_queries_give_an_empty_answer():
+def test_zero_queries_give_empty_result():
     for distance in ("euclidean", CallableDistance(reference.euclidean)):
         neighbors = class_neighbors([[0.0], [1.0]], [0, 1], distance, queries=np.zeros((0, 1)))
         assert neighbors.distances.shape == (0, 2, 1)
@@ -340,7 +340,7 @@ def test_nan_distances_of_excluded_pairs_are_ignored():
     np.testing.assert_array_equal(neighbors.indices[3], -1)
 
 
-def test_neighbors_that_are_infinitely_far_raise():
+def test_infinite_distances_raise():
     # Sample 3 is one of four in class 1: the others suffice for two places, not for four.
     assert class_neighbors(LINE, HALVES, Patchy(np.inf), 2, queries=LINE).indices.min() >= 0
     with pytest.raises(ValueError, match=r"Patchy, 8 samples lack neighbors in class 1, the first at index 0.*3 of 4"):

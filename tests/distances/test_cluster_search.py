@@ -44,23 +44,23 @@ def equal(neighbors, wanted):
 
 
 @pytest.mark.parametrize("distance", ["euclidean", SSIM(5)], ids=str)
-def test_two_nodes_find_what_one_machine_finds(fashion, cluster, distance):
-    x, y = fashion[0][:200], fashion[1][:200]
+def test_two_nodes_equal_one_machine(enlarged, cluster, distance):
+    x, y = enlarged[0][:200], enlarged[1][:200]
     x = np.concatenate([x, x[:20]])  # duplicates: ties are ordered by index
     y = np.concatenate([y, y[:20]])
     arguments = {"x": x, "y": y, "distance": distance, "k": 3, "exclude_duplicates": True, "block_bytes": 2**14}
     equal(class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments))
 
 
-def test_queries_are_searched_on_a_cluster(fashion, cluster):
-    x, y = fashion[0][:150], fashion[1][:150]
+def test_queries_are_searched_on_a_cluster(enlarged, cluster):
+    x, y = enlarged[0][:150], enlarged[1][:150]
     arguments = {"x": x[50:], "y": y[50:], "queries": x[:50], "query_labels": y[:50], "classes": "other"}
     equal(class_neighbors(**arguments, block_bytes=2**13, executor="ray"), class_neighbors(**arguments))
 
 
-def test_candidates_are_searched_on_a_cluster(fashion, cluster):
-    few = np.flatnonzero(fashion[1] < 2)[:150]
-    arguments = {"x": fashion[0][few], "y": fashion[1][few], "distance": SSIM(5), "k": 2}
+def test_candidates_are_searched_on_a_cluster(enlarged, cluster):
+    few = np.flatnonzero(enlarged[1] < 2)[:150]
+    arguments = {"x": enlarged[0][few], "y": enlarged[1][few], "distance": SSIM(5), "k": 2}
     arguments |= {"method": "approximate", "candidates": 4}
     neighbors, wanted = class_neighbors(**arguments, executor="ray"), class_neighbors(**arguments)
     equal(neighbors, wanted)
@@ -75,7 +75,7 @@ def test_cells_are_searched_on_a_cluster(cluster):
     assert neighbors.recall == wanted.recall < 1
 
 
-def test_function_distances_and_their_errors_on_a_cluster(fashion, cluster):
+def test_function_distances_and_their_errors_on_a_cluster(enlarged, cluster):
     x, y = np.arange(12.0)[:, None], np.arange(12) % 2
     equal(
         class_neighbors(x, y, lambda a, b: float(abs(a - b)[0]), executor="ray"),
@@ -90,8 +90,8 @@ class Cut(Exception):
 
 
 @pytest.mark.parametrize(("begun", "ended"), [("ray", None), (None, "ray")], ids=["cluster first", "cluster last"])
-def test_cluster_and_machine_share_checkpoints(begun, ended, fashion, cluster, tmp_path, monkeypatch):
-    x, y = fashion[0][:300], fashion[1][:300]
+def test_cluster_and_machine_share_checkpoints(begun, ended, enlarged, cluster, tmp_path, monkeypatch):
+    x, y = enlarged[0][:300], enlarged[1][:300]
     arguments = {"x": x, "y": y, "k": 2, "block_bytes": 2**14}
     monkeypatch.setattr(checkpoints, "SECONDS_BETWEEN", 0.0)
     keep, done = checkpoints.Checkpoint.keep, []
@@ -113,7 +113,7 @@ def test_cluster_and_machine_share_checkpoints(begun, ended, fashion, cluster, t
     assert done[0] >= left > 1
 
 
-def test_tasks_of_a_dead_node_are_repeated(fashion, cluster, monkeypatch):
+def test_tasks_of_a_dead_node_are_repeated(enlarged, cluster, monkeypatch):
     dying = cluster.add_node(num_cpus=1, object_store_memory=2**27)
     keep, kept = cluster_search.TileList.keep, []
 
@@ -128,30 +128,30 @@ def test_tasks_of_a_dead_node_are_repeated(fashion, cluster, monkeypatch):
         return float(abs(a - b).sum())
 
     monkeypatch.setattr(cluster_search.TileList, "keep", kill)
-    x, y = fashion[0][:80].reshape(80, -1), fashion[1][:80]
+    x, y = enlarged[0][:80].reshape(80, -1), enlarged[1][:80]
     neighbors = class_neighbors(x, y, slow, executor="ray", block_bytes=2**11)
     assert len(kept) > 10
     monkeypatch.undo()
     equal(neighbors, class_neighbors(x, y, lambda a, b: float(abs(a - b).sum())))
 
 
-def test_nodes_of_other_versions_raise(fashion, cluster, monkeypatch):
+def test_nodes_of_other_versions_raise(enlarged, cluster, monkeypatch):
     on_machine = os.getpid()
     monkeypatch.setattr(cluster_search, "SAME_VERSIONS", ("deepsimplex", "numpy"))
     monkeypatch.setattr(cluster_search, "_versions", lambda: ("1", str(os.getpid() == on_machine)))
     with pytest.raises(
         cluster_search.ClusterError, match=r"same versions on all nodes; .* has numpy False \(here True\)"
     ):
-        class_neighbors(fashion[0][:9], np.arange(9) % 2, executor="ray")
+        class_neighbors(enlarged[0][:9], np.arange(9) % 2, executor="ray")
 
 
-def test_node_without_the_package_raises(monkeypatch, fashion, cluster):
+def test_node_without_the_package_raises(monkeypatch, enlarged, cluster):
     def missing():
         raise ImportError("No module named 'faiss'")
 
     monkeypatch.setattr(cluster_search, "_versions", missing)
     with pytest.raises(cluster_search.ClusterError, match=r"(?s)needs deepsimplex on .*faiss"):
-        class_neighbors(fashion[0][:9], np.arange(9) % 2, executor="ray")
+        class_neighbors(enlarged[0][:9], np.arange(9) % 2, executor="ray")
 
 
 def test_full_object_store_raises_memory_error(cluster, monkeypatch):
@@ -163,10 +163,10 @@ def test_full_object_store_raises_memory_error(cluster, monkeypatch):
         class_neighbors(np.eye(4), [0, 1, 0, 1], executor="ray")
 
 
-def test_targets_and_configurations_search_on_a_cluster(fashion, cluster):
+def test_targets_and_configurations_search_on_a_cluster(enlarged, cluster):
     from deepsimplex.experiments import load_config, make_targets
 
-    x, y = fashion[0][:80], fashion[1][:80]
+    x, y = enlarged[0][:80], enlarged[1][:80]
     target = ds.targets.CASIMAC(executor="ray")
     wanted = ds.targets.CASIMAC().fit_transform(x, y)
     np.testing.assert_array_equal(target.fit_transform(x, y).loc, wanted.loc)
@@ -208,7 +208,7 @@ def test_unreachable_cluster_raises(monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["exact", "approximate"])
-def test_cluster_without_nodes_raises(method, fashion, cluster, monkeypatch):
+def test_cluster_without_nodes_raises(method, enlarged, cluster, monkeypatch):
     def nobody_answers(tasks, timeout):
         assert timeout > 0
         monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": False, "Resources": {"CPU": 64}}])
@@ -216,7 +216,7 @@ def test_cluster_without_nodes_raises(method, fashion, cluster, monkeypatch):
 
     monkeypatch.setattr(ray, "wait", nobody_answers)
     with pytest.raises(cluster_search.ClusterError, match=r"no node of \d+ cores left\. Start some, and search"):
-        class_neighbors(fashion[0][:50], fashion[1][:50], method=method, executor="ray")
+        class_neighbors(enlarged[0][:50], enlarged[1][:50], method=method, executor="ray")
 
 
 def test_other_cluster_failures_raise(cluster, monkeypatch):

@@ -9,17 +9,17 @@ from deepsimplex.distances import SSIM, class_neighbors, get_distance
 
 
 @pytest.fixture
-def pixels(fashion, tmp_path):
+def pixels(enlarged, tmp_path):
     """Images as a memory map of bytes, and their labels."""
-    images = np.round(255 * fashion[0][:300]).astype(np.uint8)
+    images = np.round(255 * enlarged[0][:300]).astype(np.uint8)
     images[7] = images[5]
     np.save(tmp_path / "images.npy", images)
-    return np.load(tmp_path / "images.npy", mmap_mode="r"), fashion[1][:300]
+    return np.load(tmp_path / "images.npy", mmap_mode="r"), enlarged[1][:300]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("distance", ["euclidean", "cityblock", SSIM(5, data_range=255)], ids=str)
-def test_bytes_in_a_file_have_the_neighbors_of_floats(pixels, distance):
+def test_bytes_in_file_have_same_neighbors_as_floats(pixels, distance):
     x, y = pixels
     for more in ({}, {"queries": x[:40], "query_labels": y[:40]}, {"method": "approximate"}):
         neighbors = class_neighbors(x, y, distance, 2, exclude_duplicates=True, block_bytes=2**14, **more)
@@ -46,7 +46,7 @@ def test_bytes_are_compared_with_floats_in_units_of_their_ranges(pixels):
 
 
 @pytest.mark.slow
-def test_a_search_holds_one_copy_of_the_samples(tmp_path):
+def test_search_holds_one_copy_of_samples(tmp_path):
     rng = np.random.default_rng(0)
     x, y = rng.integers(0, 256, (3000, 90, 90), dtype=np.uint8), rng.integers(0, 2, 3000)
     np.save(tmp_path / "x.npy", x)

@@ -50,6 +50,6 @@ def test_scaling(capsys, monkeypatch, tmp_path):
     assert "0% of the nearest neighbors in the own class are copies" in written["notes"][0]
     assert "targets, approximate: core seconds grow as N^" in capsys.readouterr().out
     assert [row["images"] for row in json.loads(costs.read_text())["rows"]] == ["1e6", "1e7", "1e8"]
-    known = scaling.rows_of(300, tmp_path / "300", 300, written["rows"])
+    known = scaling.stage_rows(300, tmp_path / "300", 300, written["rows"])
     monkeypatch.setattr(scaling, "alone", lambda *_: pytest.fail("measured again"))
     assert list(known) == written["rows"][:2]

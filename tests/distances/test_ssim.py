@@ -35,8 +35,8 @@ def test_ssim_equals_scikit_image_on_digits(digits, window):
 
 
 @pytest.mark.parametrize("window", [5, 13])
-def test_ssim_equals_scikit_image_on_fashion_mnist(fashion, window):
-    images = fashion[0][:66]
+def test_ssim_equals_scikit_image_on_images(enlarged, window):
+    images = enlarged[0][:66]
     expected = reference.pairwise(reference.ssim(window), images[:5], images)
     D = SSIM(window).pairwise(images, images)
     np.testing.assert_allclose(D[:5], expected, atol=2e-5)
@@ -95,14 +95,14 @@ def test_invalid_ssim_data_range_raises(data_range):
         SSIM(5, data_range)
 
 
-KINDS = ["fashion", "digits", "color", "negative", "bright", "noise", "flat", "bytes"]
+KINDS = ["enlarged", "digits", "color", "negative", "bright", "noise", "flat", "bytes"]
 
 
 @pytest.fixture
 def images(request):
     """Images [N, H, W] or [N, H, W, C] of a kind, their labels, and their data range."""
-    fashion, labels = request.getfixturevalue("fashion")
-    x, y, data_range = fashion[:150], labels[:150], 1.0
+    enlarged, labels = request.getfixturevalue("enlarged")
+    x, y, data_range = enlarged[:150], labels[:150], 1.0
     rng = np.random.default_rng(0)
     kind = request.param
     if kind == "digits":
@@ -126,7 +126,7 @@ def images(request):
 
 @pytest.mark.parametrize("images", KINDS, indirect=True)
 @pytest.mark.parametrize(("window", "k"), [(3, 4), (7, 1)])
-def test_search_finds_the_nearest(images, window, k):
+def test_search_returns_nearest_neighbors(images, window, k):
     x, y, data_range = images
     metric = SSIM(window, data_range)
     D = metric.pairwise(x, x)
@@ -153,7 +153,7 @@ def test_ssim_of_two_images_equals_scikit_image(images):
     assert metric(x[7], x[5]) == 0
 
 
-@pytest.mark.parametrize("images", ["fashion", "color"], indirect=True)
+@pytest.mark.parametrize("images", ["enlarged", "color"], indirect=True)
 @pytest.mark.parametrize("classes", ["all", "same", "other"])
 def test_search_for_queries_equals_sorting_the_matrix(images, classes):
     x, y, data_range = images
@@ -188,8 +188,8 @@ def test_structural_similarity_is_a_positive_definite_kernel(seed, window, kind)
 
 @pytest.mark.parametrize("window", [3, 5, 7, 13])
 @pytest.mark.parametrize("channels", [1, 3])
-def test_double_precision_equals_scikit_image(fashion, window, channels):
-    x = fashion[0][:40].astype(np.float64)
+def test_double_precision_equals_scikit_image(enlarged, window, channels):
+    x = enlarged[0][:40].astype(np.float64)
     if channels > 1:
         x = np.stack([x, x[::-1], np.roll(x, 2, axis=1)], axis=-1)
     expected = reference.pairwise(reference.ssim(window), x[:5], x)
@@ -198,10 +198,10 @@ def test_double_precision_equals_scikit_image(fashion, window, channels):
 
 
 @pytest.mark.slow
-def test_accelerated_search_equals_cpu_search(fashion, monkeypatch):
+def test_accelerated_search_equals_cpu_search(enlarged, monkeypatch):
     from deepsimplex.distances import ssim
 
-    x, y = fashion[0][:200].copy(), fashion[1][:200]
+    x, y = enlarged[0][:200].copy(), enlarged[1][:200]
     x[30] = x[3]
     plain = class_neighbors(x, y, SSIM(7), 2)
     monkeypatch.setattr(ssim, "has_accelerator", lambda: True)
@@ -213,7 +213,7 @@ def test_accelerated_search_equals_cpu_search(fashion, monkeypatch):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("window", [5, 25])
-def test_hard_images_are_compared_well(window):
+def test_ssim_of_difficult_images_is_accurate(window):
     """Half dark, half bright and nearly flat: there float32 is at its worst."""
     rng = np.random.default_rng(0)
     x = np.where(np.arange(64) < 32, 0.0, 1.0) + rng.normal(0, 1e-3, size=(12, 64, 64))

@@ -19,8 +19,8 @@ def test_equals_scikit_image_on_smooth_images(window, shape):
 
 
 @pytest.mark.parametrize("window", [5, 13])
-def test_equals_scikit_image_on_fashion_mnist(fashion, window):
-    images = fashion[0][:66]
+def test_equals_scikit_image_on_images(enlarged, window):
+    images = enlarged[0][:66]
     D = ssim_block(images, images, window)
     expected = reference.pairwise(reference.ssim(window), images[:5], images)
     np.testing.assert_allclose(D[:5], expected, atol=1e-5)
@@ -57,7 +57,7 @@ def test_small_tensors_give_the_same(monkeypatch):
     assert ssim_block(images[:0], images, 5).shape == (0, 29)
 
 
-def test_the_function_is_traced_once():
+def test_function_is_traced_once():
     ssim._comparison.cache_clear()
     images = np.random.default_rng(6).uniform(size=(40, 12, 12))
     for some in (images, images[:, :11, :9]):
@@ -67,7 +67,7 @@ def test_the_function_is_traced_once():
     assert ssim._comparison(5).experimental_get_tracing_count() == 1
 
 
-def test_has_accelerator_is_whether_tensorflow_has_a_gpu():
+def test_has_accelerator_reports_gpu():
     import tensorflow as tf
 
     assert has_accelerator() == bool(tf.config.get_visible_devices("GPU"))

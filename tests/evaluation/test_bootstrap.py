@@ -104,7 +104,7 @@ def test_intervals_of_biased_scores_cover_the_true_value(metric, limits):
 
 
 @pytest.mark.parametrize("metric", BIASED, ids=lambda metric: metric.__name__)
-def test_the_basic_bootstrap_mirrors_percentiles_and_keeps_to_the_range(metric):
+def test_basic_bootstrap_mirrors_percentiles_within_range(metric):
     y, p = predictions(60, 3)
     basic = evaluation.bootstrap_interval(metric, y, p, resamples=99)
     percentiles = evaluation.bootstrap_interval(lambda y, p: metric(y, p), y, p, resamples=99)
@@ -112,20 +112,20 @@ def test_the_basic_bootstrap_mirrors_percentiles_and_keeps_to_the_range(metric):
     assert tuple(basic) == pytest.approx(np.clip(mirrored, 0, 0.5 if metric is evaluation.area_deviation else 1))
 
 
-def test_a_score_near_the_end_of_its_range_has_bounds_within_it():
+def test_bounds_stay_within_range():
     y, p = np.arange(400) % 2, np.tile([0.51, 0.49], (400, 1))
     lower, upper = evaluation.bootstrap_interval(evaluation.expected_calibration_error, y, p)
     assert lower == 0 < upper < 0.05
 
 
-def test_a_wider_level_holds_a_narrower_one():
+def test_higher_level_contains_lower_level():
     y, p = predictions(100, 3)
     bounds = [evaluation.bootstrap_interval(evaluation.brier_score, y, p, level) for level in (0.5, 0.9, 0.99)]
     assert bounds[2].lower < bounds[1].lower < bounds[0].lower < bounds[0].upper < bounds[1].upper < bounds[2].upper
 
 
 @pytest.mark.parametrize("metric", OF_PREDICTIONS, ids=lambda metric: metric.__name__)
-def test_a_test_set_of_one_has_its_score_for_both_bounds(metric):
+def test_single_sample_bounds_equal_score(metric):
     options, p = OPTIONS.get(metric, {}), [[0.2, 0.5, 0.3]]
     value = metric([1], p, **options)
     assert evaluation.bootstrap_interval(metric, [1], p, resamples=5, **options) == (value, value)
@@ -188,7 +188,7 @@ def test_invalid_arguments_raise(arguments, error, message):
 
 
 @pytest.mark.slow
-def test_ten_thousand_samples_of_ten_classes_take_seconds():
+def test_large_bootstrap_takes_seconds():
     y, p = predictions(10_000, 10)
     start = time.process_time()
     evaluation.bootstrap_interval(evaluation.expected_calibration_error, y, p)

@@ -41,13 +41,13 @@ def test_area_deviation_equals_oracle(case, bins):
     assert -1e-12 <= ours <= 0.75 + 1e-12
 
 
-def test_the_area_is_largest_where_the_unlikely_happens_and_the_likely_does_not():
+def test_area_deviation_is_largest_for_wrong_certainty():
     p = np.array([0.001, 0.4999, 0.5001, 0.999])
     y = np.array([1, 1, 0, 0])
     assert 0.74 < evaluation.area_deviation(y, np.column_stack([1 - p, p])) < 0.75
 
 
-def test_samples_drawn_from_the_probabilities_are_calibrated():
+def test_samples_from_probabilities_are_calibrated():
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(4), 40_000)
     y = (p.cumsum(axis=1) < rng.uniform(size=(len(p), 1))).sum(axis=1)
@@ -56,7 +56,7 @@ def test_samples_drawn_from_the_probabilities_are_calibrated():
     assert evaluation.expected_calibration_error(y, p**3 / (p**3).sum(axis=1, keepdims=True)) > 0.1
 
 
-def test_a_class_without_samples_counts_by_its_mean_probability():
+def test_absent_class_contributes_mean_probability():
     p = np.array([[0.6, 0.4, 0.0], [0.0, 0.9, 0.1]])
     # One bin: the gaps are |0.3 - 0.5|, |0.65 - 0.5| and, of the class without samples, 0.05.
     assert evaluation.classwise_calibration_error([0, 1], p, bins=1) == pytest.approx((0.2 + 0.15 + 0.05) / 3)
@@ -109,7 +109,7 @@ def test_calibration_errors_equal_netcal(n, bins):
 
 @pytest.mark.peers
 @pytest.mark.parametrize(("n", "bins"), NETCAL)
-def test_the_table_is_what_netcal_gives_where_it_is_installed(n, bins):
+def test_reference_table_equals_netcal_if_installed(n, bins):
     metrics = pytest.importorskip("netcal.metrics")
     y, p = sines(n)
     theirs = p[:, 1] if n == 2 else p

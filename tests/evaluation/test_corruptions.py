@@ -18,13 +18,13 @@ def images():
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_more_severe_is_further_from_the_image(name, images):
+def test_severity_increases_distance_to_image(name, images):
     changes = [np.abs(corrupt(images, name, severity) - images).mean() for severity in (1, 2, 3)]
     assert 0.005 < changes[0] < changes[1] < changes[2] < 0.5
 
 
 @pytest.mark.parametrize("name", CORRUPTIONS)
-def test_images_keep_their_form_and_range(name, images):
+def test_images_keep_shape_dtype_and_range(name, images):
     for given in (images, images[..., None].repeat(3, -1), (255 * images).astype("uint8"), images.astype("float64")):
         before = given.copy()
         corrupted = corrupt(given, name, 3)
@@ -47,7 +47,7 @@ def test_corruption_depends_on_seed_and_position(name, images):
     assert np.any(same != same[:1]) == (name in SEEDED)
 
 
-def test_noises_have_their_moments():
+def test_noises_have_expected_moments():
     gray = np.full((40, 32, 32), 0.5)
     noise = corrupt(gray, "gaussian_noise", 1) - 0.5
     assert noise.std() == pytest.approx(0.08, rel=0.02)
@@ -59,14 +59,14 @@ def test_noises_have_their_moments():
     assert set(np.unique(impulses)) == {0.0, 0.5, 1.0}
 
 
-def test_contrast_and_brightness_are_their_formulas(images):
+def test_contrast_and_brightness_equal_formulas(images):
     mid = 0.3 + 0.4 * images.astype("float64")
     means = mid.mean(axis=(1, 2), keepdims=True)
     np.testing.assert_allclose(corrupt(mid, "contrast", 1), means + 0.6 * (mid - means), atol=1e-12)
     np.testing.assert_allclose(corrupt(mid, "brightness", 2), mid + 0.2, atol=1e-12)
 
 
-def test_blurs_keep_a_point_in_its_place_and_its_mass():
+def test_blurs_keep_position_and_mass_of_a_point():
     point = np.zeros((5, 41, 41))
     point[:, 20, 20] = 1.0
     for name in ("gaussian_blur", "motion_blur"):
@@ -78,7 +78,7 @@ def test_blurs_keep_a_point_in_its_place_and_its_mass():
     assert np.sqrt(np.sum(spread * (np.arange(41) - 20) ** 2)) == pytest.approx(0.04 * 41, rel=0.02)
 
 
-def test_a_disk_does_not_see_rotation_and_a_ray_turns_by_its_angle():
+def test_rotation_keeps_disk_and_turns_ray():
     rows, columns = np.mgrid[:61, :61] - 30
     radius = np.hypot(rows, columns)
     disk = np.exp(-((radius / 10) ** 2))[None]
@@ -88,7 +88,7 @@ def test_a_disk_does_not_see_rotation_and_a_ray_turns_by_its_angle():
     assert abs((int(turned.argmax()) + 180) % 360 - 180) == pytest.approx(20, abs=2)
 
 
-def test_shear_moves_rows_by_their_distance_from_the_middle():
+def test_shear_is_proportional_to_distance_from_center():
     line = np.zeros((1, 41, 41))
     line[:, :, 20] = 1.0
     corrupted = corrupt(line, "shear", 2)[0]
@@ -97,7 +97,7 @@ def test_shear_moves_rows_by_their_distance_from_the_middle():
     assert corrupted[20].argmax() == 20
 
 
-def test_pixelation_leaves_blocks(images):
+def test_pixelation_gives_constant_blocks(images):
     corrupted = corrupt(images, "pixelation", 3)
     assert max(len(np.unique(image)) for image in corrupted) <= round(0.28 * 24) ** 2
 

@@ -22,7 +22,7 @@ def random_guesses(samples: int = 400, n: int = 6):
     return rng.integers(0, n, samples), rng.dirichlet(np.full(n, 0.5), samples)
 
 
-def test_samples_alone_in_their_region_warn():
+def test_regions_of_single_samples_warn():
     y, m = random_guesses(n=8)
     with pytest.warns(
         UserWarning, match=r"9\d% of the 400 samples are alone .* depth 6: .* Use a smaller depth or a lar"
@@ -50,7 +50,7 @@ def test_threshold_of_the_warning():
         standardized_partition(y[1:], m[1:])
 
 
-def test_a_comparison_warns_once_and_names_the_worst():
+def test_comparison_warns_once_for_the_worst():
     y, m = random_guesses()
     with pytest.warns(UserWarning, match="of 'guesses' are alone in their region at depth 4") as caught:
         comparison = compare_partitions(y, {"constant": np.eye(6)[y * 0], "guesses": m}, depth=4)
@@ -78,7 +78,7 @@ def test_long_tables_show_the_largest_regions():
     assert "more" not in str(standardized_partition(y, m, depth=2))
 
 
-def test_scaled_memberships_are_measured_whatever_their_rows_sum_to():
+def test_scaled_memberships_with_any_row_sum():
     partition = standardized_partition([0, 0, 1], [[1, 0]] * 3)
     np.testing.assert_allclose(partition.membership.sum(axis=1), 2 / 3)
     assert partition_accuracy([0, 0, 1], partition.membership) == partition.accuracy
@@ -89,7 +89,7 @@ def test_scaled_memberships_are_measured_whatever_their_rows_sum_to():
             measure([[0.5, 0.6]])
 
 
-def test_other_classes_assigned_may_make_the_ability_to_separate_negative():
+def test_ability_to_separate_may_be_negative():
     corners = np.eye(3)
     assert ability_to_separate(corners) == 1
     assert ability_to_separate(corners, [1, 2, 0]) == pytest.approx(1 - np.sqrt(3))
@@ -113,7 +113,7 @@ def test_partitions_are_written_as_json():
     assert "\n" not in comparison.to_json(indent=None)
 
 
-def test_deeper_ranks_are_as_certain_as_the_samples_that_higher_ranks_left():
+def test_certainty_of_deeper_ranks_uses_remaining_samples():
     rng = np.random.default_rng(21)
     m = rng.dirichlet([40, 20, 10], 60)
     m = m[(np.diff(m, axis=1) < 0).all(axis=1)]

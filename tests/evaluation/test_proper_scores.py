@@ -56,7 +56,7 @@ def test_brier_remainder_vanishes_for_equal_probabilities():
     assert exact.remainder == pytest.approx(0, abs=1e-15)
 
 
-def test_a_constant_forecast_of_the_frequencies_has_neither_reliability_nor_resolution():
+def test_constant_forecast_has_zero_reliability_and_resolution():
     y = np.array([0, 0, 1, 2])
     parts = evaluation.brier_decomposition(y, np.tile([0.5, 0.25, 0.25], (4, 1)))
     assert (parts.reliability, parts.resolution) == pytest.approx((0, 0), abs=1e-15)

@@ -12,7 +12,7 @@ from tests.labeled_probabilities import labeled_probabilities, sure_predictions
 few = settings(max_examples=40, deadline=None)
 
 
-def test_a_confidence_on_an_edge_belongs_to_the_bin_below():
+def test_confidence_on_edge_belongs_to_lower_bin():
     # Class-1 probabilities 0, 0.5 and 1 in two bins: (0 and 0.5] hold two samples, (0.5, 1] holds one.
     curve = evaluation.reliability_curve([0, 1, 1], [[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]], bins=2)
     np.testing.assert_array_equal(curve.counts, [2, 1])
@@ -23,13 +23,13 @@ def test_a_confidence_on_an_edge_belongs_to_the_bin_below():
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("bins", [5, 10, 15])
-def test_every_edge_closes_its_bin_in_the_precision_of_p(dtype, bins):
+def test_edges_close_bins_in_precision_of_p(dtype, bins):
     q = (np.arange(1, bins + 1) / bins).astype(dtype)
     curve = evaluation.reliability_curve(np.ones(bins, int), np.column_stack([1 - q, q]), bins)
     np.testing.assert_array_equal(curve.counts, 1)
 
 
-def test_empty_bins_weigh_nothing_and_show_no_numbers():
+def test_empty_bins_have_zero_weight_and_nan():
     curve = evaluation.reliability_curve([0, 0], [[0.95, 0.05]] * 2, bins=10)
     np.testing.assert_array_equal(curve.counts, [2] + [0] * 9)
     assert np.isnan(curve.confidence[1:]).all()
@@ -57,7 +57,7 @@ def test_bins_of_equal_mass_hold_equally_many():
     np.testing.assert_array_equal(curve.edges[1:-1], confidences[curve.counts.cumsum()[:-1] - 1])
 
 
-def test_ties_stay_together_whatever_the_order_of_samples():
+def test_ties_share_a_bin():
     p = np.array([[0.8, 0.2]] * 7 + [[0.4, 0.6]] * 3)
     y = np.arange(10) % 2
     curve = evaluation.reliability_curve(y, p, bins=4, binning="mass")
@@ -96,7 +96,7 @@ def same(ours, theirs):
 
 @pytest.mark.parametrize("n", [2, 3])
 @pytest.mark.parametrize("class_index", [None, 0])
-def test_without_scale_the_band_is_the_curve(n, class_index):
+def test_zero_scale_band_equals_curve(n, class_index):
     rng = np.random.default_rng(n)
     latent = {"loc": rng.normal(size=(50, n - 1)), "scale": np.zeros((50, 1))}
     p, y = readout.softmax(latent), rng.integers(0, n, 50)
@@ -129,7 +129,7 @@ def test_two_classes_in_closed_form():
     np.testing.assert_allclose(band.frequencies([0.0, 1.0]), [[0, 1], [0, 1]])
 
 
-def test_the_curves_are_those_of_classifiers_that_predict_the_ends():
+def test_band_curves_equal_curves_of_interval_ends():
     """Two columns that sum to one make each end a classifier of its own, which reliability_curve can draw."""
     rng = np.random.default_rng(0)
     q, y = rng.uniform(size=300), rng.integers(0, 2, 300)
@@ -143,7 +143,7 @@ def test_the_curves_are_those_of_classifiers_that_predict_the_ends():
 
 @given(case=labeled_probabilities(), seed=st.integers(0, 2**32 - 1), bins=st.integers(1, 20))
 @few
-def test_the_top_label_is_that_of_the_mean_as_loops_find_it(case, seed, bins):
+def test_top_label_is_that_of_the_mean(case, seed, bins):
     y, p = case
     rng = np.random.default_rng(seed)
     lower, upper = p * rng.uniform(size=p.shape), p + (1 - p) * rng.uniform(size=p.shape)
@@ -165,7 +165,7 @@ def test_the_top_label_is_that_of_the_mean_as_loops_find_it(case, seed, bins):
     assert np.all((low >= 0) & (low <= high) & (high <= 1))
 
 
-def test_a_wider_level_moves_the_ends_apart():
+def test_higher_level_widens_band():
     rng = np.random.default_rng(1)
     latent = {"loc": rng.normal(size=(50, 2)), "scale": np.full((50, 1), 0.6)}
     p, y = readout.softmax(latent), rng.integers(0, 3, 50)
@@ -177,7 +177,7 @@ def test_a_wider_level_moves_the_ends_apart():
     assert e < c < a < p.max(axis=1).mean() < b < d < f
 
 
-def test_one_sample_and_one_class_have_their_limits():
+def test_single_sample_and_single_class():
     band = evaluation.reliability_band([1], [[0.3, 0.7]], [[0.1, 0.5]], [[0.5, 0.9]])
     assert (band.reach, band.lower.frequency[7], band.upper.frequency[13]) == ((0.5, 0.9), 1.0, 1.0)
     np.testing.assert_allclose(band.frequencies([0.5, 0.9]), [[0.5 / 0.9, 1], [1, 1]])

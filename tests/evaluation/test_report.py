@@ -21,7 +21,7 @@ def score_of(name: str):
     return getattr(evaluation, name)
 
 
-def test_the_report_holds_every_score():
+def test_report_contains_every_score():
     y, p = LABELS, PROBABILITIES
     report = evaluation.report(y, p, bins=7)
     parts = evaluation.brier_decomposition(y, p, bins=7)
@@ -55,7 +55,7 @@ def test_the_report_holds_every_score():
     assert report.out_of_distribution_auroc is None
 
 
-def test_the_report_prints_an_aligned_table():
+def test_report_prints_aligned_table():
     report = evaluation.report(LABELS, PROBABILITIES, k=1, coverage=0.5)
     lines = str(report).splitlines()
     assert len({len(line) for line in lines}) == 1
@@ -64,7 +64,7 @@ def test_the_report_prints_an_aligned_table():
     assert any(line.startswith("accuracy at coverage 0.5 ") for line in lines)
 
 
-def test_the_report_goes_to_json_and_back():
+def test_report_json_round_trip():
     report = evaluation.report(LABELS, PROBABILITIES, intervals=0.9, resamples=20)
     assert json.loads(report.to_json()) == report.as_dict()
     # A true class of probability 0 has an infinite likelihood, which JSON cannot hold.
@@ -78,7 +78,7 @@ def test_the_report_goes_to_json_and_back():
     assert read["intervals"]["negative_log_likelihood"][1] == "Infinity"
 
 
-def test_intervals_are_those_of_each_score_on_the_same_resamples():
+def test_intervals_equal_bootstrap_of_each_score():
     y, p = LABELS, PROBABILITIES
     outside = rng.dirichlet(np.full(3, 5.0), 20)
     given = {"resamples": 50, "seed": 2}
@@ -96,7 +96,7 @@ def test_intervals_are_those_of_each_score_on_the_same_resamples():
     assert list(report.intervals) == [name for name in floats if name not in ("coverage", "level")]
 
 
-def test_the_table_shows_intervals_when_asked():
+def test_table_shows_intervals():
     report = evaluation.report(LABELS, PROBABILITIES, intervals=0.95, resamples=20)
     head, *lines, note, end = str(report).splitlines()
     assert head.strip() == "95% interval"
@@ -110,7 +110,7 @@ def test_the_table_shows_intervals_when_asked():
     assert lines[0].split() == ["samples", "50"]
 
 
-def test_a_test_set_of_one_and_of_one_class_have_reports():
+def test_report_of_single_sample_and_single_class():
     one = evaluation.report([1], [[0.2, 0.5, 0.3]], intervals=0.95, resamples=5)
     assert (one.accuracy, one.brier_uncertainty, one.area_under_risk_coverage) == (1, 0, 0)
     assert one.expected_calibration_error == one.maximum_calibration_error == pytest.approx(0.5)
@@ -121,7 +121,7 @@ def test_a_test_set_of_one_and_of_one_class_have_reports():
     assert np.isfinite(list(same.as_dict().values())).all()
 
 
-def test_labels_may_be_names_where_a_class_is_absent():
+def test_named_labels_with_absent_class():
     p = np.eye(3)[[1, 2, 2]]
     named = evaluation.report(["b", "c", "c"], p, classes=["a", "b", "c"], intervals=0.9, resamples=5, stratified=True)
     assert named == evaluation.report([1, 2, 2], p, intervals=0.9, resamples=5, stratified=True)
@@ -132,13 +132,13 @@ def test_labels_may_be_names_where_a_class_is_absent():
         evaluation.report(["b", "c", "c"], p)
 
 
-def test_no_zero_has_a_sign():
+def test_zeros_have_no_sign():
     sure = evaluation.report([0, 1], np.eye(2), intervals=0.9, resamples=5)
     flipped = dataclasses.replace(sure, intervals={"accuracy": evaluation.Interval(-1e-9, -0.0)}, brier_remainder=-1e-9)
     assert "-0.0000" not in str(flipped)
 
 
-def test_stratified_must_be_a_flag_with_intervals_or_without():
+def test_invalid_stratified_raises():
     with pytest.raises(TypeError, match="stratified must be True or False; found 'no'"):
         evaluation.report(LABELS, PROBABILITIES, stratified="no")
 
@@ -163,7 +163,7 @@ def test_invalid_arguments_raise(arguments, message):
         evaluation.report(LABELS, PROBABILITIES, **arguments)
 
 
-def test_sets_have_their_rows():
+def test_report_of_prediction_sets():
     y, p = [0, 1, 1, 0], [[0.9, 0.1], [0.2, 0.8], [0.4, 0.6], [0.3, 0.7]]
     sets = [[True, False], [True, True], [False, True], [False, True]]
     report = evaluation.report(y, p, sets=sets)

@@ -20,7 +20,7 @@ def wine():
     return y[1::2], {name: model.fit(X[::2], y[::2]).predict_proba(X[1::2]) for name, model in models.items()}
 
 
-def test_reports_are_those_of_each_classifier_alone(wine):
+def test_comparison_contains_single_reports(wine):
     y, probabilities = wine
     comparison = evaluation.compare_reports(y, probabilities, bins=10, resamples=30, seed=3, level=0.9)
     for name, p in probabilities.items():
@@ -29,7 +29,7 @@ def test_reports_are_those_of_each_classifier_alone(wine):
 
 
 @pytest.mark.parametrize("score", ["accuracy", "brier_score", "expected_calibration_error"])
-def test_differences_are_those_on_the_same_resamples(wine, score):
+def test_differences_use_the_same_resamples(wine, score):
     y, probabilities = wine
     comparison = evaluation.compare_reports(y, probabilities, resamples=41, seed=1)
     metric = getattr(evaluation, score)
@@ -61,7 +61,7 @@ def test_every_score_has_a_direction_or_describes_the_test_set(wine):
     assert scored.keys() - HIGHER_IS_BETTER.keys() == {"brier_uncertainty", "brier_remainder"}
 
 
-def test_a_paired_difference_is_seen_where_intervals_overlap():
+def test_paired_difference_is_significant_despite_overlapping_intervals():
     """Two classifiers that differ on few samples: their own intervals overlap widely, the difference is sure."""
     rng = np.random.default_rng(0)
     y = rng.integers(0, 2, 400)

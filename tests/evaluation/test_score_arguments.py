@@ -26,7 +26,7 @@ def test_limits():
     assert evaluation.brier_score([0], [[0.0, 1.0]]) == 1.0
 
 
-def test_labels_may_be_a_column_of_any_number_type_or_one_hot():
+def test_labels_as_columns_of_any_dtype_or_one_hot():
     p = [[0.2, 0.8], [0.7, 0.3]]
     for y in ([1, 0], [[1], [0]], [1.0, 0.0], [True, False], np.array([1, 0], np.uint8), [[0, 1], [1, 0]]):
         assert evaluation.accuracy(y, p) == 1.0
@@ -96,7 +96,7 @@ def test_scores_do_not_depend_on_the_order_of_samples(case, seed):
     assert ours == pytest.approx(shuffled, abs=1e-9)
 
 
-def test_the_hint_for_names_gives_the_right_numbers_where_a_class_is_absent():
+def test_hint_for_named_labels_is_right_with_absent_class():
     y = np.array(["b", "c", "c"])
     with pytest.raises(TypeError) as caught:
         evaluation.accuracy(y, np.eye(3)[[1, 2, 2]])
@@ -105,7 +105,7 @@ def test_the_hint_for_names_gives_the_right_numbers_where_a_class_is_absent():
     assert evaluation.accuracy(numbers, np.eye(3)[[1, 2, 2]]) == 1.0
 
 
-def test_numbers_may_come_as_objects():
+def test_numbers_of_object_dtype():
     p = np.array([[0.2, 0.8], [0.7, 0.3]])
     for y in ([1, 0], [1.0, 0.0], [np.int64(1), 0]):
         assert evaluation.accuracy(np.array(y, object), p.astype(object)) == 1.0
@@ -125,7 +125,7 @@ def test_rounding_below_zero_counts_as_zero():
     assert p.min() < 0  # the caller's array stays as it was
 
 
-def test_single_precision_is_near_enough():
+def test_float32_scores_are_close():
     rng = np.random.default_rng(0)
     y, p = rng.integers(0, 4, 200), rng.dirichlet(np.ones(4), 200)
     ours, double = evaluation.report(y, p.astype(np.float32)).as_dict(), evaluation.report(y, p).as_dict()
@@ -133,7 +133,7 @@ def test_single_precision_is_near_enough():
     assert {type(value) for value in ours.values()} == {int, float}
 
 
-def test_sums_are_checked_within_the_stated_tolerance():
+def test_sums_are_checked_within_tolerance():
     just_inside = np.array([[0.5, 0.5 + 0.9 * SUM_TOLERANCE]])
     just_outside = np.array([[0.5, 0.5 + 1.1 * SUM_TOLERANCE]])
     assert evaluation.accuracy([1], just_inside) == 1.0

@@ -14,7 +14,7 @@ few = settings(max_examples=40, deadline=None)
 
 @given(data=st.data())
 @settings(max_examples=30, deadline=None)
-def test_risk_is_the_mean_over_the_orders_of_ties(data):
+def test_risk_is_averaged_over_orders_of_ties(data):
     samples = data.draw(st.integers(1, 6))
     confidence = np.array(data.draw(st.lists(st.sampled_from([1, 2, 3]), min_size=samples, max_size=samples)))
     wrong = np.array(data.draw(st.lists(st.booleans(), min_size=samples, max_size=samples)))
@@ -27,7 +27,7 @@ def test_risk_is_the_mean_over_the_orders_of_ties(data):
 
 @given(case=labeled_probabilities())
 @few
-def test_full_coverage_is_the_accuracy_and_the_best_order_has_the_least_area(case):
+def test_full_coverage_equals_accuracy_and_best_order_minimizes_area(case):
     y, p = case
     assert evaluation.accuracy_at_coverage(y, p, 1.0) == pytest.approx(evaluation.accuracy(y, p), abs=1e-12)
     wrong = p.argmax(axis=1) != y

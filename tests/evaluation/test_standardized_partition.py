@@ -185,7 +185,7 @@ def test_extreme_memberships_stay_finite_and_in_the_simplex(seed, spread, outlie
 
 
 @pytest.mark.parametrize("depth", [1, 2, 3])
-def test_the_means_of_a_region_are_near_its_class_frequencies(depth):
+def test_region_means_approximate_class_frequencies(depth):
     rng = np.random.default_rng(4)
     p = rng.dirichlet(np.full(4, 0.7), 4000)
     y = (p.cumsum(axis=1) < rng.uniform(size=(len(p), 1))).sum(axis=1)
@@ -209,7 +209,7 @@ def test_calibrated_memberships_hardly_move():
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 10])
-def test_corners_and_centroid_have_the_values_that_the_paper_asks_for(n):
+def test_corners_and_centroid_equal_paper(n):
     y, corners, centroid = np.arange(n), np.eye(n), np.full((n, n), 1 / n)
     perfect, uniform = standardized_partition(y, corners), standardized_partition(y, centroid)
     assert perfect.accuracy == perfect.ability_to_separate == perfect.correctness == perfect.confidence == 1
@@ -262,7 +262,7 @@ def test_regions_without_a_beta_distribution_take_their_correctness(m, y, note):
     json.dumps(partition.as_dict(), allow_nan=False)
 
 
-def test_where_a_membership_is_one_the_others_stay_zero():
+def test_membership_one_keeps_other_memberships_zero():
     hard = standardized_partition([0, 0, 0, 1, 1], [[1, 0, 0]] * 4 + [[0, 1, 0]])
     np.testing.assert_allclose(hard.membership, [[0.75, 0, 0]] * 4 + [[0, 1, 0]])
     # With a beta distribution 1 stays 1.
@@ -271,7 +271,7 @@ def test_where_a_membership_is_one_the_others_stay_zero():
     np.testing.assert_allclose(partition.membership.sum(axis=1), 1)
 
 
-def test_deeper_ranks_where_nothing_is_left_stay_zero():
+def test_deeper_ranks_without_remaining_mass_are_zero():
     m = [[1, 0, 0, 0], [0.5, 0.5, 0, 0], [0.5, 0.3, 0.2, 0], [0.6, 0.3, 0.05, 0.05]]
     partition = standardized_partition([0, 1, 0, 1], m, depth=3)
     assert np.isfinite(partition.membership).all()
@@ -312,7 +312,7 @@ def test_memberships_of_lower_precision(dtype):
     assert note == ("" if dtype == np.float64 else "equal values")
 
 
-def test_the_assignment_may_be_given():
+def test_given_assignment():
     m = np.array([[0.5, 0.5, 0], [0.4, 0.35, 0.25], [0.1, 0.8, 0.1]])
     partition = standardized_partition([1, 1, 1], m, assigned=[1, 1, 1])
     assert partition.correctness == partition.accuracy == 1
@@ -348,7 +348,7 @@ def test_far_tails_keep_their_order():
     assert 0 < scaled[0] < scaled[1] < 0.65 < 0.75 < scaled[2] < scaled[3] < 1
 
 
-def test_tails_against_numbers_of_many_digits():
+def test_tails_equal_high_precision_reference():
     # mpmath, 60 digits: log of the regularized incomplete beta function.
     for a, b, x, expected in ((5000, 5000, 0.3, -876.3753029193824), (9999, 0.5, 0.8, -2235.585348162339)):
         tail = log_lower_tail(np.array([x]), a, b)
@@ -357,7 +357,7 @@ def test_tails_against_numbers_of_many_digits():
 
 
 @pytest.mark.parametrize(("a", "b"), [(6e24, 4e24), (1e26, 0.02), (0.02, 1e26), (1e26, 1e4), (6e17, 3.9e17)])
-def test_very_narrow_distributions_are_moved_in_order(a, b):
+def test_narrow_distributions_keep_order(a, b):
     deviation = np.sqrt(a / (a + b) * b / (a + b) / (a + b))
     complements = np.maximum(b / (a + b) + deviation * np.linspace(2, -2, 9), 0)
     moved, moved_complements = move(1 - complements, complements, a, b, 6.0, 4.0)

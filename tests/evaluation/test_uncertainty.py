@@ -16,7 +16,7 @@ few = settings(max_examples=40, deadline=None)
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(2, 6), st.integers(0, 10_000))
-def test_each_measure_against_loops(n, seed):
+def test_measures_equal_loops(n, seed):
     rng = np.random.default_rng(seed)
     p, y = rng.dirichlet(np.full(n, 0.3), 20), rng.integers(0, n, 20)
     np.testing.assert_allclose(uncertainty(p), [entropy(row) for row in p], atol=1e-12)
@@ -26,7 +26,7 @@ def test_each_measure_against_loops(n, seed):
     np.testing.assert_allclose(uncertainty(p, "likelihood", y), [1 - row[k] for row, k in zip(p, y, strict=True)])
 
 
-def test_certainty_is_zero_and_uniform_the_most():
+def test_uncertainty_of_certain_and_uniform_predictions():
     for by in ("entropy", "confidence", "margin"):
         values = uncertainty([[1.0, 0.0, 0.0], [1 / 3, 1 / 3, 1 / 3], [0.5, 0.3, 0.2]], by)
         assert values[0] == 0

@@ -217,7 +217,7 @@ def test_soft_labels_are_memberships(rings):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-3, 1e3])
-def test_units_of_unscaled_features_do_not_matter(unit, rings):
+def test_predictions_do_not_depend_on_units(unit, rings):
     X, y = rings
     settings = {"inducing": 12, "batch_size": 20, "epochs": 10, "learning_rate": 0.1, "scale_features": False}
     plain = CategoricalProcess(**settings).fit(X, y).posterior_

@@ -26,7 +26,7 @@ def test_classes_and_memory_are_measured(small):
     measured = dict(benchmark.classes(1))
     assert "exact ILR, 30 rows, 4 classes: fit and predict_proba" in measured
     assert "ratio of 4 classes to 3" in measured
-    assert 0.0 < benchmark.memory_of(small, "ilr") < 2.0
+    assert 0.0 < benchmark.fit_memory(small, "ilr") < 2.0
 
 
 @pytest.mark.slow

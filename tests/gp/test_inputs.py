@@ -130,7 +130,7 @@ def test_indefinite_kernel_raises(process, max_iter):
 
 @each_process
 @pytest.mark.parametrize("size", [1e200, 1e-200])
-def test_the_units_of_features_do_not_matter(process, size):
+def test_predictions_do_not_depend_on_units(process, size):
     expected = process(max_iter=5).fit(X, OBSERVATION).predict(X + 0.1)
     latent = process(max_iter=5).fit(size * X, OBSERVATION).predict(size * (X + 0.1))
     np.testing.assert_allclose(latent.loc, expected.loc, rtol=1e-6, atol=1e-6)

@@ -64,7 +64,7 @@ def test_indefinite_matrix_raises():
         cholesky(np.array([[np.nan, 0.0], [0.0, 1.0]]))
 
 
-def test_inverse_triangle_is_that_of_the_inverse():
+def test_inverse_triangle_equals_factor_of_inverse():
     B = np.random.default_rng(0).normal(size=(6, 8))
     A = B @ B.T
     np.testing.assert_allclose(inverse_triangle(cholesky(A)), np.tril(np.linalg.inv(A)), rtol=1e-9)
@@ -112,7 +112,7 @@ def test_invalid_kernel_or_noise_raises(arguments, error, message):
         ExactGaussianProcess(**arguments).fit(X, LatentGaussian(X, np.zeros((4, 1))))
 
 
-def test_the_lengthscale_starts_at_the_median_distance():
+def test_initial_lengthscale_is_median_distance():
     X = np.random.default_rng(0).normal(size=(2000, 3))
     kernel, start = make_kernel("matern52", X, ard=True, rng=np.random.default_rng(0))
     lengthscales = kernel.at(start).lengthscales

@@ -60,7 +60,7 @@ def assert_derivatives_are_right(objective):
 
 
 @each_noise
-def test_the_exact_likelihood_is_that_of_independent_normal_vectors(stds):
+def test_exact_likelihood_equals_multivariate_normal(stds):
     X, observation = data(stds)
     process = ExactGaussianProcess(max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
@@ -121,7 +121,7 @@ def test_derivatives_of_separate_inducing_points_agree_with_finite_differences(s
 
 
 @each_noise
-def test_exact_predictions_are_those_of_the_plain_formula(stds):
+def test_exact_predictions_equal_formula(stds):
     X, observation = data(stds)
     process = ExactGaussianProcess(max_iter=5).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
@@ -149,7 +149,7 @@ def test_likelihood_is_no_worse_than_that_of_scikit_learn(name, peer):
 
 
 @each_noise
-def test_the_collapsed_bound_is_the_plain_formula(stds):
+def test_collapsed_bound_equals_formula(stds):
     X, observation = data(stds)
     process = CollapsedGaussianProcess(inducing=15, max_iter=0).fit(X, observation)
     k, (x, Z, variances) = kernel_of(process), scaled(X, observation)
@@ -220,7 +220,7 @@ def test_with_the_data_as_inducing_points_collapsed_is_exact(stds):
 
 
 @pytest.mark.slow
-def test_blocks_of_rows_change_nothing(monkeypatch):
+def test_blocks_of_rows_do_not_change_bound(monkeypatch):
     X, observation = data(NOISES["two values"])
     whole = CollapsedGaussianProcess(inducing=8, max_iter=0).fit(X, observation)
     monkeypatch.setattr("deepsimplex.gp.collapsed_bound._BUDGET", 8 * 7)
@@ -232,14 +232,14 @@ def test_blocks_of_rows_change_nothing(monkeypatch):
     assert_derivatives_are_right(objective_of(process, X, observation))
 
 
-def test_no_rows_have_no_latents():
+def test_zero_rows_give_zero_latents():
     for stds, covariance in ((NOISES["shared"], "isotropic"), (NOISES["two values"], "diagonal")):
         latent = ExactGaussianProcess(max_iter=0).fit(*data(stds)).predict(np.empty((0, FEATURES)))
         assert latent.loc.shape == (0, DIMS)
         assert latent.covariance == covariance
 
 
-def test_the_order_of_rows_does_not_matter():
+def test_fit_does_not_depend_on_row_order():
     X, observation = data(NOISES["shared, uneven"])
     order = np.random.default_rng(2).permutation(N)
     one = ExactGaussianProcess().fit(X, observation).predict(X)
@@ -249,7 +249,7 @@ def test_the_order_of_rows_does_not_matter():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("separate", [False, True])
-def test_the_order_of_rows_does_not_move_the_inducing_points(separate):
+def test_inducing_points_do_not_depend_on_row_order(separate):
     X, observation = data(NOISES["two values"])
     X[10:20], y = X[:10], np.arange(N) % 3
     order = np.random.default_rng(2).permutation(N)

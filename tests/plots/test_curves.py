@@ -12,7 +12,7 @@ def make_curve(seed: int, n: int = 3, samples: int = 40) -> evaluation.RiskCover
     return evaluation.risk_coverage_curve(rng.integers(0, n, samples), rng.dirichlet(np.ones(n), samples))
 
 
-def test_risk_coverage_draws_each_curve_and_names_its_area():
+def test_risk_coverage_draws_curves_with_areas():
     curves = {"one": make_curve(0), "$t$wo": make_curve(1), "_three": make_curve(2, n=2)}
     (ax,) = plots.risk_coverage(curves).axes
     for line, curve in zip(ax.lines, curves.values(), strict=True):
@@ -25,7 +25,7 @@ def test_risk_coverage_draws_each_curve_and_names_its_area():
     assert ax.get_ylim()[1] > max(curve.risk.max() for curve in curves.values())
 
 
-def test_risk_coverage_of_a_perfect_classifier_and_of_one_sample_can_be_drawn(tmp_path):
+def test_risk_coverage_of_perfect_classifier_and_single_sample(tmp_path):
     curve = evaluation.risk_coverage_curve([1], [[0.1, 0.9]])
     figure = plots.risk_coverage({"one": curve})
     figure.savefig(tmp_path / "curve.png")
@@ -40,7 +40,7 @@ def test_risk_coverage_draws_on_given_axes():
     assert not left.lines
 
 
-def test_learning_curves_have_a_panel_for_each_number_and_a_line_for_each_run():
+def test_learning_curves_have_a_panel_per_metric_and_a_line_per_run():
     histories = {
         "first": {"loss": [3.0, 2.0, 1.0], "val_loss": [3.5, 2.5, float("nan")], "accuracy": [0.1, 0.2, 0.3]},
         "second": {"epoch": [0], "learning_rate": [0.1], "accuracy": [0.5]},

@@ -88,7 +88,7 @@ def iris():
 @pytest.mark.parametrize(
     "make", [lambda: ds.GLVQ(2), lambda: ds.GMLVQ(), lambda: LogisticRegression(), lambda: DecisionTreeClassifier()]
 )
-def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris):
+def test_region_colors_equal_predictions(make, iris):
     X, y = iris
     classifier = make().fit(X, y)
     ax = ds.plots.decision_regions(classifier, X, y).axes[0]
@@ -107,13 +107,13 @@ def test_the_region_of_a_point_is_what_the_classifier_predicts_there(make, iris)
     np.testing.assert_allclose(strength, 0.5 * (p.max(axis=1) - 1 / 3) / (2 / 3), atol=1e-12)
 
 
-def test_shades_are_white_where_unsure():
+def test_uncertain_points_are_white():
     colors = np.array([to_rgb("#0072B2"), to_rgb("#E69F00")])
     np.testing.assert_allclose(shades(np.array([0.5, 0.5]), colors), 1.0)
     np.testing.assert_allclose(shades(np.array([0.0, 1.0]), colors), 0.5 + 0.5 * colors[1])
 
 
-def test_mixed_colors_are_the_mean_weighted_by_probabilities(iris):
+def test_mixed_colors_are_weighted_by_probabilities(iris):
     X, y = iris
     classifier = LogisticRegression().fit(X, y)
     ax = ds.plots.decision_regions(classifier, X, y, colors="mixed", levels=[], resolution=30).axes[0]
@@ -127,7 +127,7 @@ def test_mixed_colors_are_the_mean_weighted_by_probabilities(iris):
     assert np.ptp(np.asarray(ax.images[0].get_array()), axis=1).max() > 0.1
 
 
-def test_mixed_colors_of_even_odds_are_their_middle():
+def test_mixed_colors_of_equal_probabilities_are_averages():
     colors = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]])
     np.testing.assert_allclose(mixtures(np.array([0.5, 0.5]), colors), [0.75, 0.5, 0.75])
     np.testing.assert_allclose(mixtures(np.eye(2), colors), 0.5 + 0.5 * colors)
@@ -138,7 +138,7 @@ def test_invalid_colors_raise(iris):
         ds.plots.decision_regions(LogisticRegression().fit(*iris), *iris, colors="mixd")
 
 
-def test_two_classes_have_a_border_at_one_half_and_levels_of_the_second():
+def test_two_classes_have_border_and_levels():
     ax = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, class_names=["A", "B"]).axes[0]
     (border,) = artists(ax, "border")
     assert border.levels.tolist() == [0.5]
@@ -152,7 +152,7 @@ def test_two_classes_have_a_border_at_one_half_and_levels_of_the_second():
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("feature 0", "feature 1")
 
 
-def test_levels_are_what_was_asked_for():
+def test_given_levels_are_drawn():
     figure = ds.plots.decision_regions(Logistic(), CORNERS, SIDES, levels=[0.8, 0.2, 0.999], legend=False)
     (levels,) = artists(figure.axes[0], "probability")
     assert levels.levels.tolist() == [0.2, 0.8]  # 0.999 lies outside of the picture
@@ -162,7 +162,7 @@ def test_levels_are_what_was_asked_for():
     assert legend_of(ax) == ["0", "1", "p = 0.5"]
 
 
-def test_borders_lie_where_two_classes_are_as_likely(iris):
+def test_borders_lie_at_equal_probabilities(iris):
     X, y = iris
     classifier = LogisticRegression().fit(X, y)
     ax = ds.plots.decision_regions(classifier, X, y).axes[0]
@@ -174,7 +174,7 @@ def test_borders_lie_where_two_classes_are_as_likely(iris):
             assert np.abs(p[:, -1] - p[:, -2]).max() < 0.01
 
 
-def test_samples_misclassified_ones_and_prototypes_are_where_they_are(iris):
+def test_samples_and_prototypes_are_drawn_at_their_positions(iris):
     X, y = iris
     classifier = ds.GLVQ(2).fit(X, y)
     ax = ds.plots.decision_regions(classifier, X, y, feature_names=["length", "width"]).axes[0]
@@ -191,7 +191,7 @@ def test_samples_misclassified_ones_and_prototypes_are_where_they_are(iris):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("length", "width")
 
 
-def test_prototypes_may_be_given_and_left_out(iris):
+def test_given_and_omitted_prototypes(iris):
     X, y = iris
     classifier = ds.GLVQ().fit(X, y)
     assert not artists(ds.plots.decision_regions(classifier, X, y, prototypes=[]).axes[0], "prototypes")
@@ -206,7 +206,7 @@ def test_prototypes_may_be_given_and_left_out(iris):
 
 
 @pytest.mark.parametrize("scale_features", [True, False])
-def test_more_features_are_drawn_in_the_plane_of_principal_components(scale_features):
+def test_more_features_are_projected_to_principal_components(scale_features):
     X, y = load_wine(return_X_y=True)
     classifier = ds.GMLVQ().fit(X, y)
     ax = ds.plots.decision_regions(classifier, X, y, scale_features=scale_features, resolution=40).axes[0]
@@ -233,7 +233,7 @@ def test_more_features_are_drawn_in_the_plane_of_principal_components(scale_feat
     np.testing.assert_allclose(rings, shown[wrong])
 
 
-def test_ten_digits_are_drawn_and_asked_as_images():
+def test_images_keep_shape_for_the_classifier():
     X, y = load_digits(return_X_y=True)
     chosen = slice(None, None, 6)
     images = (X[chosen].reshape(-1, 8, 8) / 16).astype(np.float32)
@@ -248,7 +248,7 @@ def test_ten_digits_are_drawn_and_asked_as_images():
     assert len({to_hex(color) for color in artists(ax, "prototypes")[0].get_facecolor()}) == 10
 
 
-def test_twenty_six_classes_have_a_color_and_marker_each_and_their_names():
+def test_many_classes_have_distinct_colors_markers_and_names():
     rng = np.random.default_rng(0)
     letters = np.array(list("ABCDEFGHIJKLMNOPQRSTUVWXYZ"))
     y = np.repeat(letters, 5)
@@ -327,7 +327,7 @@ def test_default_variance_levels_are_round_and_a_constant_has_none():
     assert legend_of(figure.axes[0]) == ["0", "1", "p = 0.5", "p(1)"]  # of lines, those that there are
 
 
-def test_the_variance_of_a_gaussian_process_is_drawn():
+def test_gaussian_process_variance_is_drawn():
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20, 2))
     y = np.where(X[:, 0] > 0, "right", "left")
@@ -341,7 +341,7 @@ def test_the_variance_of_a_gaussian_process_is_drawn():
 
 
 @pytest.mark.slow
-def test_a_keras_model_is_drawn_with_the_names_it_keeps():
+def test_keras_model_is_drawn_with_class_names():
     X, y = load_iris(return_X_y=True)
     X = X[:, 2:].astype(np.float32)
     model = ds.SimplexClassifier(
@@ -373,13 +373,13 @@ def test_few_and_constant_features_are_drawn(X):
     assert np.ptp(ax.get_ylim()) > 0
 
 
-def test_features_on_one_line_are_drawn_in_a_plane_through_it():
+def test_collinear_features_are_drawn():
     X = np.outer(np.arange(5.0), [1.0, 2.0, 3.0])
     ax = ds.plots.decision_regions(Logistic(), X, [0, 0, 0, 1, 1], resolution=5).axes[0]
     assert ax.get_ylabel() == "principal component 2 (0% of variance)"
 
 
-def test_regions_are_drawn_on_given_axes(tmp_path):
+def test_decision_regions_on_given_axes(tmp_path):
     figure = Figure(figsize=(9, 3), layout="constrained")
     left, right = figure.subplots(1, 2)
     assert ds.plots.decision_regions(Logistic(), CORNERS, SIDES, ax=right) is figure
@@ -390,7 +390,7 @@ def test_regions_are_drawn_on_given_axes(tmp_path):
 
 
 @pytest.mark.parametrize("X", [CORNERS, CORNERS[:, :1], CORNERS[:, [0, 1, 0]] * [1, 1, -0.5]])
-def test_nothing_is_cut_off(X):
+def test_figure_is_not_clipped(X):
     figure = ds.plots.decision_regions(
         Logistic(lambda Z: np.abs(Z[:, :1])), X, SIDES, class_names=["the first class", "another"], variance=True
     )

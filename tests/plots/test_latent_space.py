@@ -26,7 +26,7 @@ def segments(figure, count):
     ]
 
 
-def test_principal_components_keep_the_distances_of_a_plane():
+def test_principal_components_keep_distances_in_a_plane():
     """Latents that lie in a plane are drawn as they are, up to a turn."""
     rng = np.random.default_rng(0)
     plane = np.linalg.qr(rng.normal(size=(6, 2)))[0].T
@@ -41,7 +41,7 @@ def test_principal_components_keep_the_distances_of_a_plane():
 @pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.integers(3, 8), st.integers(0, 10_000), st.booleans())
-def test_in_the_plane_of_three_classes_the_borders_part_their_samples(n, seed, ilr):
+def test_borders_of_three_classes_separate_samples(n, seed, ilr):
     """On either side of a drawn ray the class of the larger score is the one that the latents themselves tell."""
     rng = np.random.default_rng(seed)
     scores = helmert(n).T if ilr else vertices(n)
@@ -71,7 +71,7 @@ def test_common_direction_of_scores_is_removed():
         np.testing.assert_allclose(np.abs(shifted), np.abs(plain), atol=1e-9)
 
 
-def test_the_label_is_inside_and_the_assignment_around():
+def test_inner_color_is_label_and_ring_is_assignment():
     loc = vertices(4)[[0, 1, 2, 3]]
     figure = latent_space(loc, [0, 1, 2, 0], class_names=list("abcd"))
     wrong = [artist for artist in figure.axes[0].collections if artist.get_label() == "wrong"]
@@ -88,7 +88,7 @@ def test_more_classes_than_colors_have_other_markers():
 
 
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
-def test_ellipses_hold_their_share_of_the_gaussian(covariance):
+def test_ellipses_contain_their_share_of_the_gaussian(covariance):
     rng = np.random.default_rng(3)
     loc = np.concatenate([vertices(4), -vertices(4)]) + rng.normal(size=(8, 3)) / 5
     scale = {
@@ -123,7 +123,7 @@ def test_two_classes_have_a_row_each():
 
 
 @pytest.mark.parametrize("loc", [np.zeros((1, 4)), np.ones((3, 4)), np.array([[0.1, 0.2]])])
-def test_one_sample_and_equal_ones_are_drawn(loc):
+def test_single_and_equal_samples_are_drawn(loc):
     places, _ = marks(latent_space(loc))
     assert len(places) == len(loc)
     assert np.isfinite(places).all()

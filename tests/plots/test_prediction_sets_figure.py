@@ -9,7 +9,7 @@ Y = np.array([0, 0, 1, 2, 2])
 SETS = np.array([[1, 0, 0, 0], [0, 1, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 1, 0]], bool)
 
 
-def test_bars_are_shares_of_sizes_and_dots_coverages():
+def test_bars_show_set_sizes_and_dots_coverages():
     figure = plots.prediction_sets(Y, SETS, coverage=0.9, class_names=["a", "b", "$c", "d"])
     left, right = figure.axes
     assert {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in left.patches} == pytest.approx(

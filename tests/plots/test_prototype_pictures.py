@@ -29,7 +29,7 @@ def digits():
     return ds.GLVQ(2, scale_features=False).fit(X, y)
 
 
-def test_prototypes_stand_in_rows_of_their_class_with_their_wins(digits, tmp_path):
+def test_prototypes_are_drawn_in_rows_by_class_with_wins(digits, tmp_path):
     figure = ds.plots.prototype_images(
         digits.prototypes_, digits.prototype_labels_, wins=digits.wins_, class_names=["zero", "one", "two"]
     )
@@ -44,7 +44,7 @@ def test_prototypes_stand_in_rows_of_their_class_with_their_wins(digits, tmp_pat
     assert 5_000 < (tmp_path / "prototypes.png").stat().st_size < 150_000
 
 
-def test_a_single_pixel_does_not_set_the_scale():
+def test_color_scale_is_robust_to_single_pixels():
     prototypes = np.tile(np.linspace(0, 1, 100), (4, 1))
     prototypes[0, 0] = -1e6
     figure = ds.plots.prototype_images(prototypes)
@@ -52,7 +52,7 @@ def test_a_single_pixel_does_not_set_the_scale():
     assert images_of(figure)[1].max() > 0.98
 
 
-def test_classes_are_sorted_and_long_rows_go_on_below():
+def test_classes_are_sorted_and_long_rows_wrap():
     figure = ds.plots.prototype_images(np.ones((5, 4)), ["b", "a", "b", "b", "a"], columns=2)
     assert places(figure) == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
     assert titles(figure) == ["a", "", "b", "", ""]
@@ -125,7 +125,7 @@ def names_of(ax):
     return [label.get_text() for label in ax.get_yticklabels()]
 
 
-def test_the_relevance_matrix_stands_beside_the_bars_of_its_diagonal(wine, tmp_path):
+def test_relevance_matrix_and_diagonal_are_drawn(wine, tmp_path):
     classifier, names = wine
     figure = ds.plots.relevance(classifier, names)
     left, right = figure.axes[:2]
@@ -145,7 +145,7 @@ def test_the_relevance_matrix_stands_beside_the_bars_of_its_diagonal(wine, tmp_p
     assert 5_000 < (tmp_path / "relevance.png").stat().st_size < 150_000
 
 
-def test_features_may_be_sorted_and_the_most_relevant_chosen(wine):
+def test_features_are_sorted_by_relevance_and_limited(wine):
     classifier, names = wine
     ranked = np.argsort(-classifier.relevance_)
     left, right = ds.plots.relevance(classifier, names, sort=True).axes[:2]
@@ -157,7 +157,7 @@ def test_features_may_be_sorted_and_the_most_relevant_chosen(wine):
     assert names_of(ds.plots.relevance(classifier.omega_, top=99, sort=True).axes[0]) == [str(j) for j in ranked]
 
 
-def test_the_diagonal_of_image_data_is_an_image():
+def test_relevances_of_images_are_drawn_as_image():
     omega = np.random.default_rng(0).normal(size=(2, 64))
     figure = ds.plots.relevance(omega, shape=(8, 8))
     left, right = figure.axes[:2]
@@ -168,7 +168,7 @@ def test_the_diagonal_of_image_data_is_an_image():
 
 
 @pytest.mark.parametrize("omega", [[[1.0]], np.eye(3), np.zeros((2, 2))])
-def test_a_metric_of_features_by_themselves_is_drawn(omega):
+def test_diagonal_metric_is_drawn(omega):
     image = ds.plots.relevance(omega).axes[0].images[0]
     assert image.get_clim() == (-1, 1)
     assert not np.ma.compressed(image.get_array()).any()

@@ -49,7 +49,7 @@ def assert_drawn(ax, band):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("n", "class_index"), [(2, None), (2, 0), (4, None), (4, 3)])
-def test_the_band_and_the_mean_classifier_are_drawn(n, class_index):
+def test_band_and_mean_curve_are_drawn(n, class_index):
     y, p, latent = latents(n)
     ax = plots.reliability(y, p, 8, class_index=class_index, latent=latent, level=0.9).axes[0]
     curve = evaluation.reliability_curve(y, p, 8, class_index=class_index)
@@ -62,7 +62,7 @@ def test_the_band_and_the_mean_classifier_are_drawn(n, class_index):
     assert legend_of(ax) == ["mean classifier", "90% band", "perfectly calibrated"]
 
 
-def test_without_scale_the_band_lies_on_the_curve():
+def test_zero_scale_band_equals_curve():
     y, p, latent = latents(3, scale=0.0)
     ax = plots.reliability(y, p, latent=latent).axes[0]
     x, y = line(ax, "mean classifier").T
@@ -80,7 +80,7 @@ def test_scores_of_the_target_are_used():
     assert_drawn(ax, band)
 
 
-def test_the_argmax_readout_has_no_band():
+def test_argmax_readout_has_no_band():
     y, _, latent = latents(3)
     figure = plots.reliability(y, readout.argmax(latent), latent=latent, readout="argmax")
     assert legend_of(figure.axes[0]) == ["gap", "perfectly calibrated", "accuracy"]
@@ -96,7 +96,7 @@ def test_one_class_is_drawn_against_the_rest(digits):
     assert histogram.get_ylabel() == f"share\n(N = {len(y)})"
 
 
-def test_the_legend_stands_where_the_curve_is_not():
+def test_legend_does_not_cover_curve():
     """Underconfident: right more often than said, above the diagonal; overconfident: below."""
     for probability, right, corner in ((0.3, 1, "lower right"), (0.7, 0, "upper left")):
         p = np.tile([[1 - probability, probability]], (20, 1))
@@ -109,7 +109,7 @@ def test_the_legend_stands_where_the_curve_is_not():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("n", [2, 3])
-def test_a_test_set_of_one_is_drawn(n):
+def test_single_sample_is_drawn(n):
     y, p, latent = latents(n, samples=1)
     for figure in (plots.reliability(y, p), plots.reliability(y, p, latent=latent), plots.classwise_reliability(y, p)):
         figure.savefig(io.BytesIO(), format="png")
@@ -133,7 +133,7 @@ def test_invalid_latents_raise():
             plots.reliability(y, p, **options)
 
 
-def test_every_class_has_a_panel_with_its_curve_and_error(digits):
+def test_panels_show_curve_and_error_of_each_class(digits):
     y, p = digits
     figure = plots.classwise_reliability(y, p, 10)
     assert len(figure.axes) == 10
@@ -162,13 +162,13 @@ def test_every_class_has_a_panel_with_its_curve_and_error(digits):
         assert box.y1 <= height, artist
 
 
-def test_panels_are_the_classes_that_were_asked_for(digits):
+def test_panels_of_selected_classes(digits):
     figure = plots.classwise_reliability(*digits, classes=[7, 1], class_names=[f"${k}" for k in range(10)])
     assert [ax.get_title().split("\n")[0] for ax in figure.axes] == [r"\$7", r"\$1"]
     assert len(plots.classwise_reliability(*digits, classes=[3]).axes) == 1
 
 
-def test_an_absent_class_lies_at_frequency_zero():
+def test_absent_class_has_frequency_zero():
     figure = plots.classwise_reliability([0, 0, 1], [[0.6, 0.2, 0.2], [0.5, 0.1, 0.4], [0.1, 0.8, 0.1]], 5)
     ax = figure.axes[2]
     assert ax.get_title() == "class 2\nECE 0.233, 0 samples"
@@ -195,7 +195,7 @@ def test_too_many_panels_raise():
         plots.classwise_reliability([0], np.full((1, 60), 1 / 60))
 
 
-def test_panels_are_drawn_in_a_figure_of_the_callers_choice():
+def test_panels_in_given_figure():
     figure = Figure()
     left, right = figure.subplots(1, 2)
     y, p, latent = latents(2)

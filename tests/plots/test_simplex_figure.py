@@ -28,7 +28,7 @@ def colors(classes):
 
 
 @pytest.mark.parametrize("n", [3, 4])
-def test_corners_are_a_turned_regular_simplex(n):
+def test_corners_form_regular_simplex(n):
     at, regular = corners(n), vertices(n)
     np.testing.assert_allclose(at @ at.T, (regular @ regular.T)[np.ix_(*[np.roll(range(n), -1)] * 2)], atol=1e-12)
     assert at[-1, -1] == pytest.approx(1)  # the last corner is on top ...
@@ -43,7 +43,7 @@ def test_samples_lie_at_the_mean_of_the_corners():
     np.testing.assert_array_equal(inner, ring)
 
 
-def test_inner_colors_are_true_and_rings_assigned_classes():
+def test_inner_colors_are_labels_and_rings_assignments():
     p = [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3], [0.1, 0.6, 0.3], [0.1, 0.1, 0.8]]
     figure = simplex(p, [0, 1, 2, 0], class_names=["cat", "$dog", "fox"])
     _, inner, ring = marks(figure)
@@ -55,7 +55,7 @@ def test_inner_colors_are_true_and_rings_assigned_classes():
 
 @settings(deadline=None, max_examples=20)
 @given(st.sampled_from([3, 4]), st.integers(0, 1000))
-def test_the_borders_are_where_the_two_or_more_largest_probabilities_tie(n, seed):
+def test_borders_lie_at_ties_of_largest_probabilities(n, seed):
     """A random point of a border segment, as probabilities again."""
     _, borders = _borders(corners(n))
     share = np.random.default_rng(seed).uniform(size=(len(borders), 1))
@@ -68,7 +68,7 @@ def test_the_borders_are_where_the_two_or_more_largest_probabilities_tie(n, seed
 
 
 @pytest.mark.parametrize("n", [3, 4])
-def test_a_partition_brings_its_labels_and_measures(n):
+def test_partition_provides_labels_and_measures(n):
     rng = np.random.default_rng(0)
     p = rng.dirichlet(np.ones(n), 40)
     y = np.array([rng.choice(n, p=row) for row in p])
@@ -91,7 +91,7 @@ def test_a_partition_brings_its_labels_and_measures(n):
         assert partition.accuracy == pytest.approx(1 - lengths.mean())
 
 
-def test_lines_lead_to_the_corner_that_is_asked_for():
+def test_lines_lead_to_requested_corner():
     p = [[0.8, 0.1, 0.1], [0.2, 0.5, 0.3]]
     for lines, goals in ((True, [2, 1]), ("true", [2, 1]), ("assigned", [0, 1])):
         segments = [
@@ -102,21 +102,21 @@ def test_lines_lead_to_the_corner_that_is_asked_for():
         np.testing.assert_allclose(segments[0][:, 1], corners(3)[goals])
 
 
-def test_what_a_scaled_row_lacks_of_one_counts_evenly_for_all_classes():
+def test_missing_mass_of_scaled_rows_is_spread_evenly():
     partition = standardized_partition([0, 0, 1], [[1.0, 0.0, 0.0]] * 3)
     np.testing.assert_allclose(partition.membership.sum(axis=1), 2 / 3)
     places, _, _ = marks(simplex(partition))
     np.testing.assert_allclose(places, np.tile((np.array([2 / 3, 0, 0]) + 1 / 9) @ corners(3), (3, 1)))
 
 
-def test_latents_are_drawn_by_the_map_of_the_paper():
+def test_latents_are_mapped_to_simplex():
     latents = np.random.default_rng(1).normal(size=(30, 2))
     p = to_probability_simplex(latents, 1.5)
     places, _, _ = marks(simplex(p))
     np.testing.assert_allclose(places, p @ corners(3))
 
 
-def test_one_sample_and_a_given_axes():
+def test_single_sample_on_given_axes():
     figure = Figure()
     ax = figure.add_subplot()
     assert simplex([[0.2, 0.3, 0.5]], [2], ax=ax) is figure

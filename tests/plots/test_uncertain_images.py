@@ -35,16 +35,16 @@ def shown(figure, images):
         ("likelihood", [2, 1, 3, 0, 4]),
     ],
 )
-def test_the_most_uncertain_come_first(images, by, order):
+def test_most_uncertain_images_come_first(images, by, order):
     assert shown(uncertain_images(images, P, Y, by=by), images) == order
     assert shown(uncertain_images(images, P, Y, by=by, k=2), images) == order[:2]
 
 
-def test_equal_ones_keep_their_order(images):
+def test_ties_keep_order(images):
     assert shown(uncertain_images(images, np.full((5, 3), 1 / 3)), images) == [0, 1, 2, 3, 4]
 
 
-def test_intervals_are_those_of_the_readout(images):
+def test_intervals_equal_readout(images):
     rng = np.random.default_rng(0)
     latent = LatentGaussian(rng.normal(size=(5, 2)), rng.uniform(0.2, 0.6, (5, 1)))
     p = softmax(latent)
@@ -104,7 +104,7 @@ def test_mismatched_latents_raise(images):
         uncertain_images(images, p, readout="softmax")
 
 
-def test_the_same_latents_as_a_dict(images):
+def test_latents_as_dict(images):
     latent = {"loc": np.zeros((5, 2)), "scale": np.full((5, 1), 0.3)}
     figure = uncertain_images(images, np.full((5, 3), 1 / 3), latent=latent, k=1)
     assert [artist for artist in figure.axes[1].collections if artist.get_label() == "interval"]
@@ -127,7 +127,7 @@ def test_invalid_input_raises(images, options, message):
         uncertain_images(images, P, **options)
 
 
-def test_images_must_be_as_many(images):
+def test_invalid_number_of_images_raises(images):
     with pytest.raises(ValueError, match=r"images must be as many as the 5 rows of p; found shape .4"):
         uncertain_images(images[:4], P)
 
@@ -138,7 +138,7 @@ def test_invalid_intervals_raise(images, intervals):
         predictions(images, P, intervals=intervals)
 
 
-def test_the_least_familiar_come_first_and_say_how_familiar_they_are():
+def test_least_familiar_images_come_first_with_familiarity():
     images, p = np.zeros((3, 4, 4)), np.array([[0.9, 0.1], [0.5, 0.5], [0.7, 0.3]])
     familiarity = [0.004, 0.9, 0.2]
     figure = uncertain_images(images, p, [0, 1, 1], familiarity=familiarity, by="familiarity", k=2)

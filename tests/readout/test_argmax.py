@@ -38,13 +38,13 @@ def at_once(latent, scores=None, **arguments):
 
 
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
-def test_two_classes_are_the_normal_distribution_function(kind):
+def test_two_classes_equal_normal_cdf(kind):
     latent = latents(20, 1, kind)
     expected = ndtr(latent.loc[:, 0] / latent.scale.reshape(-1))
     np.testing.assert_allclose(argmax(latent), np.stack([expected, 1 - expected], 1), atol=1e-15)
 
 
-def test_two_classes_of_many_dimensions_project_on_the_difference_of_scores():
+def test_two_classes_in_many_dimensions_project_on_score_difference():
     latent, S = latents(5, 3, "full"), np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 1.0]])
     d = S[0] - S[1]
     z = latent.loc @ d / np.linalg.norm(np.einsum("l,nlm->nm", d, latent.scale), axis=1)
@@ -93,7 +93,7 @@ def test_three_classes_agree_with_adaptive_quadrature(kind, far):
         np.testing.assert_allclose(at_once(single, scores), expected, atol=2e-6)
 
 
-def test_three_classes_agree_with_the_isotropic_formula_as_far_as_logarithms_go():
+def test_three_classes_agree_with_isotropic_formula():
     loc = np.random.default_rng(2).normal(size=(30, 2)) * np.geomspace(0.01, 80.0, 30)[:, None]
     isotropic, spread = {"loc": loc, "scale": np.ones((30, 1))}, {"loc": loc, "scale": np.ones((30, 2))}
     expected = at_once(isotropic, log=True)
@@ -101,14 +101,14 @@ def test_three_classes_agree_with_the_isotropic_formula_as_far_as_logarithms_go(
     np.testing.assert_allclose(at_once(spread, log=True)[near], expected[near], rtol=1e-9, atol=1e-13)
 
 
-def test_equal_and_unequal_variances_agree_where_they_meet():
+def test_equal_variances_are_the_limit_of_unequal_variances():
     latent = latents(10, 6, "isotropic")
     spread = LatentGaussian(latent.loc, np.repeat(latent.scale, 6, axis=1))
     np.testing.assert_allclose(at_once(latent, np.eye(6)), at_once(spread, np.eye(6)), atol=1e-12)
 
 
 @pytest.mark.parametrize(("n", "single", "double"), [(10, 1e-6, 1e-10), (100, 1e-6, 1e-10), (1000, 1e-6, 1e-8)])
-def test_a_class_far_behind_leaves_the_others_exact(n, single, double):
+def test_negligible_class_does_not_affect_others(n, single, double):
     rng = np.random.default_rng(n)
     scores = (rng.normal(size=(12, n)) * rng.uniform(0.1, 2.0, (12, 1)))[:5]
     scores[:, 0] = -60.0
@@ -133,7 +133,7 @@ def test_three_classes_with_narrow_directions(ratio):
 @pytest.mark.parametrize(("dims", "kind", "scores"), [(1, "isotropic", None), (2, "diagonal", None),
                                                       (3, "isotropic", None), (3, "diagonal", None),
                                                       (4, "diagonal", np.eye(4))])  # fmt: skip
-def test_tensors_may_hold_any_sign_and_nan_stays_in_its_row(dims, kind, scores):
+def test_nan_in_tensor_stays_in_its_row(dims, kind, scores):
     latent = latents(3, dims, kind)
     expected = at_once(latent, scores)
     np.testing.assert_allclose(argmax(tf_latent(latent.loc, -latent.scale), scores), expected, atol=1e-12)
@@ -144,13 +144,13 @@ def test_tensors_may_hold_any_sign_and_nan_stays_in_its_row(dims, kind, scores):
 
 
 def test_single_class_raises():
-    with pytest.raises(ValueError, match="n >= 2 classes"):
+    with pytest.raises(ValueError, match="scores must have at least 2 rows"):
         argmax({"loc": np.zeros((1, 1)), "scale": np.ones((1, 1))}, np.ones((1, 1)))
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float64", 1e-9), ("float32", 1e-6)])
 @pytest.mark.parametrize("n", [3, 10, 40])
-def test_logarithms_are_right_at_any_margin(n, dtype, tolerance):
+def test_log_probabilities_are_accurate_at_any_margin(n, dtype, tolerance):
     rng = np.random.default_rng(n)
     margins = np.concatenate([[0.0], rng.uniform(0.0, 40.0, n - 2), [40.0]])
     expected = log_argmax_independent(-margins, np.ones(n))
@@ -174,7 +174,7 @@ def test_log_probabilities_agree_with_probabilities_and_rows_are_independent(dim
 
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("dims", [1, 2, 4])
-def test_training_never_loses_its_gradient(dims, kind):
+def test_gradient_is_nonzero_at_any_margin(dims, kind):
     latent = latents(4, dims, kind, dtype="float32")
     loc, scale = tf.constant(1e3 * latent.loc), tf.constant(latent.scale)
     with tf.GradientTape() as tape:
@@ -192,7 +192,7 @@ def test_monte_carlo_log_probability_of_undrawn_class_is_infinite():
 
 
 @pytest.mark.parametrize("n", [3, 10, 100])
-def test_symmetric_input_gives_one_over_n(n):
+def test_symmetric_input_gives_equal_probabilities(n):
     scale = np.array([[0.1], [1.0], [50.0]])
     np.testing.assert_allclose(at_once({"loc": np.zeros((3, n - 1)), "scale": scale}), 1 / n, rtol=0, atol=1e-12)
     spread = np.broadcast_to(scale, (3, n))
@@ -225,7 +225,7 @@ each_case = pytest.mark.parametrize(
 )
 
 
-def test_constructions_and_factors_of_the_scores_do_not_matter():
+def test_probabilities_are_invariant_to_construction_and_scale_of_scores():
     scores = np.random.default_rng(3).normal(size=(6, 5))
     for S in (vertices(5), 7.0 * vertices(5), vertices(5, "helmert"), helmert(5).T):
         # The latent of given scores: S has orthogonal columns, so that S^T S = alpha I.
@@ -237,7 +237,7 @@ def test_constructions_and_factors_of_the_scores_do_not_matter():
 
 
 @pytest.mark.parametrize(("num_points", "tolerance"), [(128, 3e-3), (1024, 1e-4)])
-def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tolerance):
+def test_quasi_monte_carlo_converges_to_isotropic_formula(num_points, tolerance):
     latent = latents(10, 9, "isotropic")
     exact = argmax(latent)
     p = at_once(latent, method="quasi_monte_carlo", num_points=num_points)
@@ -247,7 +247,7 @@ def test_quasi_monte_carlo_approaches_the_exact_isotropic_answer(num_points, tol
 
 
 @pytest.mark.slow
-def test_the_default_number_of_points_errs_by_less_than_two_in_a_thousand():
+def test_default_number_of_points_is_accurate_to_0_002():
     latent = latents(10, 9, "diagonal", seed=2)
     reference = at_once(latent, num_points=2**11)  # errs by 6e-5
     assert method_for(latent) == "quasi_monte_carlo"
@@ -267,18 +267,18 @@ def test_quasi_monte_carlo_agrees_with_counting(kind):
         assert (np.abs(p[row] - counted) < 5 * error + 3e-4).all()
 
 
-def test_full_scale_agrees_with_diagonal_where_the_factor_is_diagonal():
+def test_full_scale_agrees_with_diagonal_scale():
     latent = latents(20, 5, "diagonal")
     full = LatentGaussian(latent.loc, latent.scale[:, :, None] * np.eye(5))
     np.testing.assert_allclose(at_once(full), at_once(latent), atol=1e-12)
 
 
-def test_quasi_monte_carlo_of_two_classes_is_the_closed_form():
+def test_quasi_monte_carlo_of_two_classes_equals_closed_form():
     latent = latents(7, 1, "isotropic")
     np.testing.assert_allclose(at_once(latent, method="quasi_monte_carlo"), at_once(latent), atol=1e-12)
 
 
-def test_monte_carlo_errs_as_its_standard_error_says():
+def test_monte_carlo_error_matches_standard_error():
     latent = latents(40, 9, "isotropic")
     exact = argmax(latent)
     p = argmax(latent, method="monte_carlo", num_points=2000, seed=4)
@@ -289,21 +289,21 @@ def test_monte_carlo_errs_as_its_standard_error_says():
 
 
 @pytest.mark.parametrize("method", ["auto", "quasi_monte_carlo", "monte_carlo"])
-def test_the_same_call_gives_the_same_answer_row_by_row(method):
+def test_rows_are_reproducible_and_independent(method):
     latent = latents(9, 3, "diagonal")
     first = argmax(latent, method=method)
     np.testing.assert_array_equal(first, argmax(latent, method=method))
     np.testing.assert_allclose(first[3:5], argmax(latent[3:5], method=method), atol=1e-13)
 
 
-def test_the_seed_matters_to_sampling():
+def test_seed_changes_samples():
     latent = latents(5, 4, "diagonal")
     assert np.abs(at_once(latent, seed=0) - at_once(latent, seed=1)).max() > 0
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @each_case
-def test_scale_zero_is_the_nearest_vertex_and_ties_split(dims, kind, scores, dtype):
+def test_zero_scale_gives_nearest_vertex_and_splits_ties(dims, kind, scores, dtype):
     S = vertices(dims + 1) if scores is None else scores
     # A vertex itself, the midpoint between two, and the origin where all tie.
     loc = np.stack([S[0], (S[0] + S[1]) / 2, 0 * S[0]]).astype(dtype)
@@ -320,7 +320,7 @@ def test_scale_zero_is_the_nearest_vertex_and_ties_split(dims, kind, scores, dty
         assert np.isfinite(gradient).all()
 
 
-def test_singular_covariances_have_an_answer():
+def test_singular_covariances():
     latent = latents(4, 3, "diagonal", dtype="float32")
     latent.scale[:, 1:] = 0
     narrow = LatentGaussian(latent.loc.astype("float64"), latent.scale + 1e-3 * (latent.scale == 0))
@@ -356,7 +356,7 @@ def test_gradients_agree_with_finite_differences(dims, kind, scores):
     ("dims", "kind", "method"), [(2, "full", "exact"), (3, "isotropic", "exact"), (2, "full", "quasi_monte_carlo")]
 )
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, jit_compile, monkeypatch):
+def test_graphs_and_xla_agree_with_eager(dims, kind, method, jit_compile, monkeypatch):
     # A continued fraction cut short is as good a program as a precise one, and compiles in half of the time.
     monkeypatch.setitem(orthant_probabilities._LEVELS, "float64", 3)
     latent = latents(6, dims, kind)
@@ -380,7 +380,7 @@ def test_graphs_and_xla_give_the_eager_answer_and_gradient(dims, kind, method, j
     # XLA compiles the loop over pieces around one method: that it compiles either is shown above.
     [(3, "exact", 4 * 32, True), (3, "exact", 4 * 32, False), (2, "quasi_monte_carlo", 3 * 2 * 32, False)],
 )
-def test_row_batches_agree_with_all_rows_at_once(monkeypatch, dims, method, row_size, known_rows):
+def test_row_batches_agree_with_single_batch(monkeypatch, dims, method, row_size, known_rows):
     latent = latents(11, dims, "isotropic" if method == "exact" else "diagonal")
     loc, scale = tf.constant(latent.loc), tf.constant(latent.scale)
 
@@ -392,7 +392,7 @@ def test_row_batches_agree_with_all_rows_at_once(monkeypatch, dims, method, row_
         return [p, *tape.gradient(top, [loc, scale])]
 
     whole = gradient(loc, scale)
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * row_size)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 3 * row_size)
     rows = 11 if known_rows else None
     signature = [tf.TensorSpec([rows, *x.shape[1:]], x.dtype) for x in (loc, scale)]
     compiled = tf.function(gradient, input_signature=signature, jit_compile=known_rows, autograph=False)
@@ -401,7 +401,7 @@ def test_row_batches_agree_with_all_rows_at_once(monkeypatch, dims, method, row_
 
 
 def test_monte_carlo_gradient_raises(monkeypatch):
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 1)
     loc, scale = tf.constant(np.zeros((5, 3))), tf.constant(np.ones((5, 1)))
     with tf.GradientTape() as tape:
         tape.watch(loc)
@@ -414,7 +414,7 @@ def test_empty_input():
     assert argmax({"loc": np.zeros((0, 3)), "scale": np.zeros((0, 1))}).shape == (0, 4)
 
 
-def test_dtypes_and_kinds_of_input_are_kept():
+def test_dtypes_and_types_of_input_are_kept():
     loc, scale = np.zeros((2, 3), "float32"), np.ones((2, 1), "float32")
     assert isinstance(argmax({"loc": loc, "scale": scale}), np.ndarray)
     assert argmax({"loc": loc, "scale": scale}).dtype == np.float32

@@ -8,7 +8,7 @@ from deepsimplex.geometry import vertices
 from deepsimplex.readout import decision_function
 
 
-def test_only_the_means_matter_and_their_rows_and_dtype_are_kept():
+def test_decision_function_depends_on_means_and_keeps_dtype():
     loc = np.random.default_rng(0).normal(size=(6, 3)).astype("float32")
     first = decision_function({"loc": loc, "scale": np.ones((6, 1), "float32")}, 1, 3)
     assert first.shape == (6,)
@@ -18,12 +18,12 @@ def test_only_the_means_matter_and_their_rows_and_dtype_are_kept():
     assert decision_function({"loc": loc[:0], "scale": np.ones((0, 1))}, 1, 3).shape == (0,)
 
 
-def test_swapping_the_classes_turns_the_sign():
+def test_swapping_classes_changes_sign():
     latent = {"loc": np.random.default_rng(1).normal(size=(6, 3)), "scale": np.ones((6, 1))}
     np.testing.assert_array_equal(decision_function(latent, 0, 2), -decision_function(latent, 2, 0))
 
 
-def test_nan_raises_in_arrays_and_stays_in_its_row_of_a_tensor():
+def test_nan_raises_in_arrays_and_propagates_in_tensors():
     loc = np.array([[0.1, 0.2], [np.nan, 0.0], [0.3, 0.4]])
     with pytest.raises(ValueError, match="loc must be finite; found NaN"):
         decision_function({"loc": loc, "scale": np.ones((3, 1))}, 0, 1)

@@ -56,7 +56,7 @@ def test_gradients_of_probabilities_agree_with_finite_differences(readout, n, ki
     np.testing.assert_allclose(gradients.sum(axis=1), 0.0, atol=1e-12)
 
 
-def test_the_decision_function_of_a_linear_model_has_a_constant_gradient():
+def test_gradient_of_linear_model_is_constant():
     slopes, x = np.random.default_rng(1).normal(size=(5, 3)), np.zeros((4, 5))
     difference = vertices(4)[2] - vertices(4)[0]
     gradients = feature_gradients(
@@ -102,7 +102,7 @@ def test_gradients_keep_the_dtype_of_x(model):
 @pytest.mark.parametrize(
     "wrap", [lambda function: function, pytest.param(tf.function, marks=pytest.mark.slow)], ids=["eager", "graph"]
 )
-def test_neither_batches_nor_graphs_change_the_answer(wrap):
+def test_gradients_do_not_depend_on_batches_or_graphs(wrap):
     regressor = random_regressor(3, "diagonal")
     x = np.random.default_rng(4).normal(size=(7, FEATURES))
 
@@ -117,7 +117,7 @@ def test_neither_batches_nor_graphs_change_the_answer(wrap):
     assert feature_gradients(wrapped, x[:0]).shape == (0, 3, FEATURES)
 
 
-def test_images_keep_their_shape():
+def test_gradients_of_images_keep_shape():
     x = np.random.default_rng(5).normal(size=(3, 4, 5, 1))
     by_class = feature_gradients(lambda x: tf.stack([tf.reduce_sum(x**2, axis=[1, 2, 3]), x[:, 0, 0, 0]], axis=1), x)
     np.testing.assert_allclose(by_class[:, 0], 2 * x)
@@ -125,7 +125,7 @@ def test_images_keep_their_shape():
     assert by_class.shape == (3, 2, 4, 5, 1)
 
 
-def test_a_class_that_does_not_depend_on_the_features_has_gradient_zero():
+def test_constant_function_has_gradient_zero():
     gradients = feature_gradients(lambda x: tf.stack([x[:, 0], 0 * x[:, 0] + 1.0], axis=1), np.ones((2, 3)))
     np.testing.assert_array_equal(gradients, [[[1, 0, 0], [0, 0, 0]]] * 2)
 

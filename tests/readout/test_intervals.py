@@ -57,7 +57,7 @@ def test_two_classes_are_exact(kind):
     np.testing.assert_allclose(upper, np.hstack([expit(m + z * s), expit(-m + z * s)]), rtol=1e-13)
 
 
-def test_two_classes_of_many_dimensions_are_exact_too():
+def test_two_classes_in_many_dimensions_are_exact():
     latent, S = latents(5, 3, "full"), np.array([[1.0, 2.0, -1.0], [0.5, 0.0, 1.0]])
     d = S[0] - S[1]
     m, s = latent.loc @ d, np.linalg.norm(np.einsum("l,nlm->nm", d, latent.scale), axis=1)
@@ -66,7 +66,7 @@ def test_two_classes_of_many_dimensions_are_exact_too():
     np.testing.assert_allclose(upper[:, 0], expit(m + ndtri(0.75) * s), rtol=1e-13)
 
 
-def test_one_direction_of_noise_gives_the_quantiles_of_a_monotone_function():
+def test_intervals_of_one_noise_direction_equal_monotone_quantiles():
     """Along the first vertex the probability of its class grows, and that of the others falls."""
     loc, s = np.array([[0.3, 0.0]]), 0.8
     lower, upper = class_intervals({"loc": loc, "scale": np.array([[s, 0.0]])}, 0.9)
@@ -87,7 +87,7 @@ def test_error_of_the_default_number_of_points(width, rms, most):
 @each_kind
 @pytest.mark.parametrize("n", [2, 5])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_scale_zero_is_the_softmax_of_the_mean_without_width(n, kind, dtype):
+def test_zero_scale_gives_softmax_of_mean(n, kind, dtype):
     latent = latents(4, n - 1, kind, dtype=dtype)
     lower, upper = class_intervals(LatentGaussian(latent.loc, 0 * latent.scale))
     assert lower.dtype == upper.dtype == np.dtype(dtype)
@@ -96,7 +96,7 @@ def test_scale_zero_is_the_softmax_of_the_mean_without_width(n, kind, dtype):
 
 
 @pytest.mark.slow
-def test_the_mean_lies_inside_unless_a_rare_outcome_carries_it():
+def test_mean_lies_inside_interval_except_for_rare_outcomes():
     latent = latents(20, 4, "diagonal")
     lower, upper = class_intervals(latent)
     p = softmax(latent)
@@ -109,18 +109,18 @@ def test_the_mean_lies_inside_unless_a_rare_outcome_carries_it():
 @pytest.mark.slow
 @pytest.mark.parametrize("readout", ["softmax", "argmax"])
 @pytest.mark.parametrize("n", [2, 4])
-def test_the_same_call_gives_the_same_answer_row_by_row(monkeypatch, n, readout):
+def test_rows_are_reproducible_and_independent(monkeypatch, n, readout):
     latent = latents(9, n - 1, "diagonal")
     first = class_intervals(latent, readout=readout)
     np.testing.assert_array_equal(first, class_intervals(latent, readout=readout))
     np.testing.assert_allclose(
         np.array(first)[:, 3:5], class_intervals(latent[3:5], readout=readout), rtol=0, atol=1e-13
     )
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 2 * n * 4096)  # pieces of two rows
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 2 * n * 4096)  # pieces of two rows
     np.testing.assert_allclose(first, class_intervals(latent, readout=readout), rtol=0, atol=1e-13)
 
 
-def test_the_seed_matters_and_a_higher_level_is_wider():
+def test_seed_and_level_change_intervals():
     latent = latents(5, 4, "full")
     assert np.abs(np.subtract(class_intervals(latent), class_intervals(latent, seed=1))).max() > 0
     narrow, wide = class_intervals(latent, 0.5), class_intervals(latent, 0.95)
@@ -174,7 +174,7 @@ def test_graph_tensors_raise():
 
 @pytest.mark.slow
 @each_kind
-def test_intervals_of_the_argmax_readout_lie_around_its_answer(kind):
+def test_argmax_intervals_contain_argmax_probabilities(kind):
     latent = latents(5, 3, kind)
     p, error = argmax(latent), argmax_error(latent)
     lower, upper = class_intervals(latent, 0.95, readout="argmax")

@@ -53,7 +53,7 @@ def test_config_round_trip(layer, arguments, function):
 
 
 @each_layer
-def test_shapes_and_dtypes_are_known_beforehand(layer, arguments, function):
+def test_output_shapes_and_dtypes_are_static(layer, arguments, function):
     readout = layer(**arguments)
     assert readout.compute_output_shape({"loc": (None, 3), "scale": (None, 1)}) == (None, 4)
     spec = readout.compute_output_spec({"loc": keras.KerasTensor((None, 3)), "scale": keras.KerasTensor((None, 3))})
@@ -62,7 +62,7 @@ def test_shapes_and_dtypes_are_known_beforehand(layer, arguments, function):
 
 @each_layer
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_half_precision_is_computed_and_returned_in_float32(layer, arguments, function, dtype):
+def test_half_precision_gives_float32(layer, arguments, function, dtype):
     half = {key: tf.cast(value, dtype) for key, value in latent_of("diagonal").items()}
     readout = layer(**arguments, dtype="mixed_" + dtype)
     p = readout(half)
@@ -77,7 +77,7 @@ def test_half_precision_is_computed_and_returned_in_float32(layer, arguments, fu
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("layer", "arguments", "function"), LAYERS[1:])
-def test_a_model_that_ends_in_the_layer_trains_reloads_and_exports(layer, arguments, function, tmp_path):
+def test_model_ending_in_layer_trains_reloads_and_exports(layer, arguments, function, tmp_path):
     inputs = keras.Input((6,))
     loc = keras.layers.Dense(2, kernel_initializer=keras.initializers.GlorotUniform(1))(inputs)
     scale = keras.layers.Dense(2, "softplus", kernel_initializer=keras.initializers.GlorotUniform(2))(inputs)
@@ -110,7 +110,7 @@ def test_mismatched_scores_and_methods_raise_at_build():
         ArgmaxReadout(method="guess")  # type: ignore[arg-type]
 
 
-def test_training_samples_few_points_unless_the_formula_is_cheap():
+def test_training_uses_few_points_unless_formula_is_cheap():
     latent = {"loc": np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4), "scale": np.ones((2, 4), "float32")}
     fine, coarse = (ArgmaxReadout(seed=3)(latent, training=training).numpy() for training in (False, True))
     np.testing.assert_allclose(coarse, fine, atol=0.03)

@@ -7,7 +7,7 @@ from deepsimplex.readout.normal import log_ndtr, log_ndtri, ndtri, smallest_norm
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float64", 1e-11)])
-def test_log_of_the_distribution_function_is_right_in_both_tails(dtype, tolerance):
+def test_log_cdf_is_accurate_in_both_tails(dtype, tolerance):
     z = np.concatenate([np.linspace(-40, 12, 1001), [-1e4, -1e3, 30.0, 1e4]]).astype(dtype)
     x = tf.constant(z)
     with tf.GradientTape() as tape:
@@ -25,7 +25,7 @@ def test_log_of_the_distribution_function_is_right_in_both_tails(dtype, toleranc
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 4e-6), ("float64", 2e-12)])
-def test_quantiles_in_both_tails(dtype, tolerance, jit):
+def test_quantiles_are_accurate_in_both_tails(dtype, tolerance, jit):
     least = np.log(smallest_normal(tf.as_dtype(dtype)))
     p = np.concatenate([np.exp(np.linspace(least + 0.1, -1e-3, 5001)), 1.0 - np.logspace(-3, -6, 50)]).astype(dtype)
     x = tf.constant(p)
@@ -45,7 +45,7 @@ def test_quantiles_in_both_tails(dtype, tolerance, jit):
 
 @pytest.mark.parametrize("jit", [False, True])
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("float64", 3e-11)])
-def test_log_quantiles_reach_eighty_standard_deviations(dtype, tolerance, jit):
+def test_log_quantiles_are_accurate_to_eighty_standard_deviations(dtype, tolerance, jit):
     z = np.concatenate([np.linspace(-80.0, 4.0, 5001), [4.5, 5.0]])
     log_p = special.log_ndtr(z).astype(dtype)
     z = tf.function(log_ndtri, jit_compile=jit)(tf.constant(log_p))

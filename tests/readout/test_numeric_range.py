@@ -60,7 +60,7 @@ def test_probabilities_and_gradients_over_the_numeric_range(readout, n, covarian
 
 @pytest.mark.parametrize("covariance", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("size", [1e-30, 1e-6, 1e6, 1e30])
-def test_a_factor_on_latents_changes_no_argmax(size, covariance):
+def test_argmax_is_invariant_to_scale(size, covariance):
     loc, scale = latents(4, covariance)
     loc, scale = (part[SIZES.size // 2 :: SIZES.size] for part in (loc, scale))  # rows of size one
     expected = argmax({"loc": tf.constant(loc), "scale": tf.constant(scale)})
@@ -111,7 +111,7 @@ OF_TEN = [-0.7368221518991323, -4.4253904977874556, -2.3840671655906453]
         (softmax, [-40.0], 3.0, [-62.000000000004594]),
     ],
 )
-def test_log_probabilities_agree_with_forty_digits(readout, loc, scale, expected):
+def test_log_probabilities_agree_with_high_precision(readout, loc, scale, expected):
     """By mpmath: one-dimensional integrals over the common part of the scores, and over the logit of two classes."""
     log_p = readout({"loc": tf.constant([loc], "float64"), "scale": tf.constant([[scale]], "float64")}, log=True)
     np.testing.assert_allclose(log_p[0, : len(expected)], expected, rtol=1e-6, atol=1e-15)

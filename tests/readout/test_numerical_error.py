@@ -24,7 +24,7 @@ def sampled(latent, num_points):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("dims", "num_points"), [(5, None), (3, 512)])
-def test_the_spread_of_scramblings_is_the_size_of_the_true_error(dims, num_points):
+def test_scrambling_standard_error_matches_true_error(dims, num_points):
     latent = latents(20, dims, "isotropic")
     true = sampled(latent, num_points) - argmax(latent)
     estimate = argmax_error(latent, method="quasi_monte_carlo", num_points=num_points)
@@ -32,14 +32,14 @@ def test_the_spread_of_scramblings_is_the_size_of_the_true_error(dims, num_point
 
 
 @pytest.mark.parametrize("kind", ["diagonal", "full"])
-def test_the_spread_of_scramblings_is_right_where_nothing_is_exact(kind):
+def test_scrambling_standard_error_without_exact_classes(kind):
     latent = latents(15, 3, kind)
     true = sampled(latent, None) - at_once(latent, num_points=2**12, seed=200)
     assert 0.3 < np.sqrt(np.mean(true**2) / np.mean(argmax_error(latent) ** 2)) < 3
 
 
 @pytest.mark.parametrize("num_points", [None, 4000])
-def test_the_standard_error_of_monte_carlo_is_the_size_of_the_true_error(num_points):
+def test_monte_carlo_standard_error_matches_true_error(num_points):
     latent = latents(40, 9, "isotropic")
     p = at_once(latent, method="monte_carlo", num_points=num_points)
     estimate = argmax_error(latent, method="monte_carlo", num_points=num_points)
@@ -47,7 +47,7 @@ def test_the_standard_error_of_monte_carlo_is_the_size_of_the_true_error(num_poi
     assert 0.3 < np.sqrt(np.mean((p - argmax(latent)) ** 2) / np.mean(estimate**2)) < 3
 
 
-def test_a_thousand_draws_are_the_default_of_both():
+def test_default_is_thousand_draws():
     latent = latents(3, 3, "isotropic")
     np.testing.assert_array_equal(
         argmax(latent, method="monte_carlo"), argmax(latent, method="monte_carlo", num_points=1000)
@@ -60,7 +60,7 @@ ORACLE = 2e-12
 
 @pytest.mark.parametrize("num_points", [12, 16, 24, None])
 @pytest.mark.parametrize(("n", "s"), [(3, 0.05), (3, 1.0), (10, 0.1), (10, 3.0)])
-def test_the_bound_of_equal_variances_lies_above_the_true_error(n, s, num_points):
+def test_equal_variances_bound_exceeds_true_error(n, s, num_points):
     loc = np.random.default_rng(n).normal(size=(1, n - 1))
     latent = LatentGaussian(loc, np.full((1, 1), s))
     error = np.abs(argmax(latent, num_points=num_points)[0] - argmax_isotropic(loc[0], s, vertices(n)))
@@ -72,7 +72,7 @@ def test_the_bound_of_equal_variances_lies_above_the_true_error(n, s, num_points
 
 @pytest.mark.parametrize("num_points", [4, 6, 8, None])
 @pytest.mark.parametrize("smallest", [0.01, 0.5])
-def test_the_bound_of_unequal_variances_lies_above_the_true_error(smallest, num_points):
+def test_unequal_variances_bound_exceeds_true_error(smallest, num_points):
     rng = np.random.default_rng(5)
     loc, scale = rng.normal(size=(1, 10)), np.exp(rng.uniform(np.log(smallest), 0.0, (1, 10)))
     latent = LatentGaussian(loc, scale)
@@ -85,7 +85,7 @@ def test_the_bound_of_unequal_variances_lies_above_the_true_error(smallest, num_
 
 @pytest.mark.parametrize("n", [2, 3, 10])
 @pytest.mark.parametrize("size", [0.7, 30.0])
-def test_the_bound_of_single_precision_lies_above_its_distance_from_double(n, size):
+def test_float32_bound_exceeds_true_error(n, size):
     """With far means and a small scale, round-off of the scores is what counts."""
     latent = latents(200, n - 1, "isotropic", seed=n, dtype="float32")
     latent = LatentGaussian(np.float32(size) * latent.loc, latent.scale)
@@ -97,7 +97,7 @@ def test_the_bound_of_single_precision_lies_above_its_distance_from_double(n, si
     assert bound.max() < 1e-4 * size
 
 
-def test_the_closed_form_of_two_classes_errs_by_round_off_alone():
+def test_two_classes_error_is_round_off():
     latent = latents(50, 1, "isotropic")
     assert argmax_error(latent).max() < 1e-13
     assert argmax_error(latent, method="quasi_monte_carlo").max() < 1e-13
@@ -108,7 +108,7 @@ def test_graph_tensors_raise():
         tf.function(argmax_error, autograph=False)(tf_latent(vertices(4), np.ones((4, 1))))
 
 
-def test_scale_zero_has_an_error():
+def test_zero_scale_has_an_error():
     latent = LatentGaussian(vertices(4), np.zeros((4, 1)))
     assert argmax_error(latent).max() < 1e-12
     tied = LatentGaussian((vertices(4)[:1] + vertices(4)[1:2]) / 2, np.zeros((1, 1)))
@@ -116,7 +116,7 @@ def test_scale_zero_has_an_error():
 
 
 @pytest.mark.slow
-def test_the_bound_covers_narrow_directions_of_three_classes():
+def test_bound_covers_narrow_directions_of_three_classes():
     """Where two scores are all but tied, round-off of their means is many of the deviations that part them."""
     rng = np.random.default_rng(0)
     loc, scale = rng.normal(size=(50, 2)), np.stack([np.full(50, 1.0), np.geomspace(1e-4, 1.0, 50)], axis=1)
@@ -125,7 +125,7 @@ def test_the_bound_covers_narrow_directions_of_three_classes():
     assert (np.abs(argmax(single) - exact) <= argmax_error(single)).all()
 
 
-def test_three_classes_along_one_line_have_a_bound():
+def test_collinear_three_classes_have_a_bound():
     scores = np.array([[1.0], [0.0], [-1.0]])
     error = argmax_error(LatentGaussian(np.array([[0.3]]), np.array([[0.5]])), scores)
     assert np.isfinite(error).all()

@@ -52,7 +52,7 @@ class PlainLayer(keras.layers.Layer):
 
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_readout_from_class_probabilities_alone(kind, dtype):
+def test_custom_readout_needs_class_probabilities_only(kind, dtype):
     latent = latents(5, 3, kind, dtype=dtype)
     ours, expected = PowerReadout(scores=V), SoftmaxReadout(V)
     tensors = {name: tf.constant(part) for name, part in latent.as_dict().items()}

@@ -33,7 +33,7 @@ def test_two_classes_agree_with_adaptive_quadrature(m, s):
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 100])
-def test_symmetric_input_gives_one_over_n(n):
+def test_symmetric_input_gives_equal_probabilities(n):
     scale = np.array([[0.3], [2.0], [20.0]])
     np.testing.assert_allclose(at_once({"loc": np.zeros((3, n - 1)), "scale": scale}), 1 / n, rtol=0, atol=1e-12)
     spread = {"loc": np.zeros((3, n)), "scale": np.broadcast_to(scale, (3, n))}
@@ -69,7 +69,7 @@ def test_one_wide_score_among_certain_ones(wide, double, single):
 @pytest.mark.parametrize(
     ("s", "m"), [(0.5, -60.0), (3.0, -200.0), (5.0, -60.0), (5.0, -100.0), (8.0, -300.0), (5.0, 7.0)]
 )
-def test_logarithms_of_two_classes_are_right_in_the_tail(s, m):
+def test_log_probabilities_of_two_classes_are_accurate_in_the_tail(s, m):
     log_p = softmax({"loc": np.array([[m]]), "scale": np.array([[s]])}, [[0.5], [-0.5]], log=True)[0, 0]
     x = np.linspace(m - 45 * s, m + 45 * s, 400_001)
     logs = -0.5 * ((x - m) / s) ** 2 - np.log(s * np.sqrt(2 * np.pi)) - np.logaddexp(0.0, -x)
@@ -115,7 +115,7 @@ def test_log_probabilities_do_not_underflow_and_rows_are_independent(dims, kind)
     np.testing.assert_allclose(log_p[4:], expected, rtol=1e-3)
 
 
-def test_training_never_loses_its_gradient():
+def test_gradient_is_nonzero_at_any_margin():
     rng = np.random.default_rng(10)
     for scale in (np.ones((4, 1)), np.ones((4, 3)), np.ones((4, 1, 1)) * np.eye(3)):
         loc, scale = tf.constant(500 * rng.normal(size=(4, 3)), tf.float32), tf.constant(scale, tf.float32)
@@ -128,7 +128,7 @@ def test_training_never_loses_its_gradient():
         assert np.abs(by_loc).max(axis=1).min() > 0.1
 
 
-def test_scale_zero_is_the_softmax_of_the_mean():
+def test_zero_scale_gives_softmax_of_mean():
     loc = np.random.default_rng(0).normal(size=(4, 5))
     for scale in (np.zeros((4, 1)), np.zeros((4, 5)), np.zeros((4, 5, 5))):
         np.testing.assert_allclose(
@@ -162,7 +162,7 @@ def test_more_points_converge():
 
 @pytest.mark.parametrize("jit_compile", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("dims", "spread", "scores"), [(1, 1, None), (3, 3, None), (3, 1, None), (3, 3, np.eye(3))])
-def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, spread, scores, jit_compile):
+def test_gradients_in_graphs_and_xla_agree_with_finite_differences(dims, spread, scores, jit_compile):
     rng = np.random.default_rng(4)
     loc, scale = tf.constant(rng.normal(size=(3, dims))), tf.constant(rng.uniform(0.3, 1.5, (3, spread)))
 
@@ -180,7 +180,7 @@ def test_graphs_and_xla_differentiate_as_finite_differences_do(dims, spread, sco
     np.testing.assert_allclose(numeric, expected, rtol=1e-6)
 
 
-def test_the_gradient_is_finite_at_scale_zero():
+def test_gradient_is_finite_at_zero_scale():
     for dims, spread in ((1, 1), (3, 3), (3, 1)):
         loc, scale = tf.ones((2, dims)), tf.zeros((2, spread))
         with tf.GradientTape() as tape:
@@ -190,7 +190,7 @@ def test_the_gradient_is_finite_at_scale_zero():
             assert np.isfinite(gradient).all()
 
 
-def test_the_same_call_gives_the_same_answer():
+def test_calls_are_reproducible():
     latent = {"loc": np.ones((3, 4), "float32"), "scale": np.ones((3, 4), "float32")}
     first = softmax(latent)
     assert first.dtype == np.float32
@@ -198,7 +198,7 @@ def test_the_same_call_gives_the_same_answer():
     assert np.abs(at_once(latent) - at_once(latent, seed=1)).max() > 0
 
 
-def test_num_points_must_be_a_power_of_two():
+def test_invalid_num_points_raises():
     with pytest.raises(ValueError, match="num_points must be a power of two"):
         softmax({"loc": np.zeros((1, 2)), "scale": np.ones((1, 2))}, num_points=100)
 
@@ -275,7 +275,7 @@ def test_table_gradient_is_the_same_in_row_batches(dtype, monkeypatch):
 
     monkeypatch.setattr("deepsimplex.readout.gumbel.convolution", recorded)
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 3 * 5 * 32 * num_terms(tf.as_dtype(dtype)))
     pieces = gradient()
     assert rows == [7, 3, 3, 1]
     for batched, expected in zip(pieces, whole, strict=True):
@@ -309,7 +309,7 @@ def test_tape_keeps_no_tensor_of_a_row_batch(spread, monkeypatch):
         return tape.gradient(value, [loc, scale])
 
     whole = gradient()
-    monkeypatch.setattr("deepsimplex.readout.row_batches._BUDGET", 1)
+    monkeypatch.setattr("deepsimplex._utils.batching._BUDGET", 1)
     for name in ("_log_cdf_and_hazard", "convolution"):
         monkeypatch.setattr(gumbel, name, watched(getattr(gumbel, name)))
     for batched, expected in zip(gradient(), whole, strict=True):

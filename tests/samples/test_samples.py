@@ -219,7 +219,7 @@ def test_checked_stream_raises_for_nan():
             list(Samples.of(source).checked(lambda x: None).epochs())
 
 
-def test_split_cuts_the_end_off():
+def test_split_takes_last_rows():
     train, held_out = Samples.of(X, LatentGaussian(X, np.ones((N, 1)))).split(0.25)
     assert (train.num_rows, held_out.num_rows) == (225, 75)
     np.testing.assert_array_equal(held_out.columns[1]["loc"], X[225:])

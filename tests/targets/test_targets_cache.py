@@ -14,8 +14,8 @@ from tests.full_disk import files_no_larger_than
 
 @pytest.fixture
 def calls(monkeypatch):
-    calls, real = [], module.class_neighbors
-    monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
+    calls, real = [], module.nearest_neighbors
+    monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
     return calls
 
 
@@ -32,7 +32,7 @@ def only_file(folder):
     return path
 
 
-def test_another_target_finds_the_distances(tmp_path, calls):
+def test_cached_distances_are_shared_by_targets(tmp_path, calls):
     first = make(tmp_path / "new" / "folder").fit_transform(X, Y)
     again = make(tmp_path / "new" / "folder").fit_transform(X, Y)
     np.testing.assert_array_equal(first.loc, again.loc)
@@ -40,7 +40,7 @@ def test_another_target_finds_the_distances(tmp_path, calls):
     assert len(calls) == 2  # one for the file, one without a cache
 
 
-def test_strengths_functions_and_construction_share_the_distances(tmp_path, calls):
+def test_targets_of_other_parameters_share_distances(tmp_path, calls):
     make(tmp_path, gamma=0.5).fit_transform(X, Y)
     make(tmp_path, gamma=0.1, construction="helmert", repulsion_function=lambda d: d[:, 0]).fit_transform(X, Y)
     assert len(calls) == 1
@@ -53,7 +53,7 @@ def test_strengths_functions_and_construction_share_the_distances(tmp_path, call
         lambda folder: make(folder, gamma=0.5).fit_transform(X, Y),
         lambda folder: make(folder, distance="cityblock").fit_transform(X, Y),
         lambda folder: make(folder).fit_transform(X.astype(np.float32), Y),
-        lambda folder: make(folder).fit_transform(X.reshape(12, 3, 1), Y),
+        lambda folder: make(folder).fit_transform(np.hstack([X, np.zeros((12, 1))]), Y),
         lambda folder: make(folder).fit_transform(X[::-1], Y),
         lambda folder: make(folder).fit_transform(X, Y[::-1]),
         lambda folder: make(folder).fit(X, Y).transform(X, Y),
@@ -67,14 +67,14 @@ def test_cache_key_covers_all_inputs(tmp_path, calls, other):
     assert len(list(tmp_path.iterdir())) == 2
 
 
-def test_other_samples_are_kept_too(tmp_path, calls):
+def test_latents_of_other_samples_are_cached(tmp_path, calls):
     first = make(tmp_path).fit(X, Y).transform(X[:5] + 1, Y[:5])
     again = make(tmp_path).fit(X, Y).transform(X[:5] + 1, Y[:5])
     np.testing.assert_array_equal(first.loc, again.loc)
     assert len(calls) == 2  # of these samples, and of the training samples for the unit
 
 
-def test_the_recall_of_an_approximate_search_is_kept(tmp_path, calls, monkeypatch):
+def test_recall_of_approximate_search_is_cached(tmp_path, calls, monkeypatch):
     monkeypatch.setattr(approximate_search, "FLAT", 20)
     rng = np.random.default_rng(0)
     x, y = rng.normal(size=(400, 12)), np.arange(400) % 3
@@ -94,7 +94,7 @@ def test_the_recall_of_an_approximate_search_is_kept(tmp_path, calls, monkeypatc
         CASIMAC(candidates_per_class=3)
 
 
-def test_views_have_the_key_of_their_values():
+def test_key_of_views_equals_key_of_copies():
     wide = np.random.default_rng(1).standard_normal((40, 6))
     assert archives.fingerprint(wide[::2, ::3]) == archives.fingerprint(wide[::2, ::3].copy())
     assert archives.fingerprint(np.asfortranarray(wide)) == archives.fingerprint(wide)
@@ -187,7 +187,7 @@ def test_flipped_bytes_never_change_latents(tmp_path):
     np.testing.assert_array_equal(make(tmp_path).fit_transform(X, Y).loc, expected.loc)
 
 
-def test_folder_at_the_cache_path(tmp_path, calls):
+def test_folder_in_place_of_cache_file_warns(tmp_path, calls):
     expected = make(tmp_path).fit_transform(X, Y)
     folder_in_its_place(only_file(tmp_path))
     with pytest.warns(TargetCacheWarning) as caught:
@@ -235,7 +235,7 @@ def test_full_disk_warns_and_latents_are_correct(tmp_path, calls, monkeypatch, w
     assert earlier.read_bytes() == content
 
 
-def test_a_real_limit_on_file_size(tmp_path):
+def test_file_size_limit_warns(tmp_path):
     """The operating system itself refuses to write on in the middle of the file."""
     target = make(tmp_path)
     with files_no_larger_than(300), pytest.warns(TargetCacheWarning, match="could not be kept"):
@@ -244,7 +244,7 @@ def test_a_real_limit_on_file_size(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_metrics_without_a_name_cannot_be_cached(tmp_path, calls):
+def test_cache_with_unnamed_metric_raises(tmp_path, calls):
     with pytest.raises(ValueError, match="cache_dir needs a metric that a key can name"):
         make(tmp_path, distance=lambda a, b: float(np.abs(a - b).sum())).fit(X, Y)
     assert calls == []

@@ -14,7 +14,7 @@ from deepsimplex.distances import SSIM
 from deepsimplex.geometry import nearest_vertex, vertices
 from deepsimplex.targets import CASIMAC
 from deepsimplex.targets import casimac as module
-from deepsimplex.targets.generalized_mapping import check_class_sizes
+from deepsimplex.targets.casimac import check_class_sizes
 from tests.reference import targets as oracle
 
 
@@ -68,13 +68,13 @@ class TestAgainstLoops:
         np.testing.assert_allclose(latent.loc, expected, rtol=1e-9, atol=1e-12)
 
 
-def test_two_classes_are_signed_distances_to_the_other_class():
+def test_latents_of_two_classes_are_signed_distances():
     """[CASIMAC Eq. 1]."""
     latent = CASIMAC(normalize=False).fit_transform([[0.0], [2.0], [5.0], [9.0]], [0, 0, 1, 1])
     np.testing.assert_allclose(latent.loc[:, 0], [5, 3, -3, -7], rtol=1e-12)
 
 
-def test_classes_smaller_than_k_give_all_they_have():
+def test_classes_smaller_than_k_use_all_samples():
     x, y = [[0.0], [1.0], [2.0], [6.0], [7.0]], [0, 0, 0, 1, 1]
     latent = CASIMAC(repulsion_number=100, normalize=False).fit_transform(x, y)
     np.testing.assert_allclose(latent.loc[:, 0], [6.5, 5.5, 4.5, -5, -6], rtol=1e-12)
@@ -106,7 +106,7 @@ def test_functions_of_the_generalized_mapping():
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(2, 5), st.integers(0, 2**32 - 1), st.sampled_from([1.0, 0.6, 0.0]), st.integers(1, 4))
-def test_the_nearest_vertex_is_the_class(n, seed, gamma, k):
+def test_nearest_vertex_is_the_class(n, seed, gamma, k):
     """Eq. 10, for every sample with neighbors of other classes at positive distance, or with attraction."""
     x, y = samples(n, per_class=3, seed=seed)
     latent = CASIMAC(gamma=gamma, repulsion_number=k, attraction_number=k).fit_transform(x, y)
@@ -115,7 +115,7 @@ def test_the_nearest_vertex_is_the_class(n, seed, gamma, k):
 
 @settings(max_examples=40, deadline=None)
 @given(st.integers(2, 4), st.integers(0, 2**32 - 1), st.sampled_from([0.5, 1.0]))
-def test_samples_on_each_other_lie_on_the_border_at_worst(n, seed, gamma):
+def test_coinciding_samples_lie_on_the_border(n, seed, gamma):
     x, y = samples(n, per_class=3, seed=seed, levels=3)
     # The attraction exists where a sample's class is not made of its copies.
     assume(all(len(np.unique(x[y == c], axis=0)) > 1 for c in range(n)))
@@ -128,7 +128,7 @@ def test_samples_on_each_other_lie_on_the_border_at_worst(n, seed, gamma):
 
 @settings(max_examples=30, deadline=None)
 @given(st.integers(2, 4), st.integers(0, 2**32 - 1))
-def test_the_order_of_samples_does_not_matter(n, seed):
+def test_latents_do_not_depend_on_sample_order(n, seed):
     x, y = samples(n, per_class=4, seed=seed, levels=5)
     assume(all(len(np.unique(x[y == c], axis=0)) > 1 for c in range(n)))
     order = np.random.default_rng(seed).permutation(len(y))
@@ -154,7 +154,7 @@ def test_constructions_differ_by_an_orthogonal_map():
     np.testing.assert_array_equal(CASIMAC(construction="helmert").scores(5), vertices(5, "helmert"))
 
 
-def test_gamma_is_the_two_strengths():
+def test_gamma_sets_both_strengths():
     x, y = samples(3, per_class=4)
     by_gamma, by_strengths = CASIMAC(gamma=0.3), CASIMAC(attraction_strength=0.7, repulsion_strength=0.3)
     np.testing.assert_allclose(by_gamma.fit_transform(x, y).loc, by_strengths.fit_transform(x, y).loc, rtol=1e-12)
@@ -173,7 +173,7 @@ def test_geometry_is_known_before_fit():
     assert (target.num_classes_, target.latent_dim_, target.scores_.shape) == (4, 3, (4, 3))
 
 
-def test_the_training_samples_are_kept_by_reference():
+def test_training_samples_are_kept_by_reference():
     x, y = samples(2, per_class=3)
     assert CASIMAC().fit(x, y)._samples[0] is x
 
@@ -213,7 +213,7 @@ class TestUnits:
             )
 
     @pytest.mark.parametrize("parameters", PARAMETERS, ids=str)
-    def test_their_root_mean_square_over_the_training_samples_and_dimensions_is_one(self, parameters):
+    def test_normalized_latents_have_unit_root_mean_square(self, parameters):
         x, y = samples(3, per_class=6)
         target = target_of(**parameters)
         raw, queries = target.fit_transform(x, y).loc, (x[:4] + 0.1, y[:4])
@@ -226,18 +226,18 @@ class TestUnits:
             normalized.unit_ * normalized.transform(*queries).loc, target.transform(*queries).loc, rtol=1e-12
         )
 
-    def test_sizes_whose_squares_overflow_or_vanish_have_a_unit(self):
+    def test_normalization_of_extreme_magnitudes(self):
         y = [0, 0, 1, 1]
         for size in (1e-150, 1e149):
             x = size * np.array([[0.0], [2.0], [5.0], [9.0]])
             np.testing.assert_allclose(CASIMAC().fit_transform(x, y).loc.T, [np.array([5, 3, -3, -7]) / np.sqrt(23)])
 
-    def test_samples_that_lie_in_every_class_have_latents_of_zero(self):
+    def test_samples_in_every_class_have_zero_latents(self):
         target = CASIMAC()
         assert not target.fit_transform(np.ones((4, 2)), [0, 1, 0, 1]).loc.any()
         assert target.unit_ == 1.0
 
-    def test_the_unit_is_saved_and_not_computed_again_for_the_same_samples(self, monkeypatch):
+    def test_unit_is_saved_and_computed_once(self, monkeypatch):
         x, y = samples(3, per_class=6)
         target = CASIMAC()
         target.fit_transform(x, y)
@@ -246,8 +246,8 @@ class TestUnits:
         again = CASIMAC.from_config(config)
         assert again.unit_ == target.unit_
         assert again.get_config() == config
-        searched, real = [], module.class_neighbors
-        monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: searched.append(k) or real(*a, **k))
+        searched, real = [], module.nearest_neighbors
+        monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: searched.append(k) or real(*a, **k))
         np.testing.assert_array_equal(again.fit(x, y).transform(x[:4] + 0.1, y[:4]).loc, expected)
         assert len(searched) == 1  # of the queries
         assert again.fit(2 * x, y).transform(x[:4], y[:4]).loc.shape == (4, 2)
@@ -257,11 +257,11 @@ class TestUnits:
 class TestMemory:
     @pytest.fixture
     def calls(self, monkeypatch):
-        calls, real = [], module.class_neighbors
-        monkeypatch.setattr(module, "class_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
+        calls, real = [], module.nearest_neighbors
+        monkeypatch.setattr(module, "nearest_neighbors", lambda *a, **k: calls.append(k) or real(*a, **k))
         return calls
 
-    def test_the_same_samples_are_not_searched_twice(self, calls):
+    def test_equal_samples_are_searched_once(self, calls):
         x, y = samples(3, per_class=4)
         target = CASIMAC()
         first = target.fit_transform(x, y)

@@ -22,7 +22,7 @@ def test_ilr_centers(n, smoothing):
 
 
 @pytest.mark.parametrize("n", [2, 3, 10, 100])
-def test_ilr_centers_lie_the_stated_distance_apart(n):
+def test_ilr_centers_have_stated_distance(n):
     target = ILR(0.9)
     loc = target.table(n).loc
     distances = np.linalg.norm(loc[:, None] - loc[None], axis=-1)[~np.eye(n, dtype=bool)]
@@ -48,7 +48,7 @@ def test_ilr_noise_as_given():
     assert np.unique(ILR(noise_scale=0.25).table(4).scale).tolist() == [0.25]
 
 
-def test_ilr_overlap_must_leave_a_bound():
+def test_invalid_ilr_overlap_raises():
     with pytest.raises(ValueError, match=r"below \(n - 1\) / 2 = 0.5 for n = 2; found 0.6"):
         ILR(overlap=0.6).fit(None, [0, 1])
     ILR(overlap=0.6).fit(None, [0, 1, 2])
@@ -85,7 +85,7 @@ def test_dirichlet_observations_keep_the_moments_of_gamma_variables():
 
 
 @pytest.mark.parametrize("n", [2, 3, 10])
-def test_dirichlet_latents_are_read_out_without_their_noise(n):
+def test_dirichlet_readout_excludes_noise(n):
     assert Dirichlet(0.01).noise(n) is None
     assert Dirichlet(0.01).table(n).scale.min() > 0
 
@@ -118,16 +118,16 @@ class TestEveryLabelTarget:
         assert (target.num_classes_, target.latent_dim_) == (n, target.latent_dim(n))
         np.testing.assert_array_equal(target.scores_, target.scores(n))
 
-    def test_scores_find_the_class(self, target, n):
+    def test_scores_are_largest_for_the_class(self, target, n):
         assert np.argmax(target.table(n).loc @ target.scores(n).T, axis=1).tolist() == list(range(n))
 
-    def test_hard_labels_are_soft_labels_at_the_corners(self, target, n):
+    def test_hard_labels_equal_one_hot_soft_labels(self, target, n):
         y = np.array([1, 0, 1, n - 1])
         hard, soft = target.fit_transform(None, y, n), target.fit_transform(None, np.eye(n)[y])
         np.testing.assert_array_equal(hard.loc, soft.loc)
         np.testing.assert_array_equal(hard.scale, soft.scale)
 
-    def test_the_table_is_looked_up(self, target, n):
+    def test_latents_are_looked_up_in_table(self, target, n):
         y = np.array([n - 1, 0])
         latent, table = target.fit(None, y, n).transform(None, y), target.table(n)
         np.testing.assert_array_equal(latent.loc, table.loc[y])
@@ -140,14 +140,14 @@ def test_transform_before_fit_raises(target):
         target.transform(None, [0, 1])
 
 
-def test_samples_are_counted():
+def test_sample_count_mismatch_raises():
     with pytest.raises(ValueError, match=r"one label for each of the 3 rows of x; found shape \(2,\)"):
         ILR().fit(np.zeros((3, 2)), [0, 1])
     with pytest.raises(ValueError, match=r"one label for each of the 3 rows of x; found shape \(2,\)"):
         ILR().fit(None, [0, 1]).transform(np.zeros((3, 2)), [0, 1])
 
 
-def test_later_labels_must_fit_the_classes():
+def test_labels_outside_of_fitted_classes_raise():
     with pytest.raises(ValueError, match=r"0\.\.1; found 2"):
         ILR().fit(None, [0, 1]).transform(None, [2])
 

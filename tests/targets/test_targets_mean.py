@@ -10,7 +10,7 @@ X = np.random.default_rng(3).standard_normal((15, 4))
 Y = np.arange(15) % 3
 
 
-def test_informed_targets_are_averages():
+def test_mean_target_averages_latents():
     """f = (f_1 + f_2 + f_3) / 3 [CASIMAC sec. 3.4], on training samples and on others."""
     members = [CASIMAC("euclidean"), CASIMAC("cityblock", gamma=0.5), CASIMAC(repulsion_number=3)]
     mean = Mean(members)
@@ -23,12 +23,12 @@ def test_informed_targets_are_averages():
     assert (mean.needs_samples, mean.default_readout, mean.noise(3), mean.latent_dim_) == (True, "argmax", None, 2)
 
 
-def test_the_mean_of_one_is_that_one():
+def test_mean_of_one_target_equals_the_target():
     alone, mean = CASIMAC(), Mean([CASIMAC()])
     np.testing.assert_array_equal(mean.fit_transform(X, Y).loc, alone.fit_transform(X, Y).loc)
 
 
-def test_variances_of_independent_noises_average():
+def test_variances_of_independent_noises_are_averaged():
     """Checked by simulation: the mean of draws from two targets has the stated mean and deviation."""
     members = [ILR(0.9, noise_scale=1.0), ILR(0.5, noise_scale=2.0)]
     mean = Mean(members)
@@ -40,7 +40,7 @@ def test_variances_of_independent_noises_average():
     np.testing.assert_allclose(mean.noise(3), [[np.sqrt(5) / 2]], rtol=1e-12)
 
 
-def test_dirichlet_scales_stay_diagonal():
+def test_mean_of_dirichlet_scales_is_diagonal():
     mean = Mean([Dirichlet(0.01), Dirichlet(0.1)])
     latent = mean.fit_transform(None, Y)
     expected = np.sqrt(sum(t.fit_transform(None, Y).scale ** 2 for t in mean.targets)) / 2
@@ -70,11 +70,11 @@ def test_targets_of_different_latent_spaces_raise(targets, words):
         Mean(targets)
 
 
-def test_tables_need_label_targets():
+def test_mean_of_distance_targets_has_no_table():
     assert Mean([CASIMAC()]).table(3) is None
 
 
-def test_every_target_checks_before_the_first_computes(monkeypatch):
+def test_all_targets_are_checked_before_computing(monkeypatch):
     monkeypatch.setattr(CASIMAC, "_latents", lambda *_: pytest.fail("computed before all checks"))
     mean = Mean([CASIMAC(), CASIMAC(gamma=0.5)])
     with pytest.raises(ValueError, match="single one of class 1"):

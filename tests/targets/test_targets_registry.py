@@ -35,7 +35,7 @@ EACH = [
 
 
 @pytest.mark.parametrize("target", EACH, ids=lambda target: re.sub(" at 0x.*?>", ">", repr(target)))
-def test_serialized_targets_are_the_same_targets(target):
+def test_serialization_round_trip(target):
     expected = target.fit_transform(X, Y)
     config = json.loads(json.dumps(keras.saving.serialize_keras_object(target)))
     for again in (keras.saving.deserialize_keras_object(config), TARGETS.get(config)):
@@ -57,7 +57,7 @@ def test_targets_implement_the_interface(target):
 
 
 @pytest.mark.parametrize("name", sorted(set(TARGETS) - {"mean"}))
-def test_names_make_the_defaults(name):
+def test_get_by_name_gives_defaults(name):
     target = TARGETS.get(name)
     assert TARGETS.name_of(target) == name
     assert target.get_config() == type(target)().get_config()
@@ -68,7 +68,7 @@ def test_get_returns_instances_unchanged():
     assert TARGETS.get(target) is target
 
 
-def test_targets_of_users_are_reached_by_module_and_class():
+def test_user_defined_targets_by_module_and_class():
     target = TARGETS.get({"name": "tests.targets.own_target:Ring", "radius": 3.0})
     assert target.radius == 3.0
     assert TARGETS.name_of(target) == "tests.targets.own_target:Ring"
@@ -116,13 +116,13 @@ def squared(distances):
     ],
     ids=["function", "lambda", "ufunc"],
 )
-def test_functions_must_be_registered_to_be_saved(target, argument):
+def test_unregistered_functions_raise_on_save(target, argument):
     with pytest.raises(ValueError, match=f"{argument} must be registered with Keras.*register_keras_serializable"):
         target.get_config()
     assert argument in repr(target)
 
 
-def test_configurations_hold_no_paths(tmp_path):
+def test_configurations_contain_no_paths(tmp_path):
     assert str(tmp_path) not in json.dumps(CASIMAC(cache_dir=tmp_path).get_config())
     assert TARGETS.get({"name": "casimac", "cache_dir": str(tmp_path)}).cache_dir == tmp_path
 
@@ -133,7 +133,7 @@ def test_repr_shows_the_arguments_that_differ_from_the_defaults():
     assert repr(Mean(["one_hot"])) == "Mean(targets=[OneHot()])"
 
 
-def test_arguments_are_read_and_set_as_scikit_learn_does():
+def test_get_params_and_set_params():
     target = CASIMAC(SSIM(5), repulsion_number=2)
     assert target.get_params()["distance__window"] == 5
     assert target.get_params(deep=False)["repulsion_number"] == 2

@@ -51,18 +51,18 @@ def main(
     exact = ds.distances.class_neighbors(x, y, classes="other").distances[:, :, 0]
     other = np.arange(10) != y[:, None]
     for candidates in CANDIDATES:
-        found = exact
+        distances = exact
         if candidates is not None:
             search = ds.distances.class_neighbors(x, y, classes="other", method="approximate", candidates=candidates)
-            found = search.distances[:, :, 0]
+            distances = search.distances[:, :, 0]
         scores = [accuracy_and_loss(candidates, seed, epochs, ((x, y), test)) for seed in range(seeds)]
         accuracy, loss = np.array([score[:2] for score in scores]).T
         table.add(
             candidates="exact" if candidates is None else candidates,
             recall=scores[0][2].recall_,
             **{
-                "of all": float(np.mean(found[other] == exact[other])),
-                "distance": f"+{found[other].sum() / exact[other].sum() - 1:.2%}",
+                "of all": float(np.mean(distances[other] == exact[other])),
+                "distance": f"+{distances[other].sum() / exact[other].sum() - 1:.2%}",
                 "accuracy": _shown(accuracy),
                 "NLL": _shown(loss),
             },

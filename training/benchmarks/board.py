@@ -29,7 +29,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "fashion_mnist_cnn.yaml"
 
 
 class Watch(EpochSeconds):
-    """Times epochs, the calls of a board after each, and their parts."""
+    """Callback that measures the seconds of epochs, and of a board's calls after each and their parts."""
 
     def __init__(self, board: CalibrationBoard, calls: int) -> None:
         super().__init__()
@@ -95,7 +95,7 @@ def main(
 
 
 class _Model(keras.callbacks.Callback):
-    """Gives a board its model and the beginning of training, so that its calls can be timed apart."""
+    """Set a board's model and begin its training, so that its calls are timed separately."""
 
     def __init__(self, board: CalibrationBoard) -> None:
         super().__init__()

@@ -23,7 +23,7 @@ TARGETS = {"CASIMAC, argmax": "casimac", "ILR 0.99, softmax": "ilr"}
 
 
 def network(x: np.ndarray, y: np.ndarray, epochs: int) -> keras.Model:
-    """Softmax and cross-entropy, to compare with."""
+    """Create a network with a softmax layer, trained by cross-entropy."""
     model = keras.Sequential([ds.backbones.mlp([64]), keras.layers.Dense(10, activation="softmax")])
     model.compile(keras.optimizers.Adam(0.003), loss="sparse_categorical_crossentropy")
     model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
@@ -37,7 +37,7 @@ def scores(y: np.ndarray, p: np.ndarray) -> tuple[float, float, float]:
 
 
 def measure(seed: int, epochs: int) -> Iterator[tuple[str, str, tuple[float, float, float]]]:
-    """Classifier, calibration and scores of all rows, trained with one seed."""
+    """Yield classifier, calibration and scores of every row, trained with one seed."""
     (x, y), (x_test, y_test) = ds.datasets.load("digits")
     (x, x_held), (y, y_held) = np.split(x, [LEARNED_FROM]), np.split(y, [LEARNED_FROM])
     for name, target in TARGETS.items():
@@ -63,12 +63,12 @@ def main(
     output: Output = None,
 ) -> None:
     """Train, calibrate, and print."""
-    found = defaultdict[tuple[str, str], list[tuple[float, float, float]]](list)
+    scores = defaultdict[tuple[str, str], list[tuple[float, float, float]]](list)
     for seed in track(range(seeds), "seeds"):
         for classifier, calibration, row in measure(seed, epochs):
-            found[classifier, calibration].append(row)
+            scores[classifier, calibration].append(row)
     table = ResultTable("training.benchmarks.calibration")
-    for (classifier, calibration), rows in found.items():
+    for (classifier, calibration), rows in scores.items():
         accuracy, nll, ece = map(float, np.mean(rows, axis=0))
         table.add(classifier=classifier, calibration=calibration, accuracy=accuracy, NLL=nll, ECE=ece)
     table.write(output)

@@ -1,4 +1,4 @@
-"""Gaussian processes of gpytorch and GPflow, set up as their own documentation does."""
+"""Gaussian processes of gpytorch and GPflow, configured as in their documentation."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -55,8 +55,8 @@ def gpytorch_dirichlet(X: NDArray[Any], y: NDArray[Any], X_test: NDArray[Any]) -
             optimizer.step()
         model.eval()
         with torch.no_grad():
-            found = model(torch.as_tensor(X_test))
-            return ds.LatentGaussian(found.mean.numpy().T.copy(), found.variance.sqrt().numpy().T.copy())
+            predicted = model(torch.as_tensor(X_test))
+            return ds.LatentGaussian(predicted.mean.numpy().T.copy(), predicted.variance.sqrt().numpy().T.copy())
 
 
 def gpflow_svgp(

@@ -6,7 +6,7 @@
 Files of 50 columns are written with rows from a mixture of Gaussians: 4 classes of 3 components, apart in 5 of 50
 dimensions. ``FOLDER`` holds htru2.npz, magic.npz and letter.npz of UCI with arrays X and y: four fifths of the rows are
 repeated, with noise of a twentieth of every column's standard deviation, and the others are held out. Settings are the
-defaults but for the epochs. Every fit is in a process of its own, after one of few rows that prepares its functions:
+defaults but for the epochs. Every fit runs in a fresh process, after one of few rows that traces its functions:
 "core seconds" are those that its threads computed, however busy the cores were with other work; "peak" is the largest
 resident memory (getrusage), "growth" what the fit added to it, "allocated" the growth without the pages of files that a
 memory map shows.
@@ -106,9 +106,9 @@ def measure(path: Path, rows: int, reader: str, name: str, epochs: int, held_out
     prepared.predict_proba(held_out[:100, :-1])
     data, before = from_file(path, rows, reader), peak_mebibytes()
     with PeakMemory(anonymous=True) as allocated:
-        begun, of_cores = time.perf_counter(), time.process_time()
+        begun, begun_cores = time.perf_counter(), time.process_time()
         classifier = CLASSIFIERS[name](epochs).fit(*data)
-        seconds, core_seconds = time.perf_counter() - begun, time.process_time() - of_cores
+        seconds, core_seconds = time.perf_counter() - begun, time.process_time() - begun_cores
     peak = peak_mebibytes()
     p, y = classifier.predict_proba(held_out[:, :-1]), held_out[:, -1].astype(np.int64)
     return {
@@ -132,7 +132,7 @@ def alone(*arguments: Any) -> dict[str, Any]:
 
 
 def synthetic(folder: Path, sizes: list[int]) -> Iterator[dict[str, Any]]:
-    """Every classifier on tables of these sizes, by every reader."""
+    """Measure every classifier on synthetic tables of these sizes, by every reader."""
     held_out, file = mixture(HELD_OUT, np.random.default_rng(3)), folder / "mixture.npy"
     write(file, max(sizes), mixture)
     for name, reader, rows in itertools.product(CLASSIFIERS, READERS, sizes):
@@ -140,7 +140,7 @@ def synthetic(folder: Path, sizes: list[int]) -> Iterator[dict[str, Any]]:
 
 
 def real(folder: Path, data: Path, name: str, repeat_to: int) -> Iterator[dict[str, Any]]:
-    """A real table as it is, by default settings, and its repetition with noise, in one epoch."""
+    """Measure a real table with default settings, and its repetition with noise in one epoch."""
     train, test = split(data / f"{name}.npz")
     plain, noisy = folder / f"{name}.npy", folder / f"{name}_repeated.npy"
     np.save(plain, train)
@@ -154,9 +154,9 @@ def real(folder: Path, data: Path, name: str, repeat_to: int) -> Iterator[dict[s
 def exponents(rows: list[dict[str, Any]]) -> Iterator[str]:
     """Growth of the core seconds with the rows of the synthetic table."""
     for name, reader in itertools.product(CLASSIFIERS, READERS):
-        found = [row for row in rows if (row["table"], row["classifier"], row["reader"]) == ("mixture", name, reader)]
-        if len(found) > 1:
-            sizes, seconds = (np.log([row[key] for row in found]) for key in ("rows", "core seconds"))
+        same = [row for row in rows if (row["table"], row["classifier"], row["reader"]) == ("mixture", name, reader)]
+        if len(same) > 1:
+            sizes, seconds = (np.log([row[key] for row in same]) for key in ("rows", "core seconds"))
             yield f"{name}, {reader}: core seconds grow as rows to the power of {np.polyfit(sizes, seconds, 1)[0]:.2f}"
 
 

@@ -46,7 +46,7 @@ def load_letter(path: Path) -> Data:
 
 
 def nll(latent: ds.LatentGaussian, scores: NDArray[Any], y: NDArray[Any]) -> float:
-    """Of test rows; several deviations per row by Sobol points, which is precise enough here and not the point."""
+    """NLL of test rows; with several standard deviations per row by Sobol points."""
     sampled: dict[str, Any] = (
         {} if latent.covariance == "isotropic" else {"method": "quasi_monte_carlo", "num_points": 128}
     )
@@ -54,37 +54,37 @@ def nll(latent: ds.LatentGaussian, scores: NDArray[Any], y: NDArray[Any]) -> flo
 
 
 def exact(repeats: int) -> Iterator[Measurement]:
-    """ILR to convergence beside gpytorch's Dirichlet GP, on digits: fit and latents of the test rows."""
+    """Time ILR to convergence and gpytorch's Dirichlet GP on digits: fit and latents of the test rows."""
     digits = load_digits()
     X, y, X_test, y_test = split(digits.data / 16.0, digits.target, TRAIN)
     target = ds.targets.ILR(0.999999)
     peers.gpytorch_dirichlet(X[:100], y[:100], X_test[:1])  # imports
-    own: list[float] = []
-    other: list[float] = []
+    seconds: list[float] = []
+    peer_seconds: list[float] = []
     for _ in range(repeats):
         begun = time.perf_counter()
         classifier = ds.SimplexGaussianProcess(target, noise="learned", scale_features=False, readout="softmax")
         latent = classifier.fit(X, y).predict_latent(X_test)
         between = time.perf_counter()
-        of_peer = peers.gpytorch_dirichlet(X, y, X_test)
-        own.append(between - begun)
-        other.append(time.perf_counter() - between)
-    of_own = nll(latent, classifier.target_.scores_, y_test)
-    ratio = np.median(np.array(other) / np.array(own))
-    yield f"digits, {TRAIN} rows: exact ILR to convergence", f"{np.median(own):.1f} s, NLL {of_own:.3f}"
-    found = f"{np.median(other):.1f} s, NLL {nll(of_peer, np.eye(10), y_test):.3f}"
-    yield f"the same, gpytorch, Dirichlet, {peers.STEPS} steps", found
+        peer_latent = peers.gpytorch_dirichlet(X, y, X_test)
+        seconds.append(between - begun)
+        peer_seconds.append(time.perf_counter() - between)
+    score = nll(latent, classifier.target_.scores_, y_test)
+    ratio = np.median(np.array(peer_seconds) / np.array(seconds))
+    yield f"digits, {TRAIN} rows: exact ILR to convergence", f"{np.median(seconds):.1f} s, NLL {score:.3f}"
+    result = f"{np.median(peer_seconds):.1f} s, NLL {nll(peer_latent, np.eye(10), y_test):.3f}"
+    yield f"the same, gpytorch, Dirichlet, {peers.STEPS} steps", result
     yield "ratio", f"{ratio:.1f} times"
 
 
-class Over(Exception):
-    """The race is over."""
+class Finished(Exception):
+    """The goal or the time limit has been reached."""
 
 
 class Race:
     """Seconds until the likelihood of test rows reaches the goal.
 
-    Looks at the test rows on the way are not counted, but the last is: the process is of use only when it predicts.
+    Evaluations of the test rows are not counted, except the last: a process is used to predict.
     """
 
     def __init__(self, name: str, y: NDArray[Any]) -> None:
@@ -93,12 +93,12 @@ class Race:
         self.seconds, self.best, self.passed = float("nan"), float("inf"), 0.0
 
     def look(self, latent: Callable[[], tuple[ds.LatentGaussian, NDArray[Any]]]) -> bool:
-        """Evaluate, and say whether the race is over."""
+        """Evaluate the test rows; return whether the goal or the time limit has been reached."""
         now = time.perf_counter()
         self.passed = now - self._begun - self._away
-        found = latent()
+        outputs = latent()
         predicted = time.perf_counter() - now
-        score = nll(*found, self._y)
+        score = nll(*outputs, self._y)
         self.best = min(self.best, score)
         if score <= GOAL:
             self.seconds = self.passed + predicted
@@ -106,13 +106,13 @@ class Race:
         return score <= GOAL or self.passed > PATIENCE
 
     def result(self) -> Measurement:
-        """What was raced for, and how long it took."""
+        """Return the goal and the seconds until it was reached."""
         reached = f"{self.seconds:.1f} s" if np.isfinite(self.seconds) else f"not in {self.passed:.0f} s"
         return f"letter, {INDUCING} points: {self.name} to NLL {GOAL:.2f}", f"{reached} (best {self.best:.3f})"
 
 
 def letter(path: Path) -> Iterator[Measurement]:
-    """Time to a likelihood: ILR by its own likelihood and by that of labels, beside GPflow's SVGP with a softmax."""
+    """Seconds to a likelihood: ILR with Gaussian and categorical likelihood, and GPflow's SVGP with a softmax."""
     X, y, X_test, y_test = load_letter(path)
     X_test, y_test = X_test[:TEST_ROWS], y_test[:TEST_ROWS]
     n = int(y.max()) + 1
@@ -128,14 +128,14 @@ def letter(path: Path) -> Iterator[Measurement]:
         race = Race(name, y_test)
 
         def watch(step: Any) -> None:
-            def there() -> tuple[ds.LatentGaussian, NDArray[Any]]:
+            def outputs() -> tuple[ds.LatentGaussian, NDArray[Any]]:
                 posterior = step.posterior()
                 return posterior.predict(X_test), posterior.scores if scores is None else scores
 
-            if step.iteration % 2 == 0 and race.look(there):
-                raise Over
+            if step.iteration % 2 == 0 and race.look(outputs):
+                raise Finished
 
-        with suppress(Over):
+        with suppress(Finished):
             fit(watch)
         return race
 
@@ -153,12 +153,12 @@ def letter(path: Path) -> Iterator[Measurement]:
     yield peer.result()
     slow, more = (peer.seconds, "") if np.isfinite(peer.seconds) else (peer.passed, "more than ")
     for race in races:
-        found = f"{more}{slow / race.seconds:.1f} times" if np.isfinite(race.seconds) else "lost"
-        yield f"ratio of {peer.name} to {race.name}", found
+        result = f"{more}{slow / race.seconds:.1f} times" if np.isfinite(race.seconds) else "lost"
+        yield f"ratio of {peer.name} to {race.name}", result
 
 
 def classes(repeats: int) -> Iterator[Measurement]:
-    """Fit and probabilities of exact ILR for more and more classes of the same number of rows."""
+    """Seconds of fit and probabilities of exact ILR by the number of classes, for the same number of rows."""
     times: dict[int, list[float]] = {n: [] for n in CLASSES}
     for _ in range(repeats + 1):
         for n in CLASSES:
@@ -167,21 +167,21 @@ def classes(repeats: int) -> Iterator[Measurement]:
             classifier = ds.SimplexGaussianProcess(noise="learned").fit(X[:TRAIN], y[:TRAIN])
             classifier.predict_proba(X[TRAIN:])
             times[n].append(time.perf_counter() - begun)
-    medians = {n: float(np.median(found[1:])) for n, found in times.items()}  # the first traces
+    medians = {n: float(np.median(seconds[1:])) for n, seconds in times.items()}  # the first traces
     for n, median in medians.items():
         yield f"exact ILR, {TRAIN} rows, {n} classes: fit and predict_proba", f"{median:.1f} s"
     yield f"ratio of {CLASSES[-1]} classes to {CLASSES[0]}", f"{medians[CLASSES[-1]] / medians[CLASSES[0]]:.2f} times"
 
 
 def memory(path: Path) -> Iterator[Measurement]:
-    """Of collapsed processes on letter, each in a process of its own."""
+    """Memory of collapsed Gaussian processes on letter, each measured in a fresh process."""
     for target in ("ilr", "dirichlet"):
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            gibibytes = pool.apply(memory_of, (path, target))
+            gibibytes = pool.apply(fit_memory, (path, target))
         yield f"letter, collapsed, {target}: memory above imports and data", f"{gibibytes:.2f} GiB"
 
 
-def memory_of(path: Path, target: str) -> float:
+def fit_memory(path: Path, target: str) -> float:
     """Largest memory of a fit in GiB, above imports and data."""
     from deepsimplex import gp  # noqa: F401 - imported before the fit would
 
@@ -204,11 +204,11 @@ def main(
         "classes": lambda: classes(repeats),
     }
     if letter_file is not None:
-        found = letter_file
-        runs |= {"memory": lambda: memory(found), "letter": lambda: letter(found)}
+        path = letter_file
+        runs |= {"memory": lambda: memory(path), "letter": lambda: letter(path)}
     for part in parts.split(","):
         if part not in runs:
-            raise typer.BadParameter(f"{part!r} is unknown, or needs --letter; there are {', '.join(runs)}")
+            raise typer.BadParameter(f"{part!r} is unknown, or needs --letter; known are {', '.join(runs)}")
     for part in parts.split(","):
         table.measure(runs[part]())
     table.write(output)

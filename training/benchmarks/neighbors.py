@@ -72,8 +72,8 @@ def agreement(x: np.ndarray, y: np.ndarray) -> Iterator[Measurement]:
         expected = [1 - structural_similarity(images[i], images[j], win_size=window, data_range=1.0) for i, j in pairs]
         for dtype in ("float32", "float64"):
             metric = ds.distances.SSIM(window, dtype=dtype)
-            found = [metric.pairwise(images[i : i + 1], images[j : j + 1])[0, 0] for i, j in pairs]
-            error = np.abs(np.array(found) - expected).max()
+            values = [metric.pairwise(images[i : i + 1], images[j : j + 1])[0, 0] for i, j in pairs]
+            error = np.abs(np.array(values) - expected).max()
             yield f"difference to scikit-image, {AGREEMENT_PAIRS} pairs, window {window}, {dtype}", f"{error:.1e}"
     for distance in ("euclidean", "cityblock", *(ds.distances.SSIM(window) for window in WINDOWS)):
         neighbors = ds.distances.class_neighbors(x, y, distance, 3)

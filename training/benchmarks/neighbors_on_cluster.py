@@ -24,11 +24,11 @@ TURNS = 5
 
 
 def search(x: Any, y: Any, **options: Any) -> tuple[float, ds.distances.Neighbors]:
-    """Seconds of a search, after one of few samples that prepares loops and workers, and its answer."""
+    """Seconds of a search and its neighbors, after one of few samples that compiles loops and starts workers."""
     ds.distances.class_neighbors(x[:500], y[:500], **options)
     begun = time.perf_counter()
-    found = ds.distances.class_neighbors(x, y, **options)
-    return time.perf_counter() - begun, found
+    neighbors = ds.distances.class_neighbors(x, y, **options)
+    return time.perf_counter() - begun, neighbors
 
 
 def rows(distance: Any, method: Any, images: int, nodes: int) -> Iterator[Measurement]:
@@ -42,32 +42,34 @@ def rows(distance: Any, method: Any, images: int, nodes: int) -> Iterator[Measur
         order = (None, "ray") if turn % 2 == 0 else ("ray", None)
         turns.append({executor: search(x, y, **options, executor=executor) for executor in order})
     ray.shutdown()
-    wanted, found = turns[0][None][1], turns[0]["ray"][1]
+    expected, neighbors = turns[0][None][1], turns[0]["ray"][1]
     alone, seconds = (float(np.median([turn[executor][0] for turn in turns])) for executor in (None, "ray"))
     ratio = np.median([turn["ray"][0] / turn[None][0] for turn in turns])
     yield f"{what}: without Ray", f"{alone:.1f} s"
-    yield f"{what}: Ray on this machine", f"{seconds:.1f} s, {ratio:.3f} times; {equality(found, wanted)}"
+    yield f"{what}: Ray on this machine", f"{seconds:.1f} s, {ratio:.3f} times; {equality(neighbors, expected)}"
     first = 0.0
     for count in (count for count in (1, 2, 4, 8) if count <= nodes):
         cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1})
         for _ in range(count - 1):
             cluster.add_node(num_cpus=1)
         ray.init(address=cluster.address, logging_level=logging.ERROR)
-        seconds, found = search(x, y, **options, executor="ray")
+        seconds, neighbors = search(x, y, **options, executor="ray")
         ray.shutdown()
         cluster.shutdown()
         first = first or seconds
         shared = "" if count <= (cores := os.cpu_count() or 1) else f" on {cores} cores"
         yield (
             f"{what}: {count} nodes of one core{shared}",
-            f"{seconds:.1f} s, {first / seconds:.2f} times as fast as one; {equality(found, wanted)}",
+            f"{seconds:.1f} s, {first / seconds:.2f} times as fast as one; {equality(neighbors, expected)}",
         )
 
 
-def equality(found: ds.distances.Neighbors, wanted: ds.distances.Neighbors) -> str:
-    """Whether two answers are equal to the bit."""
-    same = np.array_equal(found.distances, wanted.distances) and np.array_equal(found.indices, wanted.indices)
-    same = same and found.recall == wanted.recall
+def equality(neighbors: ds.distances.Neighbors, expected: ds.distances.Neighbors) -> str:
+    """Return whether two searches agree bit by bit."""
+    same = np.array_equal(neighbors.distances, expected.distances) and np.array_equal(
+        neighbors.indices, expected.indices
+    )
+    same = same and neighbors.recall == expected.recall
     return "equal" if same else "NOT EQUAL"
 
 

@@ -38,7 +38,7 @@ BATCH_SIZE = 128
 
 
 class Part(StrEnum):
-    """What to measure."""
+    """Parts of the measurements."""
 
     MNIST = "mnist"
     FASHION = "fashion"
@@ -51,7 +51,7 @@ def backbone() -> keras.Model:
 
 
 def prototype_network(n: int, features: Any, rate: float, seed: int) -> Any:
-    """A classifier by a Gaussian process on eight prototypes of every class, at the end of features."""
+    """Create a classifier with a head of eight prototypes of every class on a backbone."""
     head = ds.heads.PrototypeGaussianProcess(n, prototypes_per_class=8)
     model = ds.SimplexClassifier(features, "vertices", n, head=head, seed=seed)
     model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
@@ -59,7 +59,7 @@ def prototype_network(n: int, features: Any, rate: float, seed: int) -> Any:
 
 
 def softmax_network(features: Any, n: int, rate: float) -> Any:
-    """The same features, ending in a softmax layer."""
+    """Create a classifier with a softmax layer on the same backbone."""
     model = keras.Sequential([features, keras.layers.Dense(n, activation="softmax")])
     model.compile(keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model
@@ -69,21 +69,21 @@ def softmax_network(features: Any, n: int, rate: float) -> Any:
 
 
 def two_and_nine(x: NDArray[np.uint8], y: NDArray[Any]) -> Data:
-    """Those digits in [0, 1], and whether they are nine."""
+    """Select the digits 2 and 9, in [0, 1], with label 1 for nine."""
     chosen = np.isin(y, (2, 9))
     return (x[chosen] / 255).astype(np.float32), (y[chosen] == 9).astype(np.int64)
 
 
-def of_pixels(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 30) -> Any:
-    """Prototypes that are images."""
+def pixel_prototypes(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 30) -> Any:
+    """Train prototypes that are images."""
     keras.utils.set_random_seed(0)
     model = prototype_network(int(y.max()) + 1, keras.layers.Flatten(), rate=0.01, seed=0)
     model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
     return model
 
 
-def of_features(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 15) -> Any:
-    """Prototypes in the space of the network's features."""
+def feature_prototypes(x: NDArray[Any], y: NDArray[np.int64], epochs: int = 15) -> Any:
+    """Train prototypes in the space of a network's features."""
     keras.utils.set_random_seed(0)
     model = prototype_network(int(y.max()) + 1, backbone(), rate=0.002, seed=0)
     model.fit(x, y, epochs=epochs, batch_size=32, verbose=0)
@@ -98,12 +98,12 @@ def mnist_table(folder: Path, number: int = 1000, folds: int = 10) -> ResultTabl
     chosen = np.random.default_rng(0).permutation(len(x))[:number]
     some, labels = x[chosen], y[chosen]
     table = ResultTable("training.benchmarks.prototypes")
-    for name, learn in (("raw pixels", of_pixels), ("on a network", of_features)):
+    for name, learn in (("raw pixels", pixel_prototypes), ("on a network", feature_prototypes)):
         p = np.empty((len(some), 2))
         for learned, held in StratifiedKFold(folds, shuffle=True, random_state=0).split(some, labels):
             p[held] = learn(some[learned], labels[learned]).predict_proba(some[held])
         table.add(prototypes=name, images=f"{number}, {folds}-fold", **figures(labels, p))
-    model = of_features(x, y, epochs=5)
+    model = feature_prototypes(x, y, epochs=5)
     p = model.predict_proba(x_test)
     table.add(prototypes="on a network", images=f"all {len(x)}, tested on {len(x_test)}", **figures(y_test, p))
     return table
@@ -142,8 +142,10 @@ def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> ResultTa
         for name in results:
             keras.utils.set_random_seed(seed)
             features = backbone()
-            own = name == "prototypes"
-            models[name] = prototype_network(10, features, 1e-3, seed) if own else softmax_network(features, 10, 1e-3)
+            if name == "prototypes":
+                models[name] = prototype_network(10, features, 1e-3, seed)
+            else:
+                models[name] = softmax_network(features, 10, 1e-3)
         for epoch in range(epochs):
             for name, model in models.items():
                 options = {"initial_epoch": epoch, "epochs": epoch + 1, "verbose": 0, "callbacks": [times[name]]}
@@ -166,15 +168,15 @@ def fashion_table(seeds: int, epochs: int, limit: int | None = None) -> ResultTa
 
 
 def compared(X: NDArray[Any], y: NDArray[np.int64], repeats: int) -> Iterator[tuple[str, float, float]]:
-    """Name, accuracy and NLL of either method, ten-fold."""
+    """Yield name, accuracy and NLL of both methods, by ten-fold cross-validation."""
     folds = RepeatedStratifiedKFold(n_splits=10, n_repeats=repeats, random_state=0)
     for classifier in (ds.GMLVQ(), LinearDiscriminantAnalysis()):
-        found = cross_validate(classifier, X, y, cv=folds, scoring=["accuracy", "neg_log_loss"])
-        yield type(classifier).__name__, found["test_accuracy"].mean(), -found["test_neg_log_loss"].mean()
+        scores = cross_validate(classifier, X, y, cv=folds, scoring=["accuracy", "neg_log_loss"])
+        yield type(classifier).__name__, scores["test_accuracy"].mean(), -scores["test_neg_log_loss"].mean()
 
 
 def letter_rows(folder: Path) -> Iterable[tuple[str, str, Any, Any]]:
-    """Letter, and how long a fit takes."""
+    """Yield the rows of letter, with the seconds of a fit."""
     with np.load(folder / "letter.npz") as data:
         X, y = data["X"].astype(np.float64), data["y"].astype(np.int64)
     for classifier in (ds.GMLVQ(prototypes_per_class=2), LinearDiscriminantAnalysis()):

@@ -4,8 +4,8 @@
     python -m training.benchmarks.readouts [--repeats 5] [--output FILE.json]
 
 Everything is measured in one run; speeds are ratios within it, medians of alternating measurements. Accuracy is
-against dense quadrature with SciPy's distribution functions, against 2^20 Sobol points with their own error, and, for
-the diagonal scale, against Genz's method with 2^17 points.
+against dense quadrature with SciPy's distribution functions, against 2^20 Sobol points with an estimated error, and,
+for the diagonal scale, against Genz's method with 2^17 points.
 """
 
 import statistics
@@ -49,12 +49,12 @@ def single(latent: ds.LatentGaussian) -> ds.LatentGaussian:
 
 
 def log_probabilities(mean: NDArray[Any], deviation: float) -> NDArray[Any]:
-    """Of independent scores [n] of one standard deviation, by a dense trapezoidal rule in log space."""
+    """Log-probabilities of independent scores [n] of one standard deviation, by a dense trapezoidal rule."""
     a = (mean - mean.max()) / deviation
     u, step = np.linspace(max(0.5 * a.min(), -60.0) - 12.0, 12.0, 20_001, retstep=True)
     log_cdf = log_ndtr(u - a[:, None])
-    found = logsumexp(norm.logpdf(u - a[:, None]) + log_cdf.sum(axis=0) - log_cdf, axis=1) + np.log(step)
-    return found - logsumexp(found)
+    log_p = logsumexp(norm.logpdf(u - a[:, None]) + log_cdf.sum(axis=0) - log_cdf, axis=1) + np.log(step)
+    return log_p - logsumexp(log_p)
 
 
 def exact(latent: ds.LatentGaussian) -> NDArray[Any]:
@@ -85,16 +85,16 @@ def logarithms() -> Iterator[Measurement]:
     expected = np.array([log_probabilities(mean, 1.0) for mean in means])
     for dtype in ("float64", "float32"):
         latent = ds.LatentGaussian(means.astype(dtype), np.ones((20, 1), dtype))
-        found = ds.readout.argmax(latent, np.eye(10), log=True)
-        error = (np.abs(found - expected) / np.maximum(np.abs(expected), 1.0)).max()
+        log_p = ds.readout.argmax(latent, np.eye(10), log=True)
+        error = (np.abs(log_p - expected) / np.maximum(np.abs(expected), 1.0)).max()
         yield f"log-probability, margins up to 40 standard deviations, {dtype}: relative", f"{error:.1e}"
 
 
 def softmax_accuracy() -> Iterator[Measurement]:
-    """The exact softmax readout against 2^20 Sobol points, in scramblings that tell their own error."""
+    """The exact softmax readout against 2^20 Sobol points, whose error is estimated from scramblings."""
     latent, V = latents(20, 10, "isotropic"), ds.geometry.helmert(10)
     latent = ds.LatentGaussian(4.0 * latent.loc, 3.0 * latent.scale)
-    found = ds.readout.softmax(latent, V.T)
+    p = ds.readout.softmax(latent, V.T)
     worst, allowed = 0.0, 0.0
     for row in range(len(latent)):
         means = []
@@ -103,8 +103,8 @@ def softmax_accuracy() -> Iterator[Measurement]:
             means.append(softmax((latent.loc[row] + latent.scale[row] * points) @ V, axis=1))
         means = np.mean(means, axis=1)
         error = np.std(means, axis=0, ddof=1) / np.sqrt(SCRAMBLINGS)
-        deviations = np.abs(found[row] - np.mean(means, axis=0))
-        worst, allowed = max(worst, (deviations / error).max()), max(allowed, error.max())
+        differences = np.abs(p[row] - np.mean(means, axis=0))
+        worst, allowed = max(worst, (differences / error).max()), max(allowed, error.max())
     points = REFERENCE_POINTS * SCRAMBLINGS
     yield (
         f"softmax, isotropic, n = 10: distance to {points} Sobol points",
@@ -136,7 +136,7 @@ def peer(latent: ds.LatentGaussian, n: int) -> Callable[[], NDArray[Any]]:
 
 
 def against_casimac(covariance: str, repeats: int) -> Iterator[Measurement]:
-    """Time of many rows of ten classes over casimac's for as many."""
+    """Ratio of casimac's time to ours, for as many rows of ten classes."""
     latent = latents(ROWS, FEW_CLASSES, covariance)
     sampled = peer(latent, FEW_CLASSES)
     ours = single(latent)
@@ -160,8 +160,8 @@ def diagonal_accuracy() -> Iterator[Measurement]:
         tensors = {"loc": tf.constant(kind.loc), "scale": tf.constant(kind.scale)}
         answers = [ds.readout.argmax(tensors, seed=seed).numpy() for seed in range(5)]
         errors = [np.abs(answer - reference).max() for answer in answers]
-        found = f"{statistics.median(errors):.1e} (median of five seeds; worst {max(errors):.1e})"
-        yield f"diagonal, n = {FEW_CLASSES}, default points, {kind.loc.dtype}: largest error", found
+        result = f"{statistics.median(errors):.1e} (median of five seeds; worst {max(errors):.1e})"
+        yield f"diagonal, n = {FEW_CLASSES}, default points, {kind.loc.dtype}: largest error", result
 
 
 def training_step(repeats: int) -> Iterator[Measurement]:
@@ -175,7 +175,7 @@ def training_step(repeats: int) -> Iterator[Measurement]:
     habit.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 
     def epoch(model: keras.Model) -> float:
-        """The second epoch: what precedes the first, and tracing, are no part of a step."""
+        """Seconds of a step in the second epoch, which excludes preparation and tracing."""
         watch = EpochSeconds()
         model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0, callbacks=[watch])
         return watch.seconds[1]

@@ -13,20 +13,20 @@ import keras
 
 
 def seconds(work: Callable[..., Any], *arguments: Any) -> float:
-    """How long something takes."""
+    """Return the seconds that a function takes."""
     begun = time.perf_counter()
     work(*arguments)
     return time.perf_counter() - begun
 
 
 def in_fresh_process(work: Callable[..., Any], *arguments: Any) -> Any:
-    """Return what a function of a module does in a process of its own, whose memory no other work has raised."""
+    """Call a function of a module in a fresh process, whose memory no other work has raised."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(work, *arguments).result()
 
 
 class EpochSeconds(keras.callbacks.Callback):
-    """How long each epoch of a fit takes."""
+    """Callback that measures the seconds of every epoch of a fit."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -41,8 +41,8 @@ class EpochSeconds(keras.callbacks.Callback):
 
 def resident_gibibytes(anonymous: bool = False) -> float:
     """Resident memory of this process, from /proc; ``anonymous`` leaves out pages of files, as of memory maps."""
-    _, resident, of_files, *_ = map(int, Path("/proc/self/statm").read_text().split())
-    return (resident - anonymous * of_files) * os.sysconf("SC_PAGE_SIZE") / 2**30
+    _, resident, file_backed, *_ = map(int, Path("/proc/self/statm").read_text().split())
+    return (resident - anonymous * file_backed) * os.sysconf("SC_PAGE_SIZE") / 2**30
 
 
 class PeakMemory:

@@ -9,9 +9,9 @@ that compiles and traces its functions. "core seconds" are what its threads comp
 other work; "peak" is the largest memory that it allocated beyond what it had before, without the pages of the file,
 which the system takes back when it needs them; "times the data" divides that by the bytes of the images.
 
-Up to 60 000 images also go the whole way from a folder of PNG files to a SavedModel, by ``experiments.train``. Growth
-is fitted to the core seconds of all sizes, and from the two largest, whose growth is carried on to 10^6, 10^7 and 10^8
-images: an extrapolation, of CASIMAC's default target with ten classes and one epoch of the small convolutional network.
+Up to 60 000 images also pass all steps from a folder of PNG files to a SavedModel, by ``experiments.train``. Growth
+is fitted to the core seconds of all sizes, and to those of the two largest, which are extrapolated to 10^6, 10^7 and
+10^8 images, for CASIMAC's default target with ten classes and one epoch of the small convolutional network.
 """
 
 import itertools
@@ -39,7 +39,7 @@ BATCH, FEW, ASKED, BLOCK = 256, 3000, 1000, 10_000
 ORIGINALS = 60_000
 SHIFTS = sorted(itertools.product(range(-2, 3), repeat=2), key=lambda shift: abs(shift[0]) + abs(shift[1]))
 VARIANTS = [(mirrored, shift) for shift in SHIFTS for mirrored in (False, True)]
-FORETOLD = (10**6, 10**7, 10**8)
+EXTRAPOLATED = (10**6, 10**7, 10**8)
 Arrays = tuple[NDArray[Any], NDArray[np.int64]]
 
 
@@ -47,13 +47,13 @@ Arrays = tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def variant(images: NDArray[np.uint8], number: int) -> NDArray[np.uint8]:
-    """The images, shifted (what leaves on one side enters on the other, where images are dark) and mirrored."""
+    """Shift images, with wrap-around at their dark borders, and mirror them."""
     mirrored, shift = VARIANTS[number]
     return np.roll(images[:, :, ::-1] if mirrored else images, shift, axis=(1, 2))
 
 
 def write(folder: Path, rows: int, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
-    """Write so many images, made of these, their labels, and the rows as TFRecords."""
+    """Write a number of variants of these images and their labels, as arrays and as TFRecords."""
     images = np.lib.format.open_memmap(folder / "x.npy", mode="w+", dtype=np.uint8, shape=(rows, 28, 28))
     labels = np.resize(y, rows)
     with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as records:
@@ -91,25 +91,25 @@ def target(folder: Path | None, method: Any) -> ds.targets.CASIMAC:
     return ds.targets.CASIMAC(method=method, cache_dir=None if folder is None else folder / "cache" / method)
 
 
-def classifier(of: Any) -> ds.SimplexClassifier:
+def classifier(target: Any) -> ds.SimplexClassifier:
     """The small convolutional network of the configurations, for bytes."""
     backbone = ds.backbones.cnn([32, 64], units=128, dropout=0.3)
     inputs = [keras.Input((28, 28)), keras.layers.Rescaling(1 / 255)]
-    model = ds.SimplexClassifier(keras.Sequential([*inputs, backbone]), of, num_classes=10)
+    model = ds.SimplexClassifier(keras.Sequential([*inputs, backbone]), target, num_classes=10)
     model.compile("adam", metrics=["accuracy"])
     return model
 
 
 def search(folder: Path, method: str) -> Callable[[], str]:
-    """Search neighbors and make latents of them, which the cache keeps for the other stages."""
+    """Search neighbors and compute latents, which are cached for the other stages."""
     x, y = read(folder)
     shutil.rmtree(folder / "cache" / method, ignore_errors=True)
     target(None, method).fit_transform(x[:FEW], y[:FEW])
 
     def work() -> str:
-        found = target(folder, method)
-        found.fit_transform(x, y)
-        return "" if method == "exact" else f"recall {found.recall_:.3f}"
+        casimac = target(folder, method)
+        casimac.fit_transform(x, y)
+        return "" if method == "exact" else f"recall {casimac.recall_:.3f}"
 
     return work
 
@@ -158,7 +158,7 @@ def finish(folder: Path, _: str) -> Callable[[], str]:
 
 
 def whole_way(folder: Path, _: str) -> Callable[[], str]:
-    """From a folder of PNG files to a SavedModel, as ``deepsimplex train`` goes."""
+    """Run ``deepsimplex train`` from a folder of PNG files to a SavedModel."""
     x, y = read(folder)
     settings: dict[str, Any] = {"name": "way", "output": str(folder / "runs"), "cache_dir": None, "target": "casimac"}
     backbone = {"name": "cnn", "filters": [32, 64], "units": 128, "dropout": 0.3}
@@ -188,11 +188,11 @@ def copies(folder: Path, _: str) -> Callable[[], str]:
 
     def work() -> str:
         rows = np.sort(np.random.default_rng(0).choice(len(x), ASKED, replace=False))
-        found = ds.distances.class_neighbors(x, y, k=2, queries=x[rows], query_labels=y[rows])
-        itself = found.indices == rows[:, None, None]
-        originals = np.where(itself, -1, found.indices % ORIGINALS)
-        own = originals[np.arange(ASKED), y[rows]]
-        nearest = np.where(own[:, 0] < 0, own[:, 1], own[:, 0])
+        neighbors = ds.distances.class_neighbors(x, y, k=2, queries=x[rows], query_labels=y[rows])
+        itself = neighbors.indices == rows[:, None, None]
+        originals = np.where(itself, -1, neighbors.indices % ORIGINALS)
+        same_class = originals[np.arange(ASKED), y[rows]]
+        nearest = np.where(same_class[:, 0] < 0, same_class[:, 1], same_class[:, 0])
         others = originals[np.arange(10) != y[rows][:, None]]
         copied, twice = np.mean(nearest == rows % ORIGINALS), np.mean(others[:, 0] == others[:, 1])
         return (
@@ -215,13 +215,13 @@ STAGES: dict[str, tuple[Stage, str]] = {
 
 
 def measure(stage: Stage, folder: Path, method: str) -> tuple[float, float, float, str]:
-    """Seconds, core seconds and GiB of a stage in this process, and what it found."""
+    """Seconds, core seconds and GiB of a stage in this process, and its result."""
     work = stage(folder, method)
     with PeakMemory(anonymous=True) as memory:
-        begun, of_cores = time.perf_counter(), time.process_time()
-        found = work()
-        seconds, core_seconds = time.perf_counter() - begun, time.process_time() - of_cores
-    return seconds, core_seconds, memory.gibibytes, found
+        begun, begun_cores = time.perf_counter(), time.process_time()
+        result = work()
+        seconds, core_seconds = time.perf_counter() - begun, time.process_time() - begun_cores
+    return seconds, core_seconds, memory.gibibytes, result
 
 
 def alone(*arguments: Any) -> Any:
@@ -233,7 +233,7 @@ def alone(*arguments: Any) -> Any:
 
 
 def exponent(rows: list[dict[str, Any]], column: str) -> tuple[float, float]:
-    """The b and a of a N^b, fitted to a column's logarithms."""
+    """Exponent b and factor a of the power law a N^b, fitted to a column's logarithms."""
     images, values = (np.log([row[key] for row in rows]) for key in ("images", column))
     b, log_a = np.polyfit(images, values, 1)
     return float(b), float(np.exp(log_a))
@@ -247,7 +247,7 @@ def slope(rows: list[dict[str, Any]]) -> tuple[float, float]:
 
 
 def growth(table: ResultTable) -> Iterator[str]:
-    """The fits, in words."""
+    """Yield a sentence on the growth of every stage."""
     for name in STAGES:
         rows = [row for row in table.rows if row["stage"] == name]
         if len(rows) > 1:
@@ -260,9 +260,9 @@ def growth(table: ResultTable) -> Iterator[str]:
 
 
 def costs(table: ResultTable, price: float) -> ResultTable:
-    """What the stages would cost, carried on."""
+    """Extrapolate the costs of the stages."""
     extrapolated = ResultTable("training.benchmarks.scaling")
-    for images, name in itertools.product(FORETOLD, STAGES):
+    for images, name in itertools.product(EXTRAPOLATED, STAGES):
         rows = [row for row in table.rows if row["stage"] == name]
         if len(rows) > 1:
             (b, a), (each, fixed) = exponent(rows[-2:], "core seconds"), slope(rows)
@@ -279,8 +279,8 @@ def costs(table: ResultTable, price: float) -> ResultTable:
     return extrapolated
 
 
-def rows_of(images: int, folder: Path, exact_up_to: int, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Measure the stages of a number of images, but for those that are known."""
+def stage_rows(images: int, folder: Path, exact_up_to: int, known: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Measure the stages for a number of images, except those that are known."""
     for name, (stage, method) in STAGES.items():
         if (method == "exact" and images > exact_up_to) or (stage is whole_way and images > ORIGINALS):
             continue
@@ -288,7 +288,7 @@ def rows_of(images: int, folder: Path, exact_up_to: int, known: list[dict[str, A
         if before:
             yield before[0]
             continue
-        seconds, core_seconds, gibibytes, found = alone(stage, folder, method)
+        seconds, core_seconds, gibibytes, result = alone(stage, folder, method)
         yield {
             "stage": name,
             "images": images,
@@ -296,7 +296,7 @@ def rows_of(images: int, folder: Path, exact_up_to: int, known: list[dict[str, A
             "core seconds": round(core_seconds, 3),
             "peak MiB": round(2**10 * gibibytes),
             "times the data": gibibytes * 2**30 / (784 * images),
-            "found": found,
+            "found": result,
         }
 
 
@@ -322,7 +322,7 @@ def main(
             if not (place / "y.npy").exists():
                 place.mkdir(parents=True)
                 write(place, images, *originals)
-            for row in rows_of(images, place, exact_up_to, known):
+            for row in stage_rows(images, place, exact_up_to, known):
                 table.add(**row)
                 table.write(output, notes=notes)
             notes.append(f"{images} images: {alone(copies, place, '')[3]}.")

@@ -28,7 +28,7 @@ Call = Callable[[tf.Tensor], Any]
 
 
 def served(folder: Path) -> dict[str, Call]:
-    """Export the classifiers after an epoch, and return what serves them."""
+    """Export the classifiers after an epoch, and return functions that call the served ones."""
     loaded: Any = ds.datasets.load("fashion_mnist")
     (x, y), _ = loaded
     x, y = x[:IMAGES], y[:IMAGES]
@@ -60,17 +60,17 @@ def latencies(call: Call, images: tf.Tensor, threads: int, calls: int) -> tuple[
     """Seconds of each call, ``calls`` from every thread, and of all of them together."""
 
     def one_thread(_: int) -> list[float]:
-        found = []
+        seconds = []
         for _ in range(calls):
             begun = time.perf_counter()
             call(images)
-            found.append(time.perf_counter() - begun)
-        return found
+            seconds.append(time.perf_counter() - begun)
+        return seconds
 
     begun = time.perf_counter()
     with ThreadPoolExecutor(threads) as pool:
-        found = [seconds for part in pool.map(one_thread, range(threads)) for seconds in part]
-    return found, time.perf_counter() - begun
+        seconds = [each for part in pool.map(one_thread, range(threads)) for each in part]
+    return seconds, time.perf_counter() - begun
 
 
 def main(

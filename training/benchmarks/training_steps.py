@@ -78,7 +78,7 @@ def compare(table: ResultTable, network: str, setting: tuple[str, bool], x: Any,
 
 
 def on_several_gpus(network: str, x: Any, y: Any, rounds: int) -> str:
-    """How much faster all GPUs are than one."""
+    """Ratio of the seconds of one GPU to those of all GPUs."""
     strategy = tf.distribute.MirroredStrategy()
     one, several = (compiled("deepsimplex", network, x.shape[1:], strategy=made) for made in (None, strategy))
     taken = steps({"one": one, "several": several}, x, y, rounds)
@@ -93,7 +93,7 @@ def pairs(images: Any) -> float:
 
 
 def pairs_on_cores(images: Any) -> float:
-    """The same in a process that sees no GPU."""
+    """Seconds of all pairs by structural similarity in a process without a GPU."""
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     return in_fresh_process(pairs, images)
 

@@ -44,7 +44,7 @@ EPOCHS = 3
 
 @dataclass
 class Kind:
-    """A kind of file: how it is written into a folder, and what a user reads from it there."""
+    """A kind of file: functions that write it into a folder and read it."""
 
     write: Callable[[Path], Any]
     read: Callable[[Path], Any]
@@ -73,10 +73,10 @@ def _train_with_backup(folder: Path) -> None:
 
 def _resume(folder: Path) -> list[Any]:
     epochs = repair_backup(folder)
-    found: list[Any] = [epochs]
+    values: list[Any] = [epochs]
     with h5py.File(folder / WEIGHTS) as file:
-        file.visititems(lambda name, item: found.append(item[()]) if isinstance(item, h5py.Dataset) else None)
-    return found
+        file.visititems(lambda name, item: values.append(item[()]) if isinstance(item, h5py.Dataset) else None)
+    return values
 
 
 def _configuration() -> experiments.RunConfig:
@@ -88,7 +88,7 @@ def _check_configuration(folder: Path) -> None:
 
 
 def _cut_search(folder: Path) -> None:
-    """Search neighbors, and stop when the state has been written some times."""
+    """Search neighbors, and stop after a number of checkpoints."""
     keep, visits = checkpoint.Checkpoint.keep, []
 
     def visiting(self: Any, state: Any) -> None:
@@ -107,8 +107,8 @@ def _cut_search(folder: Path) -> None:
 
 
 def _search(folder: Path) -> list[Any]:
-    found = class_neighbors(X, Y, "euclidean", 2, block_bytes=2**10, checkpoint=folder)
-    return [found.distances, found.indices]
+    neighbors = class_neighbors(X, Y, "euclidean", 2, block_bytes=2**10, checkpoint=folder)
+    return [neighbors.distances, neighbors.indices]
 
 
 def _estimator(make: Callable[[], Any]) -> Kind:
@@ -151,28 +151,28 @@ OUTCOMES = ("refused by name", "same answers", "other error", "silent change")
 
 
 def answers(kind: Kind, folder: Path) -> list[Any]:
-    """What a user reads, as a list of arrays and numbers."""
+    """Return the content of the files as a list of arrays and numbers."""
     return keras.tree.flatten(kind.read(folder))
 
 
 def outcome(kind: Kind, folder: Path, expected: list[list[Any]]) -> tuple[str, str]:
-    """What reading a damaged file led to, and the error's text."""
+    """Read a damaged file; return the outcome and the error's text."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for category in (TargetCacheWarning, CheckpointWarning):
                 warnings.simplefilter("ignore", category)
-            found = answers(kind, folder)
+            values = answers(kind, folder)
     except Exception as error:
         raised = Path(traceback.extract_tb(error.__traceback__)[-1].filename)
         clear = isinstance(error, ValueError | OSError) and PACKAGE in raised.parents and str(folder) in str(error)
         return OUTCOMES[0 if clear else 2], f"{type(error).__name__} from {raised}: {error}"
-    equal = [len(found) == len(one) and all(map(np.array_equal, found, one)) for one in expected]
+    equal = [len(values) == len(one) and all(map(np.array_equal, values, one)) for one in expected]
     return OUTCOMES[1 if any(equal) else 3], ""
 
 
 def damaged(kind: Kind, files: int, seed: int, place: Path, advance: Callable[[float], None]) -> Counter[str]:
-    """Damage files of a kind, read each, and count what it led to; what should not be is printed."""
+    """Damage files of a kind, read each and count the outcomes; failures are printed."""
     whole, copy = place / "whole", place / "copy"
     whole.mkdir()
     kind.write(whole)
@@ -190,11 +190,11 @@ def damaged(kind: Kind, files: int, seed: int, place: Path, advance: Callable[[f
         shutil.copytree(whole, copy)
         path = rng.choice(sorted(path for path in copy.rglob("*") if path.is_file() and path.stat().st_size))
         path.write_bytes(damage(bytearray(path.read_bytes()), rng))
-        found, text = outcome(kind, copy, expected)
-        counts[found] += 1
-        if found in OUTCOMES[2:]:
+        result, text = outcome(kind, copy, expected)
+        counts[result] += 1
+        if result in OUTCOMES[2:]:
             print(
-                f"{found}: {path.relative_to(copy)}, {damage.__name__}, number {number}: {text[:500]}", file=sys.stderr
+                f"{result}: {path.relative_to(copy)}, {damage.__name__}, number {number}: {text[:500]}", file=sys.stderr
             )
         shutil.rmtree(copy, ignore_errors=True)
         advance(1)
@@ -207,7 +207,7 @@ def main(
     only: Annotated[str, typer.Option(help="kinds whose name holds this text")] = "",
     output: Output = None,
 ) -> None:
-    """Damage, read, count and print."""
+    """Damage and read files of all kinds, and print the counts of the outcomes."""
     kinds = {name: kind for name, kind in KINDS.items() if only in name}
     each = -(-files // len(kinds))
     table = ResultTable("training.robustness.damage")

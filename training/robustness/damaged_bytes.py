@@ -1,4 +1,4 @@
-"""Ways in which the bytes of a file are damaged."""
+"""Functions that damage the bytes of a file."""
 
 import io
 import zipfile
@@ -7,26 +7,26 @@ import numpy as np
 
 
 def cut_short(data: bytearray, rng: np.random.Generator) -> bytes:
-    """The beginning alone."""
+    """Truncate the file."""
     return bytes(data[: rng.integers(len(data))])
 
 
 def flipped_bits(data: bytearray, rng: np.random.Generator) -> bytes:
-    """One bit changed, or up to twenty."""
+    """Flip up to twenty bits."""
     for _ in range(rng.choice([1, 1, 1, 20])):
         data[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
     return bytes(data)
 
 
 def zeroed_block(data: bytearray, rng: np.random.Generator) -> bytes:
-    """A block of zeros, as a file system leaves one that was never written."""
+    """Replace a block by zeros, as in a file system that did not write it."""
     start, length = rng.integers(len(data)), 1 + rng.integers(max(1, len(data) // 4))
     data[start : start + length] = bytes(len(data[start : start + length]))
     return bytes(data)
 
 
 def exchanged_parts(data: bytearray, rng: np.random.Generator) -> bytes:
-    """Two members of an archive exchanged under right checksums, or two blocks of another file."""
+    """Exchange two members of an archive, with valid checksums, or two blocks of another file."""
     if zipfile.is_zipfile(io.BytesIO(data)):
         members = _members(data)
         if len(members) > 1:
@@ -38,7 +38,7 @@ def exchanged_parts(data: bytearray, rng: np.random.Generator) -> bytes:
 
 
 def forged_size(data: bytearray, rng: np.random.Generator) -> bytes:
-    """A member of an archive that says it is larger than it is, under right checksums, or bytes too many."""
+    """Overstate the size of a member of an archive, with valid checksums, or append bytes to another file."""
     if not zipfile.is_zipfile(io.BytesIO(data)):
         return bytes(data) + rng.bytes(int(rng.integers(1, 101)))
     members = _members(data)

@@ -34,11 +34,11 @@ PACKAGE = Path(ds.__file__).parent
 OUTCOMES = ("result", "refused by name", "error from inside", "silent NaN")
 SECONDS = 20
 BYTES = 2**33
-"""Memory that the process may take: an array of an unchecked size is then an error."""
+"""Limit of the process' memory: an array of an unchecked size raises MemoryError."""
 
 
 def numbers(value: Any, depth: int = 0) -> Iterator[np.ndarray]:
-    """Every floating array and number in a result."""
+    """Yield every floating array and number in a result."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         value = [getattr(value, field.name, None) for field in dataclasses.fields(value)]
     if isinstance(value, dict):
@@ -56,7 +56,7 @@ def numbers(value: Any, depth: int = 0) -> Iterator[np.ndarray]:
 
 
 def names(call: Call, argument: str, message: str) -> bool:
-    """Whether a message names an argument, or the file or the parts that it stands for."""
+    """Return whether a message names an argument, or the file or parts that it refers to."""
     known = (argument, *call.aliases.get(argument, ()), *ALIASES.get(argument, ()))
     return any(re.search(rf"(?<![A-Za-z0-9]){re.escape(name)}(?![A-Za-z0-9])", message) for name in known)
 
@@ -66,7 +66,7 @@ def _stop(number: int, frame: Any) -> None:
 
 
 def outcome(call: Call, arguments: dict[str, Any], changed: list[str]) -> tuple[str, str]:
-    """What a call led to, and a line about it that is the same for the same cause."""
+    """Make a call; return the outcome, and a line about it that is the same for the same cause."""
     signal.alarm(SECONDS)
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -94,13 +94,13 @@ def outcome(call: Call, arguments: dict[str, Any], changed: list[str]) -> tuple[
 def fuzz(
     room: str, calls: list[Call], inputs: int, seed: int, advance: Callable[[float], None], report: set[str]
 ) -> Counter[str]:
-    """Draw odd arguments for the calls of a room, and count what they led to; what should not be is printed once."""
+    """Draw odd arguments for the calls of a room and count the outcomes; each failure is printed once."""
     turns = [call for call in calls for _ in range(1 if call.slow else 8)]
     counts: Counter[str] = Counter()
     for call in calls:  # valid arguments give results
-        found, text = outcome(call, call.valid(), [])
-        if found != OUTCOMES[0]:
-            raise RuntimeError(f"{room}.{call.name} with valid arguments: {found}, {text}")
+        result, text = outcome(call, call.valid(), [])
+        if result != OUTCOMES[0]:
+            raise RuntimeError(f"{room}.{call.name} with valid arguments: {result}, {text}")
     for number in range(inputs):
         rng = np.random.default_rng([seed, number, *room.encode()])
         call = turns[number % len(turns)]
@@ -110,12 +110,12 @@ def fuzz(
         for name in changed:
             text, arguments[name] = odd(name, arguments[name], rng)
             written.append(f"{name}={text}")
-        found, text = outcome(call, arguments, changed)
-        counts[found] += 1
-        cause = found + (text.split(": ")[0] if found == OUTCOMES[2] else f"{call.name} {changed}")
-        if found in OUTCOMES[2:] and cause not in report:
+        result, text = outcome(call, arguments, changed)
+        counts[result] += 1
+        cause = result + (text.split(": ")[0] if result == OUTCOMES[2] else f"{call.name} {changed}")
+        if result in OUTCOMES[2:] and cause not in report:
             report.add(cause)
-            print(f"{found}, {room} {number}: {call.name}({', '.join(written)}): {text}", file=sys.stderr, flush=True)
+            print(f"{result}, {room} {number}: {call.name}({', '.join(written)}): {text}", file=sys.stderr, flush=True)
         if number % 200 == 0:
             keras.backend.clear_session()
         advance(1)
@@ -128,7 +128,7 @@ def main(
     only: Annotated[str, typer.Option(help="rooms whose name holds this text")] = "",
     output: Output = None,
 ) -> None:
-    """Draw, call, count and print."""
+    """Call every room with odd arguments, and print the counts of the outcomes."""
     resource.setrlimit(resource.RLIMIT_DATA, (BYTES, BYTES))
     signal.signal(signal.SIGALRM, _stop)
     keras.config.disable_traceback_filtering()

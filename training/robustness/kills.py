@@ -38,7 +38,7 @@ CONFIG = Path(__file__).parents[2] / "configs" / "digits.yaml"
 
 
 class Faults:
-    """Counts the file operations of this process on what lies in a folder, and kills it at one of them."""
+    """Count the file operations of this process within a folder, and kill it at one of them."""
 
     def __init__(self, folder: Path, step: int | None) -> None:
         self.folder, self.step, self.operations = str(folder), step, 0
@@ -54,7 +54,7 @@ class Faults:
         sys.addaudithook(self)
 
     def __call__(self, event: str, arguments: Any) -> None:
-        """Called by Python before the operation."""
+        """Count an operation; Python calls this before it."""
         if event in OPERATIONS and self.folder in " ".join(map(str, arguments)):
             if self.operations == self.step:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -75,7 +75,7 @@ def _child(work: str, arguments: Any, folder: Path, step: int | None, pipe: Any)
 def in_a_process(
     work: str, arguments: Any, folder: Path, *, step: int | None = None, seconds: float | None = None
 ) -> tuple[int, float]:
-    """Do some work in a process that is killed at a step, after some seconds, or not: its operations and seconds."""
+    """Work in a process that is killed at a step, after some seconds or not; return its operations and seconds."""
     ours, theirs = FORKED.Pipe()
     process = FORKED.Process(target=_child, args=(work, arguments, folder, step, theirs))
     process.start()
@@ -96,24 +96,24 @@ def in_a_process(
 
 
 def train(folder: Path) -> experiments.RunFolder:
-    """Train three epochs on a few digits, or what is left of them."""
+    """Train three epochs on a few digits, or those that remain of them."""
     settings = ["target=ilr", "data.limit=64", "data.validation_fraction=0.25", "training.epochs=3", "cache_dir=null"]
     settings += ["model.backbone={name: mlp, hidden: [8]}", f"output={folder}"]
     return experiments.train(experiments.load_config(CONFIG, settings), resume=True, verbose=0)
 
 
 def leftovers(folder: Path) -> list[str]:
-    """Names of temporary folders and of what a finished training has no more use for."""
+    """Return the names of temporary folders and of files that a finished training no longer needs."""
     return [path.name for path in folder.rglob("*") if path.name.startswith(".") or path.name == "backup"]
 
 
 def same(one: Any, other: Any) -> bool:
-    """Whether two states that were read are equal."""
+    """Return whether two states are equal."""
     return all(map(np.array_equal, one, other)) if one is not None and other is not None else one is other
 
 
 def moments(operations: int, seconds: list[float], rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """When to kill: at every third a random moment of the shortest work so far, else at the next of the operations."""
+    """Yield when to kill: every third time at a random moment of the shortest work, else at the next operation."""
     for number in itertools.count():
         yield {"seconds": rng.uniform(0, min(seconds))}
         yield {"step": 2 * number % operations}
@@ -121,7 +121,7 @@ def moments(operations: int, seconds: list[float], rng: np.random.Generator) -> 
 
 
 def kill_writer(name: str, kills: int, seed: int, advance: Callable[[float], None]) -> Counter[str]:
-    """Kill a writer of state 1 over nothing or over state 0, and count what is found then and after the next."""
+    """Kill a writer of state 1 over nothing or over state 0; count the states read then and after the next write."""
     writer, counts = WRITERS[name], Counter[str]()
     for earlier in (False, True) if writer.replaces else (False,):
         with tempfile.TemporaryDirectory() as place:
@@ -143,14 +143,14 @@ def kill_writer(name: str, kills: int, seed: int, advance: Callable[[float], Non
                     continue
                 problems = []
                 try:
-                    found = [same(writer.read(folder), state) for state in states]
-                    problems += [] if any(found) else ["lost"]
+                    equal = [same(writer.read(folder), state) for state in states]
+                    problems += [] if any(equal) else ["lost"]
                     writer.write(folder, 1)
                     problems += [] if same(writer.read(folder), states[1]) else ["not resumed"]
                     problems += ["leftovers"] if leftovers(folder) else []
                 except Exception as error:
                     problems = ["lost", f"{type(error).__name__}: {error}"]
-            counts.update(["killed", *(problems or ["as it was to be" if found[1] else "as before"])])
+            counts.update(["killed", *(problems or ["as it was to be" if equal[1] else "as before"])])
             if problems:
                 print(f"{name}, over {'state 0' if earlier else 'nothing'}, {moment}: {problems}", file=sys.stderr)
             advance(1)
@@ -161,7 +161,7 @@ def kill_writer(name: str, kills: int, seed: int, advance: Callable[[float], Non
 
 
 def kill_runs(kills: int, seed: int, advance: Callable[[float], None]) -> Counter[str]:
-    """Kill trainings, resume them, and compare their weights with those of one that was left alone."""
+    """Kill trainings, resume them, and compare their weights with those of an uninterrupted one."""
     counts: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as place:
         operations, taken = in_a_process("train", None, Path(place))
@@ -198,7 +198,7 @@ def main(
     only: Annotated[str, typer.Option(help="writers whose name holds this text")] = "",
     output: Output = None,
 ) -> None:
-    """Kill, read, write again, count and print."""
+    """Kill the writers, and print the counts of the outcomes."""
     names = [name for name in WRITERS if only in name]
     shares = {name: 1 if name in ("model (.keras)", "SavedModel") else 4 for name in names}  # these take seconds
     table = ResultTable("training.robustness.kills")
@@ -211,7 +211,7 @@ def main(
 
 
 def add(table: ResultTable, name: str, counts: Counter[str], output: Path | None) -> None:
-    """Add the row of a writer; an interrupted run has those that it measured."""
+    """Add the row of a writer and write the table, so that an interrupted run keeps its rows."""
     columns = ("killed", "as before", "as it was to be", "lost", "not resumed", "leftovers")
     table.add(writer=name, **{column: int(counts[column]) for column in columns})
     table.write(output)

@@ -1,4 +1,4 @@
-"""Odd arguments: scalars, texts and containers of every kind, and arrays made odd."""
+"""Odd arguments: scalars, texts and containers of every kind, and changed arrays."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +12,7 @@ WORK = {
     *("resolution", "num_classes", "n", "latent_dim", "inducing", "prototypes_per_class", "block_bytes", "number"),
     *("iterations", "rank", "top", "bins", "depth", "cv", "strides", "window", "shape"),
 }
-"""Arguments that say how much there is to compute: enormous amounts are valid, and take as long."""
+"""Arguments that determine the amount of computation: enormous values are valid, and take long."""
 
 CALLABLES = {"activation", "attraction_function", "distance", "function", "identifier", "metric", "variance"}
 """Arguments that take functions, whose errors are the caller's."""
@@ -29,7 +29,7 @@ SCALARS: tuple[Any, ...] = (
 
 
 def _replaced(array: np.ndarray, value: Any) -> np.ndarray:
-    """One entry, the last of the first row, replaced in an array of at least single precision."""
+    """Return a change that replaces the last entry of the first row, in at least single precision."""
     fresh = np.array(array, dtype=object if array.dtype.kind not in "biuf" else np.promote_types(array.dtype, "f4"))
     if fresh.size:
         fresh.reshape(len(fresh) if fresh.ndim else 1, -1)[0, -1] = value
@@ -119,7 +119,7 @@ ANY: dict[str, Callable[[np.ndarray], Any]] = {
 
 
 def odd(name: str, value: Any, rng: np.random.Generator) -> tuple[str, Any]:
-    """An odd value in place of a valid one, and how to write it."""
+    """Return an odd value in place of a valid one, after its text."""
     if isinstance(value, dict) and value and name != "histories" and rng.random() < 0.7:  # of arrays
         key = rng.choice(sorted(value))
         text, inside = odd(key, value[key], rng)
@@ -136,5 +136,5 @@ def odd(name: str, value: Any, rng: np.random.Generator) -> tuple[str, Any]:
             return f"<{made}>", known[made](array)
     pool = [one for one in SCALARS if name not in CALLABLES or not callable(one)]
     pool += [] if name in WORK else [*ENORMOUS, *ENORMOUS]
-    found = pool[rng.integers(len(pool))]
-    return f"{found!r:.60}", found
+    value = pool[rng.integers(len(pool))]
+    return f"{value!r:.60}", value

@@ -101,6 +101,7 @@ VALUES: dict[str, Any] = {
         "plots.latent": None,
         "losses.latent": None,
         "heads.metric": "euclidean",
+        "LayerHead.layer": ds.heads.GaussianHead(2),
         "fit_lvq.window": None,
         "Precomputed.Y": X,
     },
@@ -109,12 +110,12 @@ VALUES: dict[str, Any] = {
 }
 """By the name of the parameter, or by FUNCTION.name, CLASS.name or ROOM.name, which come first."""
 
-REGIONS = {
+REGIONS: dict[str, Any] = {
     **{"classifier": estimators.LVQ1(max_iter=2).fit(X[:, :2], Y), "X": X[:, :2], "prototypes": X[:3, :2]},
     **{"prototype_labels": Y[:3], "feature_names": ["u", "v"], "levels": [0.5], "resolution": 8},
     **{"variance": lambda x: np.square(x).sum(axis=1), "variance_levels": [0.5, 1.0]},
 }
-READ = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
+READ: dict[str, Any] = {"p": readout.softmax(LATENT), "latent": LATENT, "readout": "softmax"}
 SEARCH: dict[str, Any] = {"queries": X[:4], "query_labels": Y[:4], "k": 2, "block_bytes": 4096}
 VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reliability_curve": [{}, {"class_index": 1, "binning": "mass"}],
@@ -134,8 +135,12 @@ VARIANTS: dict[str, list[dict[str, Any]]] = {
     "reliability": [{"class_index": 1}, READ],
     "simplex": [{"assigned": Y, "lines": True}],
     "classwise_reliability": [{"classes": [0, 2]}],
-    "argmax": [{"num_points": None}, {"latent": FULL, "scores": SCORES, "log": True}]
-    + [{"latent": WIDE, "scores": np.eye(3), "method": method} for method in ("auto", "quasi_monte_carlo")],
+    "argmax": [
+        {"num_points": None},
+        {"latent": FULL, "scores": SCORES, "log": True},
+        {"latent": WIDE, "scores": np.eye(3), "num_points": None},
+        {"latent": WIDE, "scores": np.eye(3), "method": "quasi_monte_carlo"},
+    ],
     "softmax": [{"num_points": None}, {"latent": FULL, "scores": SCORES, "log": True}],
     "class_neighbors": [
         SEARCH,
@@ -160,8 +165,8 @@ SLOW |= {"report", "compare_reports", "argmax_error", "class_intervals", "Latent
 SLOW |= {"CategoricalGaussianProcess", "SimplexNetworkClassifier", "nystroem_kernel_ridge"}
 GIVES_NAN = {"metrics", "reliability_curve", "reliability_band", "report", "compare_reports", "coverage_by_class"}
 GIVES_NAN |= {"coverage_by_size", "standardized_partition", "compare_partitions", "least_squares_gaussian_process"}
-BASES = {"Distance", "Embedding", "Head", "Readout", "ClassifierLoss", "LatentLoss"}
-"""Not called: classes to derive from, and one that needs a network."""
+BASES = {"Distance", "Embedding", "Head", "Head.explain", "Readout", "ClassifierLoss", "LatentLoss"}
+"""Not called: classes to derive from, one that needs a network, and a method that only raises."""
 METHODS = (
     *("fit", "fit_transform", "transform", "predict", "predict_proba", "predict_latent", "decision_function"),
     *("explain", "class_intervals", "calibrate", "conformalize", "predict_set", "fit_density", "familiarity"),
@@ -191,7 +196,7 @@ def arguments(function: Callable[..., Any], room: str, *names: str) -> Iterator[
 
 
 def used(made: Any, room: str) -> Any:
-    """What an object of a room gives, with valid arguments."""
+    """Create an object of a room with valid arguments."""
     if room == "backbones":
         return made(IMAGES[:2, ..., np.newaxis])
     if room == "heads":
@@ -216,7 +221,8 @@ def class_calls(kind: type, room: str) -> Iterator[Call]:
     instance = kind(**made)
     used(instance, room)
     for method in METHODS:
-        if callable(getattr(instance, method, None)):
+        defined = getattr(instance, method, None)
+        if callable(defined) and getattr(defined, "__qualname__", "") not in BASES:
             bound = getattr(kind(**made) if method in ("fit", "fit_transform", "adapt") else instance, method)
             for chosen in arguments(bound, room, method, name):
                 yield Call(f"{name}.{method}", bound, chosen)
@@ -405,4 +411,4 @@ ROOMS: dict[str, Callable[[], list[Call]]] = {
     "experiments": _experiments,
     "classifier": _classifier,
 }
-"""What makes the calls of every room."""
+"""Functions that create the calls of every room."""

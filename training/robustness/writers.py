@@ -18,11 +18,11 @@ X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 
 @dataclass
 class Writer:
-    """Something that is written: how state 0 or 1 of it is, and what a user reads, None if nothing is there."""
+    """Functions that write state 0 or 1 of a file and read it; None is read if it does not exist."""
 
     write: Callable[[Path, int], Any]
     read: Callable[[Path], Any]
-    replaces: bool = True  # whether state 1 is written over state 0, or what is there stays
+    replaces: bool = True  # whether state 1 replaces state 0, or an existing file stays
 
 
 def network(state: int) -> ds.SimplexClassifier:
@@ -35,7 +35,7 @@ def network(state: int) -> ds.SimplexClassifier:
 
 
 def back_up(folder: Path, state: int) -> None:
-    """Resume from the backup that may be there, and write that of the epoch of a state."""
+    """Resume from the backup, if it exists, and write the one of a state's epoch."""
     repair_backup(folder)
     backup = Backup(folder)
     backup.set_model(network(state))
@@ -43,7 +43,7 @@ def back_up(folder: Path, state: int) -> None:
 
 
 def read_backup(folder: Path) -> Any:
-    """Epochs and weights that a training goes on from."""
+    """Return the epochs and weights that a training resumes from."""
     epochs, model = repair_backup(folder), network(7)
     if epochs:
         model.load_weights(folder / WEIGHTS)
@@ -51,7 +51,7 @@ def read_backup(folder: Path) -> Any:
 
 
 def _cache(folder: Path, distances: Any) -> Any:
-    """Distances from the cache of targets, or these, which are then written there."""
+    """Return the distances in the cache of targets, or write these into it and return them."""
     indices = np.zeros(distances.shape, np.int64)
     return cached_search(
         folder, "key", X.shape, lambda checkpoint: ds.distances.Neighbors(distances, indices), resumes=False

@@ -9,7 +9,7 @@ Repetitions are kept in the folder of the runs, and an interrupted command goes 
 them after a change of settings. --only measures the rows whose data set or method is TEXT; the others are those that
 were kept, or left out. FOLDER has the data sets as NAME.npz with the arrays X and y; the environment variable
 DEEPSIMPLEX_DATA names it as well. Those that it lacks come from the UCI repository, with a checksum. A data set that is
-found nowhere is left out, with a line that says so.
+not available is left out, with a line that says so.
 """
 
 import datetime
@@ -78,7 +78,7 @@ def reproduce(
     """Measure one table, or some of its rows, print it and write it."""
     runs.mkdir(parents=True, exist_ok=True)
     number = repetitions or table.repetitions
-    found: dict[Cell, dict[int, Record]] = {}
+    measured: dict[Cell, dict[int, Record]] = {}
     missing = []
     console = Console(stderr=True, highlight=False)
     for cell in table.cells:
@@ -91,19 +91,19 @@ def reproduce(
             if not chosen:
                 continue
         try:
-            found[cell] = {k: _measured(table, cell, k, number, data, runs, console) for k in chosen}
+            measured[cell] = {k: _measured(table, cell, k, number, data, runs, console) for k in chosen}
         except MissingDataError as error:
             missing.append(f"{cell[0]} is left out: {error}")
             console.print(f"{name}: {missing[-1]}", markup=False)
     listed: list[Record] = [
         {"data": cell[0], "method": cell[1], "repetition": k} | record
-        for cell, repetitions_of_cell in found.items()
+        for cell, repetitions_of_cell in measured.items()
         for k, record in repetitions_of_cell.items()
     ]
     columns = ["data", "method", *table.scores([item["scores"] for item in listed])]
     print(f"\n{table.title}\n")
     shown = ResultTable("training.tables")
-    for cell, repetitions_of_cell in found.items():
+    for cell, repetitions_of_cell in measured.items():
         row = table.row(cell, [record["scores"] for record in repetitions_of_cell.values()])
         shown.add(**dict.fromkeys(columns, "") | row)
     notes = [*table.notes, *dict.fromkeys(missing)]
@@ -126,7 +126,7 @@ def _when(records: Sequence[Record]) -> dict[str, Any]:
 def _measured(
     table: PaperTable, cell: Cell, repetition: int, number: int, data: DataFolder, runs: Path, console: Console
 ) -> Record:
-    """Return one repetition's scores, date and number of cores: those that were kept, or measured now."""
+    """Return one repetition's scores, date and number of cores: those of an earlier run, or measured now."""
     path = _kept(cell, repetition, runs)
     if path.is_file():
         return json.loads(path.read_text(encoding="utf-8"))

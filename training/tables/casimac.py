@@ -124,7 +124,7 @@ def measure(name: str, method: str, repetition: int, data: DataFolder) -> Scores
 
 
 def measure_confusions(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
-    """Table 5: how many of the 20, 20 and 60 test samples go where."""
+    """Table 5: the confusion matrix of the 20, 20 and 60 test samples."""
     y, p = tested(name, method, repetition, data)
     counts = confusion_matrix(y, p.argmax(axis=1))
     wrong = {

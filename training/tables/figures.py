@@ -3,7 +3,7 @@
     python -m training.tables.figures [TABLE ...] [--data FOLDER] [--results training/results]
         [--output training/pictures]
 
-writes the PNG of every figure whose data set is there. FOLDER is that of ``training.tables``, which draws the figures
+writes the PNG of every figure whose data set exists. FOLDER is that of ``training.tables``, which draws the figures
 of a table after it has measured it.
 """
 
@@ -46,13 +46,13 @@ def _line(
     style: str = "o-",
 ) -> None:
     """Means of a score and their standard deviations over repetitions, against a number of each row."""
-    found: dict[float, list[float]] = {}
+    values: dict[float, list[float]] = {}
     for row in repetitions:
-        found.setdefault(place(row), []).append(row["scores"][score])
-    at = sorted(found)
-    means, deviations = (np.array([reduce(found[one]) for one in at]) for reduce in (np.mean, np.std))
-    axes.plot(at, means, style, label=label, markersize=4)
-    axes.fill_between(at, means - deviations, means + deviations, alpha=BAND)
+        values.setdefault(place(row), []).append(row["scores"][score])
+    positions = sorted(values)
+    means, deviations = (np.array([reduce(values[position]) for position in positions]) for reduce in (np.mean, np.std))
+    axes.plot(positions, means, style, label=label, markersize=4)
+    axes.fill_between(positions, means - deviations, means + deviations, alpha=BAND)
 
 
 def _finish(axes: NDArray[Any], ylabel: str, xlabel: str, xscale: str | None = None) -> None:
@@ -136,8 +136,8 @@ def smoothing(repetitions: Repetitions, data: DataFolder) -> Figure:
         for one, score in zip(row, SCORES, strict=True):
             for deviation in ilr_gp_synthetic.DEVIATIONS:
                 name = f"standard deviation {deviation:g}"
-                found = [r for r in repetitions if r["data"] == name and r["method"].startswith(method)]
-                _line(one, found, score, _smoothing, name)
+                rows = [r for r in repetitions if r["data"] == name and r["method"].startswith(method)]
+                _line(one, rows, score, _smoothing, name)
             one.set_title(f"{method}, {score}", fontsize=10)
         _finish(row[None], "", xlabel, "log")
     return figure
@@ -169,9 +169,9 @@ def concentration(repetitions: Repetitions, data: DataFolder) -> Figure:
     names = list(dict.fromkeys(row["data"] for row in repetitions))
     figure, axes = _figure(len(names))
     for one, name in zip(axes[0], names, strict=True):
-        found = [r for r in repetitions if r["data"] == name]
-        _line(one, found, "MNLL", _smoothing, "test rows")
-        _line(one, found, "MNLL of training rows", _smoothing, "training rows")
+        rows = [r for r in repetitions if r["data"] == name]
+        _line(one, rows, "MNLL", _smoothing, "test rows")
+        _line(one, rows, "MNLL of training rows", _smoothing, "training rows")
         one.set_title(name, fontsize=10)
     _finish(axes, "MNLL", r"$\alpha$", "log")
     return figure
@@ -183,8 +183,8 @@ def _beside(axes: Any, scores: Iterable[tuple[str, str, float]]) -> None:
     for method, name, score in scores:
         values.setdefault(method, {}).setdefault(name, []).append(score)
     names = list(next(iter(values.values())))
-    for shift, (method, found) in zip(np.linspace(-0.25, 0.25, len(values)), values.items(), strict=True):
-        means, deviations = ([reduce(found[name]) for name in names] for reduce in (np.mean, np.std))
+    for shift, (method, by_name) in zip(np.linspace(-0.25, 0.25, len(values)), values.items(), strict=True):
+        means, deviations = ([reduce(by_name[name]) for name in names] for reduce in (np.mean, np.std))
         axes.errorbar(np.arange(len(names)) + shift, means, yerr=deviations, fmt="o", markersize=4, label=method)
     axes.set_xticks(range(len(names)), names)
 
@@ -272,7 +272,7 @@ FIGURES: dict[str, tuple[str, Draw]] = {
     "gpd_reliability": ("gpd_4", reliability_bands),
     "sps_partitions": ("sps_1", partitions),
 }
-"""The table of every figure, and what draws it."""
+"""The table of every figure, and the function that draws it."""
 
 
 def draw(table: str, results: Path, output: Path, data: DataFolder) -> None:

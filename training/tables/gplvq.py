@@ -104,7 +104,7 @@ class SignOfProcess(ClassifierMixin, BaseEstimator):
 
 @dataclass(frozen=True)
 class Case:
-    """What a row of a table sets: the data, prototypes of every class, lengthscale, noise, and components of a PCA."""
+    """Settings of a table's row: the data, prototypes per class, lengthscale, noise, and components of a PCA."""
 
     data: str
     per_class: int
@@ -149,7 +149,7 @@ METHODS: Mapping[str, Callable[[Case, int], Any]] = {
 
 
 def spirals(number: int = 50, seed: int = 0) -> Data:
-    """Two intertwined spirals about the origin, so many samples of each."""
+    """Two intertwined spirals about the origin, with ``number`` samples of each."""
     rng = np.random.default_rng(seed)
     along = rng.uniform(size=(2, number))
     angle = 1.5 * np.pi * along + np.array([[0.0], [np.pi]])
@@ -165,7 +165,7 @@ def iris(folder: DataFolder) -> Data:
 
 
 def mnist(folder: DataFolder, number: int = 1000, seed: int = 0) -> Data:
-    """So many images of the digits two (0) and nine (1), drawn at random, with pixels in [0, 1]."""
+    """Images of the digits two (0) and nine (1), drawn at random, with pixels in [0, 1]."""
     data = folder.arrays("images/mnist")
     rows = np.flatnonzero(np.isin(data["y_train"], (2, 9)))
     rows = np.random.default_rng(seed).permutation(rows)[:number]
@@ -189,34 +189,34 @@ class Fold:
     y_held: NDArray[np.int64]
 
     def leading(self, columns: int | None) -> "Fold":
-        """With the first features alone."""
+        """Select the first features."""
         return Fold(self.X[:, :columns], self.y, self.X_held[:, :columns], self.y_held)
 
 
 @functools.lru_cache(maxsize=RUNS)
 def folds(name: str, projected: bool, seed: int, folder: DataFolder) -> tuple[Fold, ...]:
-    """Ten folds of a data set, on principal components of the samples to learn from if they are asked for."""
+    """Ten folds of a data set, on principal components of the training samples if ``projected``."""
     X, y = LOADERS[name](folder)
-    found = []
+    parts = []
     for learn, held in StratifiedKFold(10, shuffle=True, random_state=seed).split(X, y):
         X_learn, X_held = X[learn], X[held]
         if projected:
             pca = PCA(min(max(COMPONENTS), *X_learn.shape), svd_solver="covariance_eigh").fit(X_learn)
             X_learn, X_held = pca.transform(X_learn), pca.transform(X_held)
-        found.append(Fold(X_learn, y[learn], X_held, y[held]))
-    return tuple(found)
+        parts.append(Fold(X_learn, y[learn], X_held, y[held]))
+    return tuple(parts)
 
 
 def errors(method: str, case: Case, parts: Iterable[Fold], seed: int) -> Scores:
     """Shares of samples that are misclassified, means over the folds."""
-    found = []
+    shares = []
     for part in parts:
-        with warnings.catch_warnings():  # that prototypes were driven off, and stand idle, is part of the method
+        with warnings.catch_warnings():  # LVQ may move prototypes away from all samples
             warnings.filterwarnings("ignore", "prototypes .* are the nearest of no training sample", UserWarning)
             fitted = METHODS[method](case, seed).fit(part.X, part.y)
         pairs = ((part.X, part.y), (part.X_held, part.y_held))
-        found.append([np.mean(fitted.predict(X) != y) for X, y in pairs])
-    train, test = np.mean(found, axis=0)
+        shares.append([np.mean(fitted.predict(X) != y) for X, y in pairs])
+    train, test = np.mean(shares, axis=0)
     return {"train error": float(train), "test error": float(test)}
 
 
@@ -260,7 +260,7 @@ def _both(figures: Iterable[float]) -> dict[str, Printed]:
 
 
 def _compared(*names: str) -> dict[Cell, dict[str, Printed]]:
-    """All methods, with train and test errors of the thesis for those that it has, and its number of prototypes."""
+    """All methods, with the train and test errors that the thesis prints, and its number of prototypes."""
     cells: dict[Cell, dict[str, Printed]] = {}
     for name in names:
         printed = {} if name == "iris, 3 prototypes" else COMPARED[CASES[name].data]
@@ -270,7 +270,7 @@ def _compared(*names: str) -> dict[Cell, dict[str, Printed]]:
 
 
 def _by_components() -> dict[Cell, dict[str, Printed]]:
-    """All methods, with train and test errors of the thesis, there in percent, for those that it has."""
+    """All methods, with the train and test errors, in percent, that the thesis prints."""
     cells: dict[Cell, dict[str, Printed]] = {}
     for k, name in enumerate(BY_COMPONENTS):
         for method in METHODS:

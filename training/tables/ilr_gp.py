@@ -79,10 +79,10 @@ def _augmented(data: DataSet, seed: int, bijective: bool) -> LogisticSoftmaxGaus
 
 SEPARATE_SETTINGS: dict[str, Any] = {"separate_inducing": True, "ard": True, "epochs": 40}
 SEPARATE = ", separate inducing points"
-"""Of rows that are trained by minibatches, with points for every latent dimension."""
+"""Suffix of methods trained by minibatches, with separate inducing points for every latent dimension."""
 
 LEARNED = ", ARD, learned inducing points"
-"""Of rows that are fitted once more, with the smoothing that was chosen."""
+"""Suffix of methods that are fitted once more, with the chosen smoothing."""
 
 METHODS: dict[str, Callable[[DataSet, int], Any]] = {
     "Exact-ILR": _latent("ilr"),

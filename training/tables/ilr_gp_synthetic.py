@@ -46,7 +46,7 @@ def measure_overlap(name: str, method: str, repetition: int, data: DataFolder) -
 
 
 def measure_growth(name: str, method: str, repetition: int, data: DataFolder) -> Scores:
-    """Figure 6: so many classes whose neighbors overlap; smoothing by the NLL of the training rows."""
+    """Figure 6: a number of classes whose neighbors overlap; smoothing by the NLL of the training rows."""
     classes = int(name.removesuffix(" classes"))
     classifier: Any = {
         "Exact-ILR": ds.SimplexGaussianProcess("ilr", smoothing="train"),

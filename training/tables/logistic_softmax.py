@@ -111,7 +111,7 @@ class LogisticSoftmaxGaussianProcess(ClassifierMixin, BaseEstimator):
 
         @tf.function
         def loss(kernel: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-            """Minus what the bound owes to the kernel, with the best Gaussian for the auxiliary variables; gradient."""
+            """Negative kernel terms of the bound, with the optimal Gaussian given the auxiliary variables; gradient."""
             with tf.GradientTape() as tape:
                 tape.watch(kernel)
                 A, residual = project(kernel, self.points_, X)

@@ -27,13 +27,13 @@ RISING = frozenset(
 """Scores of which more is better; of all others less is."""
 
 CHOSEN = frozenset({"lambda or alpha"})
-"""What a method chose in every repetition, whose mean says nothing: all values are listed."""
+"""Settings that a method chose in every repetition: all values are listed, without a mean."""
 
 _OWN_COPIES = {"wine": load_wine, "iris": load_iris}
 
 
 class MissingDataError(Exception):
-    """A data set that is not on this machine; says where it is looked for."""
+    """Raised for a data set that is not on this machine; names where it was looked for."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class DataFolder:
         return self.path or (Path(stated) if stated else None)
 
     def load(self, name: str) -> Data:
-        """Features [N, d] and class numbers [N]; MissingDataError where there are none."""
+        """Features [N, d] and class numbers [N]; MissingDataError if the data set is not available."""
         if self.holds(name) or name not in {*_OWN_COPIES, *SETS}:
             arrays = self.arrays(name)
             X, y = arrays["X"], arrays["y"]
@@ -69,11 +69,11 @@ class DataFolder:
         return X.astype(np.float64), y.astype(np.int64)
 
     def holds(self, name: str) -> bool:
-        """Whether the folder has NAME.npz."""
+        """Return whether the folder has NAME.npz."""
         return self.folder is not None and (self.folder / f"{name}.npz").is_file()
 
     def arrays(self, name: str) -> dict[str, NDArray]:
-        """All arrays of NAME.npz; MissingDataError where there is no such file."""
+        """All arrays of NAME.npz; MissingDataError if the file does not exist."""
         if not self.holds(name):
             raise MissingDataError(f"no {name}.npz in {self.folder or '--data'}")
         with np.load(f"{self.folder}/{name}.npz", allow_pickle=False) as archive:
@@ -82,7 +82,7 @@ class DataFolder:
 
 @dataclass(frozen=True)
 class Printed:
-    """A number as a paper prints it, with the standard deviation over its repetitions where it states one."""
+    """A number as a paper prints it, with the standard deviation over its repetitions if it states one."""
 
     mean: float
     deviation: float | None = None
@@ -143,26 +143,26 @@ class PaperTable:
 
     def scores(self, repetitions: Sequence[Scores] = ()) -> list[str]:
         """Names of all scores: those printed, then those measured beside."""
-        of_all = (*self.cells.values(), *repetitions)
-        return list(dict.fromkeys(score for scores in of_all for score in scores))
+        printed_and_measured = (*self.cells.values(), *repetitions)
+        return list(dict.fromkeys(score for scores in printed_and_measured for score in scores))
 
     def verdict(self, score: str, ours: NDArray[np.float64], printed: Printed) -> str:
-        """Whether ours is better, behind, or within two standard errors of the difference and the paper's rounding.
+        """Compare our mean with the paper's: "better", "behind", or "within" two standard errors and the rounding.
 
         One repetition of ours is assumed to have the paper's standard deviation. A number that the paper prints without
         one is assumed to have that of one of our repetitions, also where it is a mean itself, as [GPLVQ]'s are, over
         the folds of a cross-validation.
         """
-        own = printed.deviation**2 if len(ours) == 1 and printed.deviation is not None else ours.var()
-        variance = own / len(ours)
-        variance += own if printed.deviation is None else printed.deviation**2 / self.repetitions
+        our_variance = printed.deviation**2 if len(ours) == 1 and printed.deviation is not None else ours.var()
+        variance = our_variance / len(ours)
+        variance += our_variance if printed.deviation is None else printed.deviation**2 / self.repetitions
         lead = (ours.mean() - printed.mean) * (1 if score in RISING else -1)
         within = abs(lead) <= 2.0 * np.sqrt(variance) + self.rounding
         return "within" if within else "better" if lead > 0 else "behind"
 
 
 def fitted(classifier: Any, X: NDArray[np.float64], y: NDArray[np.int64]) -> Any:
-    """Fit a classifier, whether or not its search converges in as many iterations as it has."""
+    """Fit a classifier, without a warning if its search does not converge."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return classifier.fit(X, y)

@@ -21,7 +21,7 @@ class TrueBayes:
     """Class probabilities by the densities that the samples were drawn from."""
 
     def fit(self, X: NDArray[np.float64], y: NDArray[np.int64]) -> "TrueBayes":
-        """Nothing to learn."""
+        """Do nothing: the densities are given."""
         return self
 
     def predict_proba(self, X: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -38,7 +38,7 @@ METHODS: dict[str, Callable[[int], Any]] = {
 
 
 def draw(rng: np.random.Generator, count: int) -> Data:
-    """So many observations of each class: X [3 count, 1]."""
+    """Draw ``count`` observations of each class: X [3 count, 1]."""
     return rng.chisquare(np.repeat(DEGREES, count))[:, None], np.repeat(np.arange(3), count)
 
 

@@ -42,8 +42,8 @@ def class_first(rows: Rows) -> Arrays:
 
 def one_hot_classes(rows: Rows) -> Arrays:
     """Ten features, then a column for each of five classes."""
-    found = numbers(rows)
-    return found[:, :10], found[:, 10:].argmax(axis=1).astype(np.int32)
+    values = numbers(rows)
+    return values[:, :10], values[:, 10:].argmax(axis=1).astype(np.int32)
 
 
 def cleavage(rows: Rows) -> Arrays:
@@ -66,7 +66,7 @@ class UCIData:
     skipped_columns: int = 0
 
     def load(self) -> Arrays:
-        """Download the archive unless that was done, and read it.
+        """Read the archive, after a download unless it was downloaded before.
 
         Raises
         ------
@@ -90,12 +90,12 @@ class UCIData:
             for file in self.files:
                 lines = archive.read(members[file]).decode("latin-1").splitlines()[self.header :]
                 # Lines of @ are the header of an ARFF file.
-                found = [line.split(self.delimiter) for line in lines if line.strip() and not line.startswith("@")]
-                rows += [[text.strip() for text in row[self.skipped_columns :]] for row in found]
+                cells = [line.split(self.delimiter) for line in lines if line.strip() and not line.startswith("@")]
+                rows += [[text.strip() for text in row[self.skipped_columns :]] for row in cells]
         X, y = self.arrays(rows)
-        found_sum = checksum(X, y)
-        if found_sum != self.checksum:
-            raise ValueError(f"{path} must hold arrays of the checksum {self.checksum}; found {found_sum}")
+        actual = checksum(X, y)
+        if actual != self.checksum:
+            raise ValueError(f"{path} must hold arrays of the checksum {self.checksum}; found {actual}")
         return X, y
 
 
@@ -163,4 +163,4 @@ SETS = {
         delimiter=None,
     ),
 }
-"""By the names of the papers."""
+"""Data sets by their names in the papers."""

@@ -66,11 +66,11 @@ def main(
                 _run(name, seed, images, size, backbone, folder, options)
     _ensemble(folder, images)
     known = [*METHODS, *(other for following in FOLLOWING.values() for other in following), table.ENSEMBLE]
-    found = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
-    found = {name: rows for name, rows in found.items() if rows}
-    table.write(found, output)
+    rows_by_method = {name: [row for seed in range(seeds) if (row := _read(folder, name, seed))] for name in known}
+    rows_by_method = {name: rows for name, rows in rows_by_method.items() if rows}
+    table.write(rows_by_method, output)
     if picture is not None and not near:
-        draw(found, picture)
+        draw(rows_by_method, picture)
 
 
 def _read(folder: Path, name: str, seed: int) -> dict[str, float] | None:
@@ -79,24 +79,24 @@ def _read(folder: Path, name: str, seed: int) -> dict[str, float] | None:
 
 
 def _run(name: str, seed: int, data: Data, size: str, backbone: str, folder: Path, options: dict[str, float]) -> None:
-    """Train and measure one classifier, and what is made of it: see ``FOLLOWING``."""
+    """Train and measure one classifier, and the methods of ``FOLLOWING`` that are made from it."""
     trained = train(METHODS[name], data, SIZES[size], backbone, seed, **options)
     versions = {"deepsimplex": ds.__version__, "keras": keras.__version__, "tensorflow": tf.__version__}
     facts = {"seconds of an epoch": trained.seconds, "weights": trained.weights, **versions}
-    found = predictions(trained, data)
+    predicted = predictions(trained, data)
     if name == table.PLAIN:
         path = folder / f"{name}-{seed}.npz"
-        np.savez_compressed(fresh := path.with_name(f".{path.name}"), **found)  # type: ignore[arg-type]
+        np.savez_compressed(fresh := path.with_name(f".{path.name}"), **predicted)  # type: ignore[arg-type]
         fresh.replace(path)
     for other, follow in FOLLOWING.get(name, {}).items():
         known = run_path(folder, other, seed).exists()
         if not known and (other != "dropout" or backbone == "cnn"):
             _write(run_path(folder, other, seed), measures(predictions(follow(trained, data), data), data) | facts)
-    _write(run_path(folder, name, seed), measures(found, data) | facts)
+    _write(run_path(folder, name, seed), measures(predicted, data) | facts)
 
 
 def _ensemble(folder: Path, data: Data) -> None:
-    """Measure the mean of the plain networks of the first seeds, once all are there."""
+    """Measure the mean of the plain networks of the first seeds, once all are trained."""
     members = [folder / f"{table.PLAIN}-{seed}.npz" for seed in range(MEMBERS)]
     if not all(path.exists() for path in members):
         return

@@ -17,13 +17,13 @@ PANELS = {
 DEFAULT = {"deepsimplex", OURS}
 
 
-def draw(found: Rows, path: Path) -> None:
+def draw(rows_by_method: Rows, path: Path) -> None:
     """Write the figure: a panel for each measure, a row for each method, the default in color."""
-    found = dict(sorted(found.items(), key=lambda item: item[0].startswith("deepsimplex")))
-    figure = Figure(figsize=(10, 0.8 + 0.28 * len(found)), layout="constrained")
+    rows_by_method = dict(sorted(rows_by_method.items(), key=lambda item: item[0].startswith("deepsimplex")))
+    figure = Figure(figsize=(10, 0.8 + 0.28 * len(rows_by_method)), layout="constrained")
     axes = figure.subplots(1, len(PANELS), sharey=True)
     for axis, (measure, title) in zip(axes, PANELS.items(), strict=True):
-        for place, (name, rows) in enumerate(found.items()):
+        for place, (name, rows) in enumerate(rows_by_method.items()):
             names = [measure] if measure in rows[0] else detections(rows[0], measure)
             if not names:
                 continue  # a mean of several networks has no features
@@ -34,6 +34,6 @@ def draw(found: Rows, path: Path) -> None:
         axis.tick_params(labelsize=8)
         axis.grid(axis="x", color="0.9")
         axis.spines[["top", "right", "left"]].set_visible(False)
-    axes[0].set_yticks(range(len(found)), list(found), fontsize=9)
+    axes[0].set_yticks(range(len(rows_by_method)), list(rows_by_method), fontsize=9)
     axes[0].invert_yaxis()
     figure.savefig(path, dpi=150)

@@ -17,7 +17,7 @@ HELD_OUT_CLASSES = {"fashion_mnist": (4, 6), "cifar10": (3, 5), "digits": (4, 9)
 
 
 class Size(NamedTuple):
-    """How much is trained on, and how long."""
+    """Numbers of training images and epochs."""
 
     images: int
     epochs: int
@@ -42,7 +42,7 @@ class Data(NamedTuple):
 
 
 def far(data: Data, folder: Path) -> Data:
-    """With MNIST, KMNIST and noise as other images, but for sets of another shape, and those that the folder lacks."""
+    """Add MNIST, KMNIST and noise as other images, except sets of another shape or not in the folder."""
     others: dict[str, Images] = {}
     shape = data.x.shape[1:]
     for name, file in {"MNIST": "mnist.npz", "KMNIST": "kmnist_test.npz"}.items():
@@ -51,7 +51,7 @@ def far(data: Data, folder: Path) -> Data:
             continue
         path = folder / "images" / file
         if not path.exists():
-            print(f"{path} is not there: no {name}")
+            print(f"{path} does not exist: no {name}")
             continue
         with np.load(path, allow_pickle=False) as archive:
             key = "X_test" if "X_test" in archive else "x_test"
@@ -61,7 +61,7 @@ def far(data: Data, folder: Path) -> Data:
 
 
 def near(data: Data, held_out: tuple[int, ...]) -> Data:
-    """With two classes held out of training, whose test images are the other ones."""
+    """Hold two classes out of training; their test images are the other images."""
     kept = [label for label in range(10) if label not in held_out]
     number = np.full(10, -1)
     number[kept] = np.arange(len(kept))

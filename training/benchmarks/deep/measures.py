@@ -16,17 +16,17 @@ SPLITS, COVERAGE = 20, 0.9
 
 
 def predictions(trained: Trained, data: Data) -> Predictions:
-    """Class probabilities by set of images, and familiarities under "familiarity of ..."."""
+    """Class probabilities by set of images, and familiarities under the names "familiarity of ..."."""
     sets = {"test": data.x_test, **data.others, **(dict(corrupted(data)) if "noise" in data.others else {})}
-    found = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
+    values = {name: trained.probabilities(x).astype(np.float32) for name, x in sets.items()}
     familiarity = _familiarity(trained, data)
     if familiarity is not None:
-        found |= {f"familiarity of {name}": familiarity(sets[name]) for name in ("test", *data.others)}
-    return found
+        values |= {f"familiarity of {name}": familiarity(sets[name]) for name in ("test", *data.others)}
+    return values
 
 
 def _familiarity(trained: Trained, data: Data) -> Callable[[Images], NDArray[Any]] | None:
-    """Familiarity of images by the classifier's own density or one of its features; None without features."""
+    """Familiarity of images by the classifier's density or one fitted to its features; None without features."""
     features = trained.features
     if trained.familiarity is not None or features is None:
         return trained.familiarity
@@ -36,25 +36,25 @@ def _familiarity(trained: Trained, data: Data) -> Callable[[Images], NDArray[Any
     return lambda x: density.familiarity(features(x))
 
 
-def measures(found: Mapping[str, NDArray[Any]], data: Data) -> dict[str, float]:
+def measures(predicted: Mapping[str, NDArray[Any]], data: Data) -> dict[str, float]:
     """The table's numbers by name."""
-    y, p = data.y_test, found["test"]
+    y, p = data.y_test, predicted["test"]
     row = _scores(y, p) | {
         "area under risk-coverage": float(ds.evaluation.area_under_risk_coverage(y, p)),
         **_sets(y, p),
     }
     by_corruption: dict[str, list[dict[str, float]]] = {}
     for name in (f"{name}-{severity}" for name in ds.evaluation.CORRUPTIONS for severity in SEVERITIES):
-        if name in found:
-            by_corruption.setdefault(name.rpartition("-")[0], []).append(_scores(y[:CORRUPTED], found[name]))
+        if name in predicted:
+            by_corruption.setdefault(name.rpartition("-")[0], []).append(_scores(y[:CORRUPTED], predicted[name]))
     for score in ("accuracy", "NLL", "Brier", "ECE") if by_corruption else ():
         means = {name: float(np.mean([one[score] for one in rows])) for name, rows in by_corruption.items()}
         row[f"corrupted {score}"] = float(np.mean(list(means.values())))
         row |= {f"{score}, {name}": mean for name, mean in means.items() if score == "NLL"}
     for name in data.others:
-        row |= _detection(1 - p.max(axis=1), 1 - found[name].max(axis=1), name, "probability")
-        if "familiarity of test" in found:
-            inside, outside = (-found[f"familiarity of {which}"] for which in ("test", name))
+        row |= _detection(1 - p.max(axis=1), 1 - predicted[name].max(axis=1), name, "probability")
+        if "familiarity of test" in predicted:
+            inside, outside = (-predicted[f"familiarity of {which}"] for which in ("test", name))
             row |= _detection(inside, outside, name, "density")
     return row
 
@@ -69,13 +69,13 @@ def _scores(y: NDArray[Any], p: NDArray[Any]) -> dict[str, float]:
 
 
 def _detection(inside: NDArray[Any], outside: NDArray[Any], name: str, by: str) -> dict[str, float]:
-    """AUROC, and the share of test images that is flagged where 95% of the others are."""
-    flagged, found, _ = roc_curve(
+    """AUROC, and the share of test images flagged by the threshold that flags 95% of the others."""
+    flagged, detected, _ = roc_curve(
         np.repeat([0, 1], [len(inside), len(outside)]), np.concatenate([inside, outside]), drop_intermediate=False
     )
     return {
         f"AUROC, {name}, by {by}": float(ds.evaluation.out_of_distribution_auroc(inside, outside)),
-        f"flagged at 95%, {name}, by {by}": float(flagged[np.searchsorted(found, 0.95)]),
+        f"flagged at 95%, {name}, by {by}": float(flagged[np.searchsorted(detected, 0.95)]),
     }
 
 

@@ -22,7 +22,7 @@ BATCH, RATE, HELD_OUT, DROPOUT_PASSES, SPECTRAL_BOUND = 128, 2e-3, 0.05, 10, 0.9
 class Trained(NamedTuple):
     """A trained classifier: class probabilities and features of images, seconds of an epoch, number of weights.
 
-    ``familiarity`` is that of a classifier with a density of its own.
+    ``familiarity`` is that of a classifier with a density.
     """
 
     probabilities: Callable[[Images], Array]
@@ -71,15 +71,15 @@ def _features(body: keras.Model) -> Callable[[Images], Array]:
 
 
 def augmented(layer: keras.Layer | None) -> Callable[[Images, Array], tuple[Array, Array]]:
-    """Batches through a layer of Keras that augments images, and mixes one-hot labels with them."""
+    """Return a function that augments batches of images and one-hot labels by a layer of Keras."""
     if layer is None:
         return lambda x, y: (x, y)
 
     @tf.function(reduce_retracing=True)
     def augment(x: Any, y: Any) -> tuple[Any, Any]:
         channels = x if len(x.shape) == 4 else x[..., tf.newaxis]
-        found = layer({"images": channels, "labels": y}, training=True)
-        return tf.reshape(found["images"], tf.shape(x)), found["labels"]
+        augmented = layer({"images": channels, "labels": y}, training=True)
+        return tf.reshape(augmented["images"], tf.shape(x)), augmented["labels"]
 
     return lambda x, y: tuple(part.numpy() for part in augment(x, y))
 
@@ -149,7 +149,7 @@ def _fit(
 
 
 def temperature(data: Data, size: Size, name: str, seed: int, **options: Any) -> Trained:
-    """Cross-entropy on 95% of the images, with options of ``plain``; the temperature is found on the others."""
+    """Cross-entropy on 95% of the images, with options of ``plain``; the temperature is fitted to the others."""
     trained = plain(data, size, name, seed, share=1 - HELD_OUT, **options)
     cut = round((1 - HELD_OUT) * len(data.x))
     scaling = ds.calibration.TemperatureScaling().fit(trained.probabilities(data.x[cut:]), data.y[cut:])
@@ -217,7 +217,7 @@ def deepsimplex(
 
 
 class Setting(NamedTuple):
-    """What is chosen of a method by ``training.benchmarks.deep.selection``, from six trials by name."""
+    """Setting of a method that ``training.benchmarks.deep.selection`` chooses from six trials by name."""
 
     name: str
     trials: dict[str, Callable[..., Trained]]
@@ -271,7 +271,7 @@ SETTINGS: dict[str, Setting] = {
         "600",
     ),
 }
-"""The best trial of every method is chosen, but of ours what is its default."""
+"""Settings of the methods: the best trial, of ours the default."""
 
 CHOSEN = {name: setting.trials[setting.chosen] for name, setting in SETTINGS.items()}
 METHODS: dict[str, Callable[..., Trained]] = {
@@ -299,13 +299,13 @@ FOLLOWING: dict[str, dict[str, Callable[[Trained, Data], Trained]]] = {
     "cross-entropy": {"dropout": dropout},
     "deepsimplex": {"deepsimplex, density": with_density},
 }
-"""What is made of a trained classifier, by its method."""
+"""Methods that are made from a trained classifier, by its method."""
 
 
 def train(
     method: Callable[..., Trained], data: Data, size: Size, backbone: str, seed: int, **options: float
 ) -> Trained:
-    """A classifier that nothing trained before has any influence on."""
+    """Train a classifier from a seed, independently of those trained before."""
     keras.backend.clear_session()
     keras.utils.set_random_seed(seed)
     return method(data, size, backbone, seed, **options)

@@ -56,8 +56,15 @@ def main(
         }
         _add(table, name, setting.name, trials, "NLL", min)
     for name in [name for name in DETECTING if name in names]:
-        found = [_detections(runs, name, FIRST_SEED + seed, near(data, HELD_OUT_CLASSES)) for seed in range(seeds)]
-        _add(table, name, "density", {density: [one[density] for one in found] for density in DENSITIES}, "AUROC", max)
+        detections = [_detections(runs, name, FIRST_SEED + seed, near(data, HELD_OUT_CLASSES)) for seed in range(seeds)]
+        _add(
+            table,
+            name,
+            "density",
+            {density: [by_density[density] for by_density in detections] for density in DENSITIES},
+            "AUROC",
+            max,
+        )
     table.write(output)
 
 
@@ -65,7 +72,7 @@ def _add(
     table: ResultTable, name: str, setting: str, trials: dict[str, list[float]], measure: str, best: Callable[..., str]
 ) -> None:
     """A row for every value, with its mean over the seeds."""
-    means = {value: float(np.mean(found)) for value, found in trials.items()}
+    means = {value: float(np.mean(values)) for value, values in trials.items()}
     winner = best(means, key=means.get)
     for value, mean in means.items():
         facts = {"seeds": len(trials[value]), "measure": measure, "mean": f"{mean:.4f}"}
@@ -77,9 +84,9 @@ def _trial(runs: Path, name: str, value: str, seed: int, data: Data) -> float:
     path = run_path(runs, f"{name}-{value}", seed)
     if not path.exists():
         trained = train(SETTINGS[name].trials[value], data, SIZE, "cnn", seed)
-        found = float(ds.evaluation.negative_log_likelihood(data.y_test, trained.probabilities(data.x_test)))
-        write_json(path, {"NLL": found})
-        print(f"{path.stem}: NLL {found:.4f}", flush=True)
+        nll = float(ds.evaluation.negative_log_likelihood(data.y_test, trained.probabilities(data.x_test)))
+        write_json(path, {"NLL": nll})
+        print(f"{path.stem}: NLL {nll:.4f}", flush=True)
     return float(json.loads(path.read_text())["NLL"])
 
 
@@ -91,13 +98,13 @@ def _detections(runs: Path, name: str, seed: int, data: Data) -> dict[str, float
         assert trained.features is not None
         known, inside, outside = map(trained.features, (data.x, data.x_test, data.others["held-out classes"]))
         unknown = np.repeat([False, True], [len(inside), len(outside)])
-        found = {}
+        auroc = {}
         for density, make in DENSITIES.items():
             fitted = make().fit(known, data.y, ds.calibration.feature_density.VARIANCE_SHARE)
             unfamiliar = -fitted.familiarity(np.concatenate([inside, outside]))
-            found[density] = float(roc_auc_score(unknown, unfamiliar))
-        write_json(path, found)
-        print(f"{path.stem}: {found}", flush=True)
+            auroc[density] = float(roc_auc_score(unknown, unfamiliar))
+        write_json(path, auroc)
+        print(f"{path.stem}: {auroc}", flush=True)
     return dict(json.loads(path.read_text()))
 
 

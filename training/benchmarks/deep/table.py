@@ -37,37 +37,39 @@ def detections(row: Mapping[str, Any], by: str, score: str = "AUROC") -> list[st
     return [name for name in row if name.startswith(score) and name.endswith(by)]
 
 
-def write(found: Rows, output: Path | None) -> None:
+def write(rows_by_method: Rows, output: Path | None) -> None:
     """Print the rows of every method and the ratios to the peers, and write the rows as JSON."""
     table = ResultTable("training.benchmarks.deep")
-    for name, rows in found.items():
+    for name, rows in rows_by_method.items():
         row = {column: _shown(rows, [column]) for column in (*COLUMNS, *CORRUPTED)}
         for by in ("probability", "density"):
             for score in ("AUROC", "flagged at 95%"):
                 row[f"{score} by {by}"] = _shown(rows, detections(rows[0], by, score))
         weights = f"{rows[0]['weights']:.0f}" if "weights" in rows[0] else ""
         table.add(method=name, seeds=len(rows), **row, weights=weights)
-    notes = [*_comparisons(found)] if {OURS, PLAIN} <= found.keys() else []
+    notes = [*_comparisons(rows_by_method)] if {OURS, PLAIN} <= rows_by_method.keys() else []
     print("\n".join(["", *notes]))
     table.write(output, notes=notes)
 
 
-def _comparisons(found: Rows) -> Iterator[str]:
-    """Means and standard errors of differences and ratios, paired by seed; the ensemble is one for all seeds."""
-    ours, plain = found[OURS], found[PLAIN]
+def _comparisons(rows_by_method: Rows) -> Iterator[str]:
+    """Yield means and standard errors of differences and ratios, paired by seed; all seeds share one ensemble."""
+    ours, plain = rows_by_method[OURS], rows_by_method[PLAIN]
     gains = [100 * (row["accuracy"] - peer["accuracy"]) for row, peer in zip(ours, plain, strict=True)]
     yield f"Accuracy of {OURS!r} minus that of {PLAIN!r}: {_with_error(gains, '+.2f')} points."
     for name, measure in ((PEER, "NLL"), (PEER, "ECE"), (PEER, "corrupted NLL"), (ENSEMBLE, "NLL")):
-        if name in found and measure in ours[0]:
-            rows = list(found[name]) * (len(ours) if name == ENSEMBLE else 1)
+        if name in rows_by_method and measure in ours[0]:
+            rows = list(rows_by_method[name]) * (len(ours) if name == ENSEMBLE else 1)
             ratios = [row[measure] / peer[measure] for row, peer in zip(ours, rows, strict=True)]
             yield f"{measure} of {OURS!r} over that of {name!r}: {_with_error(ratios, '.3f')}."
-    for own, other in (("density", "probability"), ("density", "density"), ("probability", "probability")):
-        if not detections(plain[0], other):
+    for score, peer_score in (("density", "probability"), ("density", "density"), ("probability", "probability")):
+        if not detections(plain[0], peer_score):
             continue  # not measured
-        means = ([mean([row], *detections(row, by)) for row in rows] for rows, by in ((ours, own), (plain, other)))
+        means = (
+            [mean([row], *detections(row, by)) for row in rows] for rows, by in ((ours, score), (plain, peer_score))
+        )
         gains = [100 * (mine - theirs) for mine, theirs in zip(*means, strict=True)]
-        yield f"AUROC by {own} minus that of {PLAIN!r} by {other}: {_with_error(gains, '+.1f')} points."
+        yield f"AUROC by {score} minus that of {PLAIN!r} by {peer_score}: {_with_error(gains, '+.1f')} points."
 
 
 def _with_error(values: Sequence[float], form: str) -> str:
