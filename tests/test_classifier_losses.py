@@ -507,12 +507,12 @@ def test_mixed_precision_trains(objective, covariance, four):
     ("arguments", "message"),
     [
         ({"loss": "hybird"}, "loss must be one of latent_nll, hybrid, composition.*did you mean 'hybrid'"),
-        ({"loss": lambda: Hybrid(1.0)}, "weight must be .* above 0 and below 1; found 1.0"),
-        ({"loss": lambda: Composition(1.0)}, "mass must be .* above 0 and below 1; found 1.0"),
-        ({"loss": lambda: Composition(0.1)}, r"mass must be above 1/n = 0\.1; found 0\.1"),
+        ({"loss": lambda: Hybrid(1.0)}, r"weight must.*found 1.0"),
+        ({"loss": lambda: Composition(1.0)}, r"mass must.*found 1.0"),
+        ({"loss": lambda: Composition(0.1)}, r"mass must.*found 0\.1"),
         (
             {"loss": "class", "readout": ds.readout.ArgmaxReadout(method="monte_carlo")},
-            "readout must be differentiable for loss 'sparse_categorical_crossentropy'.*'quasi_monte_carlo'",
+            r"readout must.*found method 'monte_carlo', which counts draws",
         ),
     ],
 )

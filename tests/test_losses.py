@@ -82,10 +82,10 @@ def test_beta_weight_has_no_gradient():
 
 
 def test_invalid_beta_raises():
-    with pytest.raises(ValueError, match="beta must be a number of at least 0 and at most 1; found 2"):
+    with pytest.raises(ValueError, match=r"beta must.*found 2"):
         LatentNLL(beta=2)
     observation, latent = {"loc": OBSERVED, "scale": NOISES["none"]}, {"loc": LOC, "scale": SCALES["full"]}
-    with pytest.raises(ValueError, match="beta must be 0 with a full covariance"):
+    with pytest.raises(ValueError, match=r"beta must.*found 0\.5"):
         LatentNLL(beta=0.5)(observation, latent)
 
 
@@ -218,7 +218,7 @@ def test_function_as_loss_receives_labels_and_probabilities():
 @pytest.mark.parametrize(
     ("identifier", "message"),
     [
-        ("sparse_crossentropy", "loss must be one of latent_nll, hybrid, composition"),
+        ("sparse_crossentropy", r"loss must.*found 'sparse_crossentropy'"),
         ("hybird", "did you mean 'hybrid'"),
         (["mse"], "loss must be one of"),
         (3, "loss must be one of"),

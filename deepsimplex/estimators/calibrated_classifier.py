@@ -132,9 +132,7 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
 
     def _report_end(self, callback: Callback | None) -> None:
         """Call the callback's ``fit_ended``, if it has one, with the fitted classifier."""
-        fit_ended: Any = getattr(callback, "fit_ended", None)
-        if fit_ended is not None:
-            fit_ended(self)
+        getattr(callback, "fit_ended", lambda classifier: None)(self)
 
     def calibrate(
         self,
@@ -322,11 +320,6 @@ class CalibratedClassifier(ClassifierMixin, BaseEstimator):
     def _served(self) -> tuple[Any, Callable[[Any], Any] | None, Callable[[Any], Any]]:
         """Return the owner of the variables, and ``latent`` and ``readout`` of ``export_model``, in TensorFlow."""
 
-    @property
-    def _maps_probabilities(self) -> bool:
-        """Whether there is a calibration of probabilities, and not of latents."""
-        return self._after_training.maps_probabilities
-
     def _calibrated(self, p: NDArray[np.float64]) -> NDArray[np.float64]:
         """Apply the classifier's calibration, if it has one, to class probabilities."""
         calibration = self._after_training.calibration
@@ -360,7 +353,4 @@ def seed_of(random_state: Any) -> int:
             return int(random_state)
     elif random_state is None or isinstance(random_state, np.random.RandomState):
         return int(check_random_state(random_state).randint(np.iinfo(np.int32).max))
-    raise ValueError(
-        "random_state must be a whole number, at least 0 and below 2**32, a numpy.random.RandomState or None; found "
-        f"{random_state!r}"
-    )
+    raise ValueError(f"random_state must be a whole number from 0, a RandomState or None; found {random_state!r}")

@@ -137,7 +137,7 @@ class LatentClassifier(CalibratedClassifier):
         as all probabilities are if ``deepsimplex.readout.method_for`` is "quasi_monte_carlo". Calibrated probabilities
         of zero count as the smallest normal number.
         """
-        if self._maps_probabilities:
+        if self._after_training.maps_probabilities:
             return self._calibrated_logarithms(np.concatenate([*self._read(X)]))
         return np.concatenate([*self._read(X, log=True)])
 
@@ -191,7 +191,7 @@ class LatentClassifier(CalibratedClassifier):
         ValueError
             If a calibration maps the probabilities: only latent scaling keeps intervals.
         """
-        if self._maps_probabilities:
+        if self._after_training.maps_probabilities:
             calibration = self._after_training.calibration
             raise ValueError(
                 f"class_intervals are those of probabilities as read out of latents, which {calibration!r} maps "

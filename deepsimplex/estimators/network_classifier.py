@@ -8,6 +8,7 @@ from typing import Any, Self
 import keras
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.preprocessing import StandardScaler
 
 from deepsimplex._utils.validation import check_flag
 from deepsimplex.backbones import backbone
@@ -132,16 +133,15 @@ class SimplexNetworkClassifier(LatentClassifier):
 
     def _network(self, X: NDArray[np.float64], weights: Any, names: list[str], seed: int) -> SimplexClassifier:
         if isinstance(self.backbone, keras.layers.Layer):
+            name = self.backbone.name
             raise ValueError(
-                "backbone must be a name, a dict or a function that returns a new model for every fit; found the model "
-                f"{self.backbone.name!r}"
+                f"backbone must be a name, a dict or a function that makes a model; found the model {name!r}"
             )
         spec = {"name": self.backbone} if isinstance(self.backbone, str) else self.backbone
         layers = [spec() if callable(spec) else backbone(**spec)]
         if check_flag(self.scale_features, "scale_features"):
-            mean = np.average(X, axis=0, weights=weights)
-            variance = np.average(np.square(X - mean), axis=0, weights=weights)
-            layers.insert(0, keras.layers.Normalization(mean=mean, variance=np.where(variance > 0, variance, 1.0)))
+            scaler = StandardScaler().fit(X, sample_weight=weights)
+            layers.insert(0, keras.layers.Normalization(mean=scaler.mean_, variance=np.square(scaler.scale_)))
         network = keras.Sequential([keras.Input(X.shape[1:]), *layers])
         target, head = copy.deepcopy((self.target, self.head))
         return SimplexClassifier(network, target, head=head, readout=self.readout, class_names=names, seed=seed)

@@ -137,7 +137,7 @@ def test_stream_with_other_rows_in_a_later_pass_raises():
     ).batch(32)
     samples = Samples.of(changing, name="X")
     samples.whole()
-    with pytest.raises(ValueError, match=r"X must yield the same rows whenever it is read.* 300 rows .* then 299"):
+    with pytest.raises(ValueError, match=r"^X must.*found 300 rows at first and then 299"):
         samples.whole()
 
 
@@ -162,13 +162,13 @@ def test_endless_stream_is_read_only_with_steps():
 @pytest.mark.parametrize(
     ("x", "labels", "error", "match"),
     [
-        (X, y[1:], ValueError, "x and y must have the same number of samples; found 300 and 299"),
-        (X, 3, ValueError, "found 300 and a single number"),
+        (X, y[1:], ValueError, r"x and y must.*found 300 and 299"),
+        (X, 3, ValueError, r"x and y must.*found 300 and a single number"),
         ("X", y, ValueError, "x must be an array.* found str"),
-        (np.array(["a", "b"]), [0, 1], TypeError, "x must hold real numbers; found dtype <U1"),
+        (np.array(["a", "b"]), [0, 1], TypeError, r"^x must.*found dtype <U1"),
         (np.full((2, 2), np.nan), [0, 1], ValueError, "x must be finite"),
-        ((X, X[1:]), y, ValueError, "the inputs of x must have the same number of samples; found 300, 299"),
-        (np.empty((0, 3)), [], ValueError, "x must hold at least one sample"),
+        ((X, X[1:]), y, ValueError, r"the inputs of x must.*found 300, 299"),
+        (np.empty((0, 3)), [], ValueError, r"^x must.*found shape \[0, 3\]"),
         (dataset(), y, ValueError, "y must not be given beside batches"),
         (dataset(32, X), None, ValueError, "a tf.data.Dataset must yield"),
         (X, None, ValueError, "y must be given"),
