@@ -233,7 +233,7 @@ class SimplexClassifier(CalibratedNetwork):
             validation, size, steps = self._to_evaluate(validation, size, kwargs.pop("validation_steps", None))
             kwargs |= {"validation_data": self._batches(validation, size), "validation_steps": steps}
         self._build_metrics(samples)
-        if self.after_training.remove("training"):
+        if self.after_training.remove("training"):  # fitted to weights that change now
             self._retraced()
         ours = [seeded] if workers.count == 1 else [seeded, StateOfChief(workers)]
         return super().fit(
@@ -289,7 +289,7 @@ class SimplexClassifier(CalibratedNetwork):
                 "training samples. Use fit, or pass target.fit_transform(x_train, y_train)[batch]"
             )
         self._build_for(samples)
-        if self.after_training.remove("training"):
+        if self.after_training.remove("training"):  # fitted to weights that change now
             self._retraced()
         return super().train_on_batch(*labels.replace(samples).columns, return_dict=return_dict)
 
