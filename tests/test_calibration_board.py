@@ -374,11 +374,11 @@ def test_arrays_and_data_sets_give_the_same_draw(digits):
     (x, y), _ = digits
     drawn = draw_samples((x, y), 100, seed=1)
     assert (len(np.unique(drawn.rows)), drawn.given) == (100, len(x))
-    np.testing.assert_array_equal(drawn.y, y[drawn.rows])
-    np.testing.assert_array_equal(drawn.x, x[drawn.rows])
+    np.testing.assert_array_equal(drawn.columns[1], y[drawn.rows])
+    np.testing.assert_array_equal(drawn.columns[0], x[drawn.rows])
     streamed = draw_samples(tf.data.Dataset.from_tensor_slices((x, y)).batch(64), 100, seed=1)
     np.testing.assert_array_equal(streamed.rows, drawn.rows)
-    np.testing.assert_array_equal(streamed.x, drawn.x)
+    np.testing.assert_array_equal(streamed.columns[0], drawn.columns[0])
     assert not np.array_equal(draw_samples((x, y), 100, seed=2).rows, drawn.rows)
     assert len(draw_samples((x, y), None, seed=1).rows) == len(x)
     share = np.mean([draw_samples((x, y), 100, seed).rows.mean() for seed in range(50)]) / (len(x) - 1)
@@ -403,8 +403,8 @@ class Frame:
 
 def test_samples_of_a_data_frame_keep_column_names():
     drawn = draw_samples((Frame(np.eye(5), list("abcde")), np.arange(5)), 3, seed=0)
-    assert drawn.x.names == list("abcde")
-    np.testing.assert_array_equal(drawn.x, np.eye(5)[drawn.rows])
+    assert drawn.columns[0].names == list("abcde")
+    np.testing.assert_array_equal(drawn.columns[0], np.eye(5)[drawn.rows])
 
 
 @pytest.mark.slow
@@ -582,4 +582,4 @@ def test_one_hot_labels_are_class_numbers(tmp_path):
     x, y = DATA
     for labels in (np.eye(10)[y], y[:, None]):
         board = ds.monitoring.CalibrationBoard(tmp_path, (x, labels))
-        np.testing.assert_array_equal(board.validation.y, y)
+        np.testing.assert_array_equal(board.validation.columns[1], y)

@@ -211,7 +211,7 @@ def test_gradients_of_extreme_latents_are_finite(objective, covariance, four):
     if objective == "composition":
         model.training_loss.tau = 2.0
     latent = model.target.fit_transform(x, y, 4)
-    y = latent.as_dict() | {"label": y} | model.training_loss.observe(latent.loc, model.target.scores(4))
+    y = latent.as_dict() | {"label": y} | model.training_loss.further_labels(latent.loc, model.target.scores(4))
     y = {name: tf.cast(part, "int64" if name == "label" else "float32") for name, part in y.items()}
     head = model.head
     for stretch in (1.0, 30.0):

@@ -420,7 +420,7 @@ class Broken:
         (
             {"classifier": Broken(lambda k: np.ones((k, 2)))},
             ValueError,
-            "Broken.predict_proba gives no probab.*sums to 2",
+            "Broken.predict_proba gives .*sums to 2",
         ),
         (
             {"classifier": Broken(lambda k: np.full(k, 0.5))},

@@ -127,7 +127,7 @@ def test_invalid_latents_raise():
         ({"latent": latent, "readout": "softmaxx"}, "did you mean 'softmax'"),
         ({"scores": np.eye(3)}, "scores and readout belong to a latent"),
         ({"readout": "softmax"}, "scores and readout belong to a latent"),
-        ({"class_index": 3}, r"class_index must be one of the classes 0\.\.2; found 3"),
+        ({"class_index": 3}, r"class_index must be .*at most 2; found 3"),
     ):
         with pytest.raises(ValueError, match=message):
             plots.reliability(y, p, **options)

@@ -11,7 +11,7 @@ from deepsimplex.samples import Labels
 
 def test_numbers_stay_numbers():
     labels = Labels.of([[0], [2]], num_classes=3)
-    np.testing.assert_array_equal(labels.memberships, [0, 2])
+    np.testing.assert_array_equal(labels.values, [0, 2])
     np.testing.assert_array_equal(labels.classes, [0, 1, 2])
     np.testing.assert_array_equal(labels.shares, [[1, 0, 0], [0, 0, 1]])
     assert labels.latents is None
@@ -20,7 +20,7 @@ def test_numbers_stay_numbers():
 @pytest.mark.parametrize("classes", [None, ["dog", "cat", "eel"]])
 def test_names_are_numbered(classes):
     labels = Labels.of(np.array(["cat", "dog", "cat"]), classes=classes)
-    np.testing.assert_array_equal(labels.classes[labels.memberships], ["cat", "dog", "cat"])
+    np.testing.assert_array_equal(labels.classes[labels.values], ["cat", "dog", "cat"])
     assert labels.classes.tolist() == (classes or ["cat", "dog"])
 
 
@@ -29,13 +29,13 @@ def test_soft_labels_keep_their_shares():
     np.testing.assert_array_equal(labels.shares, [[0.25, 0.75], [1.0, 0.0]])
     np.testing.assert_array_equal(labels.hard, [1, 0])
     np.testing.assert_array_equal(labels[1:].hard, [0])
-    np.testing.assert_array_equal(Labels.of([[0, 1], [1, 0]], 2, soft=False).memberships, [1, 0])
+    np.testing.assert_array_equal(Labels.of([[0, 1], [1, 0]], 2, soft=False).values, [1, 0])
 
 
 def test_latents_are_recognized():
     S = vertices(4)
     labels = Labels.of(S[[3, 0]], scores=S)
-    np.testing.assert_array_equal(labels.memberships, [3, 0])
+    np.testing.assert_array_equal(labels.values, [3, 0])
     np.testing.assert_array_equal(labels.latents.scale, np.zeros((2, 1)))
     gaussian = LatentGaussian(S, np.ones((4, 1)))
     for y in (gaussian, gaussian.as_dict()):
