@@ -67,14 +67,14 @@ def test_unreachable_mass_raises():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"mass": 0.25}, "mass must be a number above 0.25 and below 1; found 0.25"),
-        ({"mass": 1.0}, "mass must be"),
-        ({"labels": [0, 1]}, r"labels must hold one label for each of the 50 rows of loc; found shape \(2,\)"),
-        ({"labels": np.full(50, 4)}, r"labels must hold class numbers 0\.\.3"),
-        ({"loc": np.zeros((50, 2))}, "loc must have 3 columns"),
-        ({"loc": np.zeros(50)}, r"loc must have shape \[N, L\]"),
+        ({"mass": 0.25}, r"mass must.*found 0.25"),
+        ({"mass": 1.0}, r"mass must.*found 1\.0"),
+        ({"labels": [0, 1]}, r"labels must.*found shape \(2,\)"),
+        ({"labels": np.full(50, 4)}, r"labels must.*found 4 in row 0"),
+        ({"loc": np.zeros((50, 2))}, r"loc must.*found shape \(50, 2\)"),
+        ({"loc": np.zeros(50)}, r"loc must.*found shape \(50,\)"),
         ({"loc": np.full((50, 3), np.nan)}, "loc must be finite"),
-        ({"scores": np.ones(3)}, r"scores must have shape \[n, L\]"),
+        ({"scores": np.ones(3)}, r"scores must.*found shape \(3,\)"),
     ],
 )
 def test_invalid_arguments_raise(arguments, message):
@@ -84,5 +84,5 @@ def test_invalid_arguments_raise(arguments, message):
 
 
 def test_nonpositive_scale_raises():
-    with pytest.raises(ValueError, match=r"tau must be a number above 0; found 0\.0"):
+    with pytest.raises(ValueError, match=r"tau must.*found 0\.0"):
         composition(S, S, 0.0)

@@ -99,10 +99,6 @@ class Registry(dict[str, type[Member]]):
         if not takes_any and (unknown := [key for key in arguments if key not in known]):
             raise ValueError(f"{kind.__name__} has no argument {unknown[0]!r}{did_you_mean(unknown[0], known)}")
         given = {key: value for key, value in defaults.items() if key in known} | arguments
-        for key, parameter in known.items():
-            required = parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
-            if required and key not in given:
-                raise ValueError(f"{self.kind} {kind.__name__} needs the argument {key!r}; found {sorted(given)}")
         return kind(**given)
 
 

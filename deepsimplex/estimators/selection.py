@@ -73,10 +73,7 @@ def _choices(smoothing: Any, target: Target) -> dict[float, Target]:
         raise ValueError(f"smoothing must be None or one of {', '.join(get_args(Smoothing))}; found {smoothing!r}")
     candidates = target.candidates
     if candidates is None:
-        raise ValueError(
-            f"smoothing={smoothing!r} needs a target that leaves a choice (ILR, Dirichlet); found {target!r}. "
-            "smoothing=None takes it as it is"
-        )
+        raise ValueError(f"smoothing={smoothing!r} needs a target with candidates (ILR, Dirichlet); found {target!r}")
     return {
         value: target.from_config(target.get_config() | {candidates.argument: value}) for value in candidates.values
     }

@@ -61,11 +61,6 @@ class Posterior(tf.Module):
         return len(self._features.center)
 
     @property
-    def latent_dim(self) -> int:
-        """Number of latent dimensions L."""
-        return int(self.weights.shape[1])
-
-    @property
     def _block_rows(self) -> int:
         """Number of rows at a time that bounds the memory."""
         return max(1, _BUDGET // (int(self.factors.shape[0]) * int(self.factors.shape[1])))

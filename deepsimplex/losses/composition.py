@@ -72,14 +72,14 @@ class Composition(ClassifierLoss):
         self._given = self.tau
 
     @property
-    def adapted(self) -> bool:
+    def is_ready(self) -> bool:
         """Whether tau is set."""
         return self.tau is not None
 
     def adapt(self, loc: ArrayLike, labels: ArrayLike, scores: ArrayLike, neighbor_error: float | None = None) -> None:
         """Find tau from the latents [N, L] of the training samples, their labels, and the scores [n, L].
 
-        A tau given to the constructor is kept. ``neighbor_error`` is that of the target.
+        Called by every ``fit``; a tau given to the constructor is kept. ``neighbor_error`` is that of the target.
         """
         if self._given is None:
             mass = self.mass or default_mass(loc, labels, scores, neighbor_error)
@@ -97,7 +97,7 @@ class Composition(ClassifierLoss):
     def how_to_adapt(self) -> str:
         return "call fit first, or compile with losses.Composition(tau=...)"
 
-    def observe(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+    def further_labels(self, loc: NDArray[np.floating], scores: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
         """Return the "composition" [N, n] of latents; an empty dict before tau is set."""
         return {} if self.tau is None else {"composition": composition(loc, scores, self.tau)}
 
@@ -106,9 +106,9 @@ class Composition(ClassifierLoss):
         if self.mass is not None and self.mass * num_classes <= 1:
             raise ValueError(f"mass must be above 1/n = {1 / num_classes:g}; found {self.mass!r}")
 
-    def compute(self, observation: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
+    def compute(self, labels: dict[str, Any], outputs: dict[str, Any], sample_weight: Any = None) -> Any:
         """Return the loss of a batch from "composition" [N, n] and "log_probabilities"."""
-        return self(observation["composition"], outputs["log_probabilities"], sample_weight=sample_weight)
+        return self(labels["composition"], outputs["log_probabilities"], sample_weight=sample_weight)
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         # y_true: compositions [N, n], y_pred: log-probabilities [N, n]

@@ -123,7 +123,7 @@ class ChosenFormula:
         loc, scale = latent.tensors()
         if latent.holds_tensors:
             return self.compute(loc, scale, log)
-        compiled, rows = _compiled(self, log, True, loc.dtype.name), loc.shape[0]
+        compiled, rows = _compiled(self, log, True, loc.dtype), loc.shape[0]
         batches = math.ceil(rows / self._batch_rows(loc.dtype))
         if batches <= 1:
             return compiled(loc, scale).numpy()
@@ -137,10 +137,11 @@ class ChosenFormula:
         differentiate loops of unknown length.
         """
         rows = loc.shape[0]
-        many = rows is not None and rows > self._batch_rows(loc.dtype)
-        if tf.executing_eagerly() or portable() or many:
-            return self._traced(loc, scale, log, whole)
-        result = _compiled(self, log, whole or rows is not None, loc.dtype.name)(loc, scale)
+        if rows is not None:
+            whole = rows <= self._batch_rows(loc.dtype)
+        if tf.executing_eagerly() or portable() or not (whole or rows is None):
+            return self._function(log, whole, loc.dtype)(loc, scale)
+        result = _compiled(self, log, whole, loc.dtype)(loc, scale)
         result.set_shape([rows, self.scores.num_classes])
         return result
 
@@ -148,11 +149,10 @@ class ChosenFormula:
         n, dims = self.scores.matrix.shape
         return batch_rows(self.formula.row_size(n, dims, self.points(dtype), dtype))
 
-    def _traced(self, loc: Any, scale: Any, log: bool, whole: bool) -> Any:
-        compute = partial(self._at_once, log)
-        if whole and loc.shape[0] is None:
-            return compute(loc, scale)
-        return in_row_batches(compute, loc, scale, self._batch_rows(loc.dtype))
+    def _function(self, log: bool, whole: bool, dtype: tf.DType) -> Callable[[Any, Any], Any]:
+        """The function of (loc, scale), of all rows at once or in batches."""
+        at_once = partial(self._at_once, log)
+        return at_once if whole else partial(in_row_batches, at_once, most=self._batch_rows(dtype))
 
     def _at_once(self, log: bool, loc: Any, scale: Any) -> Any:
         formula, points = self.formula, self.points(loc.dtype)
@@ -165,7 +165,7 @@ class ChosenFormula:
 
 
 @lru_cache(maxsize=128)
-def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
+def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: tf.DType) -> Any:
     """Compile a formula as a differentiable function of any number of rows: once per setting, not once per model.
 
     Its gradient is a second traced function, which computes the probabilities again: if they were passed from one graph
@@ -176,7 +176,7 @@ def _compiled(chosen: ChosenFormula, log: bool, whole: bool, dtype: str) -> Any:
     n, dims = chosen.scores.matrix.shape
     scale_shape = {"isotropic": [1], "diagonal": [dims], "full": [dims, dims]}[chosen.covariance]
     signature = [tf.TensorSpec([None, dims], dtype), tf.TensorSpec([None, *scale_shape], dtype)]
-    values = partial(chosen._traced, log=log, whole=whole)
+    values = chosen._function(log, whole, dtype)
     product = partial(vector_jacobian_product, values)
     gradient = tf.function(product, input_signature=[*signature, tf.TensorSpec([None, n], dtype)], autograph=False)
 

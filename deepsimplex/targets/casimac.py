@@ -32,9 +32,9 @@ class CASIMAC(Target):
 
     f(x, y) = - sum_{y' != y} f_C(alpha A + beta R_{y'}) p_{y'}, with the attraction A = 1 / (mean distance to the
     k_alpha nearest samples of the same class at positive distance) and the repulsion R_{y'} = mean distance to the
-    k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13), and the
-    nearest vertex of every latent is its class's (Eq. 10): on the border where a coefficient is zero, as for a sample
-    that lies in two classes at once and has no attraction. The targets carry no noise.
+    k_beta nearest samples of class y'. Training samples are left out of their own neighborhood (Eq. 13). A latent lies
+    nearest to the vertex of its sample's class (Eq. 10). It lies as near to another if that class's coefficient is
+    zero, as for equal samples of two classes without attraction. The targets carry no noise.
 
     Distances have the units of the samples. A positive factor on all latents changes no argmax readout, but a regressor
     starts at unit scale in every dimension: latents are therefore divided by their root mean square over the training

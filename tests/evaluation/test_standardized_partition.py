@@ -410,7 +410,7 @@ P = [[0.5, 0.5], [0.2, 0.8]]
         (lambda: standardized_partition(["a", "b"], P), TypeError, "For other labels pass classes="),
         (lambda: standardized_partition([0, 1], P, [0, 5]), ValueError, "assigned must hold class numbers.*found 5"),
         (lambda: standardized_partition([0, 1], P, [0]), ValueError, "assigned must hold one label"),
-        (lambda: standardized_partition([0, 1], P, depth=2), ValueError, "depth must be at most .* 1; found 2"),
+        (lambda: standardized_partition([0, 1], P, depth=2), ValueError, "depth must be .*at most 1; found 2"),
         (lambda: standardized_partition([0, 1], P, depth=0), ValueError, "depth must be a whole number"),
         (
             lambda: standardized_partition([0, 1], P, classes="ab"),

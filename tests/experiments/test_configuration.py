@@ -121,7 +121,7 @@ def test_overrides_fill_an_empty_section(digits):
     digits.write_text(yaml.safe_dump({**content, "training": None}))
     assert load_config(digits, ["training.epochs=3"]).training.epochs == 3
     assert load_config(digits, ["data.limit=null"]).data.limit is None
-    with pytest.raises(ConfigurationError, match="data: Field required"):
+    with pytest.raises(ConfigurationError, match=r"data\.name: Field required"):
         load_config(digits, ["data=null"])
 
 
