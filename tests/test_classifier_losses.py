@@ -273,7 +273,7 @@ def test_cross_entropy_does_not_fit_distance_target(few, monkeypatch, recwarn):
     (x, y), (x_test, y_test) = few
     for method in ("fit", "fit_transform", "transform"):
         monkeypatch.setattr(ds.targets.CASIMAC, method, lambda *arguments: pytest.fail("asked for latents"))
-    monkeypatch.setattr("deepsimplex.targets.casimac.class_neighbors", lambda *a, **k: pytest.fail("neighbors"))
+    monkeypatch.setattr("deepsimplex.targets.casimac.nearest_neighbors", lambda *a, **k: pytest.fail("neighbors"))
     model = make("class", eager=True)
     history = model.fit(x, y, batch_size=100, verbose=0, validation_data=(x_test, y_test)).history
     loss, _ = model.evaluate(x_test, y_test, verbose=0)

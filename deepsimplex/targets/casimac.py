@@ -305,14 +305,15 @@ class CASIMAC(Target):
         )
         labels = self._samples[1] if query_labels is None else query_labels
         if self.cache_dir is None:
-            neighbors, self._from_cache = search(), False
+            neighbors = search()
+            distances, recall, self._from_cache = neighbors.distances, neighbors.recall, False
         else:
             shape = len(labels), self.num_classes_, k
-            neighbors = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
-            self._from_cache = neighbors.from_cache
+            cached = cached_search(self.cache_dir, key, shape, search, self.method == "exact")
+            distances, recall, self._from_cache = cached
         if queries is None:
-            self.recall_ = neighbors.recall
-        latents = -self._coefficients(neighbors.distances, labels) @ self.scores(self.num_classes_)
+            self.recall_ = recall
+        latents = -self._coefficients(distances, labels) @ self.scores(self.num_classes_)
         self._latest[kind] = key, latents
         return latents
 
