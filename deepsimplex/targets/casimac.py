@@ -140,8 +140,8 @@ class CASIMAC(Target):
         self.cache_dir = None if cache_dir is None else check_path(cache_dir, "cache_dir")
         self.executor = None if executor is None else check_choice(executor, "executor", EXECUTORS)
         self.method: Method = check_choice(method, "method", ("exact", "approximate"))
-        least = self._neighborhood()[0]
-        self.candidates_per_class = check_candidates(candidates_per_class, method, least, "candidates_per_class")
+        k, _ = self._neighborhood = self._searched()
+        self.candidates_per_class = check_candidates(candidates_per_class, method, k, "candidates_per_class")
         self.show_progress = show_progress
         self.distance = get_distance(distance)
         self.sums_features = self.distance.sums_features
@@ -287,7 +287,7 @@ class CASIMAC(Target):
         if key == self._latest.get(kind, ("",))[0]:
             return self._latest[kind][1]
         self._latest.pop(kind, None)
-        k, classes = self._neighborhood()
+        k, classes = self._neighborhood
         search = partial(
             nearest_neighbors,
             *self._samples,
@@ -321,10 +321,10 @@ class CASIMAC(Target):
         """Return a key of everything that neighbor distances depend on."""
         assert self._samples is not None
         name = self.distance.cache_key() or f"object {id(self.distance)}"  # valid in this process only
-        search = [*self._neighborhood(), name] + [self.candidates_per_class] * (self.method == "approximate")
+        search = [*self._neighborhood, name] + [self.candidates_per_class] * (self.method == "approximate")
         return fingerprint(*self._samples, queries, query_labels, self.num_classes_, *search)
 
-    def _neighborhood(self) -> tuple[int, Classes]:
+    def _searched(self) -> tuple[int, Classes]:
         """Return the number of neighbors to search, and whether in the same class, in the others or in all."""
         if self.attraction_strength == 0:
             return self.repulsion_number, "other"
